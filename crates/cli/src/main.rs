@@ -1,0 +1,3 @@
+//! The `nfsw` command.
+
+fn main() {}
