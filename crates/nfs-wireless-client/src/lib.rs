@@ -1,1 +1,4 @@
-//! Placeholder until the first module lands.
+//! x
+#![forbid(unsafe_code)]
+pub mod config;
+pub mod engine;
