@@ -81,19 +81,11 @@ impl ClientConfig {
         self.write_block.check("write_block")?;
         self.retry.check()?;
         if self.window == Window::Calls(0) {
-            return Err(ConfigError::TooSmall {
-                field: "window",
-                value: "0".into(),
-                bound: "1 call".into(),
-            });
+            return Err(ConfigError::TooSmall { field: "window", value: "0".into(), bound: "1 call".into() });
         }
         if let Some(rate) = self.rate_limit.filter(|&rate| rate < MIN_RATE_LIMIT) {
             let bound = format!("{MIN_RATE_LIMIT} bit/s");
-            return Err(ConfigError::TooSmall {
-                field: "rate_limit",
-                value: rate.to_string(),
-                bound,
-            });
+            return Err(ConfigError::TooSmall { field: "rate_limit", value: rate.to_string(), bound });
         }
         Ok(())
     }
@@ -141,25 +133,13 @@ impl BlockSize {
         };
         let value = bytes.to_string();
         if bytes < MIN_BLOCK_BYTES {
-            return Err(ConfigError::TooSmall {
-                field,
-                value,
-                bound: format!("{MIN_BLOCK_BYTES} bytes"),
-            });
+            return Err(ConfigError::TooSmall { field, value, bound: format!("{MIN_BLOCK_BYTES} bytes") });
         }
         if bytes > MAX_BLOCK_BYTES {
-            return Err(ConfigError::TooLarge {
-                field,
-                value,
-                bound: format!("{MAX_BLOCK_BYTES} bytes"),
-            });
+            return Err(ConfigError::TooLarge { field, value, bound: format!("{MAX_BLOCK_BYTES} bytes") });
         }
         if matches!(self, Self::Exact(_)) && !bytes.is_multiple_of(MIN_BLOCK_BYTES) {
-            return Err(ConfigError::NotAMultiple {
-                field,
-                value,
-                factor: MIN_BLOCK_BYTES,
-            });
+            return Err(ConfigError::NotAMultiple { field, value, factor: MIN_BLOCK_BYTES });
         }
         Ok(())
     }
@@ -211,10 +191,7 @@ impl RetryPolicy {
 
     /// Returns the papers' unmodified client.
     pub const fn exponential() -> Self {
-        Self::Exponential {
-            initial: Self::INITIAL,
-            maximum: Self::MAXIMUM,
-        }
+        Self::Exponential { initial: Self::INITIAL, maximum: Self::MAXIMUM }
     }
 
     /// Returns the papers' hybrid client.
@@ -231,20 +208,12 @@ impl RetryPolicy {
         let (Self::Exponential { initial, maximum } | Self::Hybrid { initial, maximum, .. }) = *self;
         if initial < Duration::from_millis(1) {
             let value = format!("{initial:?}");
-            return Err(ConfigError::TooSmall {
-                field: "initial timeout",
-                value,
-                bound: "1 ms".into(),
-            });
+            return Err(ConfigError::TooSmall { field: "initial timeout", value, bound: "1 ms".into() });
         }
         if maximum < initial {
             let value = format!("{maximum:?}");
             let bound = format!("the initial timeout, {initial:?}");
-            return Err(ConfigError::TooSmall {
-                field: "maximum timeout",
-                value,
-                bound,
-            });
+            return Err(ConfigError::TooSmall { field: "maximum timeout", value, bound });
         }
         Ok(())
     }
@@ -303,26 +272,14 @@ mod tests {
             change(&mut config);
             assert_eq!(config.check().unwrap_err().to_string(), message);
         };
-        check(
-            |c| c.read_block = BlockSize::Exact(500),
-            "read_block is 500, must be at least 512 bytes",
-        );
-        check(
-            |c| c.write_block = BlockSize::Exact(1000),
-            "write_block is 1000, must be a multiple of 512",
-        );
+        check(|c| c.read_block = BlockSize::Exact(500), "read_block is 500, must be at least 512 bytes");
+        check(|c| c.write_block = BlockSize::Exact(1000), "write_block is 1000, must be a multiple of 512");
         check(
             |c| c.read_block = BlockSize::Auto { max: Some(1 << 21) },
             "read_block is 2097152, must be at most 1048576 bytes",
         );
-        check(
-            |c| c.window = Window::Calls(0),
-            "window is 0, must be at least 1 call",
-        );
-        check(
-            |c| c.rate_limit = Some(10),
-            "rate_limit is 10, must be at least 1000 bit/s",
-        );
+        check(|c| c.window = Window::Calls(0), "window is 0, must be at least 1 call");
+        check(|c| c.rate_limit = Some(10), "rate_limit is 10, must be at least 1000 bit/s");
         ClientConfig::default().check().unwrap();
     }
 }

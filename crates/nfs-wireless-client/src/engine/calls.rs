@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use nfs_wire::rpc::Xid;
+use nfs_wire::rpc::{Program, Xid};
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
@@ -38,6 +38,7 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     pub(super) state: State,
     pub(super) owner: Owner,
+    pub(super) program: Program,
     pub(super) class: Class,
     pub(super) payload: Option<Payload>,
     pub(super) bytes: u32,
@@ -46,6 +47,8 @@ pub(super) struct Slot {
     pub(super) xid: Xid,
     /// Attempts since the call got its XID.
     pub(super) attempts: u32,
+    /// How often the server asked to come back later.
+    pub(super) postponed: u32,
     pub(super) submitted: Instant,
     pub(super) last_sent: Instant,
 }
@@ -88,18 +91,8 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(seed: u64) -> Self {
         let next_xid = ChaCha8Rng::seed_from_u64(seed).next_u32();
-        let unused = XidEntry {
-            xid: Xid(next_xid.wrapping_sub(1)),
-            slot: 0,
-            live: false,
-            surplus: 0,
-        };
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            xids: vec![unused; XID_TABLE],
-            next_xid,
-        }
+        let unused = XidEntry { xid: Xid(next_xid.wrapping_sub(1)), slot: 0, live: false, surplus: 0 };
+        Self { slots: Vec::new(), free: Vec::new(), xids: vec![unused; XID_TABLE], next_xid }
     }
 
     /// Takes a slot for a call; `None` when too many are outstanding.
@@ -111,6 +104,7 @@ impl Calls {
                     generation: 0,
                     state: State::Free,
                     owner: spec.owner,
+                    program: spec.program,
                     class: spec.class,
                     payload: None,
                     bytes: 0,
@@ -118,6 +112,7 @@ impl Calls {
                     head: Vec::new(),
                     xid: Xid(0),
                     attempts: 0,
+                    postponed: 0,
                     submitted: now,
                     last_sent: now,
                 });
@@ -128,17 +123,16 @@ impl Calls {
         let slot = &mut self.slots[index as usize];
         slot.state = State::Queued;
         slot.owner = spec.owner;
+        slot.program = spec.program;
         slot.class = spec.class;
         slot.payload = spec.payload;
         slot.bytes = spec.bytes;
         slot.deadline = spec.deadline;
         slot.attempts = 0;
+        slot.postponed = 0;
         slot.submitted = now;
         slot.head.clear();
-        Some(CallId {
-            slot: index,
-            generation: slot.generation,
-        })
+        Some(CallId { slot: index, generation: slot.generation })
     }
 
     /// Gives the call in `index` an XID of its own.
@@ -149,12 +143,7 @@ impl Calls {
             let entry = &mut self.xids[xid.0 as usize % XID_TABLE];
             // At most half of the table is live, so this ends.
             if !entry.live {
-                *entry = XidEntry {
-                    xid,
-                    slot: index,
-                    live: true,
-                    surplus: 0,
-                };
+                *entry = XidEntry { xid, slot: index, live: true, surplus: 0 };
                 let slot = &mut self.slots[index as usize];
                 slot.xid = xid;
                 slot.attempts = 0;
@@ -171,10 +160,7 @@ impl Calls {
         }
         if entry.live {
             let generation = self.slots[entry.slot as usize].generation;
-            return Match::Live(CallId {
-                slot: entry.slot,
-                generation,
-            });
+            return Match::Live(CallId { slot: entry.slot, generation });
         }
         if entry.surplus > 0 {
             entry.surplus -= 1;
@@ -218,8 +204,6 @@ impl Calls {
 
     /// Returns the slots that hold a call, in the order of their first submission's slot number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        (0..)
-            .zip(&self.slots)
-            .filter(|(_, slot)| slot.state != State::Free)
+        (0..).zip(&self.slots).filter(|(_, slot)| slot.state != State::Free)
     }
 }

@@ -134,6 +134,8 @@ pub struct Reply {
     pub id: CallId,
     /// Whose call it is.
     pub owner: Owner,
+    /// Program that was called.
+    pub program: Program,
     /// Where the results begin in the message.
     pub results_at: usize,
     /// Whether the server ran the call.
@@ -142,18 +144,34 @@ pub struct Reply {
     pub attempts: u32,
 }
 
-/// A call that got no reply in time.
+/// What became of a call without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expired {
-    /// The call; it is no longer outstanding.
-    pub id: CallId,
-    /// Whose call it was.
-    pub owner: Owner,
-    /// How often it was sent.
-    pub attempts: u32,
-    /// How long it was outstanding.
-    pub elapsed: Duration,
+pub enum Event {
+    /// The call's deadline passed; it is no longer outstanding.
+    Expired {
+        /// Whose call it was.
+        owner: Owner,
+        /// How often it was sent.
+        attempts: u32,
+        /// How long it was outstanding.
+        elapsed: Duration,
+    },
+    /// A READ or WRITE stayed unanswered and is sent again.
+    Silent {
+        /// What the call is for.
+        class: Class,
+        /// File bytes that it moves.
+        bytes: u32,
+        /// How often it was sent before.
+        attempts: u32,
+    },
 }
+
+/// First delay of a call that the server asked to repeat later; every further one is twice as long.
+const FIRST_POSTPONEMENT: Duration = Duration::from_millis(10);
+
+/// Longest such delay.
+const MAX_POSTPONEMENT: Duration = Duration::from_secs(1);
 
 /// Makes calls to one server over one socket. See the [module documentation](self).
 #[derive(Debug)]
@@ -168,7 +186,7 @@ pub struct Engine {
     resend: VecDeque<CallId>,
     control: VecDeque<CallId>,
     bulk: VecDeque<CallId>,
-    expired: VecDeque<Expired>,
+    events: VecDeque<Event>,
     now: Instant,
     stats: Stats,
 }
@@ -176,12 +194,7 @@ pub struct Engine {
 impl Engine {
     /// Starts with nothing outstanding; `seed` decides the first XID.
     pub fn new(config: EngineConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
-        let EngineConfig {
-            carrier,
-            retry,
-            window,
-            credential,
-        } = config;
+        let EngineConfig { carrier, retry, window, credential } = config;
         Self {
             carrier,
             credential,
@@ -193,7 +206,7 @@ impl Engine {
             resend: VecDeque::new(),
             control: VecDeque::new(),
             bulk: VecDeque::new(),
-            expired: VecDeque::new(),
+            events: VecDeque::new(),
             now,
             stats: Stats::default(),
         }
@@ -211,13 +224,7 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         // The real XID is put in at the first send, so that XIDs rise in the order of sending.
         let placeholder = nfs_wire::rpc::Xid(0);
-        encode_call_header(
-            &mut slot.head,
-            placeholder,
-            spec.program,
-            spec.procedure,
-            &self.credential,
-        );
+        encode_call_header(&mut slot.head, placeholder, spec.program, spec.procedure, &self.credential);
         encode(&mut slot.head);
         if let Some(deadline) = spec.deadline {
             self.timers.set(id.slot, deadline);
@@ -265,6 +272,7 @@ impl Engine {
                 Ok(Head::Reply(Reply {
                     id,
                     owner: slot.owner,
+                    program: slot.program,
                     results_at: bytes.len() - reader.rest().len(),
                     outcome: header.outcome,
                     attempts: slot.attempts,
@@ -288,15 +296,15 @@ impl Engine {
         let Some(slot) = self.calls.find(id) else { return };
         self.stats.replies += 1;
         if slot.attempts == 1 {
-            self.stats
-                .rtt
-                .record(self.now.saturating_duration_since(slot.last_sent));
+            self.stats.rtt.record(self.now.saturating_duration_since(slot.last_sent));
         }
         self.remove(id.slot);
     }
 
-    /// Makes a call again after `delay`, as a new call to the server: it answered, and asked to wait.
-    pub fn postpone(&mut self, now: Instant, id: CallId, delay: Duration) {
+    /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait.
+    ///
+    /// The delay starts at 10 ms and doubles up to 1 s.
+    pub fn postpone(&mut self, now: Instant, id: CallId) {
         self.advance(now);
         let Some(slot) = self.calls.find(id) else { return };
         let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
@@ -304,33 +312,26 @@ impl Engine {
             self.window.leave(class, bytes);
         }
         slot.state = State::Postponed;
+        let factor = 1_u32.checked_shl(slot.postponed).unwrap_or(u32::MAX);
+        let delay = FIRST_POSTPONEMENT.saturating_mul(factor).min(MAX_POSTPONEMENT);
+        slot.postponed += 1;
         self.calls.retire_xid(id.slot);
         let again = self.now + delay;
-        self.timers
-            .set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
+        self.timers.set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
         self.stats.postponed += 1;
     }
 
     /// Queues every call again that was sent over a connection that is gone.
     pub fn handle_reconnect(&mut self, now: Instant) {
         self.advance(now);
-        let lost: Vec<_> = self
-            .calls
-            .iter()
-            .filter(|(_, slot)| slot.state == State::InFlight)
-            .collect();
-        let mut lost: Vec<_> = lost
-            .into_iter()
-            .map(|(index, slot)| (slot.last_sent, index, slot.generation))
-            .collect();
+        let lost: Vec<_> = self.calls.iter().filter(|(_, slot)| slot.state == State::InFlight).collect();
+        let mut lost: Vec<_> =
+            lost.into_iter().map(|(index, slot)| (slot.last_sent, index, slot.generation)).collect();
         lost.sort_unstable();
         for (_, index, generation) in lost {
             self.calls.at(index).state = State::Resending;
             self.stats.resends.reconnect += 1;
-            self.resend.push_back(CallId {
-                slot: index,
-                generation,
-            });
+            self.resend.push_back(CallId { slot: index, generation });
         }
     }
 
@@ -343,18 +344,10 @@ impl Engine {
             }
             self.timers.clear(index);
             let slot = self.calls.at(index);
-            let id = CallId {
-                slot: index,
-                generation: slot.generation,
-            };
+            let id = CallId { slot: index, generation: slot.generation };
             if slot.deadline.is_some_and(|deadline| deadline <= self.now) {
                 let elapsed = self.now.saturating_duration_since(slot.submitted);
-                self.expired.push_back(Expired {
-                    id,
-                    owner: slot.owner,
-                    attempts: slot.attempts,
-                    elapsed,
-                });
+                self.events.push_back(Event::Expired { owner: slot.owner, attempts: slot.attempts, elapsed });
                 self.stats.expired += 1;
                 self.remove(index);
                 continue;
@@ -362,6 +355,10 @@ impl Engine {
             match slot.state {
                 State::InFlight => {
                     slot.state = State::Resending;
+                    if slot.class != Class::Control {
+                        let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
+                        self.events.push_back(Event::Silent { class, bytes, attempts });
+                    }
                     self.stats.resends.timeout += 1;
                     self.resend.push_back(id);
                     if let Some(deadline) = slot.deadline {
@@ -400,22 +397,14 @@ impl Engine {
         slot.last_sent = self.now;
         if self.carrier == Carrier::Datagrams {
             let again = self.now + self.policy.timeout(resends);
-            self.timers.set(
-                id.slot,
-                slot.deadline.map_or(again, |deadline| deadline.min(again)),
-            );
+            self.timers.set(id.slot, slot.deadline.map_or(again, |deadline| deadline.min(again)));
         }
-        Some(Transmit {
-            id,
-            owner: slot.owner,
-            head: &slot.head,
-            payload: slot.payload,
-        })
+        Some(Transmit { id, owner: slot.owner, head: &slot.head, payload: slot.payload })
     }
 
-    /// Returns the next call whose deadline passed.
-    pub fn poll_event(&mut self) -> Option<Expired> {
-        self.expired.pop_front()
+    /// Returns the next call that expired or is sent again.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 
     /// Returns when to call [`Engine::handle_timeout`] next.
@@ -433,12 +422,19 @@ impl Engine {
         self.calls.outstanding()
     }
 
-    /// Returns how often a call was sent, and since when it has been outstanding.
-    pub fn attempts(&mut self, id: CallId) -> Option<(u32, Duration)> {
-        let now = self.now;
-        self.calls
-            .find(id)
-            .map(|slot| (slot.attempts, now.saturating_duration_since(slot.submitted)))
+    /// Forgets every call that `matches` by owner, class, bytes and attempts; returns the owners.
+    pub fn cancel_matching(
+        &mut self,
+        now: Instant,
+        matches: impl Fn(Owner, Class, u32, u32) -> bool,
+    ) -> Vec<Owner> {
+        self.advance(now);
+        let chosen = self.calls.iter().filter(|(_, s)| matches(s.owner, s.class, s.bytes, s.attempts));
+        let chosen: Vec<_> = chosen.map(|(index, slot)| (index, slot.owner)).collect();
+        for &(index, _) in &chosen {
+            self.remove(index);
+        }
+        chosen.into_iter().map(|(_, owner)| owner).collect()
     }
 
     /// Returns the counters.
@@ -460,20 +456,12 @@ impl Engine {
     /// Takes the next call off the queues; the flag says whether it starts a new XID.
     fn next_to_send(&mut self) -> Option<(CallId, bool)> {
         while let Some(id) = self.resend.pop_front() {
-            if self
-                .calls
-                .find(id)
-                .is_some_and(|slot| slot.state == State::Resending)
-            {
+            if self.calls.find(id).is_some_and(|slot| slot.state == State::Resending) {
                 return Some((id, false));
             }
         }
         while let Some(id) = self.control.pop_front() {
-            if self
-                .calls
-                .find(id)
-                .is_some_and(|slot| slot.state == State::Queued)
-            {
+            if self.calls.find(id).is_some_and(|slot| slot.state == State::Queued) {
                 return Some((id, true));
             }
         }

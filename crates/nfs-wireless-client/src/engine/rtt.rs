@@ -50,10 +50,7 @@ impl RttHistogram {
 
 impl Default for RttHistogram {
     fn default() -> Self {
-        Self {
-            counts: [0; BUCKETS],
-            total: 0,
-        }
+        Self { counts: [0; BUCKETS], total: 0 }
     }
 }
 
@@ -81,10 +78,7 @@ mod tests {
         }
         for (share, truth) in [(0.5, 0.5), (0.95, 0.95), (0.99, 0.99)] {
             let got = histogram.quantile(share).unwrap().as_secs_f64();
-            assert!(
-                (truth..truth * 1.13).contains(&got),
-                "{share}: {got} s, {truth} s expected"
-            );
+            assert!((truth..truth * 1.13).contains(&got), "{share}: {got} s, {truth} s expected");
         }
     }
 

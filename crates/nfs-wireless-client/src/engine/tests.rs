@@ -18,21 +18,9 @@ impl Bench {
     fn new(carrier: Carrier, retry: RetryPolicy) -> Self {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
-        let window = WindowLimits {
-            calls: 2,
-            read_bytes: 1 << 20,
-            write_bytes: 1 << 20,
-        };
-        let config = EngineConfig {
-            carrier,
-            retry,
-            window,
-            credential: vec![0; 8],
-        };
-        Self {
-            engine: Engine::new(config, server(), 1, epoch),
-            epoch,
-        }
+        let window = WindowLimits { calls: 2, read_bytes: 1 << 20, write_bytes: 1 << 20 };
+        let config = EngineConfig { carrier, retry, window, credential: vec![0; 8] };
+        Self { engine: Engine::new(config, server(), 1, epoch), epoch }
     }
 
     fn datagrams() -> Self {
@@ -54,9 +42,7 @@ impl Bench {
             bytes: 100,
             deadline,
         };
-        self.engine
-            .submit(self.at(millis), spec, |buffer| buffer.extend_from_slice(b"args"))
-            .unwrap()
+        self.engine.submit(self.at(millis), spec, |buffer| buffer.extend_from_slice(b"args")).unwrap()
     }
 
     /// Sends everything there is to send and returns the XIDs.
@@ -93,10 +79,7 @@ impl Bench {
             let millis = u64::try_from((due - self.epoch).as_millis()).unwrap();
             self.engine.handle_timeout(due);
             moments.extend(self.sent(millis).iter().map(|_| millis));
-            assert!(
-                self.engine.poll_timeout() > Some(due),
-                "progress after handle_timeout"
-            );
+            assert!(self.engine.poll_timeout() > Some(due), "progress after handle_timeout");
         }
         moments
     }
@@ -133,23 +116,13 @@ fn any_attempts_reply_completes_the_call_and_later_ones_count_as_useless() {
     let xid = bench.sent(0)[0];
     bench.engine.handle_timeout(bench.at(700));
     bench.sent(700);
-    let Head::Reply(reply) = bench.reply(710, xid) else {
-        panic!("the call is outstanding")
-    };
+    let Head::Reply(reply) = bench.reply(710, xid) else { panic!("the call is outstanding") };
     assert_eq!((reply.owner, reply.attempts), (Owner(42), 2));
     assert_eq!(bench.engine.stats().useless_resends, 0);
     assert_eq!(bench.reply(750, xid), Head::Stray);
-    assert_eq!(
-        bench.engine.stats().useless_resends,
-        1,
-        "both attempts were answered"
-    );
+    assert_eq!(bench.engine.stats().useless_resends, 1, "both attempts were answered");
     assert_eq!(bench.reply(760, xid), Head::Stray);
-    assert_eq!(
-        bench.engine.stats().useless_resends,
-        1,
-        "a duplicate on the way is no resend of ours"
-    );
+    assert_eq!(bench.engine.stats().useless_resends, 1, "a duplicate on the way is no resend of ours");
     assert_eq!(bench.engine.poll_timeout(), None);
 }
 
@@ -173,11 +146,7 @@ fn strangers_are_ignored() {
     let mut bench = Bench::datagrams();
     bench.submit(0, Class::Read, 0, None);
     let xid = bench.sent(0)[0];
-    assert_eq!(
-        bench.reply(1, Xid(xid.0.wrapping_add(1))),
-        Head::Stray,
-        "unknown XID"
-    );
+    assert_eq!(bench.reply(1, Xid(xid.0.wrapping_add(1))), Head::Stray, "unknown XID");
     let elsewhere = "192.0.2.1:2050".parse().unwrap();
     assert_eq!(bench.reply_from(1, xid, elsewhere), Head::Stray, "wrong source");
     assert_eq!(bench.engine.stats().stray_replies, 2);
@@ -193,14 +162,8 @@ fn a_truncated_reply_changes_nothing() {
     ReplyHeader { xid, outcome: Ok(()) }.encode(&mut bytes);
     for cut in 0..bytes.len() {
         let now = bench.at(1);
-        bench
-            .engine
-            .handle_head(now, server(), &bytes[..cut], true)
-            .unwrap_err();
-        assert_eq!(
-            bench.engine.handle_head(now, server(), &bytes[..cut], false),
-            Ok(Head::NeedMore)
-        );
+        bench.engine.handle_head(now, server(), &bytes[..cut], true).unwrap_err();
+        assert_eq!(bench.engine.handle_head(now, server(), &bytes[..cut], false), Ok(Head::NeedMore));
     }
     assert_eq!(bench.engine.stats().malformed, bytes.len() as u64);
     assert!(matches!(bench.reply(2, xid), Head::Reply(_)));
@@ -209,22 +172,18 @@ fn a_truncated_reply_changes_nothing() {
 #[test]
 fn a_call_expires_at_its_deadline_and_not_before() {
     let mut bench = Bench::datagrams();
-    let id = bench.submit(0, Class::Read, 5, Some(1000));
+    bench.submit(0, Class::Read, 5, Some(1000));
     let xid = bench.sent(0)[0];
     assert_eq!(bench.run_silent(999), [700]);
+    assert_eq!(
+        bench.engine.poll_event(),
+        Some(Event::Silent { class: Class::Read, bytes: 100, attempts: 1 })
+    );
     assert_eq!(bench.engine.poll_event(), None);
     bench.engine.handle_timeout(bench.at(1000));
-    let expired = Expired {
-        id,
-        owner: Owner(5),
-        attempts: 2,
-        elapsed: MS * 1000,
-    };
+    let expired = Event::Expired { owner: Owner(5), attempts: 2, elapsed: MS * 1000 };
     assert_eq!(bench.engine.poll_event(), Some(expired));
-    assert_eq!(
-        (bench.engine.poll_timeout(), bench.engine.outstanding()),
-        (None, 0)
-    );
+    assert_eq!((bench.engine.poll_timeout(), bench.engine.outstanding()), (None, 0));
     assert_eq!(bench.reply(1001, xid), Head::Stray);
 }
 
@@ -263,24 +222,17 @@ fn a_postponed_call_comes_back_as_a_new_one() {
     bench.submit(0, Class::Control, 3, None);
     let first = bench.sent(0)[0];
     let mut bytes = Vec::new();
-    ReplyHeader {
-        xid: first,
-        outcome: Ok(()),
-    }
-    .encode(&mut bytes);
+    ReplyHeader { xid: first, outcome: Ok(()) }.encode(&mut bytes);
     let Ok(Head::Reply(reply)) = bench.engine.handle_head(bench.at(1), server(), &bytes, true) else {
         panic!("the call is outstanding");
     };
-    bench.engine.postpone(bench.at(1), reply.id, MS * 10);
+    bench.engine.postpone(bench.at(1), reply.id);
     assert!(bench.sent(5).is_empty());
     bench.engine.handle_timeout(bench.at(11));
     let second = bench.sent(11);
     assert_eq!(second.len(), 1);
     assert_ne!(second[0], first, "the reply cache must not answer JUKEBOX again");
-    assert!(matches!(
-        bench.reply(12, second[0]),
-        Head::Reply(Reply { attempts: 1, .. })
-    ));
+    assert!(matches!(bench.reply(12, second[0]), Head::Reply(Reply { attempts: 1, .. })));
 }
 
 #[test]
@@ -309,14 +261,10 @@ fn many_thousand_calls_reuse_their_slots_and_never_collide() {
     for round in 0..20_000 {
         bench.submit(0, Class::Read, round, None);
         let xid = bench.sent(0)[0];
-        let Head::Reply(reply) = bench.reply(0, xid) else {
-            panic!("call {round} lost")
-        };
+        let Head::Reply(reply) = bench.reply(0, xid) else { panic!("call {round} lost") };
         assert_eq!(reply.owner, Owner(round));
     }
-    let Head::Reply(reply) = bench.reply(1, stuck_xid) else {
-        panic!("the old call is still known")
-    };
+    let Head::Reply(reply) = bench.reply(1, stuck_xid) else { panic!("the old call is still known") };
     assert_eq!((reply.id, reply.owner), (stuck, Owner(7)));
 }
 
@@ -345,14 +293,16 @@ proptest! {
                     ended += before - bench.engine.outstanding();
                 },
                 5 => if let Some(&id) = known.get(pick) {
-                    bench.engine.postpone(bench.at(millis), id, MS);
+                    bench.engine.postpone(bench.at(millis), id);
                 },
                 _ => bench.engine.handle_reconnect(bench.at(millis)),
             }
             let now = bench.at(millis);
             bench.engine.handle_timeout(now);
             xids.extend(bench.sent(millis));
-            while bench.engine.poll_event().is_some() { ended += 1; }
+            while let Some(event) = bench.engine.poll_event() {
+                ended += usize::from(matches!(event, Event::Expired { .. }));
+            }
             prop_assert!(bench.engine.poll_timeout().is_none_or(|due| due > now), "would spin");
             prop_assert_eq!(bench.engine.outstanding() + ended, submitted);
         }

@@ -56,10 +56,7 @@ impl TimerTable {
     fn sink(&mut self, mut at: usize) {
         loop {
             let children = [2 * at + 1, 2 * at + 2];
-            let least = children
-                .into_iter()
-                .filter(|&c| c < self.heap.len())
-                .min_by_key(|&c| self.key(c));
+            let least = children.into_iter().filter(|&c| c < self.heap.len()).min_by_key(|&c| self.key(c));
             match least {
                 Some(child) if self.key(child) < self.key(at) => {
                     self.swap(at, child);

@@ -24,12 +24,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) const fn new(limits: WindowLimits) -> Self {
-        Self {
-            limits,
-            calls: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-        }
+        Self { limits, calls: 0, read_bytes: 0, write_bytes: 0 }
     }
 
     /// Whether a call of `class` that moves `bytes` may be sent now.
@@ -68,11 +63,7 @@ mod tests {
 
     #[test]
     fn the_window_is_full_at_its_calls_or_its_bytes_but_never_for_the_first() {
-        let limits = WindowLimits {
-            calls: 3,
-            read_bytes: 100,
-            write_bytes: 50,
-        };
+        let limits = WindowLimits { calls: 3, read_bytes: 100, write_bytes: 50 };
         let mut window = Window::new(limits);
         assert!(window.admits(Class::Write, 4096), "one call is always admitted");
         window.enter(Class::Read, 60);

@@ -22,17 +22,9 @@ mod tests {
 
     #[test]
     fn timeouts_double_up_to_the_maximum() {
-        let policy = Exponential {
-            initial: Duration::from_millis(700),
-            maximum: Duration::from_secs(60),
-        };
-        let millis: Vec<_> = (0..9)
-            .map(|resends| policy.timeout(resends).as_millis())
-            .collect();
-        assert_eq!(
-            millis,
-            [700, 1400, 2800, 5600, 11_200, 22_400, 44_800, 60_000, 60_000]
-        );
+        let policy = Exponential { initial: Duration::from_millis(700), maximum: Duration::from_secs(60) };
+        let millis: Vec<_> = (0..9).map(|resends| policy.timeout(resends).as_millis()).collect();
+        assert_eq!(millis, [700, 1400, 2800, 5600, 11_200, 22_400, 44_800, 60_000, 60_000]);
         assert_eq!(policy.timeout(u32::MAX), Duration::from_secs(60));
     }
 }

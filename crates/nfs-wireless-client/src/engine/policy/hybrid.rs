@@ -16,9 +16,7 @@ pub(super) struct Hybrid {
 impl Policy for Hybrid {
     fn timeout(&self, resends: u32) -> Duration {
         let linear = resends.min(self.linear_steps);
-        let base = self
-            .initial
-            .saturating_add(self.linear_step.saturating_mul(linear));
+        let base = self.initial.saturating_add(self.linear_step.saturating_mul(linear));
         doubled(base, resends - linear, self.maximum)
     }
 }
@@ -35,15 +33,8 @@ mod tests {
             linear_step: Duration::from_millis(100),
             maximum: Duration::from_secs(60),
         };
-        let millis: Vec<_> = (0..11)
-            .map(|resends| policy.timeout(resends).as_millis())
-            .collect();
-        assert_eq!(
-            millis,
-            [
-                700, 800, 900, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000
-            ]
-        );
+        let millis: Vec<_> = (0..11).map(|resends| policy.timeout(resends).as_millis()).collect();
+        assert_eq!(millis, [700, 800, 900, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
         assert_eq!(policy.timeout(u32::MAX), Duration::from_secs(60));
     }
 }

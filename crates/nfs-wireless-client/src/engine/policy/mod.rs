@@ -19,17 +19,9 @@ pub(super) fn build(config: RetryPolicy) -> Box<dyn Policy> {
         RetryPolicy::Exponential { initial, maximum } => {
             Box::new(exponential::Exponential { initial, maximum })
         }
-        RetryPolicy::Hybrid {
-            initial,
-            linear_steps,
-            linear_step,
-            maximum,
-        } => Box::new(hybrid::Hybrid {
-            initial,
-            linear_steps,
-            linear_step,
-            maximum,
-        }),
+        RetryPolicy::Hybrid { initial, linear_steps, linear_step, maximum } => {
+            Box::new(hybrid::Hybrid { initial, linear_steps, linear_step, maximum })
+        }
     }
 }
 
