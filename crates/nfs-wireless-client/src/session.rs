@@ -166,7 +166,7 @@ impl Session {
             limits: config.limits,
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES },
             stall_timeout: config.stall_timeout,
-            pacer: config.rate_limit.map(|rate| Pacer { rate, next: now }),
+            pacer: config.rate_limit.map(|rate| Pacer { rate, next: now, paused: false }),
             transfers: Vec::new(),
             next_transfer: 0,
             turn: 0,
@@ -242,6 +242,7 @@ impl Session {
                 None if !complete => return Ok(Incoming::NeedMore),
                 Some(status) if u32::from_be_bytes(*status) == Status::JUKEBOX.code() => {
                     self.engine.postpone(now, reply.id);
+                    self.stirred = true;
                     return Ok(Incoming::Done);
                 }
                 _ => {}
@@ -260,6 +261,7 @@ impl Session {
             None => {
                 let Reply { owner: Owner(token), results_at, outcome, attempts, .. } = reply;
                 self.engine.complete(now, reply.id);
+                self.stirred = true;
                 Ok(Incoming::Reply { token, results_at, outcome, attempts })
             }
         }
@@ -286,7 +288,8 @@ impl Session {
     /// Fires every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.engine.handle_timeout(now);
-        if self.pacer.as_ref().is_some_and(|pacer| pacer.next <= now) {
+        if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.paused && pacer.next <= now) {
+            pacer.paused = false;
             self.stirred = true;
         }
         if let Some(stall) = self.stall_timeout {
@@ -333,7 +336,7 @@ impl Session {
     /// Returns when to call [`Session::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let stalls = self.transfers.iter().filter_map(|it| Some(it.last_progress + self.stall_timeout?));
-        let paced = self.pacer.as_ref().filter(|pacer| pacer.waiting(self)).map(|pacer| pacer.next);
+        let paced = self.pacer.as_ref().filter(|pacer| pacer.paused).map(|pacer| pacer.next);
         self.engine.poll_timeout().into_iter().chain(stalls).chain(paced).min()
     }
 
@@ -358,7 +361,7 @@ impl Session {
 
     /// Lets the transfers, in turn, queue one call; whether one did.
     fn feed(&mut self, now: Instant) -> bool {
-        let paused = self.pacer.as_ref().is_some_and(|pacer| pacer.next > now);
+        let paused = self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
         for step in 0..self.transfers.len() {
             let turn = (self.turn + step) % self.transfers.len();
             let Active { id, transfer, .. } = &mut self.transfers[turn];
@@ -540,6 +543,7 @@ impl Session {
 struct Pacer {
     rate: u64,
     next: Instant,
+    paused: bool,
 }
 
 impl Pacer {
@@ -548,9 +552,10 @@ impl Pacer {
         self.next = self.next.max(now) + Duration::from_nanos(nanos);
     }
 
-    /// Whether a transfer may be waiting for it.
-    fn waiting(&self, session: &Session) -> bool {
-        !session.transfers.is_empty() && !session.stirred
+    /// Whether READs and WRITEs have to wait; if so, for [`Pacer::next`].
+    fn pauses(&mut self, now: Instant) -> bool {
+        self.paused = self.next > now;
+        self.paused
     }
 }
 
