@@ -42,9 +42,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sent = Arc::new(AtomicU64::new(0));
     let observer = {
         let sent = Arc::clone(&sent);
-        Arc::new(move |bytes| {
+        Arc::new(move |bytes: u64| {
             let before = sent.fetch_add(bytes, Ordering::Relaxed);
-            let percent = |bytes| (bytes * 100).checked_div(size).unwrap_or(100);
+            let percent = |bytes: u64| (bytes * 100).checked_div(size).unwrap_or(100);
             if percent(before) != percent(before + bytes) {
                 eprint!("\r{} %", percent(before + bytes));
             }

@@ -26,7 +26,7 @@ pub struct ClientConfig {
     pub mount_port: Option<u16>,
     /// Port of the port mapper. Default: 111 (RFC 1833).
     pub portmap_port: u16,
-    /// Who the calls claim to come from. Default: AUTH_NONE.
+    /// Who the calls claim to come from. Default: AUTH_SYS with the ids of this process.
     pub credential: Credential,
     /// When an unanswered datagram is sent again. Default: [`RetryPolicy::Hybrid`].
     pub retry: RetryPolicy,
@@ -57,7 +57,7 @@ impl Default for ClientConfig {
             nfs_port: None,
             mount_port: None,
             portmap_port: nfs_wire::portmap::PORT,
-            credential: Credential::None,
+            credential: process_credential(),
             retry: RetryPolicy::default(),
             read_block: BlockSize::default(),
             write_block: BlockSize::default(),
@@ -89,6 +89,25 @@ impl ClientConfig {
         }
         Ok(())
     }
+}
+
+/// Returns the AUTH_SYS credential of this process: effective user and group, supplementary groups, host name.
+#[cfg(feature = "tokio")]
+fn process_credential() -> Credential {
+    use rustix::{process, system};
+    let groups = process::getgroups().unwrap_or_default();
+    Credential::Sys(nfs_wire::auth::AuthSys {
+        machine_name: system::uname().nodename().to_bytes().to_vec(),
+        uid: process::geteuid().as_raw(),
+        gid: process::getegid().as_raw(),
+        gids: groups.into_iter().map(process::Gid::as_raw).collect(),
+    })
+}
+
+/// Returns AUTH_NONE: without system calls we do not know who we are.
+#[cfg(not(feature = "tokio"))]
+const fn process_credential() -> Credential {
+    Credential::None
 }
 
 /// Lowest rate limit, in bit/s: one smallest block every four seconds.
