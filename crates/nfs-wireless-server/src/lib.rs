@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod config;
+#[cfg(feature = "tokio")]
+mod driver;
 mod faults;
 mod handle;
 mod memory;
@@ -32,6 +34,8 @@ pub use config::{
     ConfigError, MAX_TCP_TRANSFER_BYTES, MAX_UDP_TRANSFER_BYTES, MIN_TRANSFER_BYTES, NFS_PORT,
     ReplyCacheConfig, ServiceConfig, Timing,
 };
+#[cfg(feature = "tokio")]
+pub use driver::Server;
 pub use faults::{Action, Calls, Faults, REORDER_TIME, Rule, When};
 pub use handle::{MAX_HANDLE_BYTES, MIN_HANDLE_BYTES};
 pub use memory::{Memory, MemoryConfig};

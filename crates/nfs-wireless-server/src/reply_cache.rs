@@ -1,7 +1,7 @@
 //! The duplicate request cache (Juszczak 1989): a retransmitted call is answered again, not run again.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     net::SocketAddr,
 };
 
@@ -80,8 +80,8 @@ impl ReplyCache {
 
     /// Looks a call up; a new one is entered as in progress.
     pub(crate) fn begin(&mut self, key: CallKey) -> Known<'_> {
-        if !self.calls.contains_key(&key) {
-            self.calls.insert(key, None);
+        if let Entry::Vacant(entry) = self.calls.entry(key) {
+            entry.insert(None);
             self.order.push_back(key);
             self.shrink();
             return Known::New;

@@ -36,10 +36,10 @@ impl Call<'_> {
         let before = self.before(node);
         let done = node.and_then(|node| {
             self.writable()?;
-            if let Nfs3Option::Some(ctime) = arguments.guard {
-                if self.backend.attributes(node)?.ctime != ctime {
-                    return Err(Status::NOT_SYNC);
-                }
+            if let Nfs3Option::Some(ctime) = arguments.guard
+                && self.backend.attributes(node)?.ctime != ctime
+            {
+                return Err(Status::NOT_SYNC);
             }
             self.backend
                 .set_attributes(self.now, node, &arguments.new_attributes)
