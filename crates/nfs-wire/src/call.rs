@@ -193,6 +193,8 @@ fn mknod_data(reader: &mut Reader<'_>) -> Decoded<mknoddata3> {
         4 => device(reader).map(mknoddata3::NF3CHR),
         6 => sattr(reader).map(mknoddata3::NF3SOCK),
         7 => sattr(reader).map(mknoddata3::NF3FIFO),
+        // Types that MKNOD does not make carry no data; a server answers them with BADTYPE (RFC 1813 §3.3.11).
+        1 | 2 | 5 => Ok(mknoddata3::default),
         value => Err(DecodeError::Unknown { field: "file type", value }),
     }
 }
