@@ -80,16 +80,9 @@ impl Credential {
                 let uid = reader.u32("uid")?;
                 let gid = reader.u32("gid")?;
                 let count = reader.length("groups", MAX_GROUPS)?;
-                let gids = (0..count)
-                    .map(|_| reader.u32("groups"))
-                    .collect::<Result<_, _>>()?;
+                let gids = (0..count).map(|_| reader.u32("groups")).collect::<Result<_, _>>()?;
                 reader.finish()?;
-                Ok(Ok(Self::Sys(AuthSys {
-                    machine_name,
-                    uid,
-                    gid,
-                    gids,
-                })))
+                Ok(Ok(Self::Sys(AuthSys { machine_name, uid, gid, gids })))
             }
             other => Ok(Err(other)),
         }
@@ -102,20 +95,12 @@ mod tests {
 
     #[test]
     fn auth_sys_survives_a_round_trip_and_is_cut_to_its_limits() {
-        let long = AuthSys {
-            machine_name: vec![b'm'; 300],
-            uid: 7,
-            gid: 8,
-            gids: (0..20).collect(),
-        };
+        let long = AuthSys { machine_name: vec![b'm'; 300], uid: 7, gid: 8, gids: (0..20).collect() };
         let mut buffer = Vec::new();
         Credential::Sys(long).encode(&mut buffer);
         let Ok(Credential::Sys(sys)) = Credential::decode(&mut Reader::new(&buffer)).unwrap() else {
             panic!("AUTH_SYS expected");
         };
-        assert_eq!(
-            (sys.machine_name.len(), sys.uid, sys.gid, sys.gids.len()),
-            (255, 7, 8, 16)
-        );
+        assert_eq!((sys.machine_name.len(), sys.uid, sys.gid, sys.gids.len()), (255, 7, 8, 16));
     }
 }

@@ -41,9 +41,7 @@ impl FileHandle {
 
     /// Copies the handle into the type that `nfs3_types` encodes.
     pub fn to_fh3(&self) -> nfs_fh3 {
-        nfs_fh3 {
-            data: Opaque::owned(self.as_bytes().to_vec()),
-        }
+        nfs_fh3 { data: Opaque::owned(self.as_bytes().to_vec()) }
     }
 }
 
@@ -57,10 +55,7 @@ impl TryFrom<&[u8]> for FileHandle {
             Some(target) if length > 0 => target.copy_from_slice(handle),
             _ => return Err(HandleError { length }),
         }
-        Ok(Self {
-            length: u8::try_from(length).expect("at most 64"),
-            bytes,
-        })
+        Ok(Self { length: u8::try_from(length).expect("at most 64"), bytes })
     }
 }
 

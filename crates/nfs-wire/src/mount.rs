@@ -75,9 +75,7 @@ pub fn decode_mount(results: &[u8]) -> Result<Result<Mount, MountStatus>, Decode
     let handle = FileHandle::decode(&mut reader)?;
     let limit = reader.rest().len() / 4;
     let count = reader.length("auth flavors", limit)?;
-    let auth_flavors = (0..count)
-        .map(|_| reader.u32("auth flavors"))
-        .collect::<Result<_, _>>()?;
+    let auth_flavors = (0..count).map(|_| reader.u32("auth flavors")).collect::<Result<_, _>>()?;
     reader.finish()?;
     Ok(Ok(Mount { handle, auth_flavors }))
 }
@@ -122,10 +120,7 @@ mod tests {
         });
         let bytes = packed(&ok);
         let mount = decode_mount(&bytes).unwrap().unwrap();
-        assert_eq!(
-            (mount.handle.as_bytes(), &mount.auth_flavors[..]),
-            (&[9; 25][..], &[1, 0][..])
-        );
+        assert_eq!((mount.handle.as_bytes(), &mount.auth_flavors[..]), (&[9; 25][..], &[1, 0][..]));
         for cut in 0..bytes.len() {
             assert!(decode_mount(&bytes[..cut]).is_err());
         }
@@ -138,13 +133,7 @@ mod tests {
         let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, 4, 1, 2, 3, 4];
         bytes.extend_from_slice(&u32::MAX.to_be_bytes());
         let error = decode_mount(&bytes).unwrap_err();
-        assert!(matches!(
-            error,
-            DecodeError::TooLong {
-                field: "auth flavors",
-                ..
-            }
-        ));
+        assert!(matches!(error, DecodeError::TooLong { field: "auth flavors", .. }));
     }
 
     #[test]
@@ -154,10 +143,7 @@ mod tests {
             ex_groups: List(vec![name(Opaque::borrowed(b"10.0.0.0/8"))]),
         }]);
         let bytes = packed(&list);
-        let expected = Export {
-            directory: b"/srv".to_vec(),
-            groups: vec![b"10.0.0.0/8".to_vec()],
-        };
+        let expected = Export { directory: b"/srv".to_vec(), groups: vec![b"10.0.0.0/8".to_vec()] };
         assert_eq!(decode_exports(&bytes).unwrap(), [expected]);
         for cut in 0..bytes.len() {
             assert!(decode_exports(&bytes[..cut]).is_err());

@@ -75,20 +75,8 @@ pub struct Mapping {
 impl Mapping {
     /// Appends the mapping to `buffer`.
     pub fn encode(&self, buffer: &mut Vec<u8>) {
-        let Self {
-            program,
-            protocol,
-            port,
-        } = *self;
-        encode(
-            buffer,
-            &mapping {
-                prog: program.number,
-                vers: program.version,
-                prot: protocol,
-                port,
-            },
-        );
+        let Self { program, protocol, port } = *self;
+        encode(buffer, &mapping { prog: program.number, vers: program.version, prot: protocol, port });
     }
 
     /// Reads a mapping that is all that is left of a call.
@@ -96,15 +84,8 @@ impl Mapping {
     /// # Errors
     /// [`DecodeError`] when it is malformed.
     pub fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
-        let program = Program {
-            number: reader.u32("program")?,
-            version: reader.u32("version")?,
-        };
-        let mapping = Self {
-            program,
-            protocol: reader.u32("protocol")?,
-            port: reader.u32("port")?,
-        };
+        let program = Program { number: reader.u32("program")?, version: reader.u32("version")? };
+        let mapping = Self { program, protocol: reader.u32("protocol")?, port: reader.u32("port")? };
         reader.finish()?;
         Ok(mapping)
     }
@@ -118,10 +99,7 @@ pub fn decode_port(results: &[u8]) -> Result<Option<u16>, DecodeError> {
     let mut reader = Reader::new(results);
     let port = reader.u32("port")?;
     reader.finish()?;
-    let port = u16::try_from(port).map_err(|_| DecodeError::Unknown {
-        field: "port",
-        value: port,
-    })?;
+    let port = u16::try_from(port).map_err(|_| DecodeError::Unknown { field: "port", value: port })?;
     Ok((port != 0).then_some(port))
 }
 
@@ -151,21 +129,14 @@ impl Binding {
     /// # Errors
     /// [`DecodeError`] when it is malformed.
     pub fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
-        let program = Program {
-            number: reader.u32("program")?,
-            version: reader.u32("version")?,
-        };
+        let program = Program { number: reader.u32("program")?, version: reader.u32("version")? };
         let mut string = |field| {
             let bytes = reader.opaque(field, MAX_STRING_BYTES)?;
             Ok(String::from_utf8_lossy(bytes).into_owned())
         };
         let (netid, address, _owner) = (string("netid")?, string("address")?, string("owner")?);
         reader.finish()?;
-        Ok(Self {
-            program,
-            netid,
-            address,
-        })
+        Ok(Self { program, netid, address })
     }
 }
 
@@ -181,9 +152,7 @@ pub fn decode_address(results: &[u8]) -> Result<Option<SocketAddr>, DecodeError>
         return Ok(None);
     }
     let address = std::str::from_utf8(text).ok().and_then(parse_universal_address);
-    address.map(Some).ok_or(DecodeError::Inconsistent {
-        field: "universal address",
-    })
+    address.map(Some).ok_or(DecodeError::Inconsistent { field: "universal address" })
 }
 
 /// Writes an address the way rpcbind does: the port as two more decimal bytes (RFC 5665 §5.2.3).
@@ -208,10 +177,7 @@ mod tests {
     fn universal_addresses_survive_a_round_trip() {
         for text in ["127.0.0.1:2049", "[::1]:111", "[fe80::2:3]:65535"] {
             let address: SocketAddr = text.parse().unwrap();
-            assert_eq!(
-                parse_universal_address(&universal_address(address)),
-                Some(address)
-            );
+            assert_eq!(parse_universal_address(&universal_address(address)), Some(address));
         }
         assert_eq!(parse_universal_address("127.0.0.1.8"), None);
         assert_eq!(parse_universal_address("127.0.0.1.8.256"), None);
@@ -227,20 +193,12 @@ mod tests {
 
     #[test]
     fn bindings_and_mappings_survive_a_round_trip() {
-        let binding = Binding {
-            program: Program::NFS,
-            netid: "udp6".into(),
-            address: "::1.0.111".into(),
-        };
+        let binding = Binding { program: Program::NFS, netid: "udp6".into(), address: "::1.0.111".into() };
         let mut bytes = Vec::new();
         binding.encode(&mut bytes);
         assert_eq!(Binding::decode(Reader::new(&bytes)), Ok(binding));
         bytes.clear();
-        let mapping = Mapping {
-            program: Program::MOUNT,
-            protocol: Protocol::Tcp.number(),
-            port: 0,
-        };
+        let mapping = Mapping { program: Program::MOUNT, protocol: Protocol::Tcp.number(), port: 0 };
         mapping.encode(&mut bytes);
         assert_eq!(Mapping::decode(Reader::new(&bytes)), Ok(mapping));
     }

@@ -27,10 +27,7 @@ pub enum RecordError {
 /// # Panics
 /// If `length` needs more than 31 bits.
 pub const fn mark(length: usize) -> [u8; 4] {
-    assert!(
-        length < LAST_FRAGMENT as usize,
-        "a fragment has at most 2^31 - 1 bytes"
-    );
+    assert!(length < LAST_FRAGMENT as usize, "a fragment has at most 2^31 - 1 bytes");
     (length as u32 | LAST_FRAGMENT).to_be_bytes()
 }
 
@@ -85,10 +82,7 @@ impl RecordReader {
                 self.start_fragment()?;
                 if self.fragment_left == 0 && self.last_fragment {
                     self.start_record();
-                    return Ok(Some(Chunk {
-                        bytes: &[],
-                        end: true,
-                    }));
+                    return Ok(Some(Chunk { bytes: &[], end: true }));
                 }
             }
         }
@@ -177,19 +171,13 @@ mod tests {
     fn a_record_above_the_limit_is_refused_at_its_mark() {
         let mut reader = RecordReader::new(100);
         let mark = mark(101);
-        assert_eq!(
-            reader.next(&mut &mark[..], usize::MAX),
-            Err(RecordError::TooLong { limit: 100 })
-        );
+        assert_eq!(reader.next(&mut &mark[..], usize::MAX), Err(RecordError::TooLong { limit: 100 }));
     }
 
     #[test]
     fn endless_empty_fragments_are_refused() {
         let mut reader = RecordReader::new(100);
         let stream = vec![0; 4 * (MAX_FRAGMENTS as usize + 1)];
-        assert_eq!(
-            reader.next(&mut &stream[..], usize::MAX),
-            Err(RecordError::TooManyFragments)
-        );
+        assert_eq!(reader.next(&mut &stream[..], usize::MAX), Err(RecordError::TooManyFragments));
     }
 }

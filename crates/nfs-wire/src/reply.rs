@@ -141,12 +141,7 @@ impl<'a> Results<'a> for READ3resok<'a> {
         if data.len() != count as usize {
             return Err(DecodeError::Inconsistent { field: "count" });
         }
-        Ok(Self {
-            file_attributes,
-            count,
-            eof,
-            data: Opaque::borrowed(data),
-        })
+        Ok(Self { file_attributes, count, eof, data: Opaque::borrowed(data) })
     }
 }
 
@@ -181,10 +176,7 @@ fn fattr(reader: &mut Reader<'_>) -> Decoded<fattr3> {
         6 => ftype3::NF3SOCK,
         7 => ftype3::NF3FIFO,
         value => {
-            return Err(DecodeError::Unknown {
-                field: "file type",
-                value,
-            });
+            return Err(DecodeError::Unknown { field: "file type", value });
         }
     };
     const FIELD: &str = "attributes";
@@ -196,10 +188,7 @@ fn fattr(reader: &mut Reader<'_>) -> Decoded<fattr3> {
         gid: reader.u32(FIELD)?,
         size: reader.u64(FIELD)?,
         used: reader.u64(FIELD)?,
-        rdev: specdata3 {
-            specdata1: reader.u32(FIELD)?,
-            specdata2: reader.u32(FIELD)?,
-        },
+        rdev: specdata3 { specdata1: reader.u32(FIELD)?, specdata2: reader.u32(FIELD)? },
         fsid: reader.u64(FIELD)?,
         fileid: reader.u64(FIELD)?,
         atime: time(reader)?,
@@ -209,10 +198,7 @@ fn fattr(reader: &mut Reader<'_>) -> Decoded<fattr3> {
 }
 
 fn time(reader: &mut Reader<'_>) -> Decoded<nfstime3> {
-    Ok(nfstime3 {
-        seconds: reader.u32("time")?,
-        nseconds: reader.u32("time")?,
-    })
+    Ok(nfstime3 { seconds: reader.u32("time")?, nseconds: reader.u32("time")? })
 }
 
 fn post_op_attr(reader: &mut Reader<'_>) -> Decoded<post_op_attr> {
@@ -221,16 +207,9 @@ fn post_op_attr(reader: &mut Reader<'_>) -> Decoded<post_op_attr> {
 
 fn wcc(reader: &mut Reader<'_>) -> Decoded<wcc_data> {
     let before = reader.option("attributes follow", |reader| {
-        Ok(wcc_attr {
-            size: reader.u64("size before")?,
-            mtime: time(reader)?,
-            ctime: time(reader)?,
-        })
+        Ok(wcc_attr { size: reader.u64("size before")?, mtime: time(reader)?, ctime: time(reader)? })
     })?;
-    Ok(wcc_data {
-        before: nfs3_option(before),
-        after: post_op_attr(reader)?,
-    })
+    Ok(wcc_data { before: nfs3_option(before), after: post_op_attr(reader)? })
 }
 
 fn stable(reader: &mut Reader<'_>) -> Decoded<stable_how> {
@@ -238,10 +217,7 @@ fn stable(reader: &mut Reader<'_>) -> Decoded<stable_how> {
         0 => Ok(stable_how::UNSTABLE),
         1 => Ok(stable_how::DATA_SYNC),
         2 => Ok(stable_how::FILE_SYNC),
-        value => Err(DecodeError::Unknown {
-            field: "committed",
-            value,
-        }),
+        value => Err(DecodeError::Unknown { field: "committed", value }),
     }
 }
 
@@ -266,16 +242,9 @@ fn path<'a>(reader: &mut Reader<'a>) -> Decoded<nfspath3<'a>> {
 
 fn listing<'a>(reader: &mut Reader<'a>) -> Decoded<dirlist3<'a>> {
     let entries = list(reader, |reader| {
-        Ok(entry3 {
-            fileid: reader.u64("fileid")?,
-            name: name(reader)?,
-            cookie: reader.u64("cookie")?,
-        })
+        Ok(entry3 { fileid: reader.u64("fileid")?, name: name(reader)?, cookie: reader.u64("cookie")? })
     })?;
-    Ok(dirlist3 {
-        entries,
-        eof: reader.bool("eof")?,
-    })
+    Ok(dirlist3 { entries, eof: reader.bool("eof")? })
 }
 
 fn listing_plus<'a>(reader: &mut Reader<'a>) -> Decoded<dirlistplus3<'a>> {
@@ -288,10 +257,7 @@ fn listing_plus<'a>(reader: &mut Reader<'a>) -> Decoded<dirlistplus3<'a>> {
             name_handle: post_op_handle(reader)?,
         })
     })?;
-    Ok(dirlistplus3 {
-        entries,
-        eof: reader.bool("eof")?,
-    })
+    Ok(dirlistplus3 { entries, eof: reader.bool("eof")? })
 }
 
 /// Reads a linked list iteratively; its length is bounded by the message, as every entry takes bytes.

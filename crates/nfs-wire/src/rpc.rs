@@ -22,30 +22,15 @@ pub struct Program {
 
 impl Program {
     /// NFS version 3 (RFC 1813 §3.2).
-    pub const NFS: Self = Self {
-        number: 100_003,
-        version: 3,
-    };
+    pub const NFS: Self = Self { number: 100_003, version: 3 };
     /// MOUNT version 3 (RFC 1813 §5.1).
-    pub const MOUNT: Self = Self {
-        number: 100_005,
-        version: 3,
-    };
+    pub const MOUNT: Self = Self { number: 100_005, version: 3 };
     /// The port mapper, version 2 (RFC 1833 §3).
-    pub const PORTMAP: Self = Self {
-        number: 100_000,
-        version: 2,
-    };
+    pub const PORTMAP: Self = Self { number: 100_000, version: 2 };
     /// rpcbind, version 3 (RFC 1833 §2).
-    pub const RPCBIND3: Self = Self {
-        number: 100_000,
-        version: 3,
-    };
+    pub const RPCBIND3: Self = Self { number: 100_000, version: 3 };
     /// rpcbind, version 4 (RFC 1833 §2).
-    pub const RPCBIND4: Self = Self {
-        number: 100_000,
-        version: 4,
-    };
+    pub const RPCBIND4: Self = Self { number: 100_000, version: 4 };
 }
 
 /// Why a server did not run a call.
@@ -95,14 +80,7 @@ pub fn encode_call_header(
     procedure: u32,
     credential: &[u8],
 ) {
-    for word in [
-        xid.0,
-        CALL,
-        RPC_VERSION,
-        program.number,
-        program.version,
-        procedure,
-    ] {
+    for word in [xid.0, CALL, RPC_VERSION, program.number, program.version, procedure] {
         buffer.extend_from_slice(&word.to_be_bytes());
     }
     buffer.extend_from_slice(credential);
@@ -136,10 +114,7 @@ impl ReplyHeader {
         match reader.u32("message type")? {
             REPLY => {}
             value => {
-                return Err(DecodeError::Unknown {
-                    field: "message type",
-                    value,
-                });
+                return Err(DecodeError::Unknown { field: "message type", value });
             }
         }
         let outcome = match reader.u32("reply status")? {
@@ -149,39 +124,26 @@ impl ReplyHeader {
                 match reader.u32("accept status")? {
                     0 => Ok(()),
                     1 => Err(Rejection::ProgramUnavailable),
-                    2 => Err(Rejection::ProgramMismatch {
-                        low: reader.u32("low")?,
-                        high: reader.u32("high")?,
-                    }),
+                    2 => {
+                        Err(Rejection::ProgramMismatch { low: reader.u32("low")?, high: reader.u32("high")? })
+                    }
                     3 => Err(Rejection::ProcedureUnavailable),
                     4 => Err(Rejection::GarbageArguments),
                     5 => Err(Rejection::SystemError),
                     value => {
-                        return Err(DecodeError::Unknown {
-                            field: "accept status",
-                            value,
-                        });
+                        return Err(DecodeError::Unknown { field: "accept status", value });
                     }
                 }
             }
             MSG_DENIED => match reader.u32("reject status")? {
-                0 => Err(Rejection::RpcMismatch {
-                    low: reader.u32("low")?,
-                    high: reader.u32("high")?,
-                }),
+                0 => Err(Rejection::RpcMismatch { low: reader.u32("low")?, high: reader.u32("high")? }),
                 1 => Err(Rejection::Authentication(reader.u32("auth status")?)),
                 value => {
-                    return Err(DecodeError::Unknown {
-                        field: "reject status",
-                        value,
-                    });
+                    return Err(DecodeError::Unknown { field: "reject status", value });
                 }
             },
             value => {
-                return Err(DecodeError::Unknown {
-                    field: "reply status",
-                    value,
-                });
+                return Err(DecodeError::Unknown { field: "reply status", value });
             }
         };
         Ok(Self { xid, outcome })
@@ -247,31 +209,19 @@ impl CallHeader {
         match reader.u32("message type")? {
             CALL => {}
             value => {
-                return Err(DecodeError::Unknown {
-                    field: "message type",
-                    value,
-                }
-                .into());
+                return Err(DecodeError::Unknown { field: "message type", value }.into());
             }
         }
         match reader.u32("RPC version")? {
             RPC_VERSION => {}
             version => return Err(CallError::RpcVersion { xid, version }),
         }
-        let program = Program {
-            number: reader.u32("program")?,
-            version: reader.u32("version")?,
-        };
+        let program = Program { number: reader.u32("program")?, version: reader.u32("version")? };
         let procedure = reader.u32("procedure")?;
         let credential = Credential::decode(reader)?;
         reader.u32("verifier flavor")?;
         reader.opaque("verifier", MAX_AUTH_BYTES)?;
-        Ok(Self {
-            xid,
-            program,
-            procedure,
-            credential,
-        })
+        Ok(Self { xid, program, procedure, credential })
     }
 }
 
@@ -301,10 +251,7 @@ mod tests {
     #[test]
     fn every_reply_header_survives_a_round_trip_and_satisfies_the_oracle() {
         for outcome in OUTCOMES {
-            let header = ReplyHeader {
-                xid: Xid(0xdead_beef),
-                outcome,
-            };
+            let header = ReplyHeader { xid: Xid(0xdead_beef), outcome };
             let mut buffer = Vec::new();
             header.encode(&mut buffer);
             let mut reader = Reader::new(&buffer);
@@ -328,10 +275,7 @@ mod tests {
         let mut reader = Reader::new(&buffer);
         let header = CallHeader::decode(&mut reader).unwrap();
         reader.finish().unwrap();
-        assert_eq!(
-            (header.xid, header.program, header.procedure),
-            (Xid(10), Program::NFS, 6)
-        );
+        assert_eq!((header.xid, header.program, header.procedure), (Xid(10), Program::NFS, 6));
         assert_eq!(header.credential, Ok(Credential::None));
         for cut in 0..buffer.len() {
             assert!(CallHeader::decode(&mut Reader::new(&buffer[..cut])).is_err());
@@ -345,12 +289,6 @@ mod tests {
             bytes.extend_from_slice(&word.to_be_bytes());
         }
         let error = ReplyHeader::decode(&mut Reader::new(&bytes)).unwrap_err();
-        assert!(matches!(
-            error,
-            DecodeError::TooLong {
-                field: "verifier",
-                ..
-            }
-        ));
+        assert!(matches!(error, DecodeError::TooLong { field: "verifier", .. }));
     }
 }

@@ -91,10 +91,7 @@ impl<'a> Reader<'a> {
     /// [`DecodeError::Truncated`] when fewer than `N` bytes are left.
     pub fn fixed<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         const { assert!(N.is_multiple_of(4)) }
-        let (head, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(DecodeError::Truncated { field })?;
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated { field })?;
         self.rest = rest;
         Ok(*head)
     }
@@ -107,10 +104,7 @@ impl<'a> Reader<'a> {
     pub fn opaque(&mut self, field: &'static str, limit: usize) -> Result<&'a [u8], DecodeError> {
         let length = self.length(field, limit)?;
         let data = self.rest.get(..length).ok_or(DecodeError::Truncated { field })?;
-        self.rest = self
-            .rest
-            .get(length + padding(length)..)
-            .ok_or(DecodeError::Truncated { field })?;
+        self.rest = self.rest.get(length + padding(length)..).ok_or(DecodeError::Truncated { field })?;
         Ok(data)
     }
 
@@ -122,11 +116,7 @@ impl<'a> Reader<'a> {
         let length = self.u32(field)?;
         match usize::try_from(length) {
             Ok(length) if length <= limit => Ok(length),
-            _ => Err(DecodeError::TooLong {
-                field,
-                length: length.into(),
-                limit: limit as u64,
-            }),
+            _ => Err(DecodeError::TooLong { field, length: length.into(), limit: limit as u64 }),
         }
     }
 
@@ -139,11 +129,7 @@ impl<'a> Reader<'a> {
         field: &'static str,
         item: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<Option<T>, DecodeError> {
-        if self.bool(field)? {
-            item(self).map(Some)
-        } else {
-            Ok(None)
-        }
+        if self.bool(field)? { item(self).map(Some) } else { Ok(None) }
     }
 
     /// Ends the message: nothing may be left.
@@ -170,8 +156,7 @@ pub const fn padding(length: usize) -> usize {
 
 /// Appends the XDR encoding of `item` to `buffer`.
 pub fn encode(buffer: &mut Vec<u8>, item: &impl Pack) {
-    item.pack(buffer)
-        .expect("writing to memory cannot fail, and every value of ours has an encoding");
+    item.pack(buffer).expect("writing to memory cannot fail, and every value of ours has an encoding");
 }
 
 #[cfg(test)]
@@ -182,14 +167,7 @@ mod tests {
     fn opaque_refuses_a_length_above_its_limit_before_looking_at_the_data() {
         let mut reader = Reader::new(&[0xff, 0xff, 0xff, 0xff]);
         let error = reader.opaque("name", 255).unwrap_err();
-        assert_eq!(
-            error,
-            DecodeError::TooLong {
-                field: "name",
-                length: 0xffff_ffff,
-                limit: 255
-            }
-        );
+        assert_eq!(error, DecodeError::TooLong { field: "name", length: 0xffff_ffff, limit: 255 });
     }
 
     #[test]
@@ -205,12 +183,6 @@ mod tests {
     #[test]
     fn booleans_are_zero_or_one() {
         let mut reader = Reader::new(&[0, 0, 0, 2]);
-        assert_eq!(
-            reader.bool("eof").unwrap_err(),
-            DecodeError::Unknown {
-                field: "eof",
-                value: 2
-            }
-        );
+        assert_eq!(reader.bool("eof").unwrap_err(), DecodeError::Unknown { field: "eof", value: 2 });
     }
 }

@@ -24,17 +24,10 @@ where
     let (theirs, length) = T::unpack(&mut &body[..]).expect("the oracle accepts its own encoding");
     assert_eq!((packed(&theirs), length), (body.clone(), body.len()));
     for cut in 0..bytes.len() {
-        assert!(
-            decode::<T>(&bytes[..cut]).is_err(),
-            "truncated to {cut} of {} bytes",
-            bytes.len()
-        );
+        assert!(decode::<T>(&bytes[..cut]).is_err(), "truncated to {cut} of {} bytes", bytes.len());
     }
     bytes.extend_from_slice(&[0; 4]);
-    assert_eq!(
-        decode::<T>(&bytes).err(),
-        Some(DecodeError::Trailing { count: 4 })
-    );
+    assert_eq!(decode::<T>(&bytes).err(), Some(DecodeError::Trailing { count: 4 }));
 }
 
 fn times() -> impl Strategy<Value = nfstime3> {
@@ -42,12 +35,7 @@ fn times() -> impl Strategy<Value = nfstime3> {
 }
 
 fn attributes() -> impl Strategy<Value = fattr3> {
-    let kinds = prop::sample::select(vec![
-        ftype3::NF3REG,
-        ftype3::NF3DIR,
-        ftype3::NF3LNK,
-        ftype3::NF3FIFO,
-    ]);
+    let kinds = prop::sample::select(vec![ftype3::NF3REG, ftype3::NF3DIR, ftype3::NF3LNK, ftype3::NF3FIFO]);
     let numbers = any::<([u32; 6], [u64; 4])>();
     (kinds, numbers, times(), times(), times()).prop_map(|(type_, (small, large), atime, mtime, ctime)| {
         fattr3 {
@@ -58,10 +46,7 @@ fn attributes() -> impl Strategy<Value = fattr3> {
             gid: small[3],
             size: large[0],
             used: large[1],
-            rdev: specdata3 {
-                specdata1: small[4],
-                specdata2: small[5],
-            },
+            rdev: specdata3 { specdata1: small[4], specdata2: small[5] },
             fsid: large[2],
             fileid: large[3],
             atime,
@@ -80,9 +65,7 @@ fn maybe_handle() -> impl Strategy<Value = post_op_fh3> {
 }
 
 fn handles() -> impl Strategy<Value = nfs_fh3> {
-    prop::collection::vec(any::<u8>(), 1..=64).prop_map(|bytes| nfs_fh3 {
-        data: Opaque::owned(bytes),
-    })
+    prop::collection::vec(any::<u8>(), 1..=64).prop_map(|bytes| nfs_fh3 { data: Opaque::owned(bytes) })
 }
 
 fn weak() -> impl Strategy<Value = wcc_data> {
@@ -209,9 +192,7 @@ proptest! {
 
 #[test]
 fn an_unknown_status_is_an_error_with_a_number() {
-    let status = decode::<GETATTR3resok>(&4711_u32.to_be_bytes())
-        .unwrap()
-        .unwrap_err();
+    let status = decode::<GETATTR3resok>(&4711_u32.to_be_bytes()).unwrap().unwrap_err();
     assert_eq!(status.to_string(), "server error 4711");
 }
 
@@ -229,8 +210,5 @@ fn read_data_must_match_its_count() {
     }
     let error = ReadHead::decode(&mut Reader::new(&bytes), 100).unwrap_err();
     assert_eq!(error, DecodeError::Inconsistent { field: "count" });
-    assert_eq!(
-        decode::<READ3resok<'_>>(&bytes).unwrap_err(),
-        DecodeError::Inconsistent { field: "count" }
-    );
+    assert_eq!(decode::<READ3resok<'_>>(&bytes).unwrap_err(), DecodeError::Inconsistent { field: "count" });
 }
