@@ -1,0 +1,96 @@
+//! From an error to one line that says what went wrong and what to do.
+
+use std::{fmt::Display, io, os::unix::ffi::OsStrExt, path::Path};
+
+use nfs_wireless_client::{self as client, Status};
+
+use crate::{
+    exit::{Exit, Failure},
+    text::escape,
+};
+
+/// Names the file that an operation on a server was about.
+pub trait ResultExt<T> {
+    /// Puts the name of the file before the error.
+    fn at(self, name: impl Display) -> anyhow::Result<T>;
+
+    /// As [`ResultExt::at`], for a source that the user named: status 4 when it does not exist.
+    fn at_source(self, name: impl Display) -> anyhow::Result<T>;
+}
+
+impl<T> ResultExt<T> for Result<T, client::Error> {
+    fn at(self, name: impl Display) -> anyhow::Result<T> {
+        self.map_err(|error| anyhow::Error::new(error).context(name.to_string()))
+    }
+
+    fn at_source(self, name: impl Display) -> anyhow::Result<T> {
+        match self {
+            Err(error) if is_missing(&error) => {
+                Err(Failure::new(Exit::SourceMissing, format!("{name}: no such file or directory on the server")))
+            }
+            other => other.at(name),
+        }
+    }
+}
+
+/// Whether the server says that there is no such file.
+pub fn is_missing(error: &client::Error) -> bool {
+    has_status(error, Status::NOENT)
+}
+
+/// Whether the server answered with this status.
+pub fn has_status(error: &client::Error, wanted: Status) -> bool {
+    matches!(error, client::Error::Status { status, .. } if *status == wanted)
+}
+
+/// Returns the line for a person.
+pub fn explain(error: &anyhow::Error) -> String {
+    let line = format!("{error:#}");
+    match error.downcast_ref::<client::Error>().and_then(advice) {
+        Some(advice) => format!("{line} ({advice})"),
+        None => line,
+    }
+}
+
+/// Returns an error about a local file.
+pub fn local(path: &Path, error: &io::Error) -> anyhow::Error {
+    Failure::new(Exit::LocalIo, format!("{}: {}", show(path), io_text(error)))
+}
+
+/// Writes a local path so that it cannot harm the terminal.
+pub fn show(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes()).into_owned()
+}
+
+/// Returns the system's words for an error, without its number.
+pub fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+fn advice(error: &client::Error) -> Option<&'static str> {
+    let client::Error::Status { status, .. } = error else {
+        return None;
+    };
+    Some(match *status {
+        Status::ACCES | Status::PERM => "is --uid or --gid needed? the server may also map root to nobody",
+        Status::ROFS => "the export is read-only",
+        Status::NOSPC | Status::DQUOT => "make room there and run it again",
+        Status::STALE => "it was removed or replaced meanwhile; run it again",
+        Status::NAMETOOLONG => "choose a shorter name",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_read_like_the_rest() {
+        assert_eq!(io_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(io_text(&io::Error::other("odd")), "odd");
+    }
+}
