@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, io, os::unix::ffi::OsStrExt, path::Path};
 
-use nfs_wireless_client::{self as client, Status};
+use nfs_wireless_client::{self as client, NfsStatus as Status, Rejection};
 
 use crate::{
     exit::{Exit, Failure},
@@ -25,8 +25,8 @@ impl<T> ResultExt<T> for Result<T, client::Error> {
 
     fn at_source(self, name: impl Display) -> anyhow::Result<T> {
         match self {
-            Err(error) if is_missing(&error) => {
-                Err(Failure::new(Exit::SourceMissing, format!("{name}: no such file or directory on the server")))
+            Err(error) if is_missing(&error) || has_status(&error, Status::NOTDIR) => {
+                Err(Failure::new(Exit::SourceMissing, format!("{name}: {error}")))
             }
             other => other.at(name),
         }
@@ -40,7 +40,7 @@ pub fn is_missing(error: &client::Error) -> bool {
 
 /// Whether the server answered with this status.
 pub fn has_status(error: &client::Error, wanted: Status) -> bool {
-    matches!(error, client::Error::Status { status, .. } if *status == wanted)
+    error.status() == Some(wanted)
 }
 
 /// Returns the line for a person.
@@ -71,10 +71,22 @@ pub fn io_text(error: &io::Error) -> String {
 }
 
 fn advice(error: &client::Error) -> Option<&'static str> {
-    let client::Error::Status { status, .. } = error else {
-        return None;
+    let advice = match error {
+        client::Error::Resolve { .. } => "check the name, or give the address",
+        client::Error::Unreachable { what: "the port mapper", .. } | client::Error::NotRegistered { .. } => {
+            "without a port mapper, give the ports: nfs://HOST:2049/PATH?mountport=PORT"
+        }
+        client::Error::Unreachable { .. } => "is the NFS service running there?",
+        client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
+        client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
+        client::Error::Rejected { rejection: Rejection::Auth { .. }, .. } => "try --uid and --gid",
+        _ => return status_advice(error.status()?),
     };
-    Some(match *status {
+    Some(advice)
+}
+
+fn status_advice(status: Status) -> Option<&'static str> {
+    Some(match status {
         Status::ACCES | Status::PERM => "is --uid or --gid needed? the server may also map root to nobody",
         Status::ROFS => "the export is read-only",
         Status::NOSPC | Status::DQUOT => "make room there and run it again",

@@ -61,6 +61,23 @@ impl Exit {
     }
 }
 
+impl Exit {
+    fn of_client(error: &client::Error) -> Self {
+        use client::Error;
+        match error {
+            Error::Config(_) => Self::Usage,
+            Error::Resolve { .. }
+            | Error::Unreachable { .. }
+            | Error::NotRegistered { .. }
+            | Error::Mount { .. }
+            | Error::ConnectTimeout { .. } => Self::Unreachable,
+            Error::Silent { .. } | Error::Stalled(_) | Error::Closed => Self::GaveUp,
+            Error::Local(_) | Error::SourceChanged => Self::LocalIo,
+            _ => Self::SomeFailed,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())

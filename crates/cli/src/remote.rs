@@ -1,6 +1,7 @@
 //! Finding files on servers: by path, by pattern, through links, and in directories.
 
 mod glob;
+mod walk;
 
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
@@ -10,8 +11,7 @@ use crate::{
     error::ResultExt,
     exit::{Exit, Failure},
     name::is_plain,
-    session::is_within,
-    target::{Remote, join},
+    target::Remote,
     text::escape,
 };
 
@@ -44,9 +44,6 @@ pub struct Child {
 /// Lookups in flight for entries that came without attributes.
 const LOOKUPS: usize = 16;
 
-/// Symbolic links followed for one path, as on Linux.
-const MAX_LINKS: usize = 40;
-
 impl Found {
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
@@ -65,22 +62,15 @@ impl Found {
     }
 }
 
-/// Finds one file; a symbolic link is found itself.
+/// Finds one file; a symbolic link at the end of the path is found itself.
 ///
 /// # Errors
 /// Status 4 when it does not exist.
 pub async fn find(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
-    let client = context.session.client(remote).await?;
-    warn_once(context, remote);
-    let (parent, entry) = match remote.name() {
-        Some(name) if is_plain(name) && is_within(&remote.parent().path, client.export()) => {
-            let parent = client.resolve(&remote.parent().path).await.at_source(remote)?;
-            (Some(parent.handle), client.lookup(parent.handle, name).await.at_source(remote)?)
-        }
-        _ => (None, client.resolve(&remote.path).await.at_source(remote)?),
-    };
-    context.activity.step();
-    Ok(Found { remote: remote.clone(), client, parent, handle: entry.handle, metadata: entry.metadata })
+    for warning in &remote.options.warnings {
+        context.reporter.warning_once(warning);
+    }
+    walk::walk(context, remote, false).await
 }
 
 /// Finds one file as [`find`] does, or `None` when it does not exist.
@@ -113,22 +103,15 @@ pub async fn find_all(context: &Context, remote: &Remote) -> anyhow::Result<Vec<
     }
 }
 
-/// Follows a symbolic link to what it stands for, on the same server.
+/// Follows a symbolic link to what it stands for, on the same server. The result keeps the link's path.
 ///
 /// # Errors
 /// Status 4 when the link leads nowhere.
 pub async fn follow(context: &Context, found: Found) -> anyhow::Result<Found> {
-    let shown = found.remote.clone();
-    let mut found = found;
-    for _ in 0..MAX_LINKS {
-        if found.metadata.file_type != FileType::Symlink {
-            return Ok(found);
-        }
-        let target = found.client.read_link(found.handle).await.at(&found.remote)?;
-        let path = if target.starts_with(b"/") { target } else { join(&found.remote.parent().path, &target) };
-        found = find(context, &found.remote.with_path(&path)).await?;
+    match found.metadata.file_type {
+        FileType::Symlink => walk::walk(context, &found.remote, true).await,
+        _ => Ok(found),
     }
-    Err(Failure::new(Exit::SourceMissing, format!("{shown}: too many levels of symbolic links")))
 }
 
 /// Reads a whole directory. Entries whose names could lead elsewhere are left out with a warning.
@@ -144,11 +127,7 @@ pub async fn children(
     let mut complete = Vec::new();
     let mut bare = Vec::new();
     let mut entries = client.read_dir(directory);
-    while let Some(entry) = entries.next().await {
-        let entry = entry.at(shown)?;
-        if entry.name == b"." || entry.name == b".." {
-            continue;
-        }
+    while let Some(entry) = entries.next().await.at(shown)? {
         context.activity.step();
         if !is_plain(&entry.name) {
             let name = escape(&entry.name).into_owned();
@@ -177,11 +156,4 @@ pub async fn children(
     }
     complete.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(complete)
-}
-
-/// Says once for each target which parts of its URL have no effect.
-fn warn_once(context: &Context, remote: &Remote) {
-    for warning in &remote.options.warnings {
-        context.reporter.warning_once(warning);
-    }
 }

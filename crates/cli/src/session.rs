@@ -3,7 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use nfs_wireless_client::{
-    AuthSys, BlockSize, Client, ClientConfig, Credential, RetryPolicy, TransportChoice, Window,
+    BlockSize, Client, ClientConfig, Credential, RetryPolicy, TransportChoice, Window,
 };
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     error::ResultExt,
     exit::Failure,
     progress::{Activity, LinkState},
-    summary::{ClientSummary, Summary},
+    summary::{ClientSummary, Summary, transport_name},
     target::{Remote, UrlOptions},
 };
 
@@ -70,7 +70,7 @@ impl Session {
         };
         config.nfs_port = url.nfs_port;
         config.mount_port = url.mount_port;
-        config.credential = credential(url.uid.or(arguments.uid), url.gid.or(arguments.gid));
+        act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
         config.retry = retry(arguments, url);
         let block = |exact: Option<u32>| match exact.or(arguments.block_size) {
             Some(bytes) => BlockSize::Exact(bytes),
@@ -89,7 +89,7 @@ impl Session {
     pub fn link_state(&self) -> LinkState {
         let mut state = LinkState::default();
         for Connected { client, .. } in &*self.connected.borrow() {
-            let stats = client.stats();
+            let stats = client.status().stats;
             state.replies += stats.replies;
             state.calls += stats.calls;
             state.resends += stats.resends.total();
@@ -110,7 +110,7 @@ impl Session {
             .connected
             .borrow()
             .iter()
-            .map(|connected| format!("{} over {:?}", connected.host, connected.client.transport()))
+            .map(|connected| format!("{} over {}", connected.host, transport_name(connected.client.protocol()).to_uppercase()))
             .collect();
         if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
     }
@@ -132,23 +132,14 @@ pub fn is_within(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-fn credential(uid: Option<u32>, gid: Option<u32>) -> Credential {
-    let groups = rustix::process::getgroups().unwrap_or_default();
-    let own_group = rustix::process::getegid().as_raw();
-    let uid_is_own = uid.is_none();
-    let gid = gid.unwrap_or(own_group);
-    // Our groups belong to us: whoever acts as somebody else does not carry them along.
-    let gids = if uid_is_own && gid == own_group {
-        groups.iter().map(|group| group.as_raw()).filter(|&group| group != gid).take(16).collect()
-    } else {
-        Vec::new()
-    };
-    Credential::Sys(AuthSys {
-        machine_name: rustix::system::uname().nodename().to_bytes().iter().copied().take(255).collect(),
-        uid: uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
-        gid,
-        gids,
-    })
+/// Changes a credential's ids. Groups belong to the user: whoever acts as somebody else does not carry them along.
+fn act_as(credential: &mut Credential, uid: Option<u32>, gid: Option<u32>) {
+    let Credential::Sys(user) = credential else { return };
+    if uid.is_some() || gid.is_some() {
+        user.gids.clear();
+    }
+    user.uid = uid.unwrap_or(user.uid);
+    user.gid = gid.unwrap_or(user.gid);
 }
 
 fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> RetryPolicy {

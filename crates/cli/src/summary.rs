@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use nfs_wireless_client::{Client, Stats, Transport};
+use nfs_wireless_client::{Client, Protocol, Stats};
 use serde_json::{Value, json};
 
 use crate::{exit::Exit, units};
@@ -25,7 +25,7 @@ pub struct ClientSummary {
     /// Its counters.
     pub stats: Stats,
     /// What carried READs and WRITEs.
-    pub transport: Transport,
+    pub transport: Protocol,
     /// Bytes in one READ or WRITE.
     pub block_size: u32,
 }
@@ -92,17 +92,25 @@ impl Summary {
         if self.clients.iter().any(|client| client.transport != first) {
             return Some("mixed");
         }
-        Some(match first {
-            Transport::Udp => "udp",
-            Transport::Tcp => "tcp",
-        })
+        Some(transport_name(first))
     }
 }
 
 impl ClientSummary {
     /// Copies a client's numbers.
     pub fn of(client: &Client) -> Self {
-        Self { stats: client.stats(), transport: client.transport(), block_size: client.read_block() }
+        let status = client.status();
+        // Whichever direction the blocks went, the larger of the two is the one that was not cut down.
+        let block_size = status.read_block.max(status.write_block);
+        Self { stats: status.stats, transport: client.protocol(), block_size }
+    }
+}
+
+/// Returns the word for a transport in options and JSON.
+pub fn transport_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Udp => "udp",
+        Protocol::Tcp => "tcp",
     }
 }
 

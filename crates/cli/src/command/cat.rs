@@ -1,6 +1,6 @@
 //! `nfsw cat`: files to standard output.
 
-use nfs_wireless_client::FileType;
+use nfs_wireless_client::{File, FileType};
 
 use crate::{
     args::{CatArgs, OutputArgs},
@@ -29,7 +29,7 @@ async fn one(context: &Context, target: &Remote) -> anyhow::Result<()> {
         let Found { remote, client, handle, metadata, .. } = follow(context, found).await?;
         match metadata.file_type {
             FileType::Regular => {
-                let mut source = client.open(handle);
+                let mut source = File::new(client, handle);
                 stream::to_stdout(&mut source, &remote, context).await?;
             }
             FileType::Directory => return Err(Failure::new(Exit::SomeFailed, format!("{remote}: is a directory"))),

@@ -64,7 +64,7 @@ async fn change(arguments: &ChmodArgs, context: &Context, found: &Found) -> anyh
     let mode = arguments.mode.apply(found.metadata.mode, found.is_directory(), local::umask());
     if mode != found.metadata.mode {
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        found.client.set_attributes(found.handle, &attributes).await.at(&found.remote)?;
+        found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
     }
     context.activity.step();
     let path = String::from_utf8_lossy(&found.remote.path);

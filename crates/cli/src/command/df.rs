@@ -27,18 +27,18 @@ pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result
                     "event": "space",
                     "path": String::from_utf8_lossy(&found.remote.path),
                     "export": export,
-                    "total_bytes": space.total_bytes,
-                    "free_bytes": space.free_bytes,
-                    "available_bytes": space.available_bytes,
-                    "total_files": space.total_files,
-                    "free_files": space.free_files,
+                    "total_bytes": space.tbytes,
+                    "free_bytes": space.fbytes,
+                    "available_bytes": space.abytes,
+                    "total_files": space.tfiles,
+                    "free_files": space.ffiles,
                 }))?;
                 continue;
             }
             let (all, free, available) = if arguments.inodes {
-                (space.total_files, space.free_files, space.available_files)
+                (space.tfiles, space.ffiles, space.afiles)
             } else {
-                (space.total_bytes, space.free_bytes, space.available_bytes)
+                (space.tbytes, space.fbytes, space.abytes)
             };
             let used = all.saturating_sub(free);
             let show = |count: u64| match (arguments.inodes, arguments.human_readable) {

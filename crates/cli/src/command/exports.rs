@@ -12,9 +12,9 @@ pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::R
     if exports.is_empty() {
         context.reporter.warning(format!("{} exports nothing", host.host));
     }
-    let width = exports.iter().map(|export| escape(&export.path).chars().count()).max().unwrap_or(0);
+    let width = exports.iter().map(|export| escape(&export.directory).chars().count()).max().unwrap_or(0);
     for export in &exports {
-        let (path, groups) = (escape(&export.path), groups(export));
+        let (path, groups) = (escape(&export.directory), groups(export));
         if context.reporter.json() {
             context.reporter.event(&json!({"event": "export", "path": path, "groups": groups}))?;
         } else {
