@@ -9,9 +9,9 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
-pub use copy::CpArgs;
-pub use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
+pub(crate) use copy::CpArgs;
+pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 
 use crate::{target::Remote, units};
 
@@ -21,10 +21,10 @@ use crate::{target::Remote, units};
 /// holds it is found out by asking.
 #[derive(Debug, Parser)]
 #[command(name = "nfsw", version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 const EXAMPLES: &str = "\
@@ -45,7 +45,7 @@ Exit status: 0 done and on stable storage, 1 some files failed, 2 wrong usage, 3
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 #[command(infer_subcommands = false)]
-pub enum Command {
+pub(crate) enum Command {
     /// Copy files or trees: from a server, to a server, or between servers.
     Cp(CpArgs),
     /// List directories.
@@ -83,14 +83,14 @@ pub enum Command {
 /// `nfsw exports`
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw exports nas")]
-pub struct ExportsArgs {
+pub(crate) struct ExportsArgs {
     /// Name or address of the server; nfs://HOST[:PORT]?mountport=N for one without a port mapper.
     #[arg(value_name = "HOST", value_parser = parse_host())]
-    pub host: Remote,
+    pub(crate) host: Remote,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw ping`
@@ -102,23 +102,23 @@ Nothing is sent again: a call without an answer within --wait counts as lost.
 Examples:
   nfsw ping nas
   nfsw ping --transport udp --count 100 --interval 50ms nas")]
-pub struct PingArgs {
+pub(crate) struct PingArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
     #[arg(value_name = "HOST", value_parser = parse_host())]
-    pub host: Remote,
+    pub(crate) host: Remote,
     /// Calls per transport.
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    pub count: u32,
+    pub(crate) count: u32,
     /// Time from one call to the next.
     #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = units::parse_duration)]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// How long to wait for an answer.
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration)]
-    pub wait: Duration,
+    pub(crate) wait: Duration,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw serve`
@@ -133,44 +133,44 @@ the user who runs nfsw serve.
 Examples:
   nfsw serve ~/photos --read-only
   nfsw serve . --listen 192.168.1.7:20490 --for 30m")]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// The directory to serve; nothing outside it can be reached.
     #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// Address and port to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20490")]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Refuse every change.
     #[arg(long)]
-    pub read_only: bool,
+    pub(crate) read_only: bool,
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
-    pub lifetime: Option<Duration>,
+    pub(crate) lifetime: Option<Duration>,
 }
 
 /// `nfsw demo`
 #[derive(Args, Debug)]
 #[command(after_help = "Nothing outside a temporary directory is touched, and no root or mount is needed.")]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Keep the generated files and say where they are.
     #[arg(long)]
-    pub keep: bool,
+    pub(crate) keep: bool,
 }
 
 /// `nfsw completions`
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw completions bash > ~/.local/share/bash-completion/completions/nfsw")]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// The shell to complete for.
-    pub shell: Shell,
+    pub(crate) shell: Shell,
 }
 
 /// `nfsw man`
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man cp | man -l -")]
-pub struct ManArgs {
+pub(crate) struct ManArgs {
     /// The command to describe; nfsw itself when left out.
-    pub command: Option<String>,
+    pub(crate) command: Option<String>,
 }
 
 /// Reads `HOST`, `HOST:/`, `[V6]` or an `nfs://` URL.

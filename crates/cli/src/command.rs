@@ -10,20 +10,18 @@ mod ls;
 mod mkdir;
 mod mv;
 mod pages;
+mod ping;
 mod rm;
 mod stat;
 
-use crate::{
-    args::Command,
-    context::Context,
-    exit::Exit,
-};
+use crate::{args::Command, context::Context, exit::Exit};
 
 /// Runs a subcommand to its end.
-pub fn execute(command: Command) -> Exit {
+pub(crate) fn execute(command: Command) -> Exit {
     macro_rules! on_servers {
         ($arguments:expr, $run:path) => {
-            Context::new(&$arguments.connection, &$arguments.output).run(async |context| $run(&$arguments, context).await)
+            Context::new(&$arguments.connection, &$arguments.output)
+                .run(async |context| $run(&$arguments, context).await)
         };
     }
     match command {
@@ -38,7 +36,8 @@ pub fn execute(command: Command) -> Exit {
         Command::Ln(arguments) => on_servers!(arguments, ln::run),
         Command::Chmod(arguments) => on_servers!(arguments, chmod::run),
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
-        Command::Ping(_) | Command::Serve(_) | Command::Demo(_) => todo!(),
+        Command::Ping(arguments) => ping::execute(arguments),
+        Command::Serve(_) | Command::Demo(_) => todo!(),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::manual(&arguments),
     }

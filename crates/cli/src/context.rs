@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     args::{ConnectionArgs, OutputArgs},
     exit::{Exit, Failure},
+    local,
     progress::{Activity, Observation},
     report::Reporter,
     session::Session,
@@ -19,13 +20,13 @@ use crate::{
 
 /// The surroundings of a command.
 #[derive(Debug)]
-pub struct Context {
+pub(crate) struct Context {
     /// Connections to servers.
-    pub session: Session,
+    pub(crate) session: Session,
     /// Everything that is printed.
-    pub reporter: Reporter,
+    pub(crate) reporter: Reporter,
     /// Counters of what was done.
-    pub activity: Arc<Activity>,
+    pub(crate) activity: Arc<Activity>,
     timeout: Option<Duration>,
     deadline: Option<Duration>,
     started: Instant,
@@ -39,13 +40,19 @@ const WORTH_A_LINE: Duration = Duration::from_secs(5);
 
 impl Context {
     /// Creates the surroundings from the options that all commands share.
-    pub fn new(connection: &ConnectionArgs, output: &OutputArgs) -> Self {
+    pub(crate) fn new(connection: &ConnectionArgs, output: &OutputArgs) -> Self {
         Self::with_rate_limit(connection, output, None)
     }
 
     /// As [`Context::new`], with an upper bound of the rate in bit/s.
-    pub fn with_rate_limit(connection: &ConnectionArgs, output: &OutputArgs, rate_limit: Option<u64>) -> Self {
+    pub(crate) fn with_rate_limit(
+        connection: &ConnectionArgs,
+        output: &OutputArgs,
+        rate_limit: Option<u64>,
+    ) -> Self {
         let started = Instant::now();
+        // Read while there is one thread: reading it means setting it for a moment.
+        local::umask();
         let activity = Arc::<Activity>::default();
         Self {
             session: Session::new(connection.clone(), rate_limit, Arc::clone(&activity)),
@@ -57,8 +64,13 @@ impl Context {
         }
     }
 
+    /// Sets how much is said beyond errors.
+    pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
+        Self { reporter: self.reporter.with_verbosity(verbose, quiet), ..self }
+    }
+
     /// Runs a command until it is done, interrupted, or out of time, and reports how it ended.
-    pub fn run(&self, command: impl AsyncFnOnce(&Self) -> anyhow::Result<()>) -> Exit {
+    pub(crate) fn run(&self, command: impl AsyncFnOnce(&Self) -> anyhow::Result<()>) -> Exit {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return self.reporter.finish(Err(error.into()), &self.session.summary()),
@@ -112,7 +124,10 @@ impl Context {
     fn give_up(&self, reason: &str) -> anyhow::Error {
         if !self.activity.mounted() {
             let advice = "is the host right, and is UDP or TCP port 2049 open there?";
-            return Failure::new(Exit::Unreachable, format!("gave up: {reason}; no server answered ({advice})"));
+            return Failure::new(
+                Exit::Unreachable,
+                format!("gave up: {reason}; no server answered ({advice})"),
+            );
         }
         let servers = self.session.describe();
         Failure::new(Exit::GaveUp, format!("gave up on {servers}: {reason}; run again: {}", command_line()))

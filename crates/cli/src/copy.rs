@@ -4,7 +4,7 @@ mod frame;
 mod node;
 mod place;
 mod plan;
-pub mod stream;
+pub(crate) mod stream;
 mod transfer;
 mod verify;
 
@@ -27,34 +27,34 @@ use crate::{
 
 /// What `nfsw cp` was asked for, checked.
 #[derive(Debug)]
-pub struct Copy {
+pub(crate) struct Copy {
     /// What to copy.
-    pub sources: Vec<Target>,
+    pub(crate) sources: Vec<Target>,
     /// Where to.
-    pub destination: Target,
+    pub(crate) destination: Target,
     /// Whether directories are copied.
-    pub recursive: bool,
+    pub(crate) recursive: bool,
     /// Whether links that were named are followed.
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// Whether modes, times and owners are kept.
-    pub preserve: bool,
+    pub(crate) preserve: bool,
     /// Which files that are there may be replaced.
-    pub overwrite: Overwrite,
+    pub(crate) overwrite: Overwrite,
     /// Whether files are written under their own name from the start.
-    pub inplace: bool,
+    pub(crate) inplace: bool,
     /// Whether copies are read back and compared.
-    pub verify: bool,
+    pub(crate) verify: bool,
     /// Whether nothing is to be done but said.
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Files in flight at once.
-    pub jobs: usize,
+    pub(crate) jobs: usize,
     /// Upper bound in bit/s for what does not pass through the client's own transfers.
-    pub rate_limit: Option<u64>,
+    pub(crate) rate_limit: Option<u64>,
 }
 
 /// Which files that are there may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overwrite {
+pub(crate) enum Overwrite {
     /// All.
     Always,
     /// None.
@@ -106,7 +106,7 @@ struct Queue {
 ///
 /// # Errors
 /// What ended the run; failures of single files are reported and the rest is copied.
-pub async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
+pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let run = Run { copy, context, throttle: stream::Throttle::new(copy.rate_limit) };
     match plan::plan(copy, context).await? {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
@@ -173,18 +173,27 @@ impl Run<'_> {
     }
 
     /// Creates a directory and returns what is to be copied into it.
-    async fn directory(&self, node: &Node, frame: &Rc<Frame>, name: Option<&[u8]>) -> anyhow::Result<Vec<Work>> {
+    async fn directory(
+        &self,
+        node: &Node,
+        frame: &Rc<Frame>,
+        name: Option<&[u8]>,
+    ) -> anyhow::Result<Vec<Work>> {
         if !self.copy.recursive {
             return Err(Failure::new(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
         }
         if frame.is_inside(node) {
-            return Err(Failure::new(Exit::SomeFailed, format!("{node}: cannot copy a directory into itself")));
+            return Err(Failure::new(
+                Exit::SomeFailed,
+                format!("{node}: cannot copy a directory into itself"),
+            ));
         }
         let frame = match name {
             None => Rc::clone(frame),
             Some(name) => {
                 let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
-                let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
+                let place =
+                    frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
                 self.say_directory(node, &place)?;
                 Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve))
             }
@@ -211,7 +220,13 @@ impl Run<'_> {
     }
 
     /// Whether a file or link is to be copied over what is there.
-    fn wants(&self, node: &Node, frame: &Frame, name: &[u8], present: Option<&Present>) -> anyhow::Result<bool> {
+    fn wants(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: Option<&Present>,
+    ) -> anyhow::Result<bool> {
         let Some(present) = present else {
             return Ok(true);
         };
@@ -237,7 +252,8 @@ impl Run<'_> {
             }
         };
         self.context.activity.skip(node.attributes.size);
-        let event = json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
+        let event =
+            json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
         self.context.reporter.done(format_args!("{target}: {reason}"), &event)?;
         Ok(false)
     }

@@ -1,6 +1,11 @@
 //! From an error to one line that says what went wrong and what to do.
 
-use std::{fmt::Display, io, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    fmt::Display,
+    io::{self, ErrorKind},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
 
 use nfs_wireless_client::{self as client, NfsStatus as Status, Rejection};
 
@@ -10,7 +15,7 @@ use crate::{
 };
 
 /// Names the file that an operation on a server was about.
-pub trait ResultExt<T> {
+pub(crate) trait ResultExt<T> {
     /// Puts the name of the file before the error.
     fn at(self, name: impl Display) -> anyhow::Result<T>;
 
@@ -33,18 +38,29 @@ impl<T> ResultExt<T> for Result<T, client::Error> {
     }
 }
 
+/// Turns an error met while a server is sought into one with status 3.
+pub(crate) fn unreachable(error: client::Error, name: impl Display) -> anyhow::Error {
+    let exit = match error {
+        client::Error::Config(_) => Exit::Usage,
+        client::Error::Local(_) => Exit::LocalIo,
+        _ => Exit::Unreachable,
+    };
+    let error = anyhow::Error::new(error).context(name.to_string());
+    Failure::new(exit, explain(&error))
+}
+
 /// Whether the server says that there is no such file.
-pub fn is_missing(error: &client::Error) -> bool {
+pub(crate) fn is_missing(error: &client::Error) -> bool {
     has_status(error, Status::NOENT)
 }
 
 /// Whether the server answered with this status.
-pub fn has_status(error: &client::Error, wanted: Status) -> bool {
+pub(crate) fn has_status(error: &client::Error, wanted: Status) -> bool {
     error.status() == Some(wanted)
 }
 
 /// Returns the line for a person.
-pub fn explain(error: &anyhow::Error) -> String {
+pub(crate) fn explain(error: &anyhow::Error) -> String {
     let line = format!("{error:#}");
     match error.downcast_ref::<client::Error>().and_then(advice) {
         Some(advice) => format!("{line} ({advice})"),
@@ -53,17 +69,23 @@ pub fn explain(error: &anyhow::Error) -> String {
 }
 
 /// Returns an error about a local file.
-pub fn local(path: &Path, error: &io::Error) -> anyhow::Error {
-    Failure::new(Exit::LocalIo, format!("{}: {}", show(path), io_text(error)))
+pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
+    let text = format!("{}: {}", show(path), io_text(error));
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
+            Failure::last(Exit::LocalIo, text)
+        }
+        _ => Failure::new(Exit::LocalIo, text),
+    }
 }
 
 /// Writes a local path so that it cannot harm the terminal.
-pub fn show(path: &Path) -> String {
+pub(crate) fn show(path: &Path) -> String {
     escape(path.as_os_str().as_bytes()).into_owned()
 }
 
 /// Returns the system's words for an error, without its number.
-pub fn io_text(error: &io::Error) -> String {
+pub(crate) fn io_text(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
     let mut letters = words.chars();
@@ -79,7 +101,7 @@ fn advice(error: &client::Error) -> Option<&'static str> {
         client::Error::Unreachable { .. } => "is the NFS service running there?",
         client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
         client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
-        client::Error::Rejected { rejection: Rejection::Auth { .. }, .. } => "try --uid and --gid",
+        client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
         _ => return status_advice(error.status()?),
     };
     Some(advice)

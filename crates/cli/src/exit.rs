@@ -7,7 +7,7 @@ use nfs_wireless_client as client;
 /// The exit status of `nfsw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Everything asked for is done, and on the server's stable storage.
     Done = 0,
     /// Some files failed.
@@ -30,12 +30,12 @@ pub enum Exit {
 
 impl Exit {
     /// Returns the number that the shell sees.
-    pub fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         self as u8
     }
 
     /// Returns the word for the `outcome` of the JSON summary.
-    pub fn outcome(self) -> &'static str {
+    pub(crate) fn outcome(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::SomeFailed => "some_failed",
@@ -50,7 +50,7 @@ impl Exit {
     }
 
     /// Returns the status that an error stands for.
-    pub fn of(error: &anyhow::Error) -> Self {
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
         if let Some(failure) = error.downcast_ref::<Failure>() {
             return failure.exit;
         }
@@ -66,12 +66,10 @@ impl Exit {
         use client::Error;
         match error {
             Error::Config(_) => Self::Usage,
-            Error::Resolve { .. }
-            | Error::Unreachable { .. }
-            | Error::NotRegistered { .. }
-            | Error::Mount { .. }
-            | Error::ConnectTimeout { .. } => Self::Unreachable,
-            Error::Silent { .. } | Error::Stalled(_) | Error::Closed => Self::GaveUp,
+            // While a server is sought these mean that it cannot be reached, and are turned into that there.
+            Error::Silent { .. } | Error::Stalled(_) | Error::Closed | Error::Unreachable { .. } => {
+                Self::GaveUp
+            }
             Error::Local(_) | Error::SourceChanged => Self::LocalIo,
             _ => Self::SomeFailed,
         }
@@ -86,20 +84,27 @@ impl From<Exit> for ExitCode {
 
 /// An error whose exit status is known: one line for a person.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The status it leads to.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
+    /// Whether every other file would fail for the same reason.
+    pub(crate) is_final: bool,
     message: String,
 }
 
 impl Failure {
     /// Pairs a status with what went wrong and what to do about it.
-    pub fn new(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, message: message.into() }.into()
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> anyhow::Error {
+        Self { exit, is_final: false, message: message.into() }.into()
+    }
+
+    /// As [`Failure::new`], for what every other file would fail of, too.
+    pub(crate) fn last(exit: Exit, message: impl Into<String>) -> anyhow::Error {
+        Self { exit, is_final: true, message: message.into() }.into()
     }
 
     /// Returns an error for a command line that cannot be obeyed.
-    pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
         Self::new(Exit::Usage, message)
     }
 }

@@ -16,37 +16,37 @@ use rustix::{
     io::Errno,
 };
 
-pub use part::Part;
+pub(crate) use part::Part;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
 /// sends lands inside.
 #[derive(Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
 }
 
 /// Times of a file: last access, last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub(crate) struct Times {
     /// Last access.
-    pub accessed: SystemTime,
+    pub(crate) accessed: SystemTime,
     /// Last change of the contents.
-    pub modified: SystemTime,
+    pub(crate) modified: SystemTime,
 }
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Directory {
     /// Opens a directory that the user named; links in its path are the user's.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let fd = fs::open(shown, OPEN_DIRECTORY, Mode::empty())?;
         Ok(Self { fd, path: path.to_owned() })
     }
 
     /// Creates a directory in this one, or enters it when it is there; says which.
-    pub fn create(&self, name: &[u8], mode: u32) -> io::Result<(Self, bool)> {
+    pub(crate) fn create(&self, name: &[u8], mode: u32) -> io::Result<(Self, bool)> {
         let created = match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -56,13 +56,13 @@ impl Directory {
     }
 
     /// Enters a directory in this one.
-    pub fn enter(&self, name: &[u8]) -> io::Result<Self> {
+    pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
         let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         Ok(Self { fd, path: self.join(name) })
     }
 
     /// Returns what a name stands for; a link stands for itself.
-    pub fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
+    pub(crate) fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
         match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -70,14 +70,8 @@ impl Directory {
         }
     }
 
-    /// Opens a file that is there for writing in place. A fifo without a reader, or a device that is busy, waits.
-    pub fn open_special(&self, name: &[u8]) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        Ok(File::from(fs::openat(&self.fd, name, flags, Mode::empty())?))
-    }
-
     /// Creates a symbolic link; a file or link of that name is replaced.
-    pub fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+    pub(crate) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
         match fs::symlinkat(target, &self.fd, name) {
             Err(Errno::EXIST) => {
                 let temporary = crate::name::temporary(name);
@@ -94,7 +88,7 @@ impl Directory {
     }
 
     /// Removes a file, if it is there.
-    pub fn remove(&self, name: &[u8]) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: &[u8]) -> io::Result<()> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
@@ -102,37 +96,37 @@ impl Directory {
     }
 
     /// Sets the permissions of the directory itself.
-    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(fs::fchmod(&self.fd, Mode::from_raw_mode(mode as RawMode))?)
     }
 
     /// Sets the times of the directory itself.
-    pub fn set_times(&self, times: Times) -> io::Result<()> {
+    pub(crate) fn set_times(&self, times: Times) -> io::Result<()> {
         Ok(fs::futimens(&self.fd, &times.to_timestamps())?)
     }
 
     /// Gives the directory itself to somebody, if we may.
-    pub fn set_owner(&self, uid: u32, gid: u32) {
+    pub(crate) fn set_owner(&self, uid: u32, gid: u32) {
         give(&self.fd, uid, gid);
     }
 
     /// Sets the times of a link in this directory.
-    pub fn set_link_times(&self, name: &[u8], times: Times) -> io::Result<()> {
+    pub(crate) fn set_link_times(&self, name: &[u8], times: Times) -> io::Result<()> {
         Ok(fs::utimensat(&self.fd, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.
-    pub fn read(&self, name: &[u8]) -> io::Result<File> {
-        open_regular(&self.fd, name)
+    pub(crate) fn read(&self, name: &[u8]) -> io::Result<File> {
+        open_regular(&self.fd, name, OFlags::NOFOLLOW)
     }
 
     /// Returns the path of a name, for messages.
-    pub fn join(&self, name: &[u8]) -> PathBuf {
+    pub(crate) fn join(&self, name: &[u8]) -> PathBuf {
         self.path.join(std::ffi::OsStr::from_bytes(name))
     }
 
     /// Returns the path, for messages.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -148,12 +142,13 @@ impl Times {
 }
 
 /// Opens a local source that is a regular file; a fifo put in its place is refused and not waited for.
-pub fn open_source(path: &Path) -> io::Result<File> {
-    open_regular(fs::CWD, path.as_os_str().as_bytes())
+pub(crate) fn open_source(path: &Path, follow: bool) -> io::Result<File> {
+    let links = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    open_regular(fs::CWD, path.as_os_str().as_bytes(), links)
 }
 
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
-pub fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
+pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
         let _ = fs::fchown(file, Some(uid), Some(gid));
@@ -161,7 +156,7 @@ pub fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
 }
 
 /// Returns the umask of the process.
-pub fn umask() -> u32 {
+pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
         // The system call that reads it also sets it.
@@ -171,8 +166,8 @@ pub fn umask() -> u32 {
     })
 }
 
-fn open_regular(directory: impl std::os::fd::AsFd, name: &[u8]) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+fn open_regular(directory: impl std::os::fd::AsFd, name: &[u8], links: OFlags) -> io::Result<File> {
+    let flags = links | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = fs::openat(directory, name, flags, Mode::empty())?;
     let stat = fs::fstat(&fd)?;
     if Kind::from_raw_mode(stat.st_mode) != Kind::RegularFile {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// A change of permissions: `640`, or clauses such as `u+rwX,go-w`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModeChange {
+pub(crate) enum ModeChange {
     /// These bits, whatever they were.
     Absolute(u32),
     /// One clause after the other.
@@ -13,7 +13,7 @@ pub enum ModeChange {
 
 /// One clause of a symbolic change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clause {
+pub(crate) struct Clause {
     /// The bits of the classes named: owner 0o4700, group 0o2070, others 0o1007.
     who: u32,
     /// Whether the classes were left out, so that the umask applies.
@@ -34,7 +34,7 @@ enum Operator {
 
 impl ModeChange {
     /// Returns the permissions after the change.
-    pub fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
+    pub(crate) fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
         match self {
             Self::Absolute(mode) => *mode,
             Self::Symbolic(clauses) => {
@@ -81,7 +81,7 @@ impl Clause {
 }
 
 /// Reads permissions in octal, at most 7777.
-pub fn parse_octal(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_octal(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 && !text.starts_with('+') => Ok(mode),
         _ => Err("expected an octal mode such as 755".to_owned()),

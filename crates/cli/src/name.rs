@@ -2,7 +2,7 @@
 
 /// Whether a name may be used inside a directory: it is one component, and not the directory itself or its
 /// parent.
-pub fn is_plain(name: &[u8]) -> bool {
+pub(crate) fn is_plain(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
@@ -14,7 +14,7 @@ const SUFFIX: &[u8] = b".nfsw-part";
 
 /// Returns the name under which a file is written until it is complete. It is the same every time, so that a
 /// later run finds it; names too long for that are shortened and told apart by a hash.
-pub fn temporary(name: &[u8]) -> Vec<u8> {
+pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
     let room = MAX_NAME_BYTES - PREFIX.len() - SUFFIX.len();
     if name.len() <= room {
         return [PREFIX, name, SUFFIX].concat();
@@ -25,7 +25,9 @@ pub fn temporary(name: &[u8]) -> Vec<u8> {
 
 /// The 64-bit FNV-1a hash: unlike the standard library's it will be the same in the next version, too.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::units;
 
 /// Counters that transfers advance and the bar and the timeouts read.
 #[derive(Debug, Default)]
-pub struct Activity {
+pub(crate) struct Activity {
     /// File bytes accepted at their destination.
     bytes: AtomicU64,
     /// File bytes that are to be copied, as far as known.
@@ -30,50 +30,56 @@ pub struct Activity {
 
 impl Activity {
     /// Returns what to hand to a transfer so that it counts its bytes here.
-    pub fn observer(self: &Arc<Self>) -> Arc<dyn Fn(u64) + Send + Sync> {
+    pub(crate) fn observer(self: &Arc<Self>) -> Arc<dyn Fn(u64) + Send + Sync> {
         let activity = Arc::clone(self);
         Arc::new(move |bytes| activity.add_bytes(bytes))
     }
 
     /// Counts file bytes.
-    pub fn add_bytes(&self, count: u64) {
+    pub(crate) fn add_bytes(&self, count: u64) {
         self.bytes.fetch_add(count, Relaxed);
     }
 
     /// Counts a file that will be copied.
-    pub fn expect(&self, bytes: u64) {
+    pub(crate) fn expect(&self, bytes: u64) {
         self.expected_files.fetch_add(1, Relaxed);
         self.expected_bytes.fetch_add(bytes, Relaxed);
     }
 
     /// Counts a finished file.
-    pub fn file_done(&self) {
+    pub(crate) fn file_done(&self) {
         self.files.fetch_add(1, Relaxed);
     }
 
+    /// Takes back a file that need not be copied.
+    pub(crate) fn skip(&self, bytes: u64) {
+        self.expected_bytes.fetch_sub(bytes, Relaxed);
+        self.file_done();
+    }
+
     /// Counts anything else that got somewhere: a directory entry, a created name.
-    pub fn step(&self) {
+    pub(crate) fn step(&self) {
         self.steps.fetch_add(1, Relaxed);
     }
 
     /// Notes that a server let us mount.
-    pub fn set_mounted(&self) {
+    pub(crate) fn set_mounted(&self) {
         self.mounted.store(true, Relaxed);
         self.step();
     }
 
     /// Whether any server let us mount.
-    pub fn mounted(&self) -> bool {
+    pub(crate) fn mounted(&self) -> bool {
         self.mounted.load(Relaxed)
     }
 
     /// Returns the file bytes moved so far.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
     /// Returns a number that changes with every progress.
-    pub fn mark(&self) -> u64 {
+    pub(crate) fn mark(&self) -> u64 {
         let files = self.files.load(Relaxed);
         self.bytes().wrapping_add(self.steps.load(Relaxed)).wrapping_add(files)
     }
@@ -81,26 +87,26 @@ impl Activity {
 
 /// What the link looks like at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LinkState {
+pub(crate) struct LinkState {
     /// Replies of any kind so far.
-    pub replies: u64,
+    pub(crate) replies: u64,
     /// Calls sent again so far.
-    pub resends: u64,
+    pub(crate) resends: u64,
     /// Calls sent so far.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Median round trip.
-    pub rtt: Option<Duration>,
+    pub(crate) rtt: Option<Duration>,
 }
 
 /// The bar on the terminal.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
     /// Creates a bar on standard error, if that is a terminal.
-    pub fn on_terminal() -> Option<Self> {
+    pub(crate) fn on_terminal() -> Option<Self> {
         let usable = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if !usable || !io::stderr().is_terminal() {
             return None;
@@ -111,12 +117,12 @@ impl Progress {
     }
 
     /// Runs something that prints, with the bar out of the way.
-    pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
 
     /// Draws the line anew.
-    pub fn show(&self, line: String) {
+    pub(crate) fn show(&self, line: String) {
         self.bar.set_message(line);
     }
 }
@@ -129,7 +135,7 @@ impl Drop for Progress {
 
 /// Follows a run and words its state.
 #[derive(Debug)]
-pub struct Observation {
+pub(crate) struct Observation {
     /// When progress was last seen.
     progressed: Instant,
     mark: u64,
@@ -148,12 +154,12 @@ const RATE_SPAN: Duration = Duration::from_secs(4);
 
 impl Observation {
     /// Starts to follow.
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { progressed: now, mark: 0, answered: now, replies: 0, samples: vec![(now, 0)] }
     }
 
     /// Takes in the state at a moment.
-    pub fn update(&mut self, now: Instant, activity: &Activity, link: LinkState) {
+    pub(crate) fn update(&mut self, now: Instant, activity: &Activity, link: LinkState) {
         let mark = activity.mark();
         if mark != self.mark {
             self.mark = mark;
@@ -169,12 +175,12 @@ impl Observation {
     }
 
     /// Returns how long there has been no progress.
-    pub fn stalled(&self, now: Instant) -> Duration {
+    pub(crate) fn stalled(&self, now: Instant) -> Duration {
         now.duration_since(self.progressed)
     }
 
     /// Says why nothing moves, when nothing has moved for a while.
-    pub fn trouble(&self, now: Instant, mounted: bool) -> Option<String> {
+    pub(crate) fn trouble(&self, now: Instant, mounted: bool) -> Option<String> {
         let (stalled, silent) = (self.stalled(now), now.duration_since(self.answered));
         if stalled < WORTH_MENTIONING {
             return None;
@@ -190,7 +196,7 @@ impl Observation {
     }
 
     /// Words the line of the bar.
-    pub fn line(&self, now: Instant, activity: &Activity, link: LinkState) -> String {
+    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState) -> String {
         let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
         let (files, expected_files) = (activity.files.load(Relaxed), activity.expected_files.load(Relaxed));
         let mut line = units::bytes(bytes);

@@ -17,28 +17,28 @@ use crate::{
 
 /// A file that exists on a server.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// Where it is.
-    pub remote: Remote,
+    pub(crate) remote: Remote,
     /// The connection to it.
-    pub client: Client,
+    pub(crate) client: Client,
     /// The directory that holds it; `None` for an export's root and for `..`.
-    pub parent: Option<FileHandle>,
+    pub(crate) parent: Option<FileHandle>,
     /// The file.
-    pub handle: FileHandle,
+    pub(crate) handle: FileHandle,
     /// Its attributes.
-    pub metadata: Metadata,
+    pub(crate) metadata: Metadata,
 }
 
 /// A directory entry.
 #[derive(Clone, Debug)]
-pub struct Child {
+pub(crate) struct Child {
     /// Its name: one component, safe to use in a path.
-    pub name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// The file.
-    pub handle: FileHandle,
+    pub(crate) handle: FileHandle,
     /// Its attributes.
-    pub metadata: Metadata,
+    pub(crate) metadata: Metadata,
 }
 
 /// Lookups in flight for entries that came without attributes.
@@ -46,7 +46,7 @@ const LOOKUPS: usize = 16;
 
 impl Found {
     /// Whether it is a directory.
-    pub fn is_directory(&self) -> bool {
+    pub(crate) fn is_directory(&self) -> bool {
         self.metadata.file_type == FileType::Directory
     }
 
@@ -54,7 +54,7 @@ impl Found {
     ///
     /// # Errors
     /// The export's root has no name that could change.
-    pub fn directory(&self) -> anyhow::Result<(FileHandle, &[u8])> {
+    pub(crate) fn directory(&self) -> anyhow::Result<(FileHandle, &[u8])> {
         match (self.parent, self.remote.name()) {
             (Some(parent), Some(name)) => Ok((parent, name)),
             _ => Err(Failure::usage(format!("{}: this is the root of an export, which stays", self.remote))),
@@ -66,7 +66,7 @@ impl Found {
 ///
 /// # Errors
 /// Status 4 when it does not exist.
-pub async fn find(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
+pub(crate) async fn find(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
     for warning in &remote.options.warnings {
         context.reporter.warning_once(warning);
     }
@@ -77,7 +77,7 @@ pub async fn find(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
 ///
 /// # Errors
 /// As [`find`], for other reasons.
-pub async fn find_if_exists(context: &Context, remote: &Remote) -> anyhow::Result<Option<Found>> {
+pub(crate) async fn find_if_exists(context: &Context, remote: &Remote) -> anyhow::Result<Option<Found>> {
     match find(context, remote).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
@@ -89,7 +89,7 @@ pub async fn find_if_exists(context: &Context, remote: &Remote) -> anyhow::Resul
 ///
 /// # Errors
 /// Status 4 when nothing matches.
-pub async fn find_all(context: &Context, remote: &Remote) -> anyhow::Result<Vec<Found>> {
+pub(crate) async fn find_all(context: &Context, remote: &Remote) -> anyhow::Result<Vec<Found>> {
     if !glob::is_pattern(&remote.path) {
         return Ok(vec![find(context, remote).await?]);
     }
@@ -107,7 +107,7 @@ pub async fn find_all(context: &Context, remote: &Remote) -> anyhow::Result<Vec<
 ///
 /// # Errors
 /// Status 4 when the link leads nowhere.
-pub async fn follow(context: &Context, found: Found) -> anyhow::Result<Found> {
+pub(crate) async fn follow(context: &Context, found: Found) -> anyhow::Result<Found> {
     match found.metadata.file_type {
         FileType::Symlink => walk::walk(context, &found.remote, true).await,
         _ => Ok(found),
@@ -118,7 +118,7 @@ pub async fn follow(context: &Context, found: Found) -> anyhow::Result<Found> {
 ///
 /// # Errors
 /// What the server answers.
-pub async fn children(
+pub(crate) async fn children(
     context: &Context,
     client: &Client,
     directory: FileHandle,

@@ -20,7 +20,7 @@ use crate::{
 
 /// Prints for the whole run. Nothing else writes to standard output or standard error.
 #[derive(Debug)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     json: bool,
     stats: bool,
     quiet: bool,
@@ -34,7 +34,7 @@ pub struct Reporter {
 
 impl Reporter {
     /// Creates a reporter that prints errors and warnings, and JSON if asked.
-    pub fn new(output: &OutputArgs, started: Instant) -> Self {
+    pub(crate) fn new(output: &OutputArgs, started: Instant) -> Self {
         Self {
             json: output.json,
             stats: output.stats,
@@ -49,27 +49,22 @@ impl Reporter {
     }
 
     /// Sets how much is said beyond errors.
-    pub fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
+    pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
         Self { verbose, quiet, ..self }
     }
 
     /// Whether standard output carries JSON.
-    pub fn json(&self) -> bool {
+    pub(crate) fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether warnings and progress are unwanted.
-    pub fn quiet(&self) -> bool {
-        self.quiet
-    }
-
     /// Shows a progress bar from now on; messages appear above it.
-    pub fn show_progress(&self, progress: Progress) {
+    pub(crate) fn show_progress(&self, progress: Progress) {
         *self.progress.borrow_mut() = Some(progress);
     }
 
     /// Draws the bar anew; false when there is none.
-    pub fn show(&self, line: impl FnOnce() -> String) -> bool {
+    pub(crate) fn show(&self, line: impl FnOnce() -> String) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {
                 progress.show(line());
@@ -83,7 +78,7 @@ impl Reporter {
     ///
     /// # Errors
     /// A quiet one when nobody reads any more, a local one when it cannot be written.
-    pub fn print(&self, text: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn print(&self, text: &[u8]) -> anyhow::Result<()> {
         self.above_progress(|| io::stdout().lock().write_all(text)).map_err(stdout_error)
     }
 
@@ -91,7 +86,7 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub fn event(&self, event: &Value) -> anyhow::Result<()> {
+    pub(crate) fn event(&self, event: &Value) -> anyhow::Result<()> {
         if self.json { self.print(format!("{event}\n").as_bytes()) } else { Ok(()) }
     }
 
@@ -99,7 +94,7 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub fn done(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+    pub(crate) fn done(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
         self.succeeded.set(true);
         if self.json {
             self.event(event)
@@ -111,7 +106,7 @@ impl Reporter {
     }
 
     /// Says on standard error what the user should know; it does not change the verdict.
-    pub fn warning(&self, text: impl Display) {
+    pub(crate) fn warning(&self, text: impl Display) {
         if !self.quiet {
             self.note(&text);
         }
@@ -120,7 +115,7 @@ impl Reporter {
     }
 
     /// As [`Reporter::warning`], but the same words are said only once.
-    pub fn warning_once(&self, text: &str) {
+    pub(crate) fn warning_once(&self, text: &str) {
         if self.warned.borrow_mut().insert(text.to_owned()) {
             self.warning(text);
         }
@@ -130,7 +125,7 @@ impl Reporter {
     ///
     /// # Errors
     /// Hands the error back when the run cannot go on after it.
-    pub fn failed(&self, error: anyhow::Error) -> anyhow::Result<()> {
+    pub(crate) fn failed(&self, error: anyhow::Error) -> anyhow::Result<()> {
         let exit = Exit::of(&error);
         if matches!(exit, Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
             return Err(error);
@@ -140,19 +135,19 @@ impl Reporter {
     }
 
     /// Prints a line on standard error, unadorned.
-    pub fn note(&self, text: impl Display) {
+    pub(crate) fn note(&self, text: impl Display) {
         self.above_progress(|| {
             let _ = writeln!(io::stderr(), "nfsw: {text}");
         });
     }
 
     /// Whether anything failed so far.
-    pub fn has_failures(&self) -> bool {
+    pub(crate) fn has_failures(&self) -> bool {
         !self.failures.borrow().is_empty()
     }
 
     /// Ends the run: reports the error that ended it, prints the summary, and decides the exit status.
-    pub fn finish(&self, result: anyhow::Result<()>, summary: &Summary) -> Exit {
+    pub(crate) fn finish(&self, result: anyhow::Result<()>, summary: &Summary) -> Exit {
         self.progress.borrow_mut().take();
         if let Err(error) = result {
             let exit = Exit::of(&error);
@@ -184,7 +179,7 @@ impl Reporter {
 }
 
 /// Turns a failed write to standard output into an error that ends the run.
-pub fn stdout_error(error: io::Error) -> anyhow::Error {
+pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Failure::new(Exit::Done, "standard output was closed");
     }

@@ -8,7 +8,7 @@ use nfs_wireless_client::{
 
 use crate::{
     args::{ConnectionArgs, Policy, Transport},
-    error::ResultExt,
+    error::unreachable,
     exit::Failure,
     progress::{Activity, LinkState},
     summary::{ClientSummary, Summary, transport_name},
@@ -17,7 +17,7 @@ use crate::{
 
 /// The connections of one run.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     arguments: ConnectionArgs,
     rate_limit: Option<u64>,
     activity: Arc<Activity>,
@@ -33,7 +33,7 @@ struct Connected {
 
 impl Session {
     /// Creates a session without connections.
-    pub fn new(arguments: ConnectionArgs, rate_limit: Option<u64>, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(arguments: ConnectionArgs, rate_limit: Option<u64>, activity: Arc<Activity>) -> Self {
         Self { arguments, rate_limit, activity, connected: RefCell::default() }
     }
 
@@ -41,12 +41,13 @@ impl Session {
     ///
     /// # Errors
     /// Status 3 when the server cannot be reached or does not let us mount.
-    pub async fn client(&self, remote: &Remote) -> anyhow::Result<Client> {
+    pub(crate) async fn client(&self, remote: &Remote) -> anyhow::Result<Client> {
         if let Some(client) = self.reuse(remote) {
             return Ok(client);
         }
         let config = self.config(&remote.options)?;
-        let client = Client::connect(&remote.host, &remote.path, config).await.at(remote)?;
+        let client = Client::connect(&remote.host, &remote.path, config).await;
+        let client = client.map_err(|error| unreachable(error, remote))?;
         self.activity.set_mounted();
         self.connected.borrow_mut().push(Connected {
             host: remote.host.clone(),
@@ -60,7 +61,7 @@ impl Session {
     ///
     /// # Errors
     /// A usage error that names the option.
-    pub fn config(&self, url: &UrlOptions) -> anyhow::Result<ClientConfig> {
+    pub(crate) fn config(&self, url: &UrlOptions) -> anyhow::Result<ClientConfig> {
         let arguments = &self.arguments;
         let mut config = ClientConfig::default();
         config.transport = match arguments.transport {
@@ -85,8 +86,16 @@ impl Session {
         Ok(config)
     }
 
+    /// Whether giving a file to somebody could work: only root may, and what is its own needs no giving.
+    pub(crate) fn may_give(&self, remote: &Remote, uid: u32, gid: u32) -> bool {
+        let mut credential = ClientConfig::default().credential;
+        let url = &remote.options;
+        act_as(&mut credential, url.uid.or(self.arguments.uid), url.gid.or(self.arguments.gid));
+        matches!(credential, Credential::Sys(user) if user.uid == 0 && (uid, gid) != (user.uid, user.gid))
+    }
+
     /// Returns the counters of all connections together.
-    pub fn link_state(&self) -> LinkState {
+    pub(crate) fn link_state(&self) -> LinkState {
         let mut state = LinkState::default();
         for Connected { client, .. } in &*self.connected.borrow() {
             let stats = client.status().stats;
@@ -99,18 +108,25 @@ impl Session {
     }
 
     /// Returns the numbers of the run so far.
-    pub fn summary(&self) -> Summary {
-        let clients = self.connected.borrow().iter().map(|connected| ClientSummary::of(&connected.client)).collect();
+    pub(crate) fn summary(&self) -> Summary {
+        let clients =
+            self.connected.borrow().iter().map(|connected| ClientSummary::of(&connected.client)).collect();
         Summary { bytes: self.activity.bytes(), clients }
     }
 
     /// Returns what is connected, for messages: `nas over TCP`.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let hosts: Vec<String> = self
             .connected
             .borrow()
             .iter()
-            .map(|connected| format!("{} over {}", connected.host, transport_name(connected.client.protocol()).to_uppercase()))
+            .map(|connected| {
+                format!(
+                    "{} over {}",
+                    connected.host,
+                    transport_name(connected.client.protocol()).to_uppercase()
+                )
+            })
             .collect();
         if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
     }
@@ -122,12 +138,14 @@ impl Session {
                 && connected.options == remote.options
                 && is_within(&remote.path, connected.client.export())
         });
-        fitting.max_by_key(|connected| connected.client.export().len()).map(|connected| connected.client.clone())
+        fitting
+            .max_by_key(|connected| connected.client.export().len())
+            .map(|connected| connected.client.clone())
     }
 }
 
 /// Whether a path is a directory or below it.
-pub fn is_within(path: &[u8], directory: &[u8]) -> bool {
+pub(crate) fn is_within(path: &[u8], directory: &[u8]) -> bool {
     let directory = directory.strip_suffix(b"/").unwrap_or(directory);
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
@@ -172,7 +190,8 @@ mod tests {
     #[test]
     fn the_url_outweighs_the_options() {
         let url = "nfs://h:99/x?rsize=1024&timeo=20&uid=5";
-        let config = config(&["--block-size", "8K", "--timeo", "1s", "--uid", "6", "--gid", "7", url]).unwrap();
+        let config =
+            config(&["--block-size", "8K", "--timeo", "1s", "--uid", "6", "--gid", "7", url]).unwrap();
         assert_eq!(config.nfs_port, Some(99));
         assert_eq!(config.read_block, BlockSize::Exact(1024));
         assert_eq!(config.write_block, BlockSize::Exact(8192));

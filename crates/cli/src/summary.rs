@@ -1,38 +1,35 @@
 //! The numbers of a whole run, over all servers it talked to.
 
-use std::{
-    fmt::Write as _,
-    time::Duration,
-};
+use std::{fmt::Write as _, time::Duration};
 
-use nfs_wireless_client::{Client, Protocol, Stats};
+use nfs_wireless_client::{Client, Protocol, engine::Stats};
 use serde_json::{Value, json};
 
 use crate::{exit::Exit, units};
 
 /// What a run did, for `--stats` and for the last line of `--json`.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// File bytes moved.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Counters of each server's client, with its transport and block size.
-    pub clients: Vec<ClientSummary>,
+    pub(crate) clients: Vec<ClientSummary>,
 }
 
 /// The numbers of one client.
 #[derive(Clone, Debug)]
-pub struct ClientSummary {
+pub(crate) struct ClientSummary {
     /// Its counters.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// What carried READs and WRITEs.
-    pub transport: Protocol,
+    pub(crate) transport: Protocol,
     /// Bytes in one READ or WRITE.
-    pub block_size: u32,
+    pub(crate) block_size: u32,
 }
 
 impl Summary {
     /// Returns the last JSON line of a run.
-    pub fn to_json(&self, elapsed: Duration, exit: Exit) -> Value {
+    pub(crate) fn to_json(&self, elapsed: Duration, exit: Exit) -> Value {
         let seconds = elapsed.as_secs_f64();
         let rtt = |share| self.rtt(share).map(|rtt| round(rtt.as_secs_f64() * 1e3, 3));
         json!({
@@ -57,7 +54,7 @@ impl Summary {
     }
 
     /// Returns the lines of `--stats`.
-    pub fn for_people(&self, elapsed: Duration) -> String {
+    pub(crate) fn for_people(&self, elapsed: Duration) -> String {
         let mut out = String::new();
         let rate = units::rate(self.bytes, elapsed);
         let _ = writeln!(out, "{} in {}, {rate}", units::bytes(self.bytes), units::duration(elapsed));
@@ -73,7 +70,13 @@ impl Summary {
         out.push('\n');
         if let (Some(p50), Some(p95), Some(p99)) = (self.rtt(0.5), self.rtt(0.95), self.rtt(0.99)) {
             let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
-            let _ = writeln!(out, "round trips: median {:.2} ms, 95 % {:.2} ms, 99 % {:.2} ms", ms(p50), ms(p95), ms(p99));
+            let _ = writeln!(
+                out,
+                "round trips: median {:.2} ms, 95 % {:.2} ms, 99 % {:.2} ms",
+                ms(p50),
+                ms(p95),
+                ms(p99)
+            );
         }
         out
     }
@@ -98,7 +101,7 @@ impl Summary {
 
 impl ClientSummary {
     /// Copies a client's numbers.
-    pub fn of(client: &Client) -> Self {
+    pub(crate) fn of(client: &Client) -> Self {
         let status = client.status();
         // Whichever direction the blocks went, the larger of the two is the one that was not cut down.
         let block_size = status.read_block.max(status.write_block);
@@ -107,7 +110,7 @@ impl ClientSummary {
 }
 
 /// Returns the word for a transport in options and JSON.
-pub fn transport_name(protocol: Protocol) -> &'static str {
+pub(crate) fn transport_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Udp => "udp",
         Protocol::Tcp => "tcp",

@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use url::UrlOptions;
+pub(crate) use url::UrlOptions;
 
 use crate::text::escape;
 
 /// A source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// A path on this machine.
     Local(PathBuf),
     /// `-`: standard input or output.
@@ -26,13 +26,13 @@ pub enum Target {
 
 /// A path on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub(crate) struct Remote {
     /// Name or address of the server, without brackets.
-    pub host: String,
+    pub(crate) host: String,
     /// Absolute path on the server, without empty components and without a final slash.
-    pub path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// What the URL asked for.
-    pub options: UrlOptions,
+    pub(crate) options: UrlOptions,
 }
 
 impl Target {
@@ -40,7 +40,7 @@ impl Target {
     ///
     /// # Errors
     /// A line for the user when it looks remote but is not complete.
-    pub fn parse(argument: &OsStr) -> Result<Self, String> {
+    pub(crate) fn parse(argument: &OsStr) -> Result<Self, String> {
         let bytes = argument.as_bytes();
         if bytes == b"-" {
             return Ok(Self::Standard);
@@ -58,7 +58,7 @@ impl Target {
     ///
     /// # Errors
     /// A line for the user when it is local.
-    pub fn parse_remote(argument: &OsStr) -> Result<Remote, String> {
+    pub(crate) fn parse_remote(argument: &OsStr) -> Result<Remote, String> {
         match Self::parse(argument)? {
             Self::Remote(remote) => Ok(remote),
             Self::Local(_) | Self::Standard => {
@@ -73,7 +73,7 @@ impl Remote {
     ///
     /// # Errors
     /// A line for the user when it is neither.
-    pub fn parse_host(argument: &OsStr) -> Result<Self, String> {
+    pub(crate) fn parse_host(argument: &OsStr) -> Result<Self, String> {
         if let Ok(Target::Remote(remote)) = Target::parse(argument) {
             return Ok(remote);
         }
@@ -105,23 +105,23 @@ impl Remote {
     }
 
     /// Returns the last component of the path, or `None` for the root.
-    pub fn name(&self) -> Option<&[u8]> {
+    pub(crate) fn name(&self) -> Option<&[u8]> {
         self.path.rsplit(|&byte| byte == b'/').next().filter(|name| !name.is_empty())
     }
 
     /// Returns the directory that holds the path; the root holds itself.
-    pub fn parent(&self) -> Self {
+    pub(crate) fn parent(&self) -> Self {
         let end = self.path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         Self { path: self.path[..end.max(1)].to_vec(), ..self.clone() }
     }
 
     /// Returns another path on the same server.
-    pub fn with_path(&self, path: &[u8]) -> Self {
+    pub(crate) fn with_path(&self, path: &[u8]) -> Self {
         Self { path: normalise(path), ..self.clone() }
     }
 
     /// Returns the path of something inside this directory.
-    pub fn join(&self, name: &[u8]) -> Self {
+    pub(crate) fn join(&self, name: &[u8]) -> Self {
         Self { path: join(&self.path, name), ..self.clone() }
     }
 }
@@ -148,7 +148,7 @@ impl fmt::Display for Target {
 }
 
 /// Returns the path of something inside a server directory.
-pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = directory.to_vec();
     if path.last() != Some(&b'/') {
         path.push(b'/');
@@ -159,7 +159,7 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// Returns the name under which a local path arrives in a directory, or `None` for `.`, `..` and `/`, whose
 /// contents arrive instead.
-pub fn local_name(path: &Path) -> Option<&OsStr> {
+pub(crate) fn local_name(path: &Path) -> Option<&OsStr> {
     let dots = path.as_os_str().as_bytes();
     let dots = dots.strip_suffix(b"/").unwrap_or(dots);
     if dots == b"." || dots.ends_with(b"/.") {

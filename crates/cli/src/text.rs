@@ -6,7 +6,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 /// Makes bytes that somebody else chose safe to show: control characters, text-direction marks, bytes that are
 /// not UTF-8 and the backslash become backslash escapes.
-pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(bytes)
         && !text.chars().any(needs_escape)
     {
@@ -34,7 +34,7 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Writes bytes so that a POSIX shell reads them back as one word.
-pub fn shell_quote(bytes: &[u8]) -> String {
+pub(crate) fn shell_quote(bytes: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-:=@%+,~?&[]".contains(byte);
     let text = String::from_utf8_lossy(bytes);
     let tame = b"?&[]~";
@@ -62,9 +62,11 @@ pub fn shell_quote(bytes: &[u8]) -> String {
 }
 
 /// A type letter and permission bits as `ls -l` writes them, such as `drwxr-xr-x`.
-pub fn mode_string(kind: char, mode: u32) -> String {
+pub(crate) fn mode_string(kind: char, mode: u32) -> String {
     let mut out = String::from(kind);
-    for (shift, special, lower, upper) in [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')] {
+    for (shift, special, lower, upper) in
+        [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
+    {
         let bits = mode >> shift;
         out.push(if bits & 4 != 0 { 'r' } else { '-' });
         out.push(if bits & 2 != 0 { 'w' } else { '-' });
@@ -79,7 +81,7 @@ pub fn mode_string(kind: char, mode: u32) -> String {
 }
 
 /// Writes a time as `ls -l` does: with the hour when it is at most half a year away, else with the year.
-pub fn listing_time(seconds: i64, now: Timestamp, zone: &TimeZone) -> String {
+pub(crate) fn listing_time(seconds: i64, now: Timestamp, zone: &TimeZone) -> String {
     const HALF_A_YEAR: i64 = 31_556_952 / 2;
     let Ok(time) = Timestamp::from_second(seconds) else {
         return "?".to_owned();
@@ -91,7 +93,7 @@ pub fn listing_time(seconds: i64, now: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// Writes a time to the nanosecond, as `stat` does.
-pub fn full_time(seconds: i64, nanoseconds: u32, zone: &TimeZone) -> String {
+pub(crate) fn full_time(seconds: i64, nanoseconds: u32, zone: &TimeZone) -> String {
     match Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or(0)) {
         Ok(time) => time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S.%9f %z").to_string(),
         Err(_) => "?".to_owned(),
@@ -99,7 +101,7 @@ pub fn full_time(seconds: i64, nanoseconds: u32, zone: &TimeZone) -> String {
 }
 
 /// Lays words out in columns, read downwards, as `ls` does on a terminal.
-pub fn columns(words: &[String], width: usize) -> String {
+pub(crate) fn columns(words: &[String], width: usize) -> String {
     const GAP: usize = 2;
     let widths: Vec<usize> = words.iter().map(|word| word.chars().count() + GAP).collect();
     let shape = |rows: usize| -> Vec<usize> {
@@ -122,8 +124,7 @@ pub fn columns(words: &[String], width: usize) -> String {
 }
 
 fn needs_escape(character: char) -> bool {
-    let direction_mark =
-        matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let direction_mark = matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     character == '\\' || character.is_control() || direction_mark
 }
 

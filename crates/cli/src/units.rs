@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 /// Parses a rate in bit/s: a number with an optional `k`, `M` or `G` (1000).
-pub fn parse_rate(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
     parse_scaled(text, 1000.0, "a rate in bit/s such as 500k, 1M or 2.5G")
 }
 
 /// Parses a size in bytes: a number with an optional `K`, `M` or `G` (1024).
-pub fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     parse_scaled(text, 1024.0, "a size in bytes such as 512, 8K or 1M")
 }
 
 /// Parses a size that fits the wire's 32 bits.
-pub fn parse_block(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_block(text: &str) -> Result<u32, String> {
     let size = parse_size(text)?;
     u32::try_from(size).map_err(|_| "a block has at most 1M bytes".to_owned())
 }
 
 /// Parses a duration with a unit: `250ms`, `4s`, `1.5m`, `2h`, `1d`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time with its unit, such as 250ms, 4s, 30m or 2h".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -38,7 +38,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a number of steps of the given size, or the whole word `auto` as `None`.
-pub fn parse_window(text: &str) -> Result<Option<u32>, String> {
+pub(crate) fn parse_window(text: &str) -> Result<Option<u32>, String> {
     match text {
         "auto" => Ok(None),
         _ => match text.parse() {
@@ -49,12 +49,12 @@ pub fn parse_window(text: &str) -> Result<Option<u32>, String> {
 }
 
 /// Parses a block size, or `auto` as `None`.
-pub fn parse_auto_block(text: &str) -> Result<Option<u32>, String> {
+pub(crate) fn parse_auto_block(text: &str) -> Result<Option<u32>, String> {
     if text == "auto" { Ok(None) } else { parse_block(text).map(Some) }
 }
 
 /// Writes a byte count for people: `512 B`, `4.0 KiB`, `64 MiB`.
-pub fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
         return format!("{count} B");
@@ -65,24 +65,28 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// Writes a byte count as `ls -h` and `df -h` do: `512`, `4.0K`, `64M`, rounded up.
-pub fn short_bytes(count: u64) -> String {
+pub(crate) fn short_bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
     if count < 1024 {
         return count.to_string();
     }
     let (value, unit) = scale(count);
     let tenths = (value * 10.0).ceil() / 10.0;
-    if tenths < 10.0 { format!("{tenths:.1}{}", UNITS[unit]) } else { format!("{:.0}{}", value.ceil(), UNITS[unit]) }
+    if tenths < 10.0 {
+        format!("{tenths:.1}{}", UNITS[unit])
+    } else {
+        format!("{:.0}{}", value.ceil(), UNITS[unit])
+    }
 }
 
 /// Writes a rate in bytes for people: `11 MiB/s`.
-pub fn rate(count: u64, elapsed: Duration) -> String {
+pub(crate) fn rate(count: u64, elapsed: Duration) -> String {
     let per_second = count as f64 / elapsed.as_secs_f64().max(1e-3);
     format!("{}/s", bytes(per_second as u64))
 }
 
 /// Writes a duration for people: `850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
-pub fn duration(time: Duration) -> String {
+pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0 => format!("{} ms", time.as_millis()),

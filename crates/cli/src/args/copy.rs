@@ -10,51 +10,54 @@ use crate::units;
 /// `nfsw cp`
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct CpArgs {
+pub(crate) struct CpArgs {
     /// What to copy: HOST:/PATH, nfs://HOST/PATH, a local path, or - for standard input. `*`, `?` and `[...]` in a
     /// server path match names there.
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
-    pub sources: Vec<OsString>,
+    pub(crate) sources: Vec<OsString>,
     /// Where to: an existing directory receives each SRC inside, otherwise SRC becomes DST. - is standard output.
     #[arg(value_name = "DST")]
-    pub destination: OsString,
+    pub(crate) destination: OsString,
     /// Copy directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]
-    pub recursive: bool,
+    pub(crate) recursive: bool,
+    /// Copy what symbolic links named as SRC point to, not the links.
+    #[arg(short = 'H', long)]
+    pub(crate) follow: bool,
     /// Keep modes and times, and owners where allowed.
     #[arg(short, long)]
-    pub preserve: bool,
+    pub(crate) preserve: bool,
     /// Leave files alone that exist at the destination.
     #[arg(short, long, conflicts_with = "update")]
-    pub no_clobber: bool,
+    pub(crate) no_clobber: bool,
     /// Copy only files that are missing at the destination, older there, or of another size.
     #[arg(short, long)]
-    pub update: bool,
+    pub(crate) update: bool,
     /// Say what would be copied, and copy nothing.
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Write straight into the destination file, instead of beside it and renaming when complete.
     #[arg(long)]
-    pub inplace: bool,
+    pub(crate) inplace: bool,
     /// Read every copy back and compare it with its source.
     #[arg(long)]
-    pub verify: bool,
+    pub(crate) verify: bool,
     /// Send or receive no more than this, in bit/s (500k, 10M ...).
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
-    pub bwlimit: Option<u64>,
+    pub(crate) bwlimit: Option<u64>,
     /// Files in flight at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
+    pub(crate) jobs: u16,
     /// Name each file when it is done.
     #[arg(short, long, conflicts_with = "quiet")]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
     /// No progress and no warnings, only errors.
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 const EXAMPLES: &str = "\

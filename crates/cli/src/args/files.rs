@@ -9,144 +9,147 @@ use crate::{mode::ModeChange, target::Remote};
 
 /// `nfsw ls`
 #[derive(Args, Debug)]
-#[command(disable_help_flag = true, after_help = "Examples:\n  nfsw ls -lh nas:/srv\n  nfsw ls -lt 'nas:/srv/logs/*.gz'")]
-pub struct LsArgs {
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:\n  nfsw ls -lh nas:/srv\n  nfsw ls -lt 'nas:/srv/logs/*.gz'"
+)]
+pub(crate) struct LsArgs {
     /// Directories or files on servers.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     /// Show type, mode, links, owner, group, size and time.
     #[arg(short)]
-    pub long: bool,
+    pub(crate) long: bool,
     /// Show names that begin with a dot, and . and .. too.
     #[arg(short, long)]
-    pub all: bool,
+    pub(crate) all: bool,
     /// Show names that begin with a dot, but not . and ..
     #[arg(short = 'A', long)]
-    pub almost_all: bool,
+    pub(crate) almost_all: bool,
     /// Show directories themselves, not what is in them.
     #[arg(short, long)]
-    pub directory: bool,
+    pub(crate) directory: bool,
     /// With -l, show sizes such as 4.0K.
     #[arg(short, long)]
-    pub human_readable: bool,
+    pub(crate) human_readable: bool,
     /// List subdirectories too.
     #[arg(short = 'R', long)]
-    pub recursive: bool,
+    pub(crate) recursive: bool,
     /// Newest first.
     #[arg(short = 't', conflicts_with = "by_size")]
-    pub by_time: bool,
+    pub(crate) by_time: bool,
     /// Largest first.
     #[arg(short = 'S')]
-    pub by_size: bool,
+    pub(crate) by_size: bool,
     /// Reverse the order.
     #[arg(short, long)]
-    pub reverse: bool,
+    pub(crate) reverse: bool,
     /// Show inode numbers.
     #[arg(short, long)]
-    pub inode: bool,
+    pub(crate) inode: bool,
     /// One name a line.
     #[arg(short = '1')]
-    pub one_per_line: bool,
+    pub(crate) one_per_line: bool,
     /// Print help.
     #[arg(long, action = ArgAction::Help)]
-    pub help: Option<bool>,
+    pub(crate) help: Option<bool>,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw stat`
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw stat nas:/srv/photos/cat.jpg")]
-pub struct StatArgs {
+pub(crate) struct StatArgs {
     /// Files on servers.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     /// Describe what a symbolic link points to.
     #[arg(short = 'L', long)]
-    pub dereference: bool,
+    pub(crate) dereference: bool,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw cat`
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw cat nas:/srv/movie.mkv | mpv -")]
-pub struct CatArgs {
+pub(crate) struct CatArgs {
     /// Files on servers.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     /// Print calls, resends and round-trip times at the end, on standard error.
     #[arg(long)]
-    pub stats: bool,
+    pub(crate) stats: bool,
 }
 
 /// `nfsw df`
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true, after_help = "Example:\n  nfsw df -h nas:/srv")]
-pub struct DfArgs {
+pub(crate) struct DfArgs {
     /// Paths on servers.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     /// Show sizes such as 4.0G.
     #[arg(short, long)]
-    pub human_readable: bool,
+    pub(crate) human_readable: bool,
     /// Show inodes instead of blocks.
     #[arg(short, long)]
-    pub inodes: bool,
+    pub(crate) inodes: bool,
     /// Print help.
     #[arg(long, action = ArgAction::Help)]
-    pub help: Option<bool>,
+    pub(crate) help: Option<bool>,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw mkdir`
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw mkdir -p nas:/srv/backup/2026/11")]
-pub struct MkdirArgs {
+pub(crate) struct MkdirArgs {
     /// Directories to create.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     /// Create missing parents too, and accept directories that exist.
     #[arg(short, long)]
-    pub parents: bool,
+    pub(crate) parents: bool,
     /// Permissions in octal [default: 777 less the umask].
     #[arg(short, long, value_name = "MODE", value_parser = crate::mode::parse_octal)]
-    pub mode: Option<u32>,
+    pub(crate) mode: Option<u32>,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw rm`
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  nfsw rm 'nas:/srv/logs/*.old'\n  nfsw rm -r nas:/srv/scratch")]
-pub struct RmArgs {
+pub(crate) struct RmArgs {
     /// Files to remove; `*`, `?` and `[...]` match names on the server.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     /// Remove directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]
-    pub recursive: bool,
+    pub(crate) recursive: bool,
     /// Say nothing of files that do not exist.
     #[arg(short, long)]
-    pub force: bool,
+    pub(crate) force: bool,
     /// Name each file that is removed.
     #[arg(short, long)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw mv`
@@ -156,23 +159,23 @@ An existing directory DST receives each SRC inside, otherwise SRC becomes DST.
 
 Example:
   nfsw mv nas:/srv/new/report.pdf nas:/srv/done")]
-pub struct MvArgs {
+pub(crate) struct MvArgs {
     /// What to move; `*`, `?` and `[...]` match names on the server.
     #[arg(value_name = "SRC", required = true, num_args = 1.., value_parser = parse_remote())]
-    pub sources: Vec<Remote>,
+    pub(crate) sources: Vec<Remote>,
     /// Where to, within the same export.
     #[arg(value_name = "DST", value_parser = parse_remote())]
-    pub destination: Remote,
+    pub(crate) destination: Remote,
     /// Leave files alone that exist at the destination.
     #[arg(short, long)]
-    pub no_clobber: bool,
+    pub(crate) no_clobber: bool,
     /// Name each file that is moved.
     #[arg(short, long)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw ln`
@@ -181,37 +184,39 @@ pub struct MvArgs {
 Examples:
   nfsw ln nas:/srv/a nas:/srv/b            a second name for the same file
   nfsw ln -s ../shared nas:/srv/me/shared  a symbolic link; its text is taken as it is")]
-pub struct LnArgs {
+pub(crate) struct LnArgs {
     /// The file to link to: a server path, or with -s any text.
     #[arg(value_name = "TARGET")]
-    pub target: OsString,
+    pub(crate) target: OsString,
     /// The name to create; an existing directory receives a link of the target's name.
     #[arg(value_name = "LINK", value_parser = parse_remote())]
-    pub link: Remote,
+    pub(crate) link: Remote,
     /// Create a symbolic link.
     #[arg(short, long)]
-    pub symbolic: bool,
+    pub(crate) symbolic: bool,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `nfsw chmod`
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  nfsw chmod 640 nas:/srv/secret\n  nfsw chmod -R u+rwX,go-w nas:/srv/tree")]
-pub struct ChmodArgs {
+#[command(
+    after_help = "Examples:\n  nfsw chmod 640 nas:/srv/secret\n  nfsw chmod -R u+rwX,go-w nas:/srv/tree"
+)]
+pub(crate) struct ChmodArgs {
     /// The new mode: octal, or letters as for chmod(1).
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
-    pub mode: ModeChange,
+    pub(crate) mode: ModeChange,
     /// Files on servers; `*`, `?` and `[...]` match names there.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
-    pub targets: Vec<Remote>,
+    pub(crate) targets: Vec<Remote>,
     /// Change what is in directories too.
     #[arg(short = 'R', long)]
-    pub recursive: bool,
+    pub(crate) recursive: bool,
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }

@@ -32,7 +32,9 @@ async fn one(context: &Context, target: &Remote) -> anyhow::Result<()> {
                 let mut source = File::new(client, handle);
                 stream::to_stdout(&mut source, &remote, context).await?;
             }
-            FileType::Directory => return Err(Failure::new(Exit::SomeFailed, format!("{remote}: is a directory"))),
+            FileType::Directory => {
+                return Err(Failure::new(Exit::SomeFailed, format!("{remote}: is a directory")));
+            }
             _ => return Err(Failure::new(Exit::SomeFailed, format!("{remote}: is not a regular file"))),
         }
     }

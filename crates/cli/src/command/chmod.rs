@@ -48,7 +48,8 @@ async fn tree(arguments: &ChmodArgs, context: &Context, top: Found) -> anyhow::R
                 Found { remote: directory.remote.join(&name), client, parent, handle, metadata }
             })
             .collect();
-        let mut changes = stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
+        let mut changes =
+            stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
         while let Some(changed) = changes.next().await {
             if let Err(error) = changed {
                 context.reporter.failed(error)?;

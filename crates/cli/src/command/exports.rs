@@ -3,12 +3,13 @@
 use nfs_wireless_client::{Client, Export};
 use serde_json::json;
 
-use crate::{args::ExportsArgs, context::Context, error::ResultExt, text::escape};
+use crate::{args::ExportsArgs, context::Context, error::unreachable, text::escape};
 
 pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::Result<()> {
     let host = &arguments.host;
     let config = context.session.config(&host.options)?;
-    let exports = Client::exports(&host.host, config).await.at(&host.host)?;
+    let exports = Client::exports(&host.host, config).await;
+    let exports = exports.map_err(|error| unreachable(error, &host.host))?;
     if exports.is_empty() {
         context.reporter.warning(format!("{} exports nothing", host.host));
     }

@@ -45,7 +45,8 @@ async fn place(context: &Context, link: &Remote, base: Option<&[u8]>) -> anyhow:
         if !found.is_directory() {
             return Err(Failure::new(Exit::SomeFailed, format!("{link}: file exists")));
         }
-        let base = base.ok_or_else(|| Failure::usage(format!("{link}: is a directory; name the link in it")))?;
+        let base =
+            base.ok_or_else(|| Failure::usage(format!("{link}: is a directory; name the link in it")))?;
         return Ok((found, base.to_vec()));
     }
     let name = link.name().ok_or_else(|| Failure::usage(format!("{link}: is not a name for a link")))?;

@@ -35,13 +35,18 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
             Ok(found) => {
                 let (lists, shows): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
-                files.extend(shows.into_iter().map(|found| Line { name: found.remote.to_string().into_bytes(), found }));
+                files.extend(
+                    shows
+                        .into_iter()
+                        .map(|found| Line { name: found.remote.to_string().into_bytes(), found }),
+                );
                 directories.extend(lists);
             }
             Err(error) => context.reporter.failed(error)?,
         }
     }
-    let with_headings = arguments.recursive || directories.len() + files.len() > 1 || context.reporter.has_failures();
+    let with_headings =
+        arguments.recursive || directories.len() + files.len() > 1 || context.reporter.has_failures();
     let mut is_first = files.is_empty();
     if !files.is_empty() {
         listing.show(files, false).await?;
@@ -101,9 +106,12 @@ impl Listing<'_> {
             for name in [&b"."[..], b".."] {
                 // The parent of an export's root is not ours to see: the root stands for it, as in the server's listing.
                 let entry = directory.client.lookup(directory.handle, name).await;
-                let (handle, metadata) =
-                    entry.map_or((directory.handle, directory.metadata), |entry| (entry.handle, entry.metadata));
-                lines.push(Line { name: name.to_vec(), found: Found { handle, metadata, ..directory.clone() } });
+                let (handle, metadata) = entry
+                    .map_or((directory.handle, directory.metadata), |entry| (entry.handle, entry.metadata));
+                lines.push(Line {
+                    name: name.to_vec(),
+                    found: Found { handle, metadata, ..directory.clone() },
+                });
             }
         }
         let listed = children(self.context, &directory.client, directory.handle, &directory.remote).await?;
@@ -145,12 +153,17 @@ impl Listing<'_> {
         if self.arguments.long {
             if with_total {
                 let used: u64 = lines.iter().map(|line| line.found.metadata.used).sum();
-                let total = if self.arguments.human_readable { units::short_bytes(used) } else { (used / 1024).to_string() };
+                let total = if self.arguments.human_readable {
+                    units::short_bytes(used)
+                } else {
+                    (used / 1024).to_string()
+                };
                 out.extend_from_slice(format!("total {total}\n").as_bytes());
             }
             self.long(&lines, &links, &mut out);
         } else if self.terminal && !self.arguments.one_per_line {
-            let words: Vec<String> = lines.iter().map(|line| self.inode(line) + &escape(&line.name)).collect();
+            let words: Vec<String> =
+                lines.iter().map(|line| self.inode(line) + &escape(&line.name)).collect();
             out.extend_from_slice(columns(&words, terminal_width()).as_bytes());
         } else {
             for line in &lines {

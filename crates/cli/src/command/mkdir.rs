@@ -90,7 +90,8 @@ async fn create(
 ) -> Result<FileHandle, nfs_wireless_client::Error> {
     let default = 0o777 & !local::umask();
     let mode = if is_last { arguments.mode.unwrap_or(default) } else { default | 0o300 };
-    let created = client.mkdir(parent, name, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).await?;
+    let created =
+        client.mkdir(parent, name, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).await?;
     context.activity.step();
     Ok(created.handle)
 }

@@ -61,16 +61,26 @@ async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &P
     let client = &source.client;
     let target = place.directory.remote.join(new);
     if source.remote.host != target.host || client.export() != place.directory.client.export() {
-        let text = format!("{} and {target} are not in the same export: use nfsw cp -rp and nfsw rm -r", source.remote);
+        let text = format!(
+            "{} and {target} are not in the same export: use nfsw cp -rp and nfsw rm -r",
+            source.remote
+        );
         return Err(Failure::usage(text));
     }
-    if source.is_directory() && source.remote.path != target.path && is_within(&target.path, &source.remote.path) {
-        return Err(Failure::new(Exit::SomeFailed, format!("{}: cannot move a directory into itself", source.remote)));
+    if source.is_directory()
+        && source.remote.path != target.path
+        && is_within(&target.path, &source.remote.path)
+    {
+        return Err(Failure::new(
+            Exit::SomeFailed,
+            format!("{}: cannot move a directory into itself", source.remote),
+        ));
     }
     if arguments.no_clobber && exists(context, &target).await? {
         return Ok(());
     }
-    client.rename(parent, old, place.directory.handle, new).await.at(format_args!("{} to {target}", source.remote))?;
+    let moved = client.rename((parent, old), (place.directory.handle, new)).await;
+    moved.at(format_args!("{} to {target}", source.remote))?;
     context.activity.step();
     let event = json!({
         "event": "moved",

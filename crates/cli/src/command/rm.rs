@@ -42,7 +42,10 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
         return unlink(arguments, context, &found).await;
     }
     if !arguments.recursive {
-        return Err(Failure::new(Exit::SomeFailed, format!("{}: is a directory (-r removes it)", found.remote)));
+        return Err(Failure::new(
+            Exit::SomeFailed,
+            format!("{}: is a directory (-r removes it)", found.remote),
+        ));
     }
     // Directories still to be emptied, and those that can go once everything after them is gone.
     let mut to_empty = vec![found];
@@ -67,7 +70,9 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
     while let Some(directory) = to_remove.pop() {
         let (parent, name) = directory.directory()?;
         match directory.client.rmdir(parent, name).await {
-            Err(error) if !is_missing(&error) => context.reporter.failed(Err::<(), _>(error).at(&directory.remote).unwrap_err())?,
+            Err(error) if !is_missing(&error) => {
+                context.reporter.failed(Err::<(), _>(error).at(&directory.remote).unwrap_err())?
+            }
             _ => gone(context, &directory)?,
         }
     }

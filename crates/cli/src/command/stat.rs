@@ -38,7 +38,12 @@ pub(super) async fn run(arguments: &StatArgs, context: &Context) -> anyhow::Resu
     Ok(())
 }
 
-async fn one(found: Found, dereference: bool, context: &Context, zone: &TimeZone) -> anyhow::Result<(String, Value)> {
+async fn one(
+    found: Found,
+    dereference: bool,
+    context: &Context,
+    zone: &TimeZone,
+) -> anyhow::Result<(String, Value)> {
     let found = if dereference { follow(context, found).await? } else { found };
     let link = match found.metadata.file_type {
         FileType::Symlink => Some(found.client.read_link(found.handle).await.at(&found.remote)?),
@@ -62,7 +67,13 @@ fn describe(found: &Found, link: Option<&[u8]>, zone: &TimeZone) -> String {
     let _ = write!(
         out,
         "\n  Size: {:<15} Used: {:<15} {kind}\n    Id: {:x}/{:<12} Links: {}\n  Mode: {:04o}/{mode}  Uid: {}  Gid: {}\n",
-        metadata.size, metadata.used, metadata.fsid, metadata.fileid, metadata.links, metadata.mode, metadata.uid,
+        metadata.size,
+        metadata.used,
+        metadata.fsid,
+        metadata.fileid,
+        metadata.links,
+        metadata.mode,
+        metadata.uid,
         metadata.gid,
     );
     if let FileType::BlockDevice | FileType::CharacterDevice = metadata.file_type {

@@ -28,11 +28,8 @@ impl Frame {
     pub(super) fn below(parent: &Rc<Self>, place: Place, source: Attributes, preserve: bool) -> Self {
         let plain = source.mode & 0o777 & !local::umask();
         let was_widened = place.was_created() && plain != plain | 0o700;
-        let last = if preserve {
-            Some(source)
-        } else {
-            was_widened.then_some(Attributes { mode: plain, ..source })
-        };
+        let last =
+            if preserve { Some(source) } else { was_widened.then_some(Attributes { mode: plain, ..source }) };
         Self { place, parent: Some(Rc::clone(parent)), last }
     }
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
+use rustix::fs::Stat;
 
 use crate::{
     context::Context,
@@ -191,6 +192,31 @@ impl From<&fs::Metadata> for Attributes {
         };
         let mode = metadata.mode() & 0o7777;
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), size: metadata.size(), times }
+    }
+}
+
+impl From<&Stat> for Kind {
+    fn from(stat: &Stat) -> Self {
+        use rustix::fs::FileType;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Special("fifo"),
+            FileType::Socket => Self::Special("socket"),
+            _ => Self::Special("device"),
+        }
+    }
+}
+
+impl From<&Stat> for Attributes {
+    fn from(stat: &Stat) -> Self {
+        let times = Times {
+            accessed: system_time(stat.st_atime, stat.st_atime_nsec as i64),
+            modified: system_time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        };
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        Self { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid, size, times }
     }
 }
 

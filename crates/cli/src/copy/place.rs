@@ -20,10 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Place {
     /// On this machine.
-    Local {
-        directory: Directory,
-        was_created: bool,
-    },
+    Local { directory: Directory, was_created: bool },
     /// On a server.
     Remote(RemotePlace),
     /// Would be created if this were not a dry run; its path.
@@ -100,7 +97,8 @@ impl Place {
     ) -> anyhow::Result<Self> {
         let present = self.present(name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
-            let text = format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
+            let text =
+                format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
             return Err(Failure::new(Exit::SomeFailed, text));
         }
         if dry_run && present.is_none() {
@@ -137,7 +135,12 @@ impl Place {
     }
 
     /// Sets mode and times of the directory itself, after everything in it.
-    pub(super) async fn set_last(&self, context: &Context, last: Attributes, preserve: bool) -> anyhow::Result<()> {
+    pub(super) async fn set_last(
+        &self,
+        context: &Context,
+        last: Attributes,
+        preserve: bool,
+    ) -> anyhow::Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, .. } => {
@@ -195,13 +198,21 @@ impl Place {
 
 impl RemotePlace {
     /// Gives a file on the server to the source's owner, where we may: only root can, and not on every export.
-    pub(super) async fn give(&self, context: &Context, file: FileHandle, owner: Attributes) -> anyhow::Result<()> {
+    pub(super) async fn give(
+        &self,
+        context: &Context,
+        file: FileHandle,
+        owner: Attributes,
+    ) -> anyhow::Result<()> {
         if !context.session.may_give(&self.remote, owner.uid, owner.gid) {
             return Ok(());
         }
-        let attributes = SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
+        let attributes =
+            SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
         match self.client.set_attributes(file, attributes).await {
-            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => Ok(()),
+            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => {
+                Ok(())
+            }
             other => other.at(&self.remote),
         }
     }
@@ -234,7 +245,8 @@ impl RemotePlace {
             }
         };
         let found = children(context, &client, handle, &remote).await?;
-        let present = found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
+        let present =
+            found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
         Ok(Self { client, handle, remote, listed: Some(present.collect()), was_created: false })
     }
 
@@ -254,7 +266,7 @@ impl RemotePlace {
                 _ => {}
             }
             let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
-            client.rename(*handle, &temporary, *handle, link).await.at(&shown)?;
+            client.rename((*handle, &temporary), (*handle, link)).await.at(&shown)?;
             entry
         } else {
             client.symlink(*handle, link, target).await.at(&shown)?

@@ -14,7 +14,7 @@ use crate::name::temporary;
 /// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
 /// before, it stays, so that an interrupted run leaves what it had.
 #[derive(Debug)]
-pub struct Part {
+pub(crate) struct Part {
     file: File,
     directory: OwnedFd,
     name: Vec<u8>,
@@ -27,7 +27,7 @@ impl Part {
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it.
-    pub fn beside(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
+    pub(crate) fn beside(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
         let temporary = temporary(name);
         let file = open(directory, &temporary, OFlags::NOFOLLOW, mode)?;
         Ok(Self { file, directory: directory.clone_fd()?, name: name.to_vec(), temporary: Some(temporary) })
@@ -37,34 +37,34 @@ impl Part {
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it.
-    pub fn in_place(directory: &Directory, name: &[u8], mode: u32, follow: bool) -> io::Result<Self> {
+    pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32, follow: bool) -> io::Result<Self> {
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let file = open(directory, name, flags, mode)?;
         Ok(Self { file, directory: directory.clone_fd()?, name: name.to_vec(), temporary: None })
     }
 
     /// Returns another handle of the file, for whoever fills it.
-    pub fn writer(&self) -> io::Result<File> {
+    pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
     /// Sets permissions, whatever the umask.
-    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(fs::fchmod(&self.file, Mode::from_raw_mode(mode as RawMode))?)
     }
 
     /// Gives the file to somebody, if we may.
-    pub fn set_owner(&self, uid: u32, gid: u32) {
+    pub(crate) fn set_owner(&self, uid: u32, gid: u32) {
         give(self.file.as_fd(), uid, gid);
     }
 
     /// Sets the times.
-    pub fn set_times(&self, times: Times) -> io::Result<()> {
+    pub(crate) fn set_times(&self, times: Times) -> io::Result<()> {
         Ok(fs::futimens(&self.file, &times.to_timestamps())?)
     }
 
     /// Gives the file its name.
-    pub fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
             fs::renameat(&self.directory, &temporary[..], &self.directory, &self.name[..])?;
         }
@@ -72,7 +72,7 @@ impl Part {
     }
 
     /// Removes the file when it was temporary: it will not become complete.
-    pub fn discard(self) {
+    pub(crate) fn discard(self) {
         if let Some(temporary) = &self.temporary {
             let _ = fs::unlinkat(&self.directory, &temporary[..], fs::AtFlags::empty());
         }

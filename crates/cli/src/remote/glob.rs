@@ -33,7 +33,12 @@ pub(super) async fn expand(context: &Context, pattern: &Remote) -> anyhow::Resul
 }
 
 /// Adds what one component matches in one directory.
-async fn step(context: &Context, place: Found, component: &[u8], found: &mut Vec<Found>) -> anyhow::Result<()> {
+async fn step(
+    context: &Context,
+    place: Found,
+    component: &[u8],
+    found: &mut Vec<Found>,
+) -> anyhow::Result<()> {
     let place = match place.metadata.file_type {
         // A link that leads nowhere matches nothing below it.
         FileType::Symlink => match follow(context, place).await {
@@ -50,7 +55,9 @@ async fn step(context: &Context, place: Found, component: &[u8], found: &mut Vec
         return Ok(());
     }
     let matcher = Matcher::new(component)?;
-    for Child { name, handle, metadata } in children(context, &place.client, place.handle, &place.remote).await? {
+    for Child { name, handle, metadata } in
+        children(context, &place.client, place.handle, &place.remote).await?
+    {
         if matcher.matches(&name) {
             let (client, parent) = (place.client.clone(), Some(place.handle));
             found.push(Found { remote: place.remote.join(&name), client, parent, handle, metadata });
@@ -87,7 +94,8 @@ impl Matcher {
 
     /// As in the shell, a name that begins with a dot is matched only by a pattern that does.
     fn matches(&self, name: &[u8]) -> bool {
-        (self.matches_hidden || !name.starts_with(b".")) && self.glob.is_match(Path::new(OsStr::from_bytes(name)))
+        (self.matches_hidden || !name.starts_with(b"."))
+            && self.glob.is_match(Path::new(OsStr::from_bytes(name)))
     }
 }
 

@@ -86,7 +86,11 @@ impl Walk {
     async fn start(context: &Context, remote: &Remote, rest: VecDeque<Vec<u8>>) -> anyhow::Result<Self> {
         let client = context.session.client(remote).await?;
         let export = client.export().to_vec();
-        let below = if is_within(&remote.path, &export) { &remote.path[export.len().min(remote.path.len())..] } else { &[] };
+        let below = if is_within(&remote.path, &export) {
+            &remote.path[export.len().min(remote.path.len())..]
+        } else {
+            &[]
+        };
         let mut all: VecDeque<Vec<u8>> = components(below).into();
         all.extend(rest);
         Ok(Self { directories: vec![(client.root(), export)], client, rest: all })

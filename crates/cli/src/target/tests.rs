@@ -47,7 +47,9 @@ fn slashes_carry_no_meaning_beyond_separation() {
 
 #[test]
 fn url_options_carry_the_names_of_libnfs() {
-    let target = remote("nfs://me@nas:2050/a%20b%2525?uid=7&gid=8&mountport=2051&rsize=8192&wsize=4096&timeo=7&version=3");
+    let target = remote(
+        "nfs://me@nas:2050/a%20b%2525?uid=7&gid=8&mountport=2051&rsize=8192&wsize=4096&timeo=7&version=3",
+    );
     assert_eq!((target.host.as_str(), &target.path[..]), ("nas", &b"/a b%25"[..]));
     let options = &target.options;
     assert_eq!((options.nfs_port, options.mount_port), (Some(2050), Some(2051)));
@@ -63,8 +65,15 @@ fn url_options_carry_the_names_of_libnfs() {
 #[test]
 fn unknown_url_options_warn_and_impossible_ones_fail() {
     assert_eq!(remote("nfs://h/?retrans=3&autoreconnect=-1&zzz").options.warnings.len(), 3);
-    for wrong in ["nfs:///x", "nfs://h:x/", "nfs://h/?uid=-1", "nfs://h/?version=4", "nfs://h/%zz", "nfs://h/%00", "nfs://::1/x"]
-    {
+    for wrong in [
+        "nfs:///x",
+        "nfs://h:x/",
+        "nfs://h/?uid=-1",
+        "nfs://h/?version=4",
+        "nfs://h/%zz",
+        "nfs://h/%00",
+        "nfs://::1/x",
+    ] {
         assert!(Target::parse(OsStr::new(wrong)).is_err(), "{wrong}");
     }
 }

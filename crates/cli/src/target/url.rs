@@ -6,23 +6,23 @@ use super::{Remote, normalise};
 
 /// What a URL says beyond host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UrlOptions {
+pub(crate) struct UrlOptions {
     /// Port of the NFS service (`:port` or `nfsport`).
-    pub nfs_port: Option<u16>,
+    pub(crate) nfs_port: Option<u16>,
     /// Port of the MOUNT service (`mountport`).
-    pub mount_port: Option<u16>,
+    pub(crate) mount_port: Option<u16>,
     /// User the calls come from (`uid`).
-    pub uid: Option<u32>,
+    pub(crate) uid: Option<u32>,
     /// Group the calls come from (`gid`).
-    pub gid: Option<u32>,
+    pub(crate) gid: Option<u32>,
     /// Bytes per READ (`rsize`).
-    pub read_block: Option<u32>,
+    pub(crate) read_block: Option<u32>,
     /// Bytes per WRITE (`wsize`).
-    pub write_block: Option<u32>,
+    pub(crate) write_block: Option<u32>,
     /// Timeout of the first attempt (`timeo`, in tenths of a second as for mount).
-    pub initial_timeout: Option<Duration>,
+    pub(crate) initial_timeout: Option<Duration>,
     /// One line for each part that has no effect.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Options of libnfs and mount that ask for something this client does not have.
@@ -91,7 +91,10 @@ impl UrlOptions {
             "gid" => self.gid = Some(number(name, value)?),
             "rsize" => self.read_block = Some(number(name, value)?),
             "wsize" => self.write_block = Some(number(name, value)?),
-            "timeo" => self.initial_timeout = Some(Duration::from_millis(100 * u64::from(number::<u32>(name, value)?))),
+            "timeo" => {
+                self.initial_timeout =
+                    Some(Duration::from_millis(100 * u64::from(number::<u32>(name, value)?)))
+            }
             _ if WITHOUT_EFFECT.contains(&name) => {
                 self.warnings.push(format!("the URL option {name} has no effect"));
             }
