@@ -82,7 +82,8 @@ struct Work {
 
 /// What became of a [`Work`].
 struct Outcome {
-    frame: Rc<Frame>,
+    /// Directories it held: the one it went to, and the one it made.
+    frames: Vec<Rc<Frame>>,
     is_large: bool,
     result: anyhow::Result<Vec<Work>>,
 }
@@ -128,18 +129,15 @@ impl Run<'_> {
                 large += usize::from(is_large);
                 running.push(self.process(work, is_large));
             }
-            let Some(Outcome { frame, is_large, result }) = running.next().await else {
+            let Some(Outcome { frames, is_large, result }) = running.next().await else {
                 return end;
             };
             large -= usize::from(is_large);
-            let result = match result {
-                Ok(children) => {
-                    queue.add(children, self.context);
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            };
-            for result in [result, Frame::release(frame, self.context, self.copy.preserve).await] {
+            let mut results = vec![result.map(|children| queue.add(children, self.context))];
+            for frame in frames {
+                results.push(Frame::release(frame, self.context, self.copy.preserve).await);
+            }
+            for result in results {
                 match result {
                     Ok(()) => {}
                     // What is under way may still end well; one line for all is enough.
@@ -158,8 +156,15 @@ impl Run<'_> {
 
     async fn process(&self, work: Work, is_large: bool) -> Outcome {
         let Work { node, frame, name, is_named } = work;
+        let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
-            (Kind::Directory, name) => self.directory(&node, &frame, name.as_deref()).await,
+            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref()).await {
+                Ok(made) => {
+                    frames.push(Rc::clone(&made));
+                    self.children(&node, &made).await
+                }
+                Err(error) => Err(error),
+            },
             (_, None) => Err(Failure::new(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => self.file(&node, &frame, &name, is_named).await.map(|()| Vec::new()),
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
@@ -169,38 +174,38 @@ impl Run<'_> {
                 Ok(Vec::new())
             }
         };
-        Outcome { frame, is_large, result }
+        drop(frame);
+        Outcome { frames, is_large, result }
     }
 
-    /// Creates a directory and returns what is to be copied into it.
+    /// Creates the directory that takes what is in a source directory.
     async fn directory(
         &self,
         node: &Node,
         frame: &Rc<Frame>,
         name: Option<&[u8]>,
-    ) -> anyhow::Result<Vec<Work>> {
+    ) -> anyhow::Result<Rc<Frame>> {
         if !self.copy.recursive {
             return Err(Failure::new(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
         }
         if frame.is_inside(node) {
-            return Err(Failure::new(
-                Exit::SomeFailed,
-                format!("{node}: cannot copy a directory into itself"),
-            ));
+            let text = format!("{node}: cannot copy a directory into itself");
+            return Err(Failure::new(Exit::SomeFailed, text));
         }
-        let frame = match name {
-            None => Rc::clone(frame),
-            Some(name) => {
-                let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
-                let place =
-                    frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
-                self.say_directory(node, &place)?;
-                Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve))
-            }
+        let Some(name) = name else {
+            return Ok(Rc::clone(frame));
         };
+        let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
+        let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
+        self.say_event("directory", node, &place.to_string())?;
+        Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
+    }
+
+    /// Lists what is to be copied into a directory.
+    async fn children(&self, node: &Node, frame: &Rc<Frame>) -> anyhow::Result<Vec<Work>> {
         let children = node.children(self.context).await?;
         let works = children.into_iter().map(|(name, node)| {
-            let (frame, name) = (Rc::clone(&frame), Some(name));
+            let (frame, name) = (Rc::clone(frame), Some(name));
             Work { node, frame, name, is_named: false }
         });
         Ok(works.collect())
@@ -256,11 +261,6 @@ impl Run<'_> {
             json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
         self.context.reporter.done(format_args!("{target}: {reason}"), &event)?;
         Ok(false)
-    }
-
-    fn say_directory(&self, node: &Node, place: &place::Place) -> anyhow::Result<()> {
-        let target = place.to_string();
-        self.say_event("directory", node, &target)
     }
 
     fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {

@@ -73,13 +73,13 @@ impl Session {
         config.mount_port = url.mount_port;
         act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
         config.retry = retry(arguments, url);
-        let block = |exact: Option<u32>| match exact.or(arguments.block_size) {
+        let block = |exact: Option<u32>| match exact.or(arguments.block_size.number()) {
             Some(bytes) => BlockSize::Exact(bytes),
             None => BlockSize::Auto { max: arguments.max_block },
         };
         config.read_block = block(url.read_block);
         config.write_block = block(url.write_block);
-        config.window = arguments.window.map_or(Window::Auto, Window::Calls);
+        config.window = arguments.window.number().map_or(Window::Auto, Window::Calls);
         config.connect_timeout = arguments.timeout;
         config.rate_limit = self.rate_limit;
         config.check().map_err(|error| Failure::usage(error.to_string()))?;

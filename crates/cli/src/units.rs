@@ -37,20 +37,37 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
 }
 
-/// Parses a number of steps of the given size, or the whole word `auto` as `None`.
-pub(crate) fn parse_window(text: &str) -> Result<Option<u32>, String> {
-    match text {
-        "auto" => Ok(None),
-        _ => match text.parse() {
-            Ok(calls) if calls > 0 => Ok(Some(calls)),
-            _ => Err("expected auto or a number of calls, at least 1".to_owned()),
-        },
-    }
+/// A number, or the word `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AutoOr {
+    /// Whatever is best.
+    Auto,
+    /// This one.
+    Exactly(u32),
 }
 
-/// Parses a block size, or `auto` as `None`.
-pub(crate) fn parse_auto_block(text: &str) -> Result<Option<u32>, String> {
-    if text == "auto" { Ok(None) } else { parse_block(text).map(Some) }
+impl AutoOr {
+    /// Returns the number, if one was given.
+    pub(crate) fn number(self) -> Option<u32> {
+        match self {
+            Self::Auto => None,
+            Self::Exactly(number) => Some(number),
+        }
+    }
+
+    /// Parses a number of calls, at least 1, or `auto`.
+    pub(crate) fn parse_calls(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(calls) if calls > 0 => Ok(Self::Exactly(calls)),
+            _ => Err("expected auto or a number of calls, at least 1".to_owned()),
+        }
+    }
+
+    /// Parses a block size, or `auto`.
+    pub(crate) fn parse_block(text: &str) -> Result<Self, String> {
+        if text == "auto" { Ok(Self::Auto) } else { parse_block(text).map(Self::Exactly) }
+    }
 }
 
 /// Writes a byte count for people: `512 B`, `4.0 KiB`, `64 MiB`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::units;
+use crate::units::{self, AutoOr};
 
 /// How to talk to servers.
 #[derive(Args, Clone, Debug)]
@@ -17,14 +17,14 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_enum, value_name = "NAME", default_value = "hybrid")]
     pub(crate) policy: Policy,
     /// Bytes in one READ or WRITE (1024, 8K ...); auto takes what the transport carries safely.
-    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = units::parse_auto_block)]
-    pub(crate) block_size: Option<u32>,
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = AutoOr::parse_block)]
+    pub(crate) block_size: AutoOr,
     /// Upper bound for --block-size auto.
     #[arg(long, value_name = "BYTES", value_parser = units::parse_block)]
     pub(crate) max_block: Option<u32>,
     /// READ and WRITE calls in flight at once; auto takes what the link needs.
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = units::parse_window)]
-    pub(crate) window: Option<u32>,
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = AutoOr::parse_calls)]
+    pub(crate) window: AutoOr,
     /// How long to wait for an answer before the first resend (UDP).
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
     pub(crate) timeo: Option<Duration>,
