@@ -575,3 +575,6 @@ fn wall_time(start: nfstime3, elapsed: Duration) -> nfstime3 {
         nseconds: time.subsec_nanos(),
     }
 }
+
+#[cfg(test)]
+mod tests;
