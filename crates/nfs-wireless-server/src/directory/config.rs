@@ -1,6 +1,6 @@
 //! Settings of the directory back end.
 
-/// Settings of a [`Directory`]. The default suits copying trees in and out.
+/// Settings of a [`Directory`](super::Directory). The default suits copying trees in and out.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DirectoryConfig {
