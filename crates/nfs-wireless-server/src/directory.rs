@@ -3,6 +3,7 @@
 //! Every step goes from an open directory to one name in it, and symbolic links are never followed, so that neither a
 //! `..`, nor a link, nor a rename made meanwhile leads outside.
 
+mod config;
 mod host;
 mod listing;
 mod table;
@@ -21,49 +22,17 @@ use nfs_wire::{
 };
 use rustix::{
     buffer::spare_capacity,
-    fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
+    fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
 };
 
+pub use self::config::{Access, DirectoryConfig, Metadata};
 use self::{
-    host::{Found, look, look_at, open_entry, reopen_directory, retry, status},
+    host::{Found, look, look_at, open_entry, reopen_directory, retry, set_times, status, verifier_times},
     listing::Listings,
     table::{Place, ROOT, Table},
 };
 use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space, Vfs};
-
-/// Settings of a [`Directory`]. The default suits copying trees in and out.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DirectoryConfig {
-    /// Whether clients may change anything. Default: they may.
-    pub access: Access,
-    /// Whether names and attributes are flushed to the disk before a change is answered. Default: yes.
-    pub metadata: Metadata,
-    /// Most files whose handles stay valid at the same time; the one unused for longest goes stale. Default 262,144,
-    /// about 60 MB when all are in use.
-    pub max_nodes: usize,
-    /// Most files kept open for READ and WRITE. Default 64, well below the usual limit of 1024 descriptors.
-    pub max_open_files: usize,
-}
-
-/// Whether clients may change files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// They may.
-    ReadWrite,
-    /// Changes are refused with `NFS3ERR_ROFS`.
-    ReadOnly,
-}
-
-/// When names and attributes reach the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metadata {
-    /// Before the call that changes them is answered (RFC 1813 §4.8).
-    Synced,
-    /// When the host sees fit: faster, and enough where nothing outlives a power failure anyway.
-    Cached,
-}
 
 /// A directory of the host.
 ///
@@ -94,12 +63,6 @@ struct Located {
     reference: OwnedFd,
     /// The directory it lies in, and its name there; the root has none.
     place: Option<(OwnedFd, Vec<u8>)>,
-}
-
-impl Default for DirectoryConfig {
-    fn default() -> Self {
-        Self { access: Access::ReadWrite, metadata: Metadata::Synced, max_nodes: 262_144, max_open_files: 64 }
-    }
 }
 
 /// Bits of a mode that clients can set.
@@ -291,7 +254,7 @@ impl Directory {
             let mode = Mode::from_bits_truncate(mode & MODE_BITS);
             host::set_mode(&located.reference, mode).map_err(status)?;
         }
-        set_times(&located, changes)
+        set_times(&located.reference, located.place.as_ref(), changes).map_err(status)
     }
 
     /// Takes a name out of the table; the file may have others.
@@ -309,41 +272,6 @@ impl Directory {
 
 fn place(directory: NodeId, name: Name<'_>) -> Place {
     Place { directory, name: name.as_bytes().to_vec() }
-}
-
-fn set_times(located: &Located, changes: &sattr3) -> Result<(), Status> {
-    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let client = |time: nfstime3| Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nseconds.into() };
-    let times = Timestamps {
-        last_access: match changes.atime {
-            set_atime::DONT_CHANGE => omit,
-            set_atime::SET_TO_SERVER_TIME => now,
-            set_atime::SET_TO_CLIENT_TIME(time) => client(time),
-        },
-        last_modification: match changes.mtime {
-            set_mtime::DONT_CHANGE => omit,
-            set_mtime::SET_TO_SERVER_TIME => now,
-            set_mtime::SET_TO_CLIENT_TIME(time) => client(time),
-        },
-    };
-    if times.last_access.tv_nsec == UTIME_OMIT && times.last_modification.tv_nsec == UTIME_OMIT {
-        return Ok(());
-    }
-    let done = match &located.place {
-        Some((directory, name)) => {
-            rustix::fs::utimensat(directory, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
-        }
-        None => rustix::fs::futimens(&located.reference, &times),
-    };
-    done.map_err(status)
-}
-
-/// The times in which the verifier of an EXCLUSIVE create is kept until the client sets them, as Linux does.
-fn verifier_times(verifier: [u8; 8]) -> (u32, u32) {
-    // 31 bits each: file systems with signed times keep them.
-    let number = u64::from_be_bytes(verifier);
-    ((number >> 32) as u32 & 0x7fff_ffff, number as u32 & 0x7fff_ffff)
 }
 
 impl Vfs for Directory {

@@ -11,6 +11,8 @@ use rand_chacha::{
 use crate::stream;
 
 /// What the server does wrong. The default is nothing.
+///
+/// Faults are for tests: replies that they hold back count against no bound.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Faults {

@@ -60,8 +60,7 @@ impl Bench {
 
     pub(crate) fn directory() -> Self {
         let host = tempfile::tempdir().unwrap();
-        let mut config = DirectoryConfig::default();
-        config.metadata = Metadata::Cached;
+        let config = DirectoryConfig { metadata: Metadata::Cached, ..DirectoryConfig::default() };
         let mut bench = Self::with(ServiceConfig::default(), Directory::open(host.path(), config).unwrap());
         bench.host = Some(host);
         bench

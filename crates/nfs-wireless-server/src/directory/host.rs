@@ -1,16 +1,21 @@
 //! What the host says about its files, in the words of NFS.
 
-use std::{io, os::fd::AsFd};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
 
 use nfs_wire::{
     Status,
-    nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3},
+    nfs3_types::nfs3::{fattr3, ftype3, nfstime3, sattr3, set_atime, set_mtime, specdata3},
 };
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp},
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
+        UTIME_NOW, UTIME_OMIT,
+    },
     io::Errno,
 };
-use std::os::fd::{AsRawFd, OwnedFd};
 
 /// What makes a file the same file: a number used again belongs to a file with another time of birth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +67,45 @@ pub(super) fn reopen_directory(reference: impl AsFd) -> Result<OwnedFd, Errno> {
 pub(super) fn set_mode(reference: impl AsFd, mode: Mode) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", reference.as_fd().as_raw_fd());
     rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())
+}
+
+/// Changes the times of a file, not following it if it is a symbolic link; the root has no place.
+pub(super) fn set_times(
+    reference: &OwnedFd,
+    place: Option<&(OwnedFd, Vec<u8>)>,
+    changes: &sattr3,
+) -> Result<(), Errno> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let client = |time: nfstime3| Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nseconds.into() };
+    let times = Timestamps {
+        last_access: match changes.atime {
+            set_atime::DONT_CHANGE => omit,
+            set_atime::SET_TO_SERVER_TIME => now,
+            set_atime::SET_TO_CLIENT_TIME(time) => client(time),
+        },
+        last_modification: match changes.mtime {
+            set_mtime::DONT_CHANGE => omit,
+            set_mtime::SET_TO_SERVER_TIME => now,
+            set_mtime::SET_TO_CLIENT_TIME(time) => client(time),
+        },
+    };
+    if times.last_access.tv_nsec == UTIME_OMIT && times.last_modification.tv_nsec == UTIME_OMIT {
+        return Ok(());
+    }
+    match place {
+        Some((directory, name)) => {
+            rustix::fs::utimensat(directory, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
+        }
+        None => rustix::fs::futimens(reference, &times),
+    }
+}
+
+/// The times in which the verifier of an EXCLUSIVE create is kept until the client sets them, as Linux does.
+pub(super) fn verifier_times(verifier: [u8; 8]) -> (u32, u32) {
+    // 31 bits each: file systems with signed times keep them.
+    let number = u64::from_be_bytes(verifier);
+    ((number >> 32) as u32 & 0x7fff_ffff, number as u32 & 0x7fff_ffff)
 }
 
 fn found(statx: &Statx) -> Found {

@@ -1,4 +1,5 @@
 mod hostile;
+mod progress;
 
 use std::num::NonZeroUsize;
 
@@ -108,8 +109,7 @@ fn a_retransmission_is_answered_again_and_not_run_again() {
 
 #[test]
 fn without_a_reply_cache_a_retransmission_is_run_again() {
-    let mut config = ServiceConfig::default();
-    config.reply_cache = None;
+    let config = ServiceConfig { reply_cache: None, ..ServiceConfig::default() };
     let mut bench = Bench::with(config, Memory::default());
     let root = bench.root();
     bench.create(&root, b"file");
@@ -119,14 +119,15 @@ fn without_a_reply_cache_a_retransmission_is_run_again() {
 }
 
 fn slow(threads: usize) -> ServiceConfig {
-    let mut config = ServiceConfig::default();
-    config.timing = Timing {
-        threads: NonZeroUsize::new(threads).unwrap(),
-        read_time: Duration::from_millis(1),
-        write_time: Duration::from_millis(10),
-        commit_time: Duration::from_millis(100),
-    };
-    config
+    ServiceConfig {
+        timing: Timing {
+            threads: NonZeroUsize::new(threads).unwrap(),
+            read_time: Duration::from_millis(1),
+            write_time: Duration::from_millis(10),
+            commit_time: Duration::from_millis(100),
+        },
+        ..ServiceConfig::default()
+    }
 }
 
 fn write_message(bench: &mut Bench, file: &nfs_fh3, stable: stable_how) -> Vec<u8> {
@@ -257,11 +258,12 @@ fn an_earlier_time_counts_as_the_latest_seen() {
 
 #[test]
 fn a_setting_out_of_range_is_refused() {
-    let mut config = ServiceConfig::default();
-    config.udp_transfer_bytes = 65_536;
+    let config = ServiceConfig { udp_transfer_bytes: 65_536, ..ServiceConfig::default() };
     let error = Service::new(config, Memory::default(), SEED, epoch()).unwrap_err();
     assert_eq!(error.to_string(), "udp_transfer_bytes is 65536, not between 512 and 64512");
-    let mut config = ServiceConfig::default();
-    config.reply_cache = Some(ReplyCacheConfig { max_replies: 0, max_bytes: 0 });
+    let config = ServiceConfig {
+        reply_cache: Some(ReplyCacheConfig { max_replies: 0, max_bytes: 0 }),
+        ..ServiceConfig::default()
+    };
     assert!(Service::new(config, Memory::default(), SEED, epoch()).is_err());
 }
