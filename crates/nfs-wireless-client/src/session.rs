@@ -17,9 +17,7 @@ use nfs_wire::{
 
 use crate::{
     config::MIN_BLOCK_BYTES,
-    engine::{
-        self, CallId, CallSpec, Carrier, Class, Engine, EngineConfig, Head, Owner, Payload, Reply, Stats,
-    },
+    engine::{self, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Reply, Stats},
     transfer::{Download, Limits, Machine, Step, TransferError, Upload},
 };
 
@@ -54,6 +52,14 @@ impl Transfer {
         match self {
             Self::Download(download) => download,
             Self::Upload(upload) => &mut **upload,
+        }
+    }
+
+    /// What its data calls are for.
+    const fn class(&self) -> Class {
+        match self {
+            Self::Download(_) => Class::Read,
+            Self::Upload(_) => Class::Write,
         }
     }
 }
@@ -134,7 +140,6 @@ struct Active {
 #[derive(Debug)]
 pub struct Session {
     engine: Engine,
-    carrier: Carrier,
     limits: Limits,
     /// Largest READ and WRITE that were answered; only larger ones are suspected to be too large.
     proven: Limits,
@@ -161,7 +166,6 @@ impl Session {
     /// Starts with nothing to do.
     pub fn new(config: SessionConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
         Self {
-            carrier: config.engine.carrier,
             engine: Engine::new(config.engine, peer, seed, now),
             limits: config.limits,
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES },
@@ -469,29 +473,23 @@ impl Session {
         let refused = self.engine.cancel_matching(now, |owner, class, bytes, _| {
             owner == reply.owner && class != Class::Control && bytes > MIN_BLOCK_BYTES
         });
-        if refused.is_empty() {
-            return false;
-        }
-        let (read, upload) = match self.find(id).map(|active| &active.transfer) {
-            Some(Transfer::Download(_)) => (true, false),
-            Some(Transfer::Upload(_)) => (false, true),
-            None => (false, false),
-        };
-        self.shrink(read, upload);
+        let Some(&(_, bytes)) = refused.first() else { return false };
         if let Some(active) = self.find(id) {
             active.transfer.machine().take_back(part);
+            let class = active.transfer.class();
+            self.shrink(class, bytes);
         }
         self.stirred = true;
         true
     }
 
-    fn shrink(&mut self, read: bool, write: bool) {
-        let smaller = |block: u32| (block / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES);
-        if read {
-            self.limits.read_block = smaller(self.limits.read_block);
-        }
-        if write {
-            self.limits.write_block = smaller(self.limits.write_block);
+    /// A block of so many bytes was too large: half of it may do.
+    fn shrink(&mut self, class: Class, bytes: u32) {
+        let smaller = (bytes / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES);
+        match class {
+            Class::Control => {}
+            Class::Read => self.limits.read_block = self.limits.read_block.min(smaller),
+            Class::Write => self.limits.write_block = self.limits.write_block.min(smaller),
         }
         tracing::debug!(limits = ?self.limits, "the server does not answer larger blocks");
     }
@@ -522,17 +520,12 @@ impl Session {
                     Class::Write => bytes > proven.write_block,
                 }
         });
-        let (mut read, mut write) = (false, false);
-        for (id, part) in silent.into_iter().filter_map(owner_transfer) {
+        for (owner, bytes) in silent {
+            let Some((id, part)) = owner_transfer(owner) else { continue };
             let Some(active) = self.find(id) else { continue };
-            match active.transfer {
-                Transfer::Download(_) => read = true,
-                Transfer::Upload(_) => write = true,
-            }
             active.transfer.machine().take_back(part);
-        }
-        if self.carrier == Carrier::Datagrams {
-            self.shrink(read, write);
+            let class = active.transfer.class();
+            self.shrink(class, bytes);
         }
         self.stirred = true;
     }

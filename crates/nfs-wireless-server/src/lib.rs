@@ -2,7 +2,7 @@
 //!
 //! [`Service`] is the server as a plain machine: RPC messages in, replies out, time as an argument. It answers NFSv3
 //! and MOUNTv3 (RFC 1813), and portmap and rpcbind (RFC 1833) for itself. It exports one [`Vfs`]: [`Memory`], whose
-//! unstable writes are really volatile, or `Directory`, a directory of the host. [`Faults`] make it misbehave the way
+//! unstable writes are really volatile, or [`Directory`], a directory of the host. [`Faults`] make it misbehave the way
 //! real servers and links do.
 //!
 //! | module | what it does |
@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod directory;
 #[cfg(feature = "tokio")]
 mod driver;
 mod faults;
@@ -28,12 +29,15 @@ mod portmap;
 mod reply_cache;
 mod service;
 mod stream;
+#[cfg(test)]
+mod testing;
 pub mod vfs;
 
 pub use config::{
     ConfigError, MAX_TCP_TRANSFER_BYTES, MAX_UDP_TRANSFER_BYTES, MIN_TRANSFER_BYTES, NFS_PORT,
     ReplyCacheConfig, ServiceConfig, Timing,
 };
+pub use directory::{Access, Directory, DirectoryConfig, Metadata};
 #[cfg(feature = "tokio")]
 pub use driver::Server;
 pub use faults::{Action, Calls, Faults, REORDER_TIME, Rule, When};

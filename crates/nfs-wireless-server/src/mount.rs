@@ -132,3 +132,94 @@ fn mount_status(status: Status) -> MountStatus {
         _ => MountStatus::SERVERFAULT,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nfs_wire::{
+        mount::{Export, decode_exports, decode_mount},
+        nfs3_types::{nfs3::nfstime3, xdr_codec::Void},
+        rpc::Program,
+    };
+
+    use super::*;
+    use crate::{Memory, ServiceConfig, testing::Bench, vfs::NewObject};
+
+    fn bench(export: &[u8]) -> Bench {
+        let config = ServiceConfig { export: export.to_vec(), ..ServiceConfig::default() };
+        let mut bench = Bench::with(config, Memory::default());
+        bench.program = Program::MOUNT;
+        let backend = bench.service.backend();
+        let now = nfstime3::default();
+        backend.write_file(now, b"dir/file", b"").unwrap();
+        backend.make(now, b"link", NewObject::Symlink(b"/etc")).unwrap();
+        bench
+    }
+
+    fn mount(bench: &mut Bench, path: &[u8]) -> Result<nfs_wire::mount::Mount, MountStatus> {
+        let results = bench.raw(procedure::MNT, &Opaque::borrowed(path)).unwrap();
+        decode_mount(&results).unwrap()
+    }
+
+    #[test]
+    fn the_export_and_directories_below_it_can_be_mounted() {
+        for (export, prefix) in [(&b"/"[..], &b""[..]), (b"/srv/data", b"/srv/data")] {
+            let mut bench = bench(export);
+            let path = |rest: &[u8]| [prefix, rest].concat();
+            let root = mount(&mut bench, export).unwrap();
+            assert_eq!(root.auth_flavors, AUTH_FLAVORS);
+            assert_eq!(mount(&mut bench, &path(b"/")).unwrap().handle, root.handle);
+            let below = mount(&mut bench, &path(b"/dir/")).unwrap();
+            assert_ne!(below.handle, root.handle);
+            for (rest, status) in [
+                (&b"/missing"[..], MountStatus::NOENT),
+                (b"/dir/file", MountStatus::NOTDIR),
+                (b"/link", MountStatus::NOTDIR),
+                (b"/dir/..", MountStatus::ACCES),
+            ] {
+                assert_eq!(mount(&mut bench, &path(rest)), Err(status));
+            }
+        }
+        let mut bench = bench(b"/srv/data");
+        for path in [&b"/"[..], b"/srv", b"/srv/database", b""] {
+            assert_eq!(mount(&mut bench, path), Err(MountStatus::NOENT));
+        }
+    }
+
+    #[test]
+    fn export_names_the_export() {
+        let mut bench = bench(b"/srv/data");
+        let results = bench.raw(procedure::EXPORT, &Void).unwrap();
+        let expected = Export { directory: b"/srv/data".to_vec(), groups: vec![] };
+        assert_eq!(decode_exports(&results).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn dump_lists_mounts_until_they_are_given_up() {
+        let mut bench = bench(b"/");
+        let empty = bench.raw(procedure::DUMP, &Void).unwrap();
+        assert_eq!(empty, [0; 4]);
+        mount(&mut bench, b"/dir").unwrap();
+        mount(&mut bench, b"/").unwrap();
+        mount(&mut bench, b"/missing").unwrap_err();
+        let two = bench.raw(procedure::DUMP, &Void).unwrap();
+        assert!(two.windows(9).any(|window| window == b"192.0.2.1"));
+        bench.raw(procedure::UMNT, &Opaque::borrowed(b"/dir")).unwrap();
+        let one = bench.raw(procedure::DUMP, &Void).unwrap();
+        assert!(one.len() < two.len() && one.len() > 4);
+        bench.raw(procedure::UMNTALL, &Void).unwrap();
+        assert_eq!(bench.raw(procedure::DUMP, &Void).unwrap(), empty);
+    }
+
+    #[test]
+    fn the_list_of_mounts_is_bounded() {
+        let mut bench = bench(b"/");
+        for count in 0..MAX_MOUNTS + 10 {
+            let path = format!("/dir{}", "/.".repeat(count % 500 + 1));
+            bench.peer.address.set_ip(IpAddr::from([10, 0, 0, (count / 500) as u8]));
+            mount(&mut bench, path.as_bytes()).unwrap();
+        }
+        let list = bench.raw(procedure::DUMP, &Void).unwrap();
+        let hosts = list.windows(7).filter(|window| window == b"10.0.0.").count();
+        assert_eq!(hosts, MAX_MOUNTS);
+    }
+}

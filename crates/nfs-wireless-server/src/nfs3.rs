@@ -178,3 +178,6 @@ const fn present(handles: Handles, mut attributes: fattr3) -> fattr3 {
     attributes.fsid ^= handles.instance;
     attributes
 }
+
+#[cfg(test)]
+mod tests;

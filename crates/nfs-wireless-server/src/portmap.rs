@@ -89,3 +89,80 @@ fn reachable(ours: SocketAddr, asked: &str) -> SocketAddr {
         _ => ours,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nfs_wire::{
+        nfs3_types::xdr_codec::{Unpack, Void},
+        portmap::{decode_address, decode_port},
+    };
+
+    use super::*;
+    use crate::{Memory, ServiceConfig, testing::Bench};
+
+    fn bench(address: &str, program: Program) -> Bench {
+        let mut bench = Bench::with(ServiceConfig::default(), Memory::default());
+        bench.service.set_address(address.parse().unwrap());
+        bench.program = program;
+        bench
+    }
+
+    fn port(program: Program, protocol: u32) -> Option<u16> {
+        let mut bench = bench("127.0.0.1:12345", Program::PORTMAP);
+        let question = mapping { prog: program.number, vers: program.version, prot: protocol, port: 0 };
+        decode_port(&bench.raw(procedure::GETPORT, &question).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn getport_knows_the_services_of_this_server_only() {
+        for program in [Program::NFS, Program::MOUNT, Program::PORTMAP] {
+            for protocol in PROTOCOLS {
+                assert_eq!(port(program, protocol.number()), Some(12345));
+            }
+            assert_eq!(port(program, 1), None);
+        }
+        let newer = Program { version: 4, ..Program::NFS };
+        assert_eq!(port(newer, Protocol::Tcp.number()), None);
+        let locks = Program { number: 100_021, version: 4 };
+        assert_eq!(port(locks, Protocol::Udp.number()), None);
+    }
+
+    fn address(ours: &str, program: Program, asked: &str, version: Program) -> Option<SocketAddr> {
+        let mut bench = bench(ours, version);
+        let mut call = bench.message(procedure::GETPORT, &Void);
+        Binding { program, netid: "udp".into(), address: asked.into() }.encode(&mut call);
+        let replies = bench.exchange(&call);
+        decode_address(&bench.results(&replies[0]).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn getaddr_answers_with_an_address_the_client_can_reach() {
+        for version in [Program::RPCBIND3, Program::RPCBIND4] {
+            for (ours, asked, expected) in [
+                ("127.0.0.1:2049", "", "127.0.0.1:2049"),
+                ("127.0.0.1:2049", "10.0.0.1.0.111", "127.0.0.1:2049"),
+                ("0.0.0.0:2049", "10.0.0.1.0.111", "10.0.0.1:2049"),
+                ("[::]:300", "fe80::1.0.111", "[fe80::1]:300"),
+                ("0.0.0.0:2049", "nonsense", "0.0.0.0:2049"),
+            ] {
+                let answer = address(ours, Program::MOUNT, asked, version);
+                assert_eq!(answer, Some(expected.parse().unwrap()));
+            }
+            let unknown = Program { number: 1, version: 1 };
+            assert_eq!(address("127.0.0.1:2049", unknown, "", version), None);
+        }
+    }
+
+    #[test]
+    fn dump_lists_every_service_on_both_transports() {
+        let mut bench = bench("127.0.0.1:700", Program::PORTMAP);
+        let results = bench.raw(procedure::DUMP, &Void).unwrap();
+        let (list, length) = List::<mapping>::unpack(&mut &results[..]).unwrap();
+        assert_eq!((list.0.len(), length), (10, results.len()));
+        assert!(list.0.iter().all(|entry| entry.port == 700));
+        bench.program = Program::RPCBIND3;
+        let results = bench.raw(procedure::DUMP, &Void).unwrap();
+        let text = b"127.0.0.1.2.188";
+        assert_eq!(results.windows(text.len()).filter(|window| window == text).count(), 10);
+    }
+}

@@ -556,3 +556,6 @@ fn wall_time(start: nfstime3, elapsed: Duration) -> nfstime3 {
     let time = Duration::new(start.seconds.into(), start.nseconds) + elapsed;
     nfstime3 { seconds: u32::try_from(time.as_secs()).unwrap_or(u32::MAX), nseconds: time.subsec_nanos() }
 }
+
+#[cfg(test)]
+mod tests;

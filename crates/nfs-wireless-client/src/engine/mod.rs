@@ -422,19 +422,19 @@ impl Engine {
         self.calls.outstanding()
     }
 
-    /// Forgets every call that `matches` by owner, class, bytes and attempts; returns the owners.
+    /// Forgets every call that `matches` by owner, class, bytes and attempts; returns owners and bytes.
     pub fn cancel_matching(
         &mut self,
         now: Instant,
         matches: impl Fn(Owner, Class, u32, u32) -> bool,
-    ) -> Vec<Owner> {
+    ) -> Vec<(Owner, u32)> {
         self.advance(now);
         let chosen = self.calls.iter().filter(|(_, s)| matches(s.owner, s.class, s.bytes, s.attempts));
-        let chosen: Vec<_> = chosen.map(|(index, slot)| (index, slot.owner)).collect();
-        for &(index, _) in &chosen {
+        let chosen: Vec<_> = chosen.map(|(index, slot)| (index, slot.owner, slot.bytes)).collect();
+        for &(index, ..) in &chosen {
             self.remove(index);
         }
-        chosen.into_iter().map(|(_, owner)| owner).collect()
+        chosen.into_iter().map(|(_, owner, bytes)| (owner, bytes)).collect()
     }
 
     /// Returns the counters.

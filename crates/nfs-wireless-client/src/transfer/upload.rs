@@ -1,8 +1,6 @@
 //! A file's bytes, to the server's stable storage.
 
 mod stability;
-#[cfg(test)]
-mod tests;
 
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,

@@ -94,3 +94,87 @@ impl Stability {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: writeverf3 = writeverf3([1; 8]);
+    const NEW: writeverf3 = writeverf3([2; 8]);
+
+    struct Bench {
+        stability: Stability,
+        todo: RangeSet,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { stability: Stability::default(), todo: RangeSet::default() }
+        }
+
+        fn written(&mut self, start: u64, end: u64, verifier: writeverf3) {
+            self.stability.written(Range { start, end }, stable_how::UNSTABLE, verifier, &mut self.todo);
+        }
+
+        fn committed(&mut self, verifier: writeverf3) {
+            self.stability.committed(verifier, &mut self.todo);
+        }
+
+        /// Bytes stable, waiting for a COMMIT, and to be written again.
+        fn state(&self) -> (u64, u64, u64) {
+            (self.stability.stable(), self.stability.unstable_bytes(), self.todo.bytes())
+        }
+    }
+
+    #[test]
+    fn a_commit_covers_what_was_acknowledged_before_it_was_sent() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.written(10, 15, OLD);
+        bench.committed(OLD);
+        assert_eq!(bench.state(), (10, 5, 0));
+    }
+
+    #[test]
+    fn a_write_with_a_new_verifier_gives_back_what_was_unstable() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.written(10, 15, OLD);
+        bench.written(15, 20, NEW);
+        assert_eq!(bench.state(), (0, 5, 15));
+        bench.committed(NEW);
+        assert_eq!(bench.state(), (0, 5, 15), "the COMMIT was sent before the new life began");
+        assert_eq!(bench.stability.lost(), 15);
+    }
+
+    #[test]
+    fn a_commit_with_a_new_verifier_proves_nothing() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.committed(NEW);
+        assert_eq!(bench.state(), (0, 0, 10));
+    }
+
+    #[test]
+    fn late_replies_of_an_earlier_life_do_not_look_like_another_restart() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.written(10, 20, NEW);
+        bench.written(20, 30, OLD);
+        assert_eq!(bench.state(), (0, 10, 20), "only what the old life acknowledged is written again");
+        bench.stability.start_commit();
+        bench.committed(OLD);
+        assert_eq!(bench.state(), (0, 10, 20), "an old COMMIT's reply proves nothing");
+    }
+
+    #[test]
+    fn stable_writes_need_no_commit() {
+        let mut bench = Bench::new();
+        bench.stability.written(Range { start: 0, end: 7 }, stable_how::FILE_SYNC, OLD, &mut bench.todo);
+        bench.written(7, 9, NEW);
+        assert_eq!(bench.state(), (7, 2, 0));
+    }
+}
