@@ -3,6 +3,7 @@
 mod cat;
 mod chmod;
 mod cp;
+mod demo;
 mod df;
 mod exports;
 mod ln;
@@ -12,6 +13,7 @@ mod mv;
 mod pages;
 mod ping;
 mod rm;
+mod serve;
 mod stat;
 
 use crate::{args::Command, context::Context, exit::Exit};
@@ -25,7 +27,7 @@ pub(crate) fn execute(command: Command) -> Exit {
         };
     }
     match command {
-        Command::Cp(arguments) => cp::execute(arguments),
+        Command::Cp(arguments) => cp::execute(arguments).0,
         Command::Ls(arguments) => on_servers!(arguments, ls::run),
         Command::Stat(arguments) => on_servers!(arguments, stat::run),
         Command::Cat(arguments) => cat::execute(arguments),
@@ -37,7 +39,8 @@ pub(crate) fn execute(command: Command) -> Exit {
         Command::Chmod(arguments) => on_servers!(arguments, chmod::run),
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
-        Command::Serve(_) | Command::Demo(_) => todo!(),
+        Command::Serve(arguments) => serve::execute(&arguments),
+        Command::Demo(arguments) => demo::execute(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::manual(&arguments),
     }

@@ -78,7 +78,9 @@ impl Context {
         let result = runtime.block_on(async {
             tokio::select! {
                 biased;
-                signal = interrupted() => Err(signal),
+                () = interrupted() => {
+                    Err(Failure::new(Exit::Interrupted, format!("interrupted; run again: {}", command_line())))
+                }
                 result = command(self) => result,
                 error = self.watch() => Err(error),
             }
@@ -134,8 +136,8 @@ impl Context {
     }
 }
 
-/// Returns an error when the user or the system asks the process to end.
-async fn interrupted() -> anyhow::Error {
+/// Returns when the user or the system asks the process to end.
+pub(crate) async fn interrupted() {
     let streams = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     let (Ok(mut interrupt), Ok(mut terminate)) = streams else {
         return std::future::pending().await;
@@ -144,7 +146,6 @@ async fn interrupted() -> anyhow::Error {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    Failure::new(Exit::Interrupted, format!("interrupted; run again: {}", command_line()))
 }
 
 /// Returns the command that was typed, for a shell.

@@ -18,7 +18,7 @@ mod target;
 mod text;
 mod units;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use exit::Exit;
@@ -41,7 +41,11 @@ fn usage(error: &clap::Error) -> Exit {
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
     }
     if std::env::args_os().any(|argument| argument == "--json") {
-        println!("{}", Summary::default().to_json(std::time::Duration::ZERO, Exit::Usage));
+        let _ = writeln!(
+            std::io::stdout(),
+            "{}",
+            Summary::default().to_json(std::time::Duration::ZERO, Exit::Usage)
+        );
     }
     Exit::Usage
 }

@@ -6,13 +6,15 @@ use crate::{
     copy::{self, Copy, Overwrite},
     exit::{Exit, Failure},
     progress::Progress,
+    summary::Summary,
     target::Target,
 };
 
-pub(super) fn execute(arguments: CpArgs) -> Exit {
+/// Copies, and returns how it ended and the numbers of the run.
+pub(super) fn execute(arguments: CpArgs) -> (Exit, Summary) {
     let context = Context::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
-    context.run(async |context| {
+    let exit = context.run(async |context| {
         let copy = check(&arguments)?;
         if !arguments.quiet
             && !copy.dry_run
@@ -21,7 +23,8 @@ pub(super) fn execute(arguments: CpArgs) -> Exit {
             context.reporter.show_progress(progress);
         }
         copy::run(&copy, context).await
-    })
+    });
+    (exit, context.session.summary())
 }
 
 /// Reads the targets and options into what they mean.
