@@ -84,7 +84,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw exports nas")]
 pub(crate) struct ExportsArgs {
-    /// Name or address of the server; nfs://HOST[:PORT]?mountport=N for one without a port mapper.
+    /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
     #[arg(value_name = "HOST", value_parser = parse_host())]
     pub(crate) host: Remote,
     #[command(flatten)]

@@ -79,7 +79,7 @@ impl Context {
             tokio::select! {
                 biased;
                 () = interrupted() => {
-                    Err(Failure::new(Exit::Interrupted, format!("interrupted; run again: {}", command_line())))
+                    Err(Failure::with(Exit::Interrupted, format!("interrupted; run again: {}", command_line())))
                 }
                 result = command(self) => result,
                 error = self.watch() => Err(error),
@@ -126,13 +126,13 @@ impl Context {
     fn give_up(&self, reason: &str) -> anyhow::Error {
         if !self.activity.mounted() {
             let advice = "is the host right, and is UDP or TCP port 2049 open there?";
-            return Failure::new(
+            return Failure::with(
                 Exit::Unreachable,
                 format!("gave up: {reason}; no server answered ({advice})"),
             );
         }
         let servers = self.session.describe();
-        Failure::new(Exit::GaveUp, format!("gave up on {servers}: {reason}; run again: {}", command_line()))
+        Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; run again: {}", command_line()))
     }
 }
 

@@ -165,7 +165,7 @@ impl Run<'_> {
                 }
                 Err(error) => Err(error),
             },
-            (_, None) => Err(Failure::new(Exit::SomeFailed, format!("{node}: is not a directory"))),
+            (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => self.file(&node, &frame, &name, is_named).await.map(|()| Vec::new()),
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
             (Kind::Special(what), Some(_)) => {
@@ -186,11 +186,11 @@ impl Run<'_> {
         name: Option<&[u8]>,
     ) -> anyhow::Result<Rc<Frame>> {
         if !self.copy.recursive {
-            return Err(Failure::new(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
+            return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
         }
         if frame.is_inside(node) {
             let text = format!("{node}: cannot copy a directory into itself");
-            return Err(Failure::new(Exit::SomeFailed, text));
+            return Err(Failure::with(Exit::SomeFailed, text));
         }
         let Some(name) = name else {
             return Ok(Rc::clone(frame));
@@ -238,10 +238,10 @@ impl Run<'_> {
         let target = frame.place.show(name);
         if present.kind == Kind::Directory {
             let text = format!("{target}: is a directory, which {node} cannot replace");
-            return Err(Failure::new(Exit::SomeFailed, text));
+            return Err(Failure::with(Exit::SomeFailed, text));
         }
         if frame.place.is_same(present, node) {
-            return Err(Failure::new(Exit::SomeFailed, format!("{node} and {target} are the same file")));
+            return Err(Failure::with(Exit::SomeFailed, format!("{node} and {target} are the same file")));
         }
         let reason = match self.copy.overwrite {
             Overwrite::Always => return Ok(true),

@@ -31,7 +31,7 @@ impl<T> ResultExt<T> for Result<T, client::Error> {
     fn at_source(self, name: impl Display) -> anyhow::Result<T> {
         match self {
             Err(error) if is_missing(&error) || has_status(&error, Status::NOTDIR) => {
-                Err(Failure::new(Exit::SourceMissing, format!("{name}: {error}")))
+                Err(Failure::with(Exit::SourceMissing, format!("{name}: {error}")))
             }
             other => other.at(name),
         }
@@ -46,7 +46,7 @@ pub(crate) fn unreachable(error: client::Error, name: impl Display) -> anyhow::E
         _ => Exit::Unreachable,
     };
     let error = anyhow::Error::new(error).context(name.to_string());
-    Failure::new(exit, explain(&error))
+    Failure::with(exit, explain(&error))
 }
 
 /// Whether the server says that there is no such file.
@@ -61,7 +61,18 @@ pub(crate) fn has_status(error: &client::Error, wanted: Status) -> bool {
 
 /// Returns the line for a person.
 pub(crate) fn explain(error: &anyhow::Error) -> String {
-    let line = format!("{error:#}");
+    let mut line = String::new();
+    for cause in error.chain() {
+        let words = without_number(&cause.to_string());
+        // Some errors tell their cause themselves.
+        if line.ends_with(&words) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&words);
+    }
     match error.downcast_ref::<client::Error>().and_then(advice) {
         Some(advice) => format!("{line} ({advice})"),
         None => line,
@@ -75,7 +86,7 @@ pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
             Failure::last(Exit::LocalIo, text)
         }
-        _ => Failure::new(Exit::LocalIo, text),
+        _ => Failure::with(Exit::LocalIo, text),
     }
 }
 
@@ -86,10 +97,14 @@ pub(crate) fn show(path: &Path) -> String {
 
 /// Returns the system's words for an error, without its number.
 pub(crate) fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or(&text);
+    let words = without_number(&error.to_string());
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// Cuts off the number that the standard library puts behind the system's words.
+fn without_number(text: &str) -> String {
+    text.split(" (os error").next().unwrap_or(text).to_owned()
 }
 
 fn advice(error: &client::Error) -> Option<&'static str> {
@@ -126,5 +141,15 @@ mod tests {
     fn system_errors_read_like_the_rest() {
         assert_eq!(io_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
         assert_eq!(io_text(&io::Error::other("odd")), "odd");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = std::sync::Arc::new(io::Error::from_raw_os_error(111));
+        let error = client::Error::Resolve { host: "nas".to_owned(), source };
+        let line = explain(&anyhow::Error::new(error).context("nas:/x"));
+        let wanted =
+            "nas:/x: cannot find the host nas: Connection refused (check the name, or give the address)";
+        assert_eq!(line, wanted);
     }
 }

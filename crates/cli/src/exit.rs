@@ -94,18 +94,18 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Pairs a status with what went wrong and what to do about it.
-    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn with(exit: Exit, message: impl Into<String>) -> anyhow::Error {
         Self { exit, is_final: false, message: message.into() }.into()
     }
 
-    /// As [`Failure::new`], for what every other file would fail of, too.
+    /// As [`Failure::with`], for what every other file would fail of, too.
     pub(crate) fn last(exit: Exit, message: impl Into<String>) -> anyhow::Error {
         Self { exit, is_final: true, message: message.into() }.into()
     }
 
     /// Returns an error for a command line that cannot be obeyed.
     pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
-        Self::new(Exit::Usage, message)
+        Self::with(Exit::Usage, message)
     }
 }
 

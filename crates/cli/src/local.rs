@@ -162,7 +162,7 @@ pub(crate) fn umask() -> u32 {
         // The system call that reads it also sets it.
         let mask = rustix::process::umask(Mode::empty());
         rustix::process::umask(mask);
-        u32::from(mask.as_raw_mode())
+        mask.as_raw_mode()
     })
 }
 

@@ -99,7 +99,7 @@ pub(crate) async fn find_all(context: &Context, remote: &Remote) -> anyhow::Resu
     }
     match find_if_exists(context, remote).await? {
         Some(literal) => Ok(vec![literal]),
-        None => Err(Failure::new(Exit::SourceMissing, format!("{remote}: nothing on the server matches"))),
+        None => Err(Failure::with(Exit::SourceMissing, format!("{remote}: nothing on the server matches"))),
     }
 }
 

@@ -181,9 +181,9 @@ impl Reporter {
 /// Turns a failed write to standard output into an error that ends the run.
 pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Failure::new(Exit::Done, "standard output was closed");
+        return Failure::with(Exit::Done, "standard output was closed");
     }
-    Failure::new(Exit::LocalIo, format!("standard output: {}", crate::error::io_text(&error)))
+    Failure::with(Exit::LocalIo, format!("standard output: {}", crate::error::io_text(&error)))
 }
 
 /// Decides between several failures: what ended the run outweighs all, failures of one kind keep their status,

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, RetryPolicy, TransportChoice, Window,
+    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, TransportChoice, Window,
 };
 
 use crate::{
@@ -73,9 +73,11 @@ impl Session {
         config.mount_port = url.mount_port;
         act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
         config.retry = retry(arguments, url);
-        let block = |exact: Option<u32>| match exact.or(arguments.block_size.number()) {
+        let block = |exact: Option<u32>| match exact.or_else(|| arguments.block_size.number()) {
             Some(bytes) => BlockSize::Exact(bytes),
-            None => BlockSize::Auto { max: arguments.max_block },
+            None => {
+                BlockSize::Auto { max: arguments.max_block.or_else(|| self.rate_limit.map(smooth_block)) }
+            }
         };
         config.read_block = block(url.read_block);
         config.write_block = block(url.write_block);
@@ -160,9 +162,17 @@ fn act_as(credential: &mut Credential, uid: Option<u32>, gid: Option<u32>) {
     user.gid = gid.unwrap_or(user.gid);
 }
 
+/// Largest block that keeps a limited rate smooth: a tenth of a second of it.
+fn smooth_block(rate: u64) -> u32 {
+    /// Less would only cost calls.
+    const SMALLEST: u64 = 4096;
+    let bytes = (rate / 8 / 10).clamp(SMALLEST, MAX_BLOCK_BYTES.into());
+    bytes as u32
+}
+
 fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> RetryPolicy {
     let initial = url.initial_timeout.or(arguments.timeo).unwrap_or(RetryPolicy::INITIAL);
-    let maximum = arguments.max_timeo.unwrap_or(RetryPolicy::MAXIMUM.max(initial));
+    let maximum = arguments.max_timeo.unwrap_or_else(|| RetryPolicy::MAXIMUM.max(initial));
     match arguments.policy {
         Policy::Exponential => RetryPolicy::Exponential { initial, maximum },
         Policy::Hybrid => RetryPolicy::Hybrid {

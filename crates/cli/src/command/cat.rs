@@ -33,9 +33,9 @@ async fn one(context: &Context, target: &Remote) -> anyhow::Result<()> {
                 stream::to_stdout(&mut source, &remote, context).await?;
             }
             FileType::Directory => {
-                return Err(Failure::new(Exit::SomeFailed, format!("{remote}: is a directory")));
+                return Err(Failure::with(Exit::SomeFailed, format!("{remote}: is a directory")));
             }
-            _ => return Err(Failure::new(Exit::SomeFailed, format!("{remote}: is not a regular file"))),
+            _ => return Err(Failure::with(Exit::SomeFailed, format!("{remote}: is not a regular file"))),
         }
     }
     Ok(())

@@ -84,7 +84,7 @@ fn copy(transport: &str, source: &str, target: &str) -> anyhow::Result<()> {
     let (exit, Summary { bytes, clients }) = cp::execute(arguments);
     let elapsed = started.elapsed();
     if exit != Exit::Done {
-        return Err(Failure::new(exit, format!("copying {source} failed")));
+        return Err(Failure::with(exit, format!("copying {source} failed")));
     }
     let calls: u64 = clients.iter().map(|client| client.stats.calls).sum();
     let resends: u64 = clients.iter().map(|client| client.stats.resends.total()).sum();
@@ -104,7 +104,7 @@ fn compare(original: &Path, copied: &Path) -> anyhow::Result<()> {
         None => Ok(()),
         Some(path) => {
             let text = format!("{} differs from the original: {}", show(copied), show(&path));
-            Err(Failure::new(Exit::Mismatch, text))
+            Err(Failure::with(Exit::Mismatch, text))
         }
     }
 }

@@ -43,7 +43,7 @@ async fn place(context: &Context, link: &Remote, base: Option<&[u8]>) -> anyhow:
     if let Some(found) = find_if_exists(context, link).await? {
         let found = follow(context, found.clone()).await.unwrap_or(found);
         if !found.is_directory() {
-            return Err(Failure::new(Exit::SomeFailed, format!("{link}: file exists")));
+            return Err(Failure::with(Exit::SomeFailed, format!("{link}: file exists")));
         }
         let base =
             base.ok_or_else(|| Failure::usage(format!("{link}: is a directory; name the link in it")))?;

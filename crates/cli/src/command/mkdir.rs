@@ -33,14 +33,14 @@ pub(super) async fn run(arguments: &MkdirArgs, context: &Context) -> anyhow::Res
 
 async fn alone(arguments: &MkdirArgs, context: &Context, target: &Remote) -> anyhow::Result<()> {
     let Some(name) = target.name() else {
-        return Err(Failure::new(Exit::SomeFailed, format!("{target}: file exists")));
+        return Err(Failure::with(Exit::SomeFailed, format!("{target}: file exists")));
     };
     let client = context.session.client(target).await?;
     let parent = client.resolve(&target.parent().path).await;
     let parent = match parent {
         Err(error) if is_missing(&error) => {
             let text = format!("{target}: {} does not exist (-p creates it too)", target.parent());
-            return Err(Failure::new(Exit::SomeFailed, text));
+            return Err(Failure::with(Exit::SomeFailed, text));
         }
         other => other.at(target)?,
     };

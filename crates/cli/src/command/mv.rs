@@ -71,7 +71,7 @@ async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &P
         && source.remote.path != target.path
         && is_within(&target.path, &source.remote.path)
     {
-        return Err(Failure::new(
+        return Err(Failure::with(
             Exit::SomeFailed,
             format!("{}: cannot move a directory into itself", source.remote),
         ));

@@ -42,7 +42,7 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
         return unlink(arguments, context, &found).await;
     }
     if !arguments.recursive {
-        return Err(Failure::new(
+        return Err(Failure::with(
             Exit::SomeFailed,
             format!("{}: is a directory (-r removes it)", found.remote),
         ));

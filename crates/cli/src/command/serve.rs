@@ -67,7 +67,7 @@ pub(super) async fn serve(path: &Path, listen: SocketAddr, access: Access) -> an
     Server::bind(listen, service).await.map_err(|error| {
         let text =
             format!("cannot listen on {listen}: {} (--listen takes another)", crate::error::io_text(&error));
-        Failure::new(Exit::LocalIo, text)
+        Failure::with(Exit::LocalIo, text)
     })
 }
 

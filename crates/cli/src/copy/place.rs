@@ -22,7 +22,7 @@ pub(super) enum Place {
     /// On this machine.
     Local { directory: Directory, was_created: bool },
     /// On a server.
-    Remote(RemotePlace),
+    Remote(Box<RemotePlace>),
     /// Would be created if this were not a dry run; its path.
     Planned(String),
 }
@@ -56,12 +56,13 @@ impl Place {
     /// A server directory that was there before; names in it are looked up.
     pub(super) fn remote(found: Found) -> Self {
         let Found { client, handle, remote, .. } = found;
-        Self::Remote(RemotePlace { client, handle, remote, listed: None, was_created: false })
+        Self::Remote(Box::new(RemotePlace { client, handle, remote, listed: None, was_created: false }))
     }
 
     pub(super) fn was_created(&self) -> bool {
         match self {
-            Self::Local { was_created, .. } | Self::Remote(RemotePlace { was_created, .. }) => *was_created,
+            Self::Local { was_created, .. } => *was_created,
+            Self::Remote(place) => place.was_created,
             Self::Planned(_) => false,
         }
     }
@@ -78,7 +79,9 @@ impl Place {
                     handle: None,
                 }))
             }
-            Self::Remote(RemotePlace { listed: Some(listed), .. }) => Ok(listed.get(name).copied()),
+            Self::Remote(place) if place.listed.is_some() => {
+                Ok(place.listed.as_ref().and_then(|listed| listed.get(name)).copied())
+            }
             Self::Remote(place) => match place.client.lookup(place.handle, name).await {
                 Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
                 Err(error) if is_missing(&error) => Ok(None),
@@ -99,7 +102,7 @@ impl Place {
         if present.is_some_and(|present| present.kind != Kind::Directory) {
             let text =
                 format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
-            return Err(Failure::new(Exit::SomeFailed, text));
+            return Err(Failure::with(Exit::SomeFailed, text));
         }
         if dry_run && present.is_none() {
             return Ok(Self::Planned(self.show(name)));
@@ -110,7 +113,10 @@ impl Place {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
                 Err(error) => Err(local(&directory.join(name), &error)),
             },
-            Self::Remote(place) => place.directory(context, name, mode, present).await.map(Self::Remote),
+            Self::Remote(place) => {
+                let made = place.directory(context, name, mode, present).await?;
+                Ok(Self::Remote(Box::new(made)))
+            }
         }
     }
 
@@ -149,7 +155,7 @@ impl Place {
                 }
                 let mut result = directory.set_mode(last.mode);
                 if preserve {
-                    result = result.and(directory.set_times(last.times));
+                    result = result.and_then(|()| directory.set_times(last.times));
                 }
                 result.map_err(|error| local(directory.path(), &error))
             }

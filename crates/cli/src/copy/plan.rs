@@ -29,7 +29,7 @@ pub(super) enum Plan {
     /// Copy into files and directories.
     Files(Vec<Work>),
     /// Write one file to something that is not a file.
-    Stream(Node, Output),
+    Stream(Box<Node>, Output),
 }
 
 /// Something that takes bytes in order.
@@ -83,9 +83,9 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
         Destination::Output(output) => {
             let Source { node, .. } = sources.remove(0);
             match node.kind {
-                Kind::File => Ok(Plan::Stream(node, output)),
-                Kind::Directory => Err(Failure::new(Exit::SomeFailed, format!("{node}: is a directory"))),
-                _ => Err(Failure::new(Exit::SomeFailed, format!("{node}: is not a regular file"))),
+                Kind::File => Ok(Plan::Stream(Box::new(node), output)),
+                Kind::Directory => Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory"))),
+                _ => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a regular file"))),
             }
         }
         Destination::Named(place, name) => {
@@ -129,7 +129,7 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
                 Ok(vec![Source { node, name }])
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Failure::new(Exit::SourceMissing, format!("{}: {}", show(path), io_text(&error))))
+                Err(Failure::with(Exit::SourceMissing, format!("{}: {}", show(path), io_text(&error))))
             }
             Err(error) => Err(local(path, &error)),
         },
@@ -157,7 +157,7 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
             && !names.insert(name.clone())
         {
             let text = format!("{node}: not copied, an earlier source has the same name");
-            context.reporter.failed(Failure::new(Exit::SomeFailed, text))?;
+            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
         works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true });
@@ -188,14 +188,14 @@ fn find_local_destination(path: &Path) -> anyhow::Result<Destination> {
         Err(error) => return Err(local(path, &error)),
     };
     let Some(name) = path.file_name() else {
-        return Err(Failure::new(Exit::LocalIo, format!("{}: there is no such directory", show(&path))));
+        return Err(Failure::with(Exit::LocalIo, format!("{}: there is no such directory", show(&path))));
     };
-    let parent = path.parent().unwrap_or(Path::new(""));
+    let parent = path.parent().unwrap_or_else(|| Path::new(""));
     match Directory::open(parent) {
         Ok(directory) => Ok(Destination::Named(Place::local(directory), name.as_bytes().to_vec())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let text = format!("{}: the directory {} does not exist", show(&path), show(parent));
-            Err(Failure::new(Exit::LocalIo, text))
+            Err(Failure::with(Exit::LocalIo, text))
         }
         Err(error) => Err(local(parent, &error)),
     }
@@ -210,20 +210,20 @@ async fn find_remote_destination(context: &Context, remote: &Remote) -> anyhow::
         }
     }
     let Some(name) = remote.name().filter(|name| is_plain(name)) else {
-        return Err(Failure::new(Exit::SomeFailed, format!("{remote}: there is no such directory")));
+        return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
     };
     let parent = remote.parent();
     match find_if_exists(context, &parent).await? {
         Some(found) => {
             let found = follow(context, found).await?;
             if !found.is_directory() {
-                return Err(Failure::new(Exit::SomeFailed, format!("{parent}: is not a directory")));
+                return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
             }
             Ok(Destination::Named(Place::remote(found), name.to_vec()))
         }
         None => {
             let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
-            Err(Failure::new(Exit::SomeFailed, text))
+            Err(Failure::with(Exit::SomeFailed, text))
         }
     }
 }

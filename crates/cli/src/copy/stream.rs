@@ -98,7 +98,7 @@ pub(crate) async fn to_stdout(
 pub(super) fn remote_error(error: io::Error, name: impl Display) -> anyhow::Error {
     match error.downcast::<client::Error>() {
         Ok(error) => anyhow::Error::new(error).context(name.to_string()),
-        Err(error) => Failure::new(Exit::SomeFailed, format!("{name}: {error}")),
+        Err(error) => Failure::with(Exit::SomeFailed, format!("{name}: {error}")),
     }
 }
 
@@ -167,7 +167,7 @@ impl Run<'_> {
         };
         let moved = moved.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
-                Failure::new(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
+                Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
             }
             (StreamError::Read(error), _) => remote_error(error, node),
             (StreamError::Write(error), _) => remote_error(error, target),

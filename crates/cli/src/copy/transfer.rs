@@ -30,7 +30,7 @@ impl Run<'_> {
         }
         if let Some(Present { kind: Kind::Special(what), .. }) = present {
             let target = frame.place.show(name);
-            return Err(Failure::new(
+            return Err(Failure::with(
                 Exit::SomeFailed,
                 format!("{target}: is a {what}, which is not overwritten"),
             ));
@@ -126,7 +126,7 @@ impl Run<'_> {
         let source = match files::open_source(path, self.copy.follow) {
             Ok(source) => source,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Failure::new(
+                return Err(Failure::with(
                     Exit::SourceMissing,
                     format!("{node}: removed before it was copied"),
                 ));

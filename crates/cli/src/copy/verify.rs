@@ -45,7 +45,7 @@ impl Run<'_> {
             None => Ok(()),
             Some(offset) => {
                 let text = format!("{target}: differs from {node} at byte {offset}; copy it again");
-                Err(Failure::new(Exit::Mismatch, text))
+                Err(Failure::with(Exit::Mismatch, text))
             }
         }
     }
@@ -67,7 +67,7 @@ async fn compare(
         let count = fill(left, &mut a).await?;
         let other = fill(right, &mut b).await?;
         let difference = a[..count].iter().zip(&b[..other]).position(|(a, b)| a != b);
-        if let Some(at) = difference.or((count != other).then_some(count.min(other))) {
+        if let Some(at) = difference.or_else(|| (count != other).then_some(count.min(other))) {
             return Ok(Some(offset + at as u64));
         }
         if count == 0 {

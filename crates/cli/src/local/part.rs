@@ -83,12 +83,9 @@ impl Part {
 fn open(directory: &Directory, name: &[u8], flags: OFlags, mode: u32) -> io::Result<File> {
     let flags = flags | OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let fd = fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?;
-    match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
-        }
-        // Some file systems have no locks.
-        Ok(()) | Err(_) => {}
+    // Some file systems have no locks: that is no reason not to write.
+    if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
     }
     let file = File::from(fd);
     if file.metadata()?.len() > 0 {

@@ -54,7 +54,7 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
                 links += 1;
                 if links > MAX_LINKS {
                     let text = format!("{remote}: too many levels of symbolic links");
-                    return Err(Failure::new(Exit::SourceMissing, text));
+                    return Err(Failure::with(Exit::SourceMissing, text));
                 }
                 let target = walk.client.read_link(entry.handle).await.at(remote)?;
                 if target.starts_with(b"/") {
