@@ -50,6 +50,11 @@ impl Found {
         self.metadata.file_type == FileType::Directory
     }
 
+    /// Whether another file is in the same export of the same server.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.client.address() == other.client.address() && self.client.export() == other.client.export()
+    }
+
     /// Returns the directory that holds it, for a command that changes its name there.
     ///
     /// # Errors

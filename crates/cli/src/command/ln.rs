@@ -26,7 +26,7 @@ pub(super) async fn run(arguments: &LnArgs, context: &Context) -> anyhow::Result
         let source = find(context, &source).await?;
         let (directory, name) = place(context, &arguments.link, source.remote.name()).await?;
         let link = directory.remote.join(&name);
-        if source.remote.host != link.host || source.client.export() != directory.client.export() {
+        if !source.is_beside(&directory) {
             return Err(Failure::usage(format!("{} and {link} are not in the same export", source.remote)));
         }
         directory.client.hard_link(source.handle, directory.handle, &name).await.at(&link)?;

@@ -60,7 +60,7 @@ async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &P
     let new = place.name.as_deref().unwrap_or(old);
     let client = &source.client;
     let target = place.directory.remote.join(new);
-    if source.remote.host != target.host || client.export() != place.directory.client.export() {
+    if !source.is_beside(&place.directory) {
         let text = format!(
             "{} and {target} are not in the same export: use nfsw cp -rp and nfsw rm -r",
             source.remote

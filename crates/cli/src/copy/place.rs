@@ -176,7 +176,7 @@ impl Place {
     pub(super) fn is_same(&self, present: &Present, node: &Node) -> bool {
         match (self, &node.origin) {
             (Self::Remote(place), Origin::Remote(source)) => {
-                place.remote.host == source.remote.host && present.handle == Some(source.handle)
+                place.client.address() == source.client.address() && present.handle == Some(source.handle)
             }
             _ => false,
         }
@@ -186,7 +186,7 @@ impl Place {
     pub(super) fn is_directory(&self, node: &Node) -> bool {
         match (self, &node.origin) {
             (Self::Remote(place), Origin::Remote(source)) => {
-                place.remote.host == source.remote.host && place.handle == source.handle
+                place.client.address() == source.client.address() && place.handle == source.handle
             }
             _ => false,
         }
