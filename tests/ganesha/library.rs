@@ -7,10 +7,7 @@ use nfs_wireless_client::{
 };
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-#[path = "support/ganesha.rs"]
-mod ganesha;
-
-use ganesha::{Ganesha, Options};
+use crate::server::{Ganesha, Options};
 
 const TRANSPORTS: [TransportChoice; 2] = [TransportChoice::Udp, TransportChoice::Tcp];
 
