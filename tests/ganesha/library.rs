@@ -197,3 +197,13 @@ async fn a_read_only_export_refuses_writes_with_its_status() {
     let error = upload(&client, "file", local.path()).await.unwrap_err();
     assert_eq!(error.status(), Some(nfs_wireless_client::NfsStatus::ROFS), "{error}");
 }
+
+/// Not a test: a server for `benches/against_libnfs.sh`, until its standard input ends.
+#[test]
+#[ignore = "serves until its input ends"]
+fn serve_until_input_ends() {
+    let server = Ganesha::start(Options::default());
+    let (nfs, mount) = server.ports();
+    println!("ready {nfs} {mount} {}", server.export().display());
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+}
