@@ -12,8 +12,7 @@ use std::{
 use nfs_wireless_client::{Client, ClientConfig, TransportChoice};
 use tempfile::TempDir;
 
-#[path = "rpcbind.rs"]
-mod rpcbind;
+use crate::rpcbind;
 
 /// What differs from a plain read-write export.
 #[derive(Clone, Copy, Debug, Default)]

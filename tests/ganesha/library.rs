@@ -7,10 +7,7 @@ use nfs_wireless_client::{
 };
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-#[path = "support/ganesha.rs"]
-mod ganesha;
-
-use ganesha::{Ganesha, Options};
+use crate::server::{Ganesha, Options};
 
 const TRANSPORTS: [TransportChoice; 2] = [TransportChoice::Udp, TransportChoice::Tcp];
 
@@ -199,4 +196,14 @@ async fn a_read_only_export_refuses_writes_with_its_status() {
     let client = connect(&server, server.config(TransportChoice::Auto)).await;
     let error = upload(&client, "file", local.path()).await.unwrap_err();
     assert_eq!(error.status(), Some(nfs_wireless_client::NfsStatus::ROFS), "{error}");
+}
+
+/// Not a test: a server for `benches/against_libnfs.sh`, until its standard input ends.
+#[test]
+#[ignore = "serves until its input ends"]
+fn serve_until_input_ends() {
+    let server = Ganesha::start(Options::default());
+    let (nfs, mount) = server.ports();
+    println!("ready {nfs} {mount} {}", server.export().display());
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }
