@@ -39,8 +39,10 @@ Examples:
 
 `nfsw COMMAND --help` explains a command.
 
-Exit status: 0 done and on stable storage, 1 some files failed, 2 wrong usage, 3 cannot reach or mount,
-4 source missing, 5 gave up on a silent server, 6 copy differs, 7 local file error, 130 interrupted.";
+Exit status:
+  0 done and on stable storage     1 some files failed     2 wrong usage
+  3 cannot reach or mount          4 source missing        5 gave up on a silent server
+  6 a copy differs                 7 local file error      130 interrupted";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

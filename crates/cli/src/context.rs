@@ -85,6 +85,9 @@ impl Context {
                 error = self.watch() => Err(error),
             }
         });
+        let closing =
+            || Observation::closing_line(&self.activity, self.session.link_state(), self.started.elapsed());
+        self.reporter.end_progress(result.is_ok().then(closing));
         let exit = self.reporter.finish(result, &self.session.summary());
         // A read of standard input may still be waiting on its thread.
         runtime.shutdown_background();

@@ -121,15 +121,17 @@ impl Progress {
         self.bar.suspend(print)
     }
 
+    /// Removes the bar, and leaves a line in its place.
+    pub(crate) fn end(self, line: Option<String>) {
+        self.bar.finish_and_clear();
+        if let Some(line) = line {
+            eprintln!("{line}");
+        }
+    }
+
     /// Draws the line anew.
     pub(crate) fn show(&self, line: String) {
         self.bar.set_message(line);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 
@@ -185,18 +187,20 @@ impl Observation {
         if stalled < WORTH_MENTIONING {
             return None;
         }
-        let whole = |time: Duration| units::duration(Duration::from_secs(time.as_secs()));
         Some(if !mounted {
-            format!("no answer for {}", whole(stalled))
+            format!("no answer for {}", units::whole_seconds(stalled))
         } else if silent >= WORTH_MENTIONING {
-            format!("link down for {}", whole(silent))
+            format!("link down for {}", units::whole_seconds(silent))
         } else {
-            format!("server slow: no progress for {}", whole(stalled))
+            format!("server slow: no progress for {}", units::whole_seconds(stalled))
         })
     }
 
     /// Words the line of the bar.
     pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState) -> String {
+        if !activity.mounted() {
+            return self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned());
+        }
         let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
         let (files, expected_files) = (activity.files.load(Relaxed), activity.expected_files.load(Relaxed));
         let mut line = units::bytes(bytes);
@@ -207,7 +211,7 @@ impl Observation {
         if expected_files > 1 {
             let _ = write!(line, ", {files}/{expected_files} files");
         }
-        if let Some(trouble) = self.trouble(now, activity.mounted()) {
+        if let Some(trouble) = self.trouble(now, true) {
             let _ = write!(line, "  {trouble}");
         } else {
             let rate = self.bytes_per_second();
@@ -215,7 +219,7 @@ impl Observation {
             if expected > bytes && rate >= 1.0 {
                 let left = Duration::from_secs_f64((expected - bytes) as f64 / rate);
                 let left = Duration::from_secs(left.as_secs() + 1);
-                let _ = write!(line, "  ETA {}", units::duration(left));
+                let _ = write!(line, "  ETA {}", units::whole_seconds(left));
             }
         }
         if let Some(rtt) = link.rtt {
@@ -224,6 +228,22 @@ impl Observation {
         if link.resends > 0 {
             let percent = link.resends as f64 / (link.calls + link.resends).max(1) as f64 * 100.0;
             let _ = write!(line, "  {} resends ({percent:.1} %)", link.resends);
+        }
+        line
+    }
+
+    /// Words what was done, for the end of a run.
+    pub(crate) fn closing_line(activity: &Activity, link: LinkState, elapsed: Duration) -> String {
+        let (bytes, files) = (activity.bytes(), activity.files.load(Relaxed));
+        let mut line = format!(
+            "{files} {}, {} in {}, {}",
+            if files == 1 { "file" } else { "files" },
+            units::bytes(bytes),
+            units::duration(elapsed),
+            units::rate(bytes, elapsed)
+        );
+        if link.resends > 0 {
+            let _ = write!(line, ", {} resends", link.resends);
         }
         line
     }
@@ -253,12 +273,12 @@ mod tests {
         let mut link = LinkState { replies: 3, ..LinkState::default() };
         observation.update(start, &activity, link);
         assert_eq!(observation.trouble(start + SECOND, true), None);
-        assert_eq!(observation.trouble(start + 4 * SECOND, true).unwrap(), "link down for 4.0 s");
-        assert_eq!(observation.trouble(start + 4 * SECOND, false).unwrap(), "no answer for 4.0 s");
+        assert_eq!(observation.trouble(start + 4 * SECOND, true).unwrap(), "link down for 4 s");
+        assert_eq!(observation.trouble(start + 4 * SECOND, false).unwrap(), "no answer for 4 s");
         link.replies = 4;
         observation.update(start + 4 * SECOND, &activity, link);
         let words = observation.trouble(start + 5 * SECOND, true).unwrap();
-        assert_eq!(words, "server slow: no progress for 5.0 s");
+        assert_eq!(words, "server slow: no progress for 5 s");
         assert_eq!(observation.stalled(start + 5 * SECOND), 5 * SECOND);
     }
 
@@ -274,6 +294,6 @@ mod tests {
         let link = LinkState { replies: 1, resends: 1, calls: 99, rtt };
         observation.update(start + SECOND, &activity, link);
         let line = observation.line(start + SECOND, &activity, link);
-        assert_eq!(line, "2.0 MiB of 10 MiB (20 %)  2.0 MiB/s  ETA 5.0 s  RTT 12.0 ms  1 resends (1.0 %)");
+        assert_eq!(line, "2.0 MiB of 10 MiB (20 %)  2.0 MiB/s  ETA 5 s  RTT 12.0 ms  1 resends (1.0 %)");
     }
 }

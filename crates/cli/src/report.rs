@@ -63,6 +63,13 @@ impl Reporter {
         *self.progress.borrow_mut() = Some(progress);
     }
 
+    /// Takes the bar away, and leaves a line in its place.
+    pub(crate) fn end_progress(&self, line: Option<String>) {
+        if let Some(progress) = self.progress.borrow_mut().take() {
+            progress.end(line);
+        }
+    }
+
     /// Draws the bar anew; false when there is none.
     pub(crate) fn show(&self, line: impl FnOnce() -> String) -> bool {
         match &*self.progress.borrow() {
@@ -148,7 +155,6 @@ impl Reporter {
 
     /// Ends the run: reports the error that ended it, prints the summary, and decides the exit status.
     pub(crate) fn finish(&self, result: anyhow::Result<()>, summary: &Summary) -> Exit {
-        self.progress.borrow_mut().take();
         if let Err(error) = result {
             let exit = Exit::of(&error);
             if exit != Exit::Done {

@@ -102,6 +102,14 @@ pub(crate) fn rate(count: u64, elapsed: Duration) -> String {
     format!("{}/s", bytes(per_second as u64))
 }
 
+/// Writes a duration for people without a fraction: `0 s`, `4 s`, `3 min 20 s`.
+pub(crate) fn whole_seconds(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        _ => duration(time),
+    }
+}
+
 /// Writes a duration for people: `850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();

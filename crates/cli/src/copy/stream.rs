@@ -41,7 +41,9 @@ impl Throttle {
     async fn wait(&self, bytes: usize) {
         let Some(rate) = self.rate else { return };
         let now = Instant::now();
-        let start = self.next.get().map_or(now, |next| next.max(now));
+        // A timer that fires late must not cost rate.
+        let earliest = now.checked_sub(Duration::from_millis(5)).unwrap_or(now);
+        let start = self.next.get().map_or(now, |next| next.max(earliest));
         let seconds = bytes as f64 * 8.0 / rate as f64;
         self.next.set(Some(start + Duration::from_secs_f64(seconds)));
         tokio::time::sleep_until(start).await;
