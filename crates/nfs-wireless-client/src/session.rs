@@ -531,6 +531,9 @@ impl Session {
     }
 }
 
+/// How late a pause may end without the rate suffering: timers of drivers are only good to a millisecond or two.
+const PACING_SLACK: Duration = Duration::from_millis(5);
+
 /// Spreads file bytes over time.
 #[derive(Debug)]
 struct Pacer {
@@ -542,7 +545,9 @@ struct Pacer {
 impl Pacer {
     fn spend(&mut self, now: Instant, bytes: u32) {
         let nanos = u64::from(bytes) * 8 * 1_000_000_000 / self.rate;
-        self.next = self.next.max(now) + Duration::from_nanos(nanos);
+        // A timer that fires late must not cost rate.
+        let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
+        self.next = self.next.max(earliest) + Duration::from_nanos(nanos);
     }
 
     /// Whether READs and WRITEs have to wait; if so, for [`Pacer::next`].
