@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Parser;
-use nfs_wireless_server::Access;
+use nfs_wireless_server::{DirectoryConfig, Metadata};
 use tokio::sync::oneshot;
 
 use super::{cp, serve};
@@ -130,7 +130,10 @@ impl Background {
             };
             runtime.block_on(async {
                 let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-                match serve::serve(&directory, listen, Access::ReadWrite).await {
+                let mut config = DirectoryConfig::default();
+                // The tree is gone when the demonstration ends.
+                config.metadata = Metadata::Cached;
+                match serve::serve(&directory, listen, config).await {
                     Ok(server) => {
                         let _ = ready.send(Ok(server.local_addr()));
                         // Either way it is over.

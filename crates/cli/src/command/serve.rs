@@ -29,8 +29,9 @@ pub(super) fn execute(arguments: &ServeArgs) -> Exit {
 fn run(arguments: &ServeArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let server = serve(&arguments.directory, arguments.listen, access).await?;
+        let mut config = DirectoryConfig::default();
+        config.access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let server = serve(&arguments.directory, arguments.listen, config).await?;
         let address = server.local_addr();
         if !address.ip().is_loopback() {
             eprintln!(
@@ -57,9 +58,11 @@ fn run(arguments: &ServeArgs) -> anyhow::Result<Exit> {
 }
 
 /// Starts a server for a directory; it runs until it is dropped.
-pub(super) async fn serve(path: &Path, listen: SocketAddr, access: Access) -> anyhow::Result<Server> {
-    let mut config = DirectoryConfig::default();
-    config.access = access;
+pub(super) async fn serve(
+    path: &Path,
+    listen: SocketAddr,
+    config: DirectoryConfig,
+) -> anyhow::Result<Server> {
     let directory = Directory::open(path, config).map_err(|error| local(path, &error))?;
     // Another run is another server, to which old handles are stale.
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
