@@ -275,10 +275,13 @@ impl AsyncWrite for File {
         if let Some(error) = &file.write.failed {
             return Poll::Ready(Err(to_io(error.clone())));
         }
+        let block = (file.client.status().write_block as usize).max(1);
+        // Large blocks are few: every one in flight is in memory twice, here and as an encoded call.
+        let calls = (COMMIT_BYTES / block).clamp(2, WRITE_BEHIND_CALLS);
         let result = if file.write.unstable_bytes >= COMMIT_BYTES || file.write.committing.is_some() {
             file.poll_commit(cx)
         } else {
-            file.poll_writes(cx, WRITE_BEHIND_CALLS - 1)
+            file.poll_writes(cx, calls - 1)
         };
         if let Err(error) = ready!(result) {
             file.write.failed = Some(error.clone());
@@ -288,7 +291,6 @@ impl AsyncWrite for File {
             file.write.start = file.position;
             file.restart_reads();
         }
-        let block = (file.client.status().write_block as usize).max(1);
         let count = data.len().min(block);
         file.write.gathered.extend_from_slice(&data[..count]);
         file.position += count as u64;
