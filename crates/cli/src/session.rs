@@ -3,7 +3,8 @@
 use std::{cell::RefCell, sync::Arc};
 
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, TransportChoice, Window,
+    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, Status, TransportChoice,
+    Window,
 };
 
 use crate::{
@@ -106,10 +107,11 @@ impl Session {
     pub(crate) fn link_state(&self) -> LinkState {
         let mut state = LinkState::default();
         for Connected { client, .. } in &*self.connected.borrow() {
-            let stats = client.status().stats;
+            let Status { stats, outstanding, .. } = client.status();
             state.replies += stats.replies;
             state.calls += stats.calls;
             state.resends += stats.resends.total();
+            state.outstanding += outstanding;
             state.rtt = state.rtt.max(stats.rtt.quantile(0.5));
         }
         state
