@@ -417,6 +417,16 @@ impl Default for ReassemblyConfig {
     }
 }
 
+impl Jitter {
+    /// Jitter that keeps the order of frames.
+    pub const fn new(spread: JitterSpread) -> Self {
+        Self {
+            spread,
+            overtaking: false,
+        }
+    }
+}
+
 impl Lengths {
     /// Lengths of this shape and mean.
     pub const fn new(shape: Shape, mean: Duration) -> Self {

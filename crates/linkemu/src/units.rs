@@ -15,13 +15,21 @@ impl BitRate {
     /// No limit: every frame takes no time on the air.
     pub const UNLIMITED: Self = Self(u64::MAX);
 
+    /// A rate of `bits` bit/s.
+    ///
+    /// # Panics
+    /// If `bits` is zero.
+    pub const fn bits(bits: u64) -> Self {
+        assert!(bits > 0, "a rate is positive");
+        Self(bits)
+    }
+
     /// A rate of `kilobits` × 1000 bit/s.
     ///
     /// # Panics
     /// If `kilobits` is zero.
     pub const fn kilobits(kilobits: u64) -> Self {
-        assert!(kilobits > 0, "a rate is positive");
-        Self(kilobits * 1000)
+        Self::bits(kilobits * 1000)
     }
 
     /// A rate of `megabits` × 1,000,000 bit/s.
