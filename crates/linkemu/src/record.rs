@@ -205,6 +205,9 @@ pub trait Observer: Send {
         let _ = (record, payload);
     }
 
+    /// The link is closed: nothing comes any more.
+    fn flush(&mut self) {}
+
     /// Why this observer has stopped, if it has: a full disk, say. The link goes on.
     fn problem(&self) -> Option<String> {
         None

@@ -57,12 +57,17 @@ impl Stats {
 
     /// Datagrams lost, for whatever cause.
     pub fn lost(&self) -> u64 {
-        self.fates.iter().sum::<u64>() - self.delivered()
+        self.settled() - self.delivered()
+    }
+
+    /// Datagrams whose fate is settled.
+    pub fn settled(&self) -> u64 {
+        self.fates.iter().sum()
     }
 
     /// Datagrams whose fate is open.
     pub fn under_way(&self) -> u64 {
-        self.datagrams - self.fates.iter().sum::<u64>()
+        self.datagrams - self.settled()
     }
 
     pub(crate) const fn count(&mut self, fate: Fate) {

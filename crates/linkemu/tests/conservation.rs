@@ -10,8 +10,9 @@ use std::{
 use bytes::Bytes;
 use common::{World, bare, host, mobile};
 use linkemu::{
-    ArqKind, ChannelConfig, ChannelScope, DatagramRecord, Duplex, Endpoint, Fate, IpIdentification, LinkConfig, Loss,
-    Observer, Probability, Probe, ReceiveBufferConfig, Scheduler, Shape, Station, UdpChecksum,
+    ArqKind, ChannelConfig, ChannelScope, DatagramRecord, Duplex, Endpoint, Fate, IpIdentification,
+    LinkConfig, Loss, Observer, Probability, Probe, ReceiveBufferConfig, Scheduler, Shape, Station,
+    UdpChecksum,
 };
 use proptest::prelude::*;
 
@@ -20,7 +21,10 @@ struct Fates(Arc<Mutex<Vec<DatagramRecord>>>);
 
 impl Observer for Fates {
     fn datagram(&mut self, record: &DatagramRecord, _payload: &Bytes) {
-        self.0.lock().expect("no panic while recording").push(record.clone());
+        self.0
+            .lock()
+            .expect("no panic while recording")
+            .push(record.clone());
     }
 }
 
@@ -43,8 +47,11 @@ fn any_link() -> impl Strategy<Value = LinkConfig> {
         Just(Scheduler::RoundRobinDatagram),
         Just(Scheduler::ChannelState),
     ];
-    let scope =
-        prop_oneof![Just(ChannelScope::Shared), Just(ChannelScope::PerDirection), Just(ChannelScope::PerMobile)];
+    let scope = prop_oneof![
+        Just(ChannelScope::Shared),
+        Just(ChannelScope::PerDirection),
+        Just(ChannelScope::PerMobile)
+    ];
     (
         any_arq(),
         scheduler,
@@ -83,14 +90,20 @@ fn any_link() -> impl Strategy<Value = LinkConfig> {
 
 /// Time, whether upwards, mobile, bytes.
 fn any_traffic() -> impl Strategy<Value = Vec<(u64, bool, u16, usize)>> {
-    prop::collection::vec((0_u64..300_000, any::<bool>(), 0_u16..3, 0_usize..6000), 1..60).prop_map(|mut traffic| {
-        traffic.sort_by_key(|&(at, ..)| at);
-        traffic
-    })
+    prop::collection::vec((0_u64..300_000, any::<bool>(), 0_u16..3, 0_usize..6000), 1..60).prop_map(
+        |mut traffic| {
+            traffic.sort_by_key(|&(at, ..)| at);
+            traffic
+        },
+    )
 }
 
 fn pair(up: bool, number: u16) -> (Endpoint, Endpoint) {
-    if up { (mobile(number), host()) } else { (host(), mobile(number)) }
+    if up {
+        (mobile(number), host())
+    } else {
+        (host(), mobile(number))
+    }
 }
 
 /// What was delivered, and the fate of everything, one hour after the last datagram.
@@ -210,7 +223,14 @@ fn what_has_no_way_is_counted_and_not_carried() {
     world.send(0, host(), mobile(0), 65_507);
     assert_eq!(world.run(10_000_000).len(), 1);
     let stats = world.cell.stats();
-    assert_eq!((stats.fate(Fate::NoRoute), stats.fate(Fate::TooLong), stats.delivered()), (3, 1, 1));
+    assert_eq!(
+        (
+            stats.fate(Fate::NoRoute),
+            stats.fate(Fate::TooLong),
+            stats.delivered()
+        ),
+        (3, 1, 1)
+    );
     assert_eq!(Station::Mobile(9).to_string(), "mobile9");
 }
 

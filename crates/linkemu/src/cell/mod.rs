@@ -69,7 +69,7 @@ pub struct Cell {
     deliveries: VecDeque<Delivery>,
     outcome: Outcome,
     stats: Stats,
-    observer: Option<Box<dyn Observer>>,
+    observers: Vec<Box<dyn Observer>>,
 }
 
 /// A datagram that has crossed the link.
@@ -158,7 +158,7 @@ impl Cell {
             deliveries: VecDeque::new(),
             outcome: Outcome::default(),
             stats: Stats::default(),
-            observer: None,
+            observers: Vec::new(),
             config,
         };
         match cell.config.channel.scope {
@@ -218,9 +218,9 @@ impl Cell {
         Ok(mobile)
     }
 
-    /// Tells `observer` of every datagram and frame from now on.
+    /// Tells `observer`, too, of every datagram and frame from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observer = Some(observer);
+        self.observers.push(observer);
     }
 
     /// Offers the payload of a UDP datagram to the link and returns its number.
@@ -233,7 +233,7 @@ impl Cell {
         let datagram = self.table.number();
         self.stats.datagrams += 1;
         self.stats.payload_bytes += payload.len() as u64;
-        if let Some(observer) = &mut self.observer {
+        for observer in &mut self.observers {
             observer.offered(&Offered {
                 datagram,
                 at: Duration::from_nanos(self.now - origin),
@@ -325,6 +325,9 @@ impl Cell {
             self.record(&entry);
         }
         self.events.clear();
+        for observer in &mut self.observers {
+            observer.flush();
+        }
     }
 }
 
@@ -347,6 +350,11 @@ impl Cell {
     /// A copy of the counters.
     pub fn stats(&self) -> Stats {
         self.stats.clone()
+    }
+
+    /// The number of datagrams whose fate is settled: cheaper than [`Cell::stats`].
+    pub fn settled(&self) -> u64 {
+        self.stats.settled()
     }
 
     /// The description of the link.
@@ -390,9 +398,12 @@ impl Cell {
         }
     }
 
-    /// Why the observer has stopped, if it has.
-    pub fn observer_problem(&self) -> Option<String> {
-        self.observer.as_ref().and_then(|observer| observer.problem())
+    /// Why observers have stopped, for those that have.
+    pub fn observer_problems(&self) -> Vec<String> {
+        self.observers
+            .iter()
+            .filter_map(|observer| observer.problem())
+            .collect()
     }
 }
 

@@ -139,7 +139,7 @@ impl Cell {
 
     /// The fate of a frame is settled: it has reached its destination, or it is gone.
     pub(super) fn frame_over(&mut self, frame: Frame, fate: Fate) {
-        if self.observer.is_some() {
+        if !self.observers.is_empty() {
             let record = FrameRecord {
                 datagram: frame.datagram,
                 index: u32::from(frame.index),
@@ -150,7 +150,7 @@ impl Cell {
                 ended: self.channel_time(self.now),
                 fate,
             };
-            if let Some(observer) = &mut self.observer {
+            for observer in &mut self.observers {
                 observer.frame(&record);
             }
         }
@@ -247,7 +247,7 @@ impl Cell {
     }
 
     pub(super) fn record(&mut self, entry: &Entry) {
-        if self.observer.is_none() {
+        if self.observers.is_empty() {
             return;
         }
         let (fate, ended) = entry.fate.unwrap_or((Fate::UnderWay, self.now));
@@ -276,7 +276,7 @@ impl Cell {
             state_offered: state(offered),
             state_ended: state(ended),
         };
-        if let Some(observer) = &mut self.observer {
+        for observer in &mut self.observers {
             observer.datagram(&record, &entry.payload);
         }
     }
