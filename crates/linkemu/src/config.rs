@@ -489,7 +489,7 @@ impl LinkConfig {
             let round_trip = 2 * (nanos(self.delay) + nanos(self.wired.delay));
             let full = u64::from(self.mtu_bytes + self.link_header_bytes) * u64::from(self.bits_per_byte);
             let packets = self.rate.mean().bits_in(round_trip).div_ceil(full);
-            packets.max(SMALLEST).min(1_000_000) as u32
+            packets.clamp(SMALLEST, 1_000_000) as u32
         })
     }
 

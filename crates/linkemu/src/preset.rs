@@ -229,16 +229,18 @@ fn train() -> LinkConfig {
 
 /// A link whose wire adds neither delay nor limit.
 fn unwired(rate: BitRate, delay: Duration, duplex: Duplex, packets: u32) -> LinkConfig {
-    let mut config = LinkConfig::default();
-    config.rate = rate.into();
-    config.delay = delay;
-    config.duplex = duplex;
-    config.queue.packets = Some(packets);
-    config.wired = WiredConfig {
-        rate: BitRate::UNLIMITED,
-        delay: Duration::ZERO,
-        ..WiredConfig::default()
+    let mut config = LinkConfig {
+        rate: rate.into(),
+        delay,
+        duplex,
+        wired: WiredConfig {
+            rate: BitRate::UNLIMITED,
+            delay: Duration::ZERO,
+            ..WiredConfig::default()
+        },
+        ..LinkConfig::default()
     };
+    config.queue.packets = Some(packets);
     config
 }
 

@@ -200,9 +200,11 @@ mod tests {
     const KEY: Key = (Station::Host(0), Station::Mobile(0), 7);
 
     fn reassembly(timeout_ms: u64, memory_bytes: u64) -> Reassembly {
-        let mut config = ReassemblyConfig::default();
-        config.timeout = std::time::Duration::from_millis(timeout_ms);
-        config.memory_bytes = memory_bytes;
+        let config = ReassemblyConfig {
+            timeout: std::time::Duration::from_millis(timeout_ms),
+            memory_bytes,
+            ..ReassemblyConfig::default()
+        };
         Reassembly::new(&config, 1500)
     }
 

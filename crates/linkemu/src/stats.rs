@@ -116,8 +116,10 @@ mod tests {
 
     #[test]
     fn json_names_every_fate() {
-        let mut stats = Stats::default();
-        stats.datagrams = 3;
+        let mut stats = Stats {
+            datagrams: 3,
+            ..Stats::default()
+        };
         stats.count(Fate::Channel);
         stats.count(Fate::Delivered);
         assert_eq!((stats.delivered(), stats.lost(), stats.under_way()), (1, 1, 1));

@@ -67,7 +67,7 @@ impl Cell {
     /// A frame has crossed the medium to `end`.
     pub(super) fn pass_up(&mut self, end: usize, frame: Frame) {
         let Some(config) = self.config.receive_buffer.filter(|_| end % 2 == 1) else {
-            self.into_latency(end, frame);
+            self.delay(end, frame);
             return;
         };
         let buffer = &mut self.buffers[end / 2].frames;
@@ -88,10 +88,10 @@ impl Cell {
         if let (false, Some(config)) = (self.buffers[mobile].frames.is_empty(), self.config.receive_buffer) {
             self.schedule(self.now + nanos(config.service), Event::Buffer(mobile as u32));
         }
-        self.into_latency(2 * mobile + 1, frame);
+        self.delay(2 * mobile + 1, frame);
     }
 
-    fn into_latency(&mut self, end: usize, frame: Frame) {
+    fn delay(&mut self, end: usize, frame: Frame) {
         let fixed = match self.config.duplex {
             Duplex::Half => nanos(self.config.delay),
             Duplex::Full => 0,

@@ -107,11 +107,12 @@ mod tests {
     use crate::{ChannelTrace, Periods, Probability};
 
     fn setup(good: Loss, bad: Loss) -> (Channel, LossDraws) {
-        let mut config = ChannelConfig::default();
-        config.periods =
-            Periods::Trace(ChannelTrace::parse("0,good\n10,bad\n20,end\n").expect("a valid trace"));
-        config.good_loss = good;
-        config.bad_loss = bad;
+        let config = ChannelConfig {
+            periods: Periods::Trace(ChannelTrace::parse("0,good\n10,bad\n20,end\n").expect("a valid trace")),
+            good_loss: good,
+            bad_loss: bad,
+            ..ChannelConfig::default()
+        };
         let channel = Channel::new(&config, 1, 0).expect("a valid channel");
         (channel, LossDraws::new(&config, 1, 0))
     }

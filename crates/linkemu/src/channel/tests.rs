@@ -10,12 +10,13 @@ use crate::{Lengths, Phase, Shape};
 const MILLI: f64 = 1e-3;
 
 fn drawn(good: Shape, good_ms: u64, bad: Shape, bad_ms: u64) -> ChannelConfig {
-    let mut config = ChannelConfig::default();
-    config.periods = Periods::Drawn {
-        good: Lengths::new(good, Duration::from_millis(good_ms)),
-        bad: Lengths::new(bad, Duration::from_millis(bad_ms)),
-    };
-    config
+    ChannelConfig {
+        periods: Periods::Drawn {
+            good: Lengths::new(good, Duration::from_millis(good_ms)),
+            bad: Lengths::new(bad, Duration::from_millis(bad_ms)),
+        },
+        ..ChannelConfig::default()
+    }
 }
 
 /// Mean and variance of `count` periods of each state, in seconds.
@@ -175,8 +176,10 @@ fn offered_inverts_good_time() {
         }
     }
     let forever_bad = ChannelTrace::parse("0,good\n5,bad\n").expect("a valid trace");
-    let mut config = ChannelConfig::default();
-    config.periods = Periods::Trace(forever_bad);
+    let config = ChannelConfig {
+        periods: Periods::Trace(forever_bad),
+        ..ChannelConfig::default()
+    };
     let mut channel = Channel::new(&config, 5, 0).expect("a valid channel");
     assert_eq!(channel.offered(Duration::ZERO, Duration::from_millis(6)), None);
     assert_eq!(channel.bad_periods(Duration::ZERO, Duration::from_millis(5)), 0);
@@ -188,10 +191,12 @@ fn offered_inverts_good_time() {
 fn memory_stays_bounded_over_a_hundred_million_periods_of_time() {
     // 1000 years of channel time would be 3e10 periods; a day of 1 ms periods is 8.6e7. Two hours suffice to wrap the
     // checkpoints several times.
-    let mut config = ChannelConfig::default();
-    config.periods = Periods::Drawn {
-        good: Lengths::new(Shape::Uniform, Duration::from_millis(1)),
-        bad: Lengths::new(Shape::Uniform, Duration::from_millis(1)),
+    let config = ChannelConfig {
+        periods: Periods::Drawn {
+            good: Lengths::new(Shape::Uniform, Duration::from_millis(1)),
+            bad: Lengths::new(Shape::Uniform, Duration::from_millis(1)),
+        },
+        ..ChannelConfig::default()
     };
     let mut channel = Channel::new(&config, 1, 0).expect("a valid channel");
     let late = Duration::from_secs(600);
