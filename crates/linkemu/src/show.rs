@@ -197,7 +197,7 @@ fn plot(channel: &mut Channel, length: Duration, row: Duration) -> Vec<String> {
     lines
 }
 
-/// The share of frames of air time `frame` that touch a bad period: 1 - E[(G - frame)+] / (E[G] + E[B]).
+/// The share of frames of air time `frame` that touch a bad period: `1 - E[(G - frame)+] / (E[G] + E[B])`.
 fn implied(config: &LinkConfig, frame: Duration) -> Option<f64> {
     match &config.channel.periods {
         Periods::AlwaysGood => Some(0.0),
