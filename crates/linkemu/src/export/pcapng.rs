@@ -1,0 +1,203 @@
+//! Captures that Wireshark and tshark read (pcapng, draft-ietf-opsawg-pcapng).
+
+use std::{io::Write, time::Duration};
+
+use bytes::Bytes;
+
+use super::Sink;
+use crate::{DatagramRecord, Endpoint, Fate, Observer, Offered, Station, fragment::MAX_PAYLOAD_BYTES};
+
+/// LINKTYPE_RAW: packets begin with an IP header.
+const LINKTYPE_RAW: u16 = 101;
+/// Interfaces, in the order of their description blocks.
+const INTERFACES: [&str; 3] = ["in", "out", "dropped"];
+const IN: u32 = 0;
+const OUT: u32 = 1;
+const DROPPED: u32 = 2;
+const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
+const OPTION_NAME: u16 = 2;
+const OPTION_RESOLUTION: u16 = 9;
+
+/// Writes what goes into a link and what comes out as a pcapng capture.
+///
+/// Three interfaces: `in` has every datagram as it is offered, `out` as it arrives, `dropped` as it is lost, with the cause
+/// as the packet's comment (`frame.comment` in Wireshark). A datagram is one IPv4 packet, so that higher layers decode;
+/// how many frames it was is in the comment. Mobile n is 10.0.0.0 + n + 1, host n is 10.128.0.0 + n + 1.
+///
+/// When the output fails, a full disk say, the capture stops and the link goes on: see [`Observer::problem`].
+#[derive(Debug)]
+pub struct CaptureWriter<W: Write> {
+    sink: Sink<W>,
+    /// Channel time 0 since the Unix epoch.
+    start: Duration,
+    block: Vec<u8>,
+}
+
+impl<W: Write> CaptureWriter<W> {
+    /// Writes a capture to `out`, buffered, in which channel time 0 is `start` after the Unix epoch.
+    pub fn new(out: W, start: Duration) -> Self {
+        let mut writer = Self { sink: Sink::new("the capture", out), start, block: Vec::new() };
+        writer.header();
+        writer
+    }
+
+    fn header(&mut self) {
+        // Section header: byte-order magic, version 1.0, length unknown.
+        let mut body = Vec::new();
+        body.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
+        body.extend_from_slice(&1_u16.to_le_bytes());
+        body.extend_from_slice(&0_u16.to_le_bytes());
+        body.extend_from_slice(&u64::MAX.to_le_bytes());
+        self.write_block(0x0a0d_0d0a, &body);
+        for name in INTERFACES {
+            let mut body = Vec::new();
+            body.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
+            body.extend_from_slice(&0_u16.to_le_bytes());
+            body.extend_from_slice(&0_u32.to_le_bytes());
+            option(&mut body, OPTION_NAME, name.as_bytes());
+            // Times in units of 10^-9 s.
+            option(&mut body, OPTION_RESOLUTION, &[9]);
+            option(&mut body, OPTION_END, &[]);
+            self.write_block(1, &body);
+        }
+    }
+
+    fn packet(
+        &mut self,
+        interface: u32,
+        at: Duration,
+        from: Endpoint,
+        to: Endpoint,
+        payload: &[u8],
+        comment: &str,
+    ) {
+        let time = u64::try_from((self.start + at).as_nanos()).unwrap_or(u64::MAX);
+        let packet = ip_packet(from, to, payload);
+        let length = (packet.len() as u32).to_le_bytes();
+        let mut body = Vec::with_capacity(packet.len() + comment.len() + 64);
+        body.extend_from_slice(&interface.to_le_bytes());
+        body.extend_from_slice(&((time >> 32) as u32).to_le_bytes());
+        body.extend_from_slice(&(time as u32).to_le_bytes());
+        body.extend_from_slice(&length);
+        body.extend_from_slice(&length);
+        body.extend_from_slice(&packet);
+        pad(&mut body);
+        if !comment.is_empty() {
+            option(&mut body, OPTION_COMMENT, comment.as_bytes());
+            option(&mut body, OPTION_END, &[]);
+        }
+        self.write_block(6, &body);
+    }
+
+    fn write_block(&mut self, kind: u32, body: &[u8]) {
+        let length = (body.len() as u32 + 12).to_le_bytes();
+        self.block.clear();
+        self.block.extend_from_slice(&kind.to_le_bytes());
+        self.block.extend_from_slice(&length);
+        self.block.extend_from_slice(body);
+        self.block.extend_from_slice(&length);
+        self.sink.write(&self.block);
+    }
+}
+
+impl<W: Write + Send> Observer for CaptureWriter<W> {
+    fn offered(&mut self, offered: &Offered<'_>) {
+        let comment = format!("datagram {}", offered.datagram);
+        self.packet(IN, offered.at, offered.from, offered.to, offered.payload, &comment);
+    }
+
+    fn datagram(&mut self, record: &DatagramRecord, payload: &Bytes) {
+        let DatagramRecord { datagram, frames, transmissions, .. } = record;
+        let comment = format!(
+            "datagram {datagram}: {}, {frames} frames, {transmissions} transmissions, {:.6} s after it was offered",
+            record.fate.name(),
+            (record.ended - record.offered).as_secs_f64(),
+        );
+        let interface = if record.fate == Fate::Delivered { OUT } else { DROPPED };
+        self.packet(interface, record.ended, record.from, record.to, payload, &comment);
+    }
+
+    fn flush(&mut self) {
+        self.sink.flush();
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.sink.problem.clone()
+    }
+}
+
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend_from_slice(&code.to_le_bytes());
+    body.extend_from_slice(&(value.len() as u16).to_le_bytes());
+    body.extend_from_slice(value);
+    pad(body);
+}
+
+fn address(station: Station) -> [u8; 4] {
+    let (network, number) = match station {
+        Station::Mobile(number) => (0x0a00_0000_u32, number),
+        Station::Host(number) => (0x0a80_0000, number),
+    };
+    (network + u32::from(number) + 1).to_be_bytes()
+}
+
+/// An IPv4 packet with a UDP datagram (RFC 791 §3.1, RFC 768); too long a payload is cut.
+fn ip_packet(from: Endpoint, to: Endpoint, payload: &[u8]) -> Vec<u8> {
+    let payload = &payload[..payload.len().min(MAX_PAYLOAD_BYTES)];
+    let udp_length = payload.len() as u16 + 8;
+    let mut packet = Vec::with_capacity(payload.len() + 28);
+    packet.extend_from_slice(&[0x45, 0]);
+    packet.extend_from_slice(&(udp_length + 20).to_be_bytes());
+    packet.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend_from_slice(&address(from.station));
+    packet.extend_from_slice(&address(to.station));
+    let header_sum = checksum(&packet, 0);
+    packet[10..12].copy_from_slice(&header_sum.to_be_bytes());
+
+    let udp = packet.len();
+    packet.extend_from_slice(&from.port.to_be_bytes());
+    packet.extend_from_slice(&to.port.to_be_bytes());
+    packet.extend_from_slice(&udp_length.to_be_bytes());
+    packet.extend_from_slice(&[0, 0]);
+    packet.extend_from_slice(payload);
+    // The pseudo header: addresses, protocol and length. A sum of zero is sent as all ones.
+    let pseudo = checksum_words(&packet[12..20]) + 17 + u64::from(udp_length);
+    let udp_sum = match checksum(&packet[udp..], pseudo) {
+        0 => 0xffff,
+        sum => sum,
+    };
+    packet[udp + 6..udp + 8].copy_from_slice(&udp_sum.to_be_bytes());
+    packet
+}
+
+fn checksum_words(bytes: &[u8]) -> u64 {
+    bytes.chunks(2).map(|pair| (u64::from(pair[0]) << 8) | pair.get(1).map_or(0, |&low| u64::from(low))).sum()
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8], initial: u64) -> u16 {
+    let mut sum = checksum_words(bytes) + initial;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_checksums_verify() {
+        let packet = ip_packet(Endpoint::mobile(0, 700), Endpoint::host(0, 2049), b"odd");
+        assert_eq!(checksum(&packet[..20], 0), 0);
+        let pseudo = checksum_words(&packet[12..20]) + 17 + 11;
+        assert_eq!(checksum(&packet[20..], pseudo), 0);
+        assert_eq!(&packet[12..20], [10, 0, 0, 1, 10, 128, 0, 1]);
+    }
+}

@@ -1,0 +1,190 @@
+//! How fast the medium is: one rate, or a trace of delivery opportunities.
+
+use std::sync::Arc;
+
+use crate::{
+    BitRate, ConfigError,
+    units::{Nanos, nanos},
+};
+
+/// Bytes of one delivery opportunity in a mahimahi trace: `PACKET_SIZE` of `mm-link` (Netravali et al. 2015).
+const OPPORTUNITY_BYTES: u64 = 1504;
+const MILLISECOND: Nanos = 1_000_000;
+/// Longest trace read: a week.
+const LONGEST_MILLIS: u64 = 7 * 24 * 3600 * 1000;
+
+/// The rate of the medium.
+#[derive(Clone, Debug)]
+pub enum Rate {
+    /// Always the same.
+    Constant(BitRate),
+    /// As recorded, repeated for ever from the channel's time 0.
+    Trace(RateTrace),
+}
+
+/// A recorded rate: mahimahi's packet-delivery format.
+///
+/// Each line is a time in milliseconds at which a packet of 1504 bytes could be delivered; the last line is the length
+/// of the trace. The bytes of an opportunity are spread evenly over the millisecond that ends at its time, so frames of
+/// any size can be sent.
+#[derive(Clone, Debug)]
+pub struct RateTrace(Arc<Cumulative>);
+
+#[derive(Debug)]
+struct Cumulative {
+    /// `bits[i]`: bits offered in the first `i` milliseconds.
+    bits: Vec<u64>,
+}
+
+impl RateTrace {
+    /// Reads a trace in mahimahi's format.
+    ///
+    /// # Errors
+    /// [`ConfigError::Trace`] with the line: not a number, a time before the line above, or a trace without length.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let mut times: Vec<u64> = Vec::new();
+        let mut lines = 0;
+        for (index, line) in text.lines().enumerate() {
+            lines = index + 1;
+            let line_text = line.trim();
+            let time: u64 = line_text.parse().map_err(|_| {
+                ConfigError::trace(lines, format!("{line_text:?} is not a time in whole milliseconds"))
+            })?;
+            if time > LONGEST_MILLIS {
+                return Err(ConfigError::trace(lines, format!("{time} ms is more than a week")));
+            }
+            if times.last().is_some_and(|&before| before > time) {
+                return Err(ConfigError::trace(lines, format!("{time} ms lies before the line above")));
+            }
+            times.push(time);
+        }
+        let length = times.last().copied().unwrap_or(0);
+        if length == 0 {
+            return Err(ConfigError::trace(lines.max(1), "the trace ends at 0 ms, so it has no length"));
+        }
+        let mut bits = vec![0_u64; length as usize + 1];
+        for time in times {
+            // An opportunity at 0 belongs to the last millisecond of the round before.
+            let end = if time == 0 { length } else { time };
+            bits[end as usize] += OPPORTUNITY_BYTES * 8;
+        }
+        for index in 1..bits.len() {
+            bits[index] += bits[index - 1];
+        }
+        Ok(Self(Arc::new(Cumulative { bits })))
+    }
+
+    fn round(&self) -> (u64, Nanos) {
+        let bits = &self.0.bits;
+        (bits[bits.len() - 1], (bits.len() as u64 - 1) * MILLISECOND)
+    }
+
+    /// Bits offered from 0 to `time`.
+    fn offered(&self, time: Nanos) -> u128 {
+        let (round_bits, round) = self.round();
+        let (rounds, rest) = (time / round, time % round);
+        let (index, within) = ((rest / MILLISECOND) as usize, rest % MILLISECOND);
+        let bits = &self.0.bits;
+        let slope = bits[index + 1] - bits[index];
+        let partial = slope * within / MILLISECOND;
+        u128::from(rounds) * u128::from(round_bits) + u128::from(bits[index] + partial)
+    }
+
+    /// The earliest time at which `bits` have been offered since 0.
+    fn when(&self, bits: u128) -> Nanos {
+        let (round_bits, round) = self.round();
+        let mut rounds = bits / u128::from(round_bits);
+        let mut rest = (bits % u128::from(round_bits)) as u64;
+        if rest == 0 && rounds > 0 {
+            rounds -= 1;
+            rest = round_bits;
+        }
+        let table = &self.0.bits;
+        let index = table.partition_point(|&offered| offered < rest).max(1) - 1;
+        let slope = table[index + 1] - table[index];
+        let within = match slope {
+            0 => 0,
+            slope => ((rest - table[index]) * MILLISECOND).div_ceil(slope),
+        };
+        u64::try_from(rounds * u128::from(round)).unwrap_or(u64::MAX - round)
+            + index as u64 * MILLISECOND
+            + within
+    }
+}
+
+impl Rate {
+    /// The rate over a long time.
+    pub fn mean(&self) -> BitRate {
+        match self {
+            Self::Constant(rate) => *rate,
+            Self::Trace(trace) => {
+                let (bits, length) = trace.round();
+                let per_second = u128::from(bits) * 1_000_000_000 / u128::from(length);
+                BitRate::try_from(per_second.max(1) as u64).unwrap_or(BitRate::UNLIMITED)
+            }
+        }
+    }
+
+    /// When `bits` sent from `start` (channel time) are through.
+    pub(crate) fn finish(&self, start: Nanos, bits: u64) -> Nanos {
+        match self {
+            Self::Constant(rate) => start.saturating_add(rate.nanos(bits)),
+            Self::Trace(trace) => trace.when(trace.offered(start) + u128::from(bits)).max(start),
+        }
+    }
+}
+
+impl From<BitRate> for Rate {
+    fn from(rate: BitRate) -> Self {
+        Self::Constant(rate)
+    }
+}
+
+impl RateTrace {
+    /// How long the trace is before it repeats.
+    pub fn length(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.round().1)
+    }
+
+    /// Bytes the medium offers from `from` to `to`, in channel time.
+    pub fn offered_bytes(&self, from: std::time::Duration, to: std::time::Duration) -> u64 {
+        let bits = self.offered(nanos(to)).saturating_sub(self.offered(nanos(from)));
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_opportunity_a_millisecond_is_twelve_megabits() {
+        let trace = RateTrace::parse("1\n2\n").expect("a valid trace");
+        let rate = Rate::Trace(trace.clone());
+        assert_eq!(rate.mean().bits_per_second(), 12_032_000);
+        assert_eq!(rate.finish(0, 1504 * 8), MILLISECOND);
+        assert_eq!(rate.finish(500_000, 1504 * 8), 1_500_000);
+        assert_eq!(trace.offered_bytes(Duration::ZERO, Duration::from_secs(1)), 1_504_000);
+    }
+
+    #[test]
+    fn a_silent_stretch_is_waited_for_and_the_trace_repeats() {
+        // One packet at 1 ms, nothing until 10 ms.
+        let rate = Rate::Trace(RateTrace::parse("1\n10\n").expect("a valid trace"));
+        assert_eq!(rate.finish(0, 1504 * 8), MILLISECOND);
+        assert_eq!(rate.finish(MILLISECOND, 1504 * 8), 10 * MILLISECOND);
+        assert_eq!(rate.finish(10 * MILLISECOND, 1504 * 8), 11 * MILLISECOND);
+        assert_eq!(rate.finish(5 * MILLISECOND, 1504 * 4), 9_500_000);
+    }
+
+    #[test]
+    fn bad_traces_name_the_line() {
+        let message = |text: &str| RateTrace::parse(text).expect_err("a bad trace").to_string();
+        assert_eq!(message("1\n2\nx\n"), "trace line 3: \"x\" is not a time in whole milliseconds");
+        assert_eq!(message("5\n4\n"), "trace line 2: 4 ms lies before the line above");
+        assert_eq!(message("0\n0\n"), "trace line 2: the trace ends at 0 ms, so it has no length");
+        assert!(message("1\n99999999999\n").starts_with("trace line 2"));
+    }
+}
