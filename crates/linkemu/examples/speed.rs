@@ -37,11 +37,8 @@ fn run(kind: ArqKind) -> Result<(f64, f64), ConfigError> {
     config.wired.rate = BitRate::UNLIMITED;
     config.wired.delay = Duration::ZERO;
     config.arq.kind = kind;
-    config.channel = ChannelConfig::alternating(
-        Shape::Uniform,
-        Duration::from_millis(1000),
-        Duration::from_millis(80),
-    );
+    config.channel =
+        ChannelConfig::alternating(Shape::Uniform, Duration::from_millis(1000), Duration::from_millis(80));
     let epoch = virtual_epoch();
     let mut link = Link::new(config, 1, epoch)?;
     let payload = Bytes::from_static(&[0; 1000]);

@@ -341,20 +341,13 @@ impl Default for LinkConfig {
 
 impl Default for Jitter {
     fn default() -> Self {
-        Self {
-            spread: JitterSpread::None,
-            overtaking: false,
-        }
+        Self { spread: JitterSpread::None, overtaking: false }
     }
 }
 
 impl Default for WiredConfig {
     fn default() -> Self {
-        Self {
-            rate: BitRate::megabits(10),
-            delay: Duration::from_millis(1),
-            queue_bytes: 1_500_000,
-        }
+        Self { rate: BitRate::megabits(10), delay: Duration::from_millis(1), queue_bytes: 1_500_000 }
     }
 }
 
@@ -389,21 +382,13 @@ impl Default for ArqConfig {
 
 impl Default for QueueConfig {
     fn default() -> Self {
-        Self {
-            packets: None,
-            bytes: None,
-            scheduler: Scheduler::Fifo,
-            bad_mark: Duration::from_millis(20),
-        }
+        Self { packets: None, bytes: None, scheduler: Scheduler::Fifo, bad_mark: Duration::from_millis(20) }
     }
 }
 
 impl Default for ReceiveBufferConfig {
     fn default() -> Self {
-        Self {
-            packets: 5,
-            service: Duration::from_millis(12),
-        }
+        Self { packets: 5, service: Duration::from_millis(12) }
     }
 }
 
@@ -420,10 +405,7 @@ impl Default for ReassemblyConfig {
 impl Jitter {
     /// Jitter that keeps the order of frames.
     pub const fn new(spread: JitterSpread) -> Self {
-        Self {
-            spread,
-            overtaking: false,
-        }
+        Self { spread, overtaking: false }
     }
 }
 
@@ -438,10 +420,7 @@ impl ChannelConfig {
     /// Alternating good and bad periods of one shape, bad periods lose everything.
     pub fn alternating(shape: Shape, good: Duration, bad: Duration) -> Self {
         Self {
-            periods: Periods::Drawn {
-                good: Lengths::new(shape, good),
-                bad: Lengths::new(shape, bad),
-            },
+            periods: Periods::Drawn { good: Lengths::new(shape, good), bad: Lengths::new(shape, bad) },
             ..Self::default()
         }
     }
@@ -453,11 +432,7 @@ impl ChannelConfig {
     pub fn good_mean_for(bad: Duration, loss: Probability) -> Result<Duration, ConfigError> {
         let share = loss.value();
         if share <= 0.0 || share >= 1.0 {
-            return Err(ConfigError::out_of_range(
-                "loss",
-                loss,
-                "more than 0% and less than 100%",
-            ));
+            return Err(ConfigError::out_of_range("loss", loss, "more than 0% and less than 100%"));
         }
         Ok(bad.mul_f64((1.0 - share) / share))
     }
@@ -496,12 +471,7 @@ impl LinkConfig {
     /// Nanoseconds on the medium of the largest frame, at the mean rate.
     pub(crate) fn full_frame_nanos(&self) -> Nanos {
         let bits = u64::from(self.mtu_bytes + self.link_header_bytes) * u64::from(self.bits_per_byte);
-        let slowest = self
-            .uplink_rate
-            .as_ref()
-            .unwrap_or(&self.rate)
-            .mean()
-            .min(self.rate.mean());
+        let slowest = self.uplink_rate.as_ref().unwrap_or(&self.rate).mean().min(self.rate.mean());
         slowest.nanos(bits)
     }
 

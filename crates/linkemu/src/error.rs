@@ -44,25 +44,14 @@ pub enum ConfigError {
 
 impl ConfigError {
     pub(crate) fn out_of_range(field: &'static str, value: impl Display, bound: impl Display) -> Self {
-        Self::OutOfRange {
-            field,
-            value: value.to_string(),
-            bound: bound.to_string(),
-        }
+        Self::OutOfRange { field, value: value.to_string(), bound: bound.to_string() }
     }
 
     pub(crate) fn malformed(field: &'static str, text: &str, expected: &'static str) -> Self {
-        Self::Malformed {
-            field,
-            text: text.to_owned(),
-            expected,
-        }
+        Self::Malformed { field, text: text.to_owned(), expected }
     }
 
     pub(crate) fn trace(line: usize, problem: impl Into<String>) -> Self {
-        Self::Trace {
-            line,
-            problem: problem.into(),
-        }
+        Self::Trace { line, problem: problem.into() }
     }
 }

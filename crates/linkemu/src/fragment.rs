@@ -50,11 +50,7 @@ pub(crate) fn content_bytes(payload_bytes: usize, mtu_bytes: u32, index: u32, co
         return whole;
     }
     let each = fragment_bytes(mtu_bytes);
-    if index + 1 < count {
-        each
-    } else {
-        whole - index * each
-    }
+    if index + 1 < count { each } else { whole - index * each }
 }
 
 #[cfg(test)]

@@ -47,15 +47,12 @@ impl Link {
     /// # Errors
     /// [`ConfigError`] naming the first field out of bounds.
     pub fn new(config: LinkConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
-        Ok(Self {
-            cell: Cell::with_mobiles(config, 1, seed, now)?,
-        })
+        Ok(Self { cell: Cell::with_mobiles(config, 1, seed, now)? })
     }
 
     /// Offers a UDP payload at one end, and returns the number of the datagram.
     pub fn handle_input(&mut self, now: Instant, from: Side, payload: Bytes) -> u64 {
-        self.cell
-            .handle_input(now, from.endpoint(), from.other().endpoint(), payload)
+        self.cell.handle_input(now, from.endpoint(), from.other().endpoint(), payload)
     }
 
     /// Does everything due until `now`.
@@ -71,11 +68,7 @@ impl Link {
     /// The next datagram that has arrived by `now`, and where.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Side, Delivery)> {
         let delivery = self.cell.poll_transmit(now)?;
-        let side = if delivery.to == Side::Host.endpoint() {
-            Side::Host
-        } else {
-            Side::Mobile
-        };
+        let side = if delivery.to == Side::Host.endpoint() { Side::Host } else { Side::Mobile };
         Some((side, delivery))
     }
 

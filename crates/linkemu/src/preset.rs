@@ -115,9 +115,7 @@ impl Preset {
 
 impl fmt::Debug for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Preset")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Preset").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -137,21 +135,11 @@ fn slip_9600() -> LinkConfig {
 }
 
 fn bluetooth() -> LinkConfig {
-    unwired(
-        BitRate::kilobits(600),
-        Duration::from_micros(13_000),
-        Duplex::Half,
-        50,
-    )
+    unwired(BitRate::kilobits(600), Duration::from_micros(13_000), Duplex::Half, 50)
 }
 
 fn dark_zone() -> LinkConfig {
-    let mut config = unwired(
-        BitRate::kilobits(600),
-        Duration::from_millis(25),
-        Duplex::Half,
-        50,
-    );
+    let mut config = unwired(BitRate::kilobits(600), Duration::from_millis(25), Duplex::Half, 50);
     config.jitter = Jitter::new(JitterSpread::Exponential(Duration::from_millis(85)));
     config
 }
@@ -161,24 +149,14 @@ fn wifi_b() -> LinkConfig {
 }
 
 fn wifi_54() -> LinkConfig {
-    let mut config = unwired(
-        BitRate::megabits(54),
-        Duration::from_micros(1500),
-        Duplex::Half,
-        450,
-    );
+    let mut config = unwired(BitRate::megabits(54), Duration::from_micros(1500), Duplex::Half, 450);
     config.wired.delay = Duration::from_millis(1);
     config.channel = bursts(5);
     config
 }
 
 fn wifi_edge() -> LinkConfig {
-    let mut config = unwired(
-        BitRate::megabits(12),
-        Duration::from_micros(1500),
-        Duplex::Half,
-        200,
-    );
+    let mut config = unwired(BitRate::megabits(12), Duration::from_micros(1500), Duplex::Half, 200);
     config.wired.delay = Duration::from_millis(1);
     let bad = Duration::from_micros(5370);
     config.channel.periods = Periods::Drawn {
@@ -189,36 +167,21 @@ fn wifi_edge() -> LinkConfig {
 }
 
 fn lan_50ms() -> LinkConfig {
-    let mut config = unwired(
-        BitRate::megabits(100),
-        Duration::from_millis(24),
-        Duplex::Full,
-        820,
-    );
+    let mut config = unwired(BitRate::megabits(100), Duration::from_millis(24), Duplex::Full, 820);
     config.wired.delay = Duration::from_millis(1);
     config.channel = bursts(5);
     config
 }
 
 fn satellite_600() -> LinkConfig {
-    let mut config = unwired(
-        BitRate::megabits(20),
-        Duration::from_millis(299),
-        Duplex::Full,
-        1000,
-    );
+    let mut config = unwired(BitRate::megabits(20), Duration::from_millis(299), Duplex::Full, 1000);
     config.wired.delay = Duration::from_millis(1);
     config.channel = bursts(10);
     config
 }
 
 fn train() -> LinkConfig {
-    let mut config = unwired(
-        BitRate::megabits(20),
-        Duration::from_millis(25),
-        Duplex::Full,
-        400,
-    );
+    let mut config = unwired(BitRate::megabits(20), Duration::from_millis(25), Duplex::Full, 400);
     config.wired.delay = Duration::from_millis(10);
     config.channel.periods = Periods::Drawn {
         good: Lengths::new(Shape::Exponential, Duration::from_secs(57)),
@@ -233,11 +196,7 @@ fn unwired(rate: BitRate, delay: Duration, duplex: Duplex, packets: u32) -> Link
         rate: rate.into(),
         delay,
         duplex,
-        wired: WiredConfig {
-            rate: BitRate::UNLIMITED,
-            delay: Duration::ZERO,
-            ..WiredConfig::default()
-        },
+        wired: WiredConfig { rate: BitRate::UNLIMITED, delay: Duration::ZERO, ..WiredConfig::default() },
         ..LinkConfig::default()
     };
     config.queue.packets = Some(packets);
@@ -316,44 +275,20 @@ mod tests {
             assert!(!preset.source.is_empty() && !preset.summary.is_empty());
         }
         let error = Preset::named("lte").expect_err("no such preset").to_string();
-        assert!(
-            error.contains("preset") && error.contains("lte") && error.contains("paper-1997"),
-            "{error}"
-        );
+        assert!(error.contains("preset") && error.contains("lte") && error.contains("paper-1997"), "{error}");
     }
 
     #[test]
     fn presets_have_the_numbers_of_their_sources() {
         // (name, bit/s, round trip in ms, duplex, queue, mean bad and good in ms)
         for (name, rate, round_trip, duplex, queue, means) in [
-            (
-                "paper-1997",
-                1_000_000,
-                2.0,
-                Duplex::Half,
-                50,
-                Some((0.0, 1000.0)),
-            ),
+            ("paper-1997", 1_000_000, 2.0, Duplex::Half, 50, Some((0.0, 1000.0))),
             ("slip-9600", 9600, 0.0, Duplex::Full, 15, None),
             ("bluetooth-1.1", 600_000, 26.0, Duplex::Half, 50, None),
             ("802.11b", 5_000_000, 4.0, Duplex::Half, 50, None),
             ("wifi-54", 54_000_000, 5.0, Duplex::Half, 450, Some((5.0, 495.0))),
-            (
-                "lan-50ms",
-                100_000_000,
-                50.0,
-                Duplex::Full,
-                820,
-                Some((5.0, 495.0)),
-            ),
-            (
-                "satellite-600",
-                20_000_000,
-                600.0,
-                Duplex::Full,
-                1000,
-                Some((10.0, 990.0)),
-            ),
+            ("lan-50ms", 100_000_000, 50.0, Duplex::Full, 820, Some((5.0, 495.0))),
+            ("satellite-600", 20_000_000, 600.0, Duplex::Full, 1000, Some((10.0, 990.0))),
         ] {
             let config = Preset::named(name).expect(name).config();
             assert_eq!(config.rate.mean().bits_per_second(), rate, "{name}");
@@ -369,10 +304,7 @@ mod tests {
             assert_eq!(drawn, means, "{name}");
         }
         let slip = Preset::named("slip-9600").expect("a preset").config();
-        assert_eq!(
-            (slip.bits_per_byte, slip.mtu_bytes, slip.link_header_bytes),
-            (10, 576, 2)
-        );
+        assert_eq!((slip.bits_per_byte, slip.mtu_bytes, slip.link_header_bytes), (10, 576, 2));
         // "a single packet takes 0.6 seconds" (Bachmann et al. 1993 §2): 578 bytes of 10 bits.
         assert_eq!(slip.air_time(576 - 28).as_millis(), 602);
     }
@@ -380,17 +312,11 @@ mod tests {
     #[test]
     fn a_loss_sets_the_good_period() {
         let mut channel = bursts(5);
-        channel
-            .set_loss("3%".parse().expect("a probability"))
-            .expect("bad periods to relate to");
-        let Periods::Drawn { good, .. } = channel.periods else {
-            panic!("drawn")
-        };
+        channel.set_loss("3%".parse().expect("a probability")).expect("bad periods to relate to");
+        let Periods::Drawn { good, .. } = channel.periods else { panic!("drawn") };
         assert!((good.mean.as_secs_f64() - 0.005 * 97.0 / 3.0).abs() < 1e-6);
         let mut paper = paper_1997().channel;
-        let error = paper
-            .set_loss("3%".parse().expect("a probability"))
-            .expect_err("no bad period");
+        let error = paper.set_loss("3%".parse().expect("a probability")).expect_err("no bad period");
         assert!(error.to_string().contains("channel.bad"), "{error}");
     }
 }

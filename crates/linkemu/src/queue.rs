@@ -92,10 +92,7 @@ impl Queue {
     }
 
     pub(crate) fn feed(&mut self, position: usize) -> Feed<'_> {
-        Feed {
-            queue: self,
-            position,
-        }
+        Feed { queue: self, position }
     }
 
     /// An attempt of the end at `position` failed.
@@ -125,10 +122,7 @@ impl Queue {
     /// The frame at the head holds up all others: while an end waits for the fate of a frame, no other end sends.
     fn choose_fifo(&self, now: Nanos, ends: &[Box<dyn End>]) -> Option<usize> {
         let head = self.lanes[0].front().map(|frame| frame.end);
-        let busy = self
-            .ends
-            .get(self.turn)
-            .filter(|&&end| !ends[end as usize].idle());
+        let busy = self.ends.get(self.turn).filter(|&&end| !ends[end as usize].idle());
         let end = busy.copied().or(head)?;
         if !ends[end as usize].ready(now, head == Some(end)) {
             return None;
@@ -157,11 +151,9 @@ impl Queue {
         allowed: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let count = self.ends.len();
-        (1..=count)
-            .map(|step| (self.turn + step) % count)
-            .find(|&position| {
-                allowed(position) && ends[self.end(position)].ready(now, !self.lanes[position].is_empty())
-            })
+        (1..=count).map(|step| (self.turn + step) % count).find(|&position| {
+            allowed(position) && ends[self.end(position)].ready(now, !self.lanes[position].is_empty())
+        })
     }
 }
 
@@ -182,16 +174,10 @@ impl Feed<'_> {
     /// Whether another frame could be popped now.
     pub(crate) fn has_more(&self) -> bool {
         let end = self.queue.ends[self.position];
-        self.queue.lanes[self.lane()]
-            .front()
-            .is_some_and(|frame| frame.end == end)
+        self.queue.lanes[self.lane()].front().is_some_and(|frame| frame.end == end)
     }
 
     fn lane(&self) -> usize {
-        if self.queue.lanes.len() == 1 {
-            0
-        } else {
-            self.position
-        }
+        if self.queue.lanes.len() == 1 { 0 } else { self.position }
     }
 }

@@ -48,31 +48,19 @@ impl RateTrace {
             lines = index + 1;
             let line_text = line.trim();
             let time: u64 = line_text.parse().map_err(|_| {
-                ConfigError::trace(
-                    lines,
-                    format!("{line_text:?} is not a time in whole milliseconds"),
-                )
+                ConfigError::trace(lines, format!("{line_text:?} is not a time in whole milliseconds"))
             })?;
             if time > LONGEST_MILLIS {
-                return Err(ConfigError::trace(
-                    lines,
-                    format!("{time} ms is more than a week"),
-                ));
+                return Err(ConfigError::trace(lines, format!("{time} ms is more than a week")));
             }
             if times.last().is_some_and(|&before| before > time) {
-                return Err(ConfigError::trace(
-                    lines,
-                    format!("{time} ms lies before the line above"),
-                ));
+                return Err(ConfigError::trace(lines, format!("{time} ms lies before the line above")));
             }
             times.push(time);
         }
         let length = times.last().copied().unwrap_or(0);
         if length == 0 {
-            return Err(ConfigError::trace(
-                lines.max(1),
-                "the trace ends at 0 ms, so it has no length",
-            ));
+            return Err(ConfigError::trace(lines.max(1), "the trace ends at 0 ms, so it has no length"));
         }
         let mut bits = vec![0_u64; length as usize + 1];
         for time in times {
@@ -178,10 +166,7 @@ mod tests {
         assert_eq!(rate.mean().bits_per_second(), 12_032_000);
         assert_eq!(rate.finish(0, 1504 * 8), MILLISECOND);
         assert_eq!(rate.finish(500_000, 1504 * 8), 1_500_000);
-        assert_eq!(
-            trace.offered_bytes(Duration::ZERO, Duration::from_secs(1)),
-            1_504_000
-        );
+        assert_eq!(trace.offered_bytes(Duration::ZERO, Duration::from_secs(1)), 1_504_000);
     }
 
     #[test]
@@ -197,15 +182,9 @@ mod tests {
     #[test]
     fn bad_traces_name_the_line() {
         let message = |text: &str| RateTrace::parse(text).expect_err("a bad trace").to_string();
-        assert_eq!(
-            message("1\n2\nx\n"),
-            "trace line 3: \"x\" is not a time in whole milliseconds"
-        );
+        assert_eq!(message("1\n2\nx\n"), "trace line 3: \"x\" is not a time in whole milliseconds");
         assert_eq!(message("5\n4\n"), "trace line 2: 4 ms lies before the line above");
-        assert_eq!(
-            message("0\n0\n"),
-            "trace line 2: the trace ends at 0 ms, so it has no length"
-        );
+        assert_eq!(message("0\n0\n"), "trace line 2: the trace ends at 0 ms, so it has no length");
         assert!(message("1\n99999999999\n").starts_with("trace line 2"));
     }
 }

@@ -86,21 +86,13 @@ impl Reassembly {
         if count == 1 {
             return Joined::Whole;
         }
-        let (datagram, index, bytes) = (
-            piece.frame.datagram,
-            usize::from(piece.frame.index),
-            u64::from(piece.frame.bytes),
-        );
+        let (datagram, index, bytes) =
+            (piece.frame.datagram, usize::from(piece.frame.index), u64::from(piece.frame.bytes));
         let number = self.next_number;
         let partial = self.partials.entry(key).or_insert_with(|| {
             self.next_number += 1;
             self.ages.push_back((now, key, number));
-            Partial {
-                number,
-                pieces: vec![None; count],
-                missing: count,
-                bytes: 0,
-            }
+            Partial { number, pieces: vec![None; count], missing: count, bytes: 0 }
         });
         match partial.pieces.get_mut(index) {
             Some(place @ None) => *place = Some(piece),
@@ -143,10 +135,7 @@ impl Reassembly {
 
     fn expire(&mut self, now: Nanos) {
         while let Some(&(born, key, number)) = self.ages.front() {
-            let live = self
-                .partials
-                .get(&key)
-                .is_some_and(|partial| partial.number == number);
+            let live = self.partials.get(&key).is_some_and(|partial| partial.number == number);
             if live && now < born.saturating_add(self.timeout) {
                 return;
             }
@@ -162,11 +151,7 @@ impl Reassembly {
             let Some((_, key, number)) = self.ages.pop_front() else {
                 return;
             };
-            if self
-                .partials
-                .get(&key)
-                .is_some_and(|partial| partial.number == number)
-            {
+            if self.partials.get(&key).is_some_and(|partial| partial.number == number) {
                 self.remove(&key);
             }
         }
@@ -209,33 +194,16 @@ mod tests {
     }
 
     fn piece(datagram: u64, index: u16, fill: u8) -> Piece {
-        let frame = Frame {
-            datagram,
-            slot: 0,
-            index,
-            end: 0,
-            bytes: 1518,
-            queued: 0,
-            first_air: 0,
-            attempts: 1,
-        };
-        Piece {
-            frame,
-            payload: Bytes::from(vec![fill; 2000]),
-        }
+        let frame =
+            Frame { datagram, slot: 0, index, end: 0, bytes: 1518, queued: 0, first_air: 0, attempts: 1 };
+        Piece { frame, payload: Bytes::from(vec![fill; 2000]) }
     }
 
     #[test]
     fn a_fragment_of_a_later_datagram_completes_an_older_one() {
         let mut reassembly = reassembly(30_000, 1 << 20);
-        assert!(matches!(
-            reassembly.arrive(0, KEY, 2, piece(1, 0, 1)),
-            Joined::Waiting
-        ));
-        assert!(matches!(
-            reassembly.arrive(5, KEY, 2, piece(2, 0, 2)),
-            Joined::PlaceTaken
-        ));
+        assert!(matches!(reassembly.arrive(0, KEY, 2, piece(1, 0, 1)), Joined::Waiting));
+        assert!(matches!(reassembly.arrive(5, KEY, 2, piece(2, 0, 2)), Joined::PlaceTaken));
         let Joined::Spliced(pieces) = reassembly.arrive(6, KEY, 2, piece(2, 1, 2)) else {
             panic!("the second fragment fills the hole");
         };
@@ -259,18 +227,12 @@ mod tests {
     fn fragments_are_forgotten_after_the_timeout_and_beyond_the_memory() {
         let mut late = reassembly(1, 1 << 20);
         late.arrive(0, KEY, 2, piece(1, 0, 1));
-        assert!(matches!(
-            late.arrive(1_000_000, KEY, 2, piece(2, 1, 2)),
-            Joined::Waiting
-        ));
+        assert!(matches!(late.arrive(1_000_000, KEY, 2, piece(2, 1, 2)), Joined::Waiting));
 
         let mut small = reassembly(30_000, 3000);
         small.arrive(0, KEY, 2, piece(1, 0, 1));
         let other = (KEY.0, KEY.1, 8);
         small.arrive(0, other, 2, piece(2, 0, 1));
-        assert!(
-            matches!(small.arrive(0, KEY, 2, piece(1, 1, 1)), Joined::Waiting),
-            "the oldest was dropped"
-        );
+        assert!(matches!(small.arrive(0, KEY, 2, piece(1, 1, 1)), Joined::Waiting), "the oldest was dropped");
     }
 }

@@ -36,18 +36,12 @@ pub struct Endpoint {
 impl Endpoint {
     /// A port of a mobile.
     pub const fn mobile(number: u16, port: u16) -> Self {
-        Self {
-            station: Station::Mobile(number),
-            port,
-        }
+        Self { station: Station::Mobile(number), port }
     }
 
     /// A port of a host.
     pub const fn host(number: u16, port: u16) -> Self {
-        Self {
-            station: Station::Host(number),
-            port,
-        }
+        Self { station: Station::Host(number), port }
     }
 }
 

@@ -133,11 +133,7 @@ impl fmt::Display for ChannelReport {
             ChannelScope::PerDirection => "up".to_owned(),
             ChannelScope::PerMobile => format!("mobile {}", self.link),
         };
-        writeln!(
-            f,
-            "seed {}, channel {} ({scope}), {:?}",
-            self.seed, self.link, self.length
-        )?;
+        writeln!(f, "seed {}, channel {} ({scope}), {:?}", self.seed, self.link, self.length)?;
         writeln!(
             f,
             "  this seed  good {:.2}% of the time, {} bad periods",
@@ -201,7 +197,7 @@ fn plot(channel: &mut Channel, length: Duration, row: Duration) -> Vec<String> {
     lines
 }
 
-/// The share of frames of air time `frame` that touch a bad period: 1 - E[(G - frame)+] / (E[G] + E[B]).
+/// The share of frames of air time `frame` that touch a bad period: `1 - E[(G - frame)+] / (E[G] + E[B])`.
 fn implied(config: &LinkConfig, frame: Duration) -> Option<f64> {
     match &config.channel.periods {
         Periods::AlwaysGood => Some(0.0),
@@ -226,11 +222,7 @@ fn excess(lengths: Lengths, f: f64) -> f64 {
         Shape::Deterministic => (mean - f).max(0.0),
         Shape::Pareto(exponent) => {
             let scale = mean * (exponent - 1.0) / exponent;
-            if f <= scale {
-                mean - f
-            } else {
-                f * (scale / f).powf(exponent) / (exponent - 1.0)
-            }
+            if f <= scale { mean - f } else { f * (scale / f).powf(exponent) / (exponent - 1.0) }
         }
         Shape::LogNormal(sigma) => {
             let mu = mean.ln() - sigma * sigma / 2.0;
@@ -244,18 +236,9 @@ fn excess(lengths: Lengths, f: f64) -> f64 {
 fn normal(x: f64) -> f64 {
     let z = x.abs() / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * z);
-    let series = [
-        1.061_405_429,
-        -1.453_152_027,
-        1.421_413_741,
-        -0.284_496_736,
-        0.254_829_592,
-    ];
-    let tail = series
-        .into_iter()
-        .fold(0.0, |sum, coefficient| (sum + coefficient) * t)
-        * (-z * z).exp()
-        / 2.0;
+    let series = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
+    let tail =
+        series.into_iter().fold(0.0, |sum, coefficient| (sum + coefficient) * t) * (-z * z).exp() / 2.0;
     if x < 0.0 { tail } else { 1.0 - tail }
 }
 
@@ -288,10 +271,7 @@ mod tests {
             |value: Option<f64>, expected: f64| value.is_some_and(|value| (value - expected).abs() < 1e-9);
         assert!(close(report.implied_bad_share, 0.08 / 1.08));
         let frame: f64 = 1518.0 * 8e-6;
-        assert!(close(
-            report.implied_frame_loss,
-            1.0 - (2.0 - frame).powi(2) / 4.0 / 1.08
-        ));
+        assert!(close(report.implied_frame_loss, 1.0 - (2.0 - frame).powi(2) / 4.0 / 1.08));
         assert!(close(report.mean_run_frames, 0.08 / frame));
     }
 

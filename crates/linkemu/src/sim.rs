@@ -173,10 +173,7 @@ impl<N: Node> Simulation<N> {
     fn drain(&mut self) {
         loop {
             let mut moved = false;
-            while let Some(Delivery {
-                from, to, payload, ..
-            }) = self.cell.poll_transmit(self.now)
-            {
+            while let Some(Delivery { from, to, payload, .. }) = self.cell.poll_transmit(self.now) {
                 moved = true;
                 if let Some(node) = self.nodes.get_mut(&to.station) {
                     node.handle_input(self.now, from, to, payload);

@@ -116,18 +116,12 @@ mod tests {
 
     #[test]
     fn json_names_every_fate() {
-        let mut stats = Stats {
-            datagrams: 3,
-            ..Stats::default()
-        };
+        let mut stats = Stats { datagrams: 3, ..Stats::default() };
         stats.count(Fate::Channel);
         stats.count(Fate::Delivered);
         assert_eq!((stats.delivered(), stats.lost(), stats.under_way()), (1, 1, 1));
         let json = stats.to_json();
-        assert!(
-            json.starts_with("{\"datagrams\":3,") && json.ends_with("}}"),
-            "{json}"
-        );
+        assert!(json.starts_with("{\"datagrams\":3,") && json.ends_with("}}"), "{json}");
         for fate in Fate::ALL {
             assert!(json.contains(&format!("\"{}\":", fate.name())), "{json}");
         }

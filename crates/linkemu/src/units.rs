@@ -87,13 +87,8 @@ impl FromStr for BitRate {
 
     /// Reads bit/s with an optional `k`, `M` or `G` (powers of 1000), or `unlimited`: `9.6k`, `1M`.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let bad = || {
-            ConfigError::malformed(
-                "rate",
-                text,
-                "a number of bit/s such as 9600, 9.6k, 1M or unlimited",
-            )
-        };
+        let bad =
+            || ConfigError::malformed("rate", text, "a number of bit/s such as 9600, 9.6k, 1M or unlimited");
         if text == "unlimited" {
             return Ok(Self::UNLIMITED);
         }
@@ -182,9 +177,7 @@ pub fn parse_duration(
     bare_unit: Option<Duration>,
 ) -> Result<Duration, ConfigError> {
     let bad = || ConfigError::malformed(field, text, "a time with its unit, such as 25ms, 0.3ms or 1.5s");
-    let digits = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let value: f64 = number.parse().map_err(|_| bad())?;
     let unit = match (unit.trim(), bare_unit) {
@@ -220,17 +213,8 @@ mod tests {
 
     #[test]
     fn rates_read_back_in_bits_per_second() {
-        for (text, bps) in [
-            ("1M", 1_000_000),
-            ("9.6k", 9600),
-            ("600000", 600_000),
-            ("1G", 1_000_000_000),
-        ] {
-            assert_eq!(
-                text.parse::<BitRate>().map(BitRate::bits_per_second),
-                Ok(bps),
-                "{text}"
-            );
+        for (text, bps) in [("1M", 1_000_000), ("9.6k", 9600), ("600000", 600_000), ("1G", 1_000_000_000)] {
+            assert_eq!(text.parse::<BitRate>().map(BitRate::bits_per_second), Ok(bps), "{text}");
         }
         assert!("0".parse::<BitRate>().is_err());
         assert!("fast".parse::<BitRate>().is_err());
@@ -247,18 +231,12 @@ mod tests {
         assert_eq!("3%".parse::<Probability>().map(Probability::value), Ok(0.03));
         assert_eq!("0.5".parse::<Probability>().map(Probability::value), Ok(0.5));
         let error = "101%".parse::<Probability>().unwrap_err().to_string();
-        assert!(
-            error.contains("probability") && error.contains("0 to 1"),
-            "{error}"
-        );
+        assert!(error.contains("probability") && error.contains("0 to 1"), "{error}");
     }
 
     #[test]
     fn durations_need_a_unit_unless_one_is_given() {
-        assert_eq!(
-            parse_duration("delay", "0.3ms", None),
-            Ok(Duration::from_micros(300))
-        );
+        assert_eq!(parse_duration("delay", "0.3ms", None), Ok(Duration::from_micros(300)));
         assert_eq!(
             parse_duration("bad", "80", Some(Duration::from_millis(1))),
             Ok(Duration::from_millis(80))

@@ -44,11 +44,7 @@ impl LinkConfig {
             range("receive_buffer.packets", buffer.packets, 1, 100_000)?;
             at_most("receive_buffer.service", buffer.service, Duration::from_secs(1))?;
         }
-        at_most(
-            "reassembly.timeout",
-            self.reassembly.timeout,
-            Duration::from_secs(3600),
-        )?;
+        at_most("reassembly.timeout", self.reassembly.timeout, Duration::from_secs(3600))?;
         if let IpIdentification::Wrapping { values, .. } = self.reassembly.identification {
             range("reassembly.identification.values", values, 1, 65_536)?;
         }
@@ -104,11 +100,9 @@ impl Lengths {
 
 impl ArqConfig {
     fn validate(&self) -> Result<(), ConfigError> {
-        for (field, value) in [
-            ("arq.ack", self.ack),
-            ("arq.block_ack", self.block_ack),
-            ("arq.rts_cts", self.rts_cts),
-        ] {
+        for (field, value) in
+            [("arq.ack", self.ack), ("arq.block_ack", self.block_ack), ("arq.rts_cts", self.rts_cts)]
+        {
             at_least(field, value, Duration::from_nanos(2))?;
             at_most(field, value, Duration::from_secs(1))?;
         }
@@ -125,33 +119,21 @@ fn range(field: &'static str, value: u32, low: u32, high: u32) -> Result<(), Con
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(ConfigError::out_of_range(
-        field,
-        value,
-        format!("{low} to {high}"),
-    ))
+    Err(ConfigError::out_of_range(field, value, format!("{low} to {high}")))
 }
 
 fn at_most(field: &'static str, value: Duration, most: Duration) -> Result<(), ConfigError> {
     if value <= most {
         return Ok(());
     }
-    Err(ConfigError::out_of_range(
-        field,
-        format!("{value:?}"),
-        format!("at most {most:?}"),
-    ))
+    Err(ConfigError::out_of_range(field, format!("{value:?}"), format!("at most {most:?}")))
 }
 
 fn at_least(field: &'static str, value: Duration, least: Duration) -> Result<(), ConfigError> {
     if value >= least {
         return Ok(());
     }
-    Err(ConfigError::out_of_range(
-        field,
-        format!("{value:?}"),
-        format!("at least {least:?}"),
-    ))
+    Err(ConfigError::out_of_range(field, format!("{value:?}"), format!("at least {least:?}")))
 }
 
 fn below(field: &'static str, value: u64, least: u64) -> ConfigError {
@@ -165,10 +147,7 @@ mod tests {
     fn message(change: impl FnOnce(&mut LinkConfig)) -> String {
         let mut config = LinkConfig::default();
         change(&mut config);
-        config
-            .validate()
-            .expect_err("the change is out of bounds")
-            .to_string()
+        config.validate().expect_err("the change is out of bounds").to_string()
     }
 
     #[test]
@@ -178,18 +157,9 @@ mod tests {
 
     #[test]
     fn impossible_values_name_field_value_and_bound() {
-        assert_eq!(
-            message(|c| c.mtu_bytes = 20),
-            "mtu_bytes is 20, but must be 68 to 65535"
-        );
-        assert_eq!(
-            message(|c| c.delay = Duration::from_secs(61)),
-            "delay is 61s, but must be at most 60s"
-        );
-        assert_eq!(
-            message(|c| c.queue.packets = Some(0)),
-            "queue.packets is 0, but must be 1 to 1000000"
-        );
+        assert_eq!(message(|c| c.mtu_bytes = 20), "mtu_bytes is 20, but must be 68 to 65535");
+        assert_eq!(message(|c| c.delay = Duration::from_secs(61)), "delay is 61s, but must be at most 60s");
+        assert_eq!(message(|c| c.queue.packets = Some(0)), "queue.packets is 0, but must be 1 to 1000000");
         assert_eq!(
             message(|c| c.queue.bytes = Some(1000)),
             "queue.bytes is 1000, but must be at least one frame of 1518 bytes"

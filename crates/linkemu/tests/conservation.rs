@@ -21,10 +21,7 @@ struct Fates(Arc<Mutex<Vec<DatagramRecord>>>);
 
 impl Observer for Fates {
     fn datagram(&mut self, record: &DatagramRecord, _payload: &Bytes) {
-        self.0
-            .lock()
-            .expect("no panic while recording")
-            .push(record.clone());
+        self.0.lock().expect("no panic while recording").push(record.clone());
     }
 }
 
@@ -79,10 +76,8 @@ fn any_link() -> impl Strategy<Value = LinkConfig> {
             config.receive_buffer = queue.1.then(ReceiveBufferConfig::default);
             config.mtu_bytes = mtu;
             if queue.2 > 0 {
-                config.reassembly.identification = IpIdentification::Wrapping {
-                    values: queue.2,
-                    checksum: UdpChecksum::Verified,
-                };
+                config.reassembly.identification =
+                    IpIdentification::Wrapping { values: queue.2, checksum: UdpChecksum::Verified };
             }
             config
         })
@@ -99,11 +94,7 @@ fn any_traffic() -> impl Strategy<Value = Vec<(u64, bool, u16, usize)>> {
 }
 
 fn pair(up: bool, number: u16) -> (Endpoint, Endpoint) {
-    if up {
-        (mobile(number), host())
-    } else {
-        (host(), mobile(number))
-    }
+    if up { (mobile(number), host()) } else { (host(), mobile(number)) }
 }
 
 /// What was delivered, and the fate of everything, one hour after the last datagram.
@@ -223,14 +214,7 @@ fn what_has_no_way_is_counted_and_not_carried() {
     world.send(0, host(), mobile(0), 65_507);
     assert_eq!(world.run(10_000_000).len(), 1);
     let stats = world.cell.stats();
-    assert_eq!(
-        (
-            stats.fate(Fate::NoRoute),
-            stats.fate(Fate::TooLong),
-            stats.delivered()
-        ),
-        (3, 1, 1)
-    );
+    assert_eq!((stats.fate(Fate::NoRoute), stats.fate(Fate::TooLong), stats.delivered()), (3, 1, 1));
     assert_eq!(Station::Mobile(9).to_string(), "mobile9");
 }
 

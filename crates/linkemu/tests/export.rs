@@ -69,11 +69,7 @@ fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     while !bytes.is_empty() {
         let length = word(bytes, 4) as usize;
         assert_eq!(length % 4, 0);
-        assert_eq!(
-            word(bytes, length - 4) as usize,
-            length,
-            "the length stands at both ends"
-        );
+        assert_eq!(word(bytes, length - 4) as usize, length, "the length stands at both ends");
         blocks.push((word(bytes, 0), bytes[8..length - 4].to_vec()));
         bytes = &bytes[length..];
     }
@@ -84,10 +80,7 @@ fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
 fn captures_show_what_went_in_came_out_and_was_dropped() {
     let out = Shared::default();
     let mut world = faded();
-    world.cell.observe(Box::new(CaptureWriter::new(
-        out.clone(),
-        Duration::from_secs(1_000_000_000),
-    )));
+    world.cell.observe(Box::new(CaptureWriter::new(out.clone(), Duration::from_secs(1_000_000_000))));
     world.send(3000, host(), mobile(0), 1000);
     world.send(3000, host(), mobile(0), 1000);
     world.run(100_000);
@@ -100,33 +93,20 @@ fn captures_show_what_went_in_came_out_and_was_dropped() {
         .map(|(_, body)| {
             let word = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().expect("four bytes"));
             let time = u64::from(word(4)) << 32 | u64::from(word(8));
-            (
-                word(0),
-                time,
-                String::from_utf8_lossy(&body[20 + 1028..]).into_owned(),
-            )
+            (word(0), time, String::from_utf8_lossy(&body[20 + 1028..]).into_owned())
         })
         .collect();
     assert_eq!((packets[0].0, packets[1].0), (0, 0));
     assert_eq!((packets[2].0, packets[2].1), (1, 1_000_000_000_008_368_000));
     assert_eq!((packets[3].0, packets[3].1), (2, 1_000_000_000_016_736_000));
-    assert!(
-        packets[3].2.contains("datagram 1: channel, 1 frames"),
-        "{:?}",
-        packets[3]
-    );
+    assert!(packets[3].2.contains("datagram 1: channel, 1 frames"), "{:?}", packets[3]);
 }
 
 #[test]
 fn a_full_disk_stops_the_capture_and_not_the_link() {
-    let full = OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .expect("/dev/full can be opened for writing");
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("/dev/full can be opened for writing");
     let mut world = faded();
-    world
-        .cell
-        .observe(Box::new(CaptureWriter::new(full, Duration::ZERO)));
+    world.cell.observe(Box::new(CaptureWriter::new(full, Duration::ZERO)));
     for number in 0..100 {
         world.send(3000 + number * 20_000, host(), mobile(0), 1000);
     }
@@ -141,9 +121,7 @@ fn capture_files_are_complete_after_the_link_is_closed() {
     let path = std::env::temp_dir().join(format!("linkemu-{}.pcapng", std::process::id()));
     let mut world = faded();
     let file = fs::File::create(&path).expect("a temporary file");
-    world
-        .cell
-        .observe(Box::new(CaptureWriter::new(file, Duration::ZERO)));
+    world.cell.observe(Box::new(CaptureWriter::new(file, Duration::ZERO)));
     world.send(3000, host(), mobile(0), 1000);
     world.run(100_000);
     world.cell.close_records();

@@ -8,11 +8,8 @@ use linkemu::{ArqKind, ChannelConfig, ChannelScope, LinkConfig, Scheduler, Shape
 
 fn alternating(shape: Shape, good_ms: u64, bad_ms: u64) -> LinkConfig {
     let mut config = bare();
-    config.channel = ChannelConfig::alternating(
-        shape,
-        Duration::from_millis(good_ms),
-        Duration::from_millis(bad_ms),
-    );
+    config.channel =
+        ChannelConfig::alternating(shape, Duration::from_millis(good_ms), Duration::from_millis(bad_ms));
     config
 }
 
@@ -35,10 +32,7 @@ fn a_datagram_of_k_frames_is_lost_as_often_as_its_air_time_says() {
         let measured = lost as f64 / seeds as f64;
         // Five standard errors.
         let bound = 5.0 * (expected * (1.0 - expected) / seeds as f64).sqrt();
-        assert!(
-            (measured - expected).abs() < bound,
-            "{payload} B: {measured} not {expected}"
-        );
+        assert!((measured - expected).abs() < bound, "{payload} B: {measured} not {expected}");
     }
 }
 

@@ -19,10 +19,7 @@ fn burst(config: LinkConfig, count: usize) -> Vec<(u64, u64)> {
 
 /// As nanoseconds.
 fn micros(times: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    times
-        .iter()
-        .map(|&(datagram, at)| (datagram, at * 1000))
-        .collect()
+    times.iter().map(|&(datagram, at)| (datagram, at * 1000)).collect()
 }
 
 /// ```text
@@ -40,10 +37,7 @@ fn without_arq_every_frame_that_touches_the_fade_is_lost() {
 #[test]
 fn ideal_arq_holds_frames_until_the_fade_is_over() {
     let arrivals = burst(traced(FADE, ArqKind::Ideal), 4);
-    assert_eq!(
-        arrivals,
-        micros(&[(0, 8368), (1, 20_000), (2, 25_104), (3, 33_472)])
-    );
+    assert_eq!(arrivals, micros(&[(0, 8368), (1, 20_000), (2, 25_104), (3, 33_472)]));
 }
 
 /// ```text
@@ -86,10 +80,7 @@ fn rts_cts_reserves_every_frame() {
 #[test]
 fn selective_repeat_resends_only_what_is_missing_and_keeps_the_order() {
     let arrivals = burst(traced(FADE, ArqKind::SelectiveRepeat), 4);
-    assert_eq!(
-        arrivals,
-        micros(&[(0, 8368), (1, 42_040), (2, 50_408), (3, 50_408)])
-    );
+    assert_eq!(arrivals, micros(&[(0, 8368), (1, 42_040), (2, 50_408), (3, 50_408)]));
 }
 
 /// The ack at 8.368..8.668 is lost: pause until 13.668, RTS+CTS ..14.168, the frame again ..22.536.
@@ -108,11 +99,7 @@ fn a_lost_ack_makes_a_duplicate_that_the_receiver_removes() {
 /// The block ack at 8.368..8.468 is lost: pause until 13.468, request ..13.568, block ack ..13.668.
 #[test]
 fn a_lost_block_ack_is_asked_for_again() {
-    let mut world = World::new(
-        traced("0,good\n8.4,bad\n8.45,good\n", ArqKind::SelectiveRepeat),
-        1,
-        1,
-    );
+    let mut world = World::new(traced("0,good\n8.4,bad\n8.45,good\n", ArqKind::SelectiveRepeat), 1, 1);
     world.send(0, host(), mobile(0), 1000);
     world.send(10_000, host(), mobile(0), 1000);
     assert_eq!(world.arrivals(100_000), micros(&[(0, 8368), (1, 22_036)]));
@@ -130,14 +117,7 @@ fn the_retry_limit_hands_the_loss_upward() {
     assert_eq!(world.cell.stats().fate(Fate::RetryLimit), 0);
     world.run(19_668);
     let stats = world.cell.stats();
-    assert_eq!(
-        (
-            stats.fate(Fate::RetryLimit),
-            stats.failed_attempts,
-            stats.transmissions
-        ),
-        (1, 3, 1)
-    );
+    assert_eq!((stats.fate(Fate::RetryLimit), stats.failed_attempts, stats.transmissions), (1, 3, 1));
     assert_eq!(world.cell.poll_timeout(), None);
 }
 
@@ -161,10 +141,7 @@ fn stations_take_turns_on_a_half_duplex_medium() {
     for _ in 0..2 {
         world.send(0, mobile(0), host(), 1000);
     }
-    assert_eq!(
-        world.arrivals(100_000),
-        micros(&[(0, 8368), (2, 16_736), (1, 25_104), (3, 33_472)])
-    );
+    assert_eq!(world.arrivals(100_000), micros(&[(0, 8368), (2, 16_736), (1, 25_104), (3, 33_472)]));
 }
 
 #[test]
@@ -194,10 +171,7 @@ fn acknowledgements_propagate_on_a_full_duplex_link() {
 fn fragments_flow_from_wire_to_medium_one_by_one() {
     let mut world = World::new(LinkConfig::default(), 1, 1);
     world.send(0, host(), mobile(0), 128 + 4096);
-    assert_eq!(
-        world.arrivals(100_000),
-        [(0, 2_214_400 + (1518 + 1518 + 1310) * 8000)]
-    );
+    assert_eq!(world.arrivals(100_000), [(0, 2_214_400 + (1518 + 1518 + 1310) * 8000)]);
 }
 
 /// Upwards the last fragment crosses the wire after the medium: 1310 B at 10 Mbit/s and 1 ms.
@@ -205,10 +179,7 @@ fn fragments_flow_from_wire_to_medium_one_by_one() {
 fn fragments_flow_from_medium_to_wire_one_by_one() {
     let mut world = World::new(LinkConfig::default(), 1, 1);
     world.send(0, mobile(0), host(), 128 + 4096);
-    assert_eq!(
-        world.arrivals(100_000),
-        [(0, (1518 + 1518 + 1310) * 8000 + 1_048_000 + 1_000_000)]
-    );
+    assert_eq!(world.arrivals(100_000), [(0, (1518 + 1518 + 1310) * 8000 + 1_048_000 + 1_000_000)]);
 }
 
 /// A buffer of two and a host that takes 20 ms a frame: the third frame finds the first two.
@@ -223,10 +194,7 @@ fn a_slow_host_overflows_its_receive_buffer() {
     for _ in 0..4 {
         world.send(0, host(), mobile(0), 1000);
     }
-    assert_eq!(
-        world.arrivals(200_000),
-        micros(&[(0, 28_368), (1, 48_368), (3, 68_368)])
-    );
+    assert_eq!(world.arrivals(200_000), micros(&[(0, 28_368), (1, 48_368), (3, 68_368)]));
     assert_eq!(world.cell.stats().fate(Fate::ReceiveBufferFull), 1);
 }
 
@@ -256,10 +224,7 @@ fn latency_of_a_half_duplex_medium_delays_frames_and_not_acknowledgements() {
     let mut config = bare();
     config.delay = Duration::from_millis(13);
     config.arq.kind = ArqKind::StopAndWait;
-    assert_eq!(
-        burst(config, 2),
-        micros(&[(0, 8368 + 13_000), (1, 8668 + 8368 + 13_000)])
-    );
+    assert_eq!(burst(config, 2), micros(&[(0, 8368 + 13_000), (1, 8668 + 8368 + 13_000)]));
 }
 
 #[test]

@@ -1,1 +1,79 @@
-//! Placeholder until the first module lands.
+//! An asynchronous NFSv3 client for bad links, in user space: no mount, no root, UDP and TCP.
+//!
+//! ```no_run
+//! use nfs_wireless_client::{Client, ClientConfig};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("fileserver", b"/srv/music/song.ogg", ClientConfig::default()).await?;
+//! let song = client.resolve(b"/srv/music/song.ogg").await?;
+//! let target = std::fs::File::create("song.ogg")?;
+//! client.download(song.handle, song.metadata.size, target, None).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layers
+//!
+//! Protocol logic is plain structs that take the time as an argument; only the driver has sockets and a clock.
+//! The same machines run in virtual time.
+//!
+//! | layer | what it is |
+//! |---|---|
+//! | [`Client`], [`File`], [`ReadDir`] | the asynchronous interface (feature `tokio`) |
+//! | driver | sockets, clock and files on a thread of their own (feature `tokio`) |
+//! | [`session`] | an engine and the transfers that feed it |
+//! | [`transfer`] | download, upload and listing as machines |
+//! | [`engine`] | calls, XIDs, retransmission, window |
+//!
+//! # What is promised
+//!
+//! An upload that returned is on the server's stable storage: data counts as written only when a COMMIT with the
+//! same write verifier was answered (RFC 1813 §4.8). A reply is accepted only from the address that was called. A
+//! repeated call that changes something keeps its XID and its bytes, so that a server's reply cache can match
+//! it; a refusal that an earlier attempt would explain is settled by looking.
+
+#![forbid(unsafe_code)]
+
+mod attr;
+#[cfg(feature = "tokio")]
+mod client;
+mod config;
+#[cfg(feature = "tokio")]
+mod connect;
+#[cfg(feature = "tokio")]
+mod driver;
+pub mod engine;
+#[cfg(feature = "tokio")]
+mod error;
+#[cfg(feature = "tokio")]
+mod file;
+#[cfg(feature = "tokio")]
+mod read_dir;
+pub mod session;
+pub mod transfer;
+
+pub use nfs_wire::{
+    FileHandle, MountStatus, Procedure, Status as NfsStatus,
+    auth::{AuthSys, Credential},
+    mount::Export,
+    nfs3_types,
+    portmap::Protocol,
+    rpc::Rejection,
+};
+
+pub use self::{
+    attr::{FileType, Metadata, SetAttributes, SetTime, Time},
+    config::{
+        BlockSize, ClientConfig, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, TransportChoice,
+        Window,
+    },
+    transfer::{DirEntry, Placement, TransferError, UploadSpec},
+};
+#[cfg(feature = "tokio")]
+pub use self::{
+    client::{Client, Entry, Pinger, SpecialFile, Stability, Status, Written},
+    driver::{Observer, Sink, Source},
+    error::Error,
+    file::File,
+    read_dir::ReadDir,
+};

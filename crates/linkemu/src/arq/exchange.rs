@@ -55,10 +55,7 @@ impl Exchange {
         data.frame.attempts += 1;
         data.frame.first_air = data.frame.first_air.min(now);
         self.phase = Phase::AwaitAck(Nanos::MAX);
-        Some(Transmission {
-            signal: Signal::Data(*data),
-            answer: self.parameters.ack,
-        })
+        Some(Transmission { signal: Signal::Data(*data), answer: self.parameters.ack })
     }
 }
 
@@ -93,10 +90,7 @@ impl End for Exchange {
             return self.data(now);
         }
         self.phase = Phase::AwaitCts(Nanos::MAX);
-        Some(Transmission {
-            signal: Signal::Rts,
-            answer: self.parameters.cts,
-        })
+        Some(Transmission { signal: Signal::Rts, answer: self.parameters.cts })
     }
 
     fn await_answer(&mut self, deadline: Nanos) {
@@ -111,9 +105,7 @@ impl End for Exchange {
         match signal {
             Signal::Data(data) => {
                 self.receiver.accept(data, outcome);
-                answer(Signal::Ack {
-                    sequence: data.sequence,
-                })
+                answer(Signal::Ack { sequence: data.sequence })
             }
             Signal::Rts => answer(Signal::Cts),
             Signal::Cts if matches!(self.phase, Phase::AwaitCts(_)) => self.data(now),

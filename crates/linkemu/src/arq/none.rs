@@ -21,13 +21,7 @@ impl End for Plain {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         Some(Transmission {
-            signal: Signal::Data(Data {
-                frame,
-                sequence,
-                serial: sequence,
-                floor: sequence,
-                poll: false,
-            }),
+            signal: Signal::Data(Data { frame, sequence, serial: sequence, floor: sequence, poll: false }),
             answer: 0,
         })
     }

@@ -96,20 +96,13 @@ impl SelectiveRepeat {
     fn pick(&mut self, feed: &mut Feed<'_>) -> Option<usize> {
         if self.resends > 0 {
             self.resends -= 1;
-            return self
-                .window
-                .iter()
-                .position(|waiting| waiting.state == State::Missing);
+            return self.window.iter().position(|waiting| waiting.state == State::Missing);
         }
         if !self.has_room() {
             return None;
         }
         let frame = feed.pop()?;
-        self.window.push_back(Waiting {
-            frame,
-            failures: 0,
-            state: State::Missing,
-        });
+        self.window.push_back(Waiting { frame, failures: 0, state: State::Missing });
         Some(self.window.len() - 1)
     }
 
@@ -127,21 +120,11 @@ impl SelectiveRepeat {
             self.resends -= 1;
         }
         waiting.state = State::Settled;
-        outcome.given_up.push(Data {
-            frame: waiting.frame,
-            sequence,
-            serial: 0,
-            floor: 0,
-            poll: false,
-        });
+        outcome.given_up.push(Data { frame: waiting.frame, sequence, serial: 0, floor: 0, poll: false });
     }
 
     fn advance(&mut self) {
-        while self
-            .window
-            .front()
-            .is_some_and(|waiting| waiting.state == State::Settled)
-        {
+        while self.window.front().is_some_and(|waiting| waiting.state == State::Settled) {
             self.window.pop_front();
             self.floor += 1;
         }
@@ -180,10 +163,7 @@ impl SelectiveRepeat {
         self.next_serial += 1;
         self.recovery = Recovery::Asked;
         self.behind = false;
-        Transmission {
-            signal: Signal::BlockAckRequest { serial, floor },
-            answer: self.poll(serial),
-        }
+        Transmission { signal: Signal::BlockAckRequest { serial, floor }, answer: self.poll(serial) }
     }
 }
 
@@ -228,16 +208,7 @@ impl End for SelectiveRepeat {
         let more = self.resends > 0 || (self.has_room() && feed.has_more());
         let poll = !more || self.since_poll >= self.parameters.block_frames;
         let answer = if poll { self.poll(serial) } else { 0 };
-        Some(Transmission {
-            signal: Signal::Data(Data {
-                frame,
-                sequence,
-                serial,
-                floor,
-                poll,
-            }),
-            answer,
-        })
+        Some(Transmission { signal: Signal::Data(Data { frame, sequence, serial, floor, poll }), answer })
     }
 
     fn await_answer(&mut self, deadline: Nanos) {
@@ -266,10 +237,7 @@ impl End for SelectiveRepeat {
             }
             Signal::Ack { .. } | Signal::Rts | Signal::Cts => return None,
         };
-        poll.then(|| Transmission {
-            signal: Signal::BlockAck(self.receiver.report(serial)),
-            answer: 0,
-        })
+        poll.then(|| Transmission { signal: Signal::BlockAck(self.receiver.report(serial)), answer: 0 })
     }
 
     fn handle_timeout(&mut self, now: Nanos, outcome: &mut Outcome) {
@@ -358,10 +326,6 @@ impl Reorder {
                 arrived[offset / 64] |= 1 << (offset % 64);
             }
         }
-        BlockAck {
-            serial,
-            floor: self.next,
-            arrived,
-        }
+        BlockAck { serial, floor: self.next, arrived }
     }
 }

@@ -99,13 +99,7 @@ impl Cell {
             self.ends[end].await_answer(deadline);
             self.arm(end);
         }
-        self.airs[air].flight = Some(Flight {
-            end,
-            signal,
-            answer,
-            start,
-            finish,
-        });
+        self.airs[air].flight = Some(Flight { end, signal, answer, start, finish });
         self.schedule(finish, Event::Air(air as u32));
     }
 
@@ -127,13 +121,7 @@ impl Cell {
     /// A transmission has ended: what the channel left of it goes to the other end. Returns what a half-duplex medium
     /// carries next, before anybody's turn.
     fn land(&mut self, air: usize, flight: Flight) -> Option<(usize, Transmission)> {
-        let Flight {
-            end,
-            signal,
-            start,
-            finish,
-            ..
-        } = flight;
+        let Flight { end, signal, start, finish, .. } = flight;
         let peer = end ^ 1;
         let origin = self.origin.unwrap_or(start);
         let bits = match &signal {
@@ -180,11 +168,7 @@ impl Cell {
 
     /// A signal has crossed a full-duplex medium.
     pub(super) fn propagated(&mut self, air: usize) {
-        while self.airs[air]
-            .propagating
-            .front()
-            .is_some_and(|&(at, ..)| at <= self.now)
-        {
+        while self.airs[air].propagating.front().is_some_and(|&(at, ..)| at <= self.now) {
             if let Some((_, end, signal)) = self.airs[air].propagating.pop_front() {
                 self.arrive(end, signal);
             }
@@ -229,11 +213,7 @@ impl Cell {
             self.stats.duplicates += outcome.duplicates;
             if outcome.failures > 0 {
                 self.stats.failed_attempts += outcome.failures;
-                let (queue, position) = if end.is_multiple_of(2) {
-                    (0, end / 2)
-                } else {
-                    (end / 2 + 1, 0)
-                };
+                let (queue, position) = if end.is_multiple_of(2) { (0, end / 2) } else { (end / 2 + 1, 0) };
                 self.queues[queue].mark(self.now, position);
             }
             for data in outcome.given_up.drain(..) {

@@ -195,11 +195,7 @@ impl Cell {
     /// [`ConfigError`] beyond 65,535 mobiles.
     pub fn add_mobile(&mut self) -> Result<u16, ConfigError> {
         let Ok(mobile) = u16::try_from(self.buffers.len()) else {
-            return Err(ConfigError::out_of_range(
-                "mobiles",
-                self.buffers.len() + 1,
-                "at most 65535",
-            ));
+            return Err(ConfigError::out_of_range("mobiles", self.buffers.len() + 1, "at most 65535"));
         };
         if self.config.channel.scope == ChannelScope::PerMobile {
             self.add_channel(u32::from(mobile))?;
@@ -377,9 +373,7 @@ impl Cell {
         if usize::from(mobile) >= self.mobiles() {
             return None;
         }
-        self.channels
-            .get(self.channel_of(2 * usize::from(mobile)))
-            .map(|(channel, _)| channel.clone())
+        self.channels.get(self.channel_of(2 * usize::from(mobile))).map(|(channel, _)| channel.clone())
     }
 
     /// The state of the link now.
@@ -387,11 +381,7 @@ impl Cell {
         let channel_time = Duration::from_nanos(self.now - self.origin.unwrap_or(self.now));
         Snapshot {
             channel_time,
-            states: self
-                .channels
-                .iter_mut()
-                .map(|(channel, _)| channel.state(channel_time))
-                .collect(),
+            states: self.channels.iter_mut().map(|(channel, _)| channel.state(channel_time)).collect(),
             queue_packets: self.queues.iter().map(Queue::packets).collect(),
             queue_bytes: self.queues.iter().map(Queue::bytes).collect(),
             stats: self.stats.clone(),
@@ -400,18 +390,14 @@ impl Cell {
 
     /// Why observers have stopped, for those that have.
     pub fn observer_problems(&self) -> Vec<String> {
-        self.observers
-            .iter()
-            .filter_map(|observer| observer.problem())
-            .collect()
+        self.observers.iter().filter_map(|observer| observer.problem()).collect()
     }
 }
 
 impl Cell {
     fn add_channel(&mut self, link: u32) -> Result<(), ConfigError> {
         let channel = Channel::new(&self.config.channel, self.seed, link)?;
-        self.channels
-            .push((channel, LossDraws::new(&self.config.channel, self.seed, link)));
+        self.channels.push((channel, LossDraws::new(&self.config.channel, self.seed, link)));
         Ok(())
     }
 

@@ -54,11 +54,7 @@ impl Cell {
         self.stats.frames += 1;
         frame.queued = self.now;
         let mobile = frame.end as usize / 2;
-        let (queue, position) = if frame.end.is_multiple_of(2) {
-            (0, mobile)
-        } else {
-            (mobile + 1, 0)
-        };
+        let (queue, position) = if frame.end.is_multiple_of(2) { (0, mobile) } else { (mobile + 1, 0) };
         if !self.queues[queue].push(frame, position) {
             self.frame_over(frame, Fate::QueueFull);
         }
@@ -98,11 +94,7 @@ impl Cell {
         };
         let due = self.now + fixed + self.draw_jitter();
         let line = &mut self.latency[end];
-        let due = if self.config.jitter.overtaking {
-            due
-        } else {
-            due.max(line.last())
-        };
+        let due = if self.config.jitter.overtaking { due } else { due.max(line.last()) };
         if due == self.now {
             self.out_of_latency(end, frame);
             return;
@@ -186,14 +178,8 @@ impl Cell {
         };
         let (from, to, payload) = (entry.from, entry.to, entry.payload.clone());
         let key = (from.station, to.station, entry.identification);
-        let piece = Piece {
-            frame,
-            payload: payload.clone(),
-        };
-        match self
-            .reassembly
-            .arrive(self.now, key, usize::from(entry.frames), piece)
-        {
+        let piece = Piece { frame, payload: payload.clone() };
+        match self.reassembly.arrive(self.now, key, usize::from(entry.frames), piece) {
             Joined::Waiting => {}
             Joined::PlaceTaken => self.settle_datagram(frame.slot, frame.datagram, Fate::Spliced),
             Joined::Whole => {
@@ -217,23 +203,13 @@ impl Cell {
 
     fn deliver(&mut self, datagram: u64, from: crate::Endpoint, to: crate::Endpoint, payload: Bytes) {
         self.stats.delivered_bytes += payload.len() as u64;
-        self.deliveries.push_back(Delivery {
-            datagram,
-            at: self.instant(self.now),
-            from,
-            to,
-            payload,
-        });
+        self.deliveries.push_back(Delivery { datagram, at: self.instant(self.now), from, to, payload });
     }
 
     /// The first fate of a datagram is its fate.
     pub(super) fn settle_datagram(&mut self, slot: u32, datagram: u64, fate: Fate) {
         let now = self.now;
-        if let Some(entry) = self
-            .table
-            .entry(slot, datagram)
-            .filter(|entry| entry.fate.is_none())
-        {
+        if let Some(entry) = self.table.entry(slot, datagram).filter(|entry| entry.fate.is_none()) {
             entry.fate = Some((fate, now));
             self.stats.count(fate);
         }

@@ -79,8 +79,7 @@ impl LossDraws {
             self.at = time;
             self.repeats = 0;
         }
-        self.rng
-            .set_word_pos(u128::from(time) * WORDS_PER_NANO + self.repeats);
+        self.rng.set_word_pos(u128::from(time) * WORDS_PER_NANO + self.repeats);
         rng::unit(&mut self.rng)
     }
 }
@@ -148,24 +147,18 @@ mod tests {
         let expected = 0.999_f64.powi(1000);
         // Five standard errors of a binomial share.
         let bound = 5.0 * (expected * (1.0 - expected) / draws_taken as f64).sqrt();
-        assert!(
-            (survived / draws_taken as f64 - expected).abs() < bound,
-            "{survived}"
-        );
+        assert!((survived / draws_taken as f64 - expected).abs() < bound, "{survived}");
     }
 
     #[test]
     fn the_draw_depends_on_the_time_alone() {
         let half = Loss::Frame(Probability::new(0.5).expect("in range"));
         let (mut channel, mut draws) = setup(half, half);
-        let forward: Vec<bool> = (0..1000)
-            .map(|i| draws.judge(&mut channel, i * 7919, i * 7919 + 5, 8).lost)
-            .collect();
+        let forward: Vec<bool> =
+            (0..1000).map(|i| draws.judge(&mut channel, i * 7919, i * 7919 + 5, 8).lost).collect();
         let (mut channel, mut draws) = setup(half, half);
-        let backward: Vec<bool> = (0..1000)
-            .rev()
-            .map(|i| draws.judge(&mut channel, i * 7919, i * 7919 + 5, 8).lost)
-            .collect();
+        let backward: Vec<bool> =
+            (0..1000).rev().map(|i| draws.judge(&mut channel, i * 7919, i * 7919 + 5, 8).lost).collect();
         assert!(forward.iter().eq(backward.iter().rev()));
     }
 }

@@ -99,14 +99,7 @@ impl Channel {
             }
             Periods::Trace(trace) => Source::Trace(trace.clone()),
         };
-        let mut channel = Self {
-            source,
-            current: Span {
-                state: ChannelState::Good,
-                start: 0,
-                end: 0,
-            },
-        };
+        let mut channel = Self { source, current: Span { state: ChannelState::Good, start: 0, end: 0 } };
         channel.current = channel.look(0);
         Ok(channel)
     }
@@ -174,11 +167,7 @@ impl Channel {
         while at < to {
             let state = self.span(at).state;
             let end = self.run_end(at).min(to);
-            periods.push(Period {
-                state,
-                start: Duration::from_nanos(at),
-                end: Duration::from_nanos(end),
-            });
+            periods.push(Period { state, start: Duration::from_nanos(at), end: Duration::from_nanos(end) });
             at = end;
         }
         periods
@@ -207,11 +196,7 @@ impl Channel {
 
     fn look(&mut self, time: Nanos) -> Span {
         match &mut self.source {
-            Source::AlwaysGood => Span {
-                state: ChannelState::Good,
-                start: 0,
-                end: Nanos::MAX,
-            },
+            Source::AlwaysGood => Span { state: ChannelState::Good, start: 0, end: Nanos::MAX },
             Source::Renewal(renewal) => renewal.span(time),
             Source::Trace(trace) => trace.span(time),
         }

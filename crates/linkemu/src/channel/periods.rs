@@ -54,12 +54,7 @@ impl Renewal {
             bad,
             granularity: config.granularity.map_or(0, nanos),
             phase: config.phase,
-            pair: Pair {
-                index: 0,
-                start: 0,
-                middle: 0,
-                end: 0,
-            },
+            pair: Pair { index: 0, start: 0, middle: 0, end: 0 },
             checkpoints: vec![Checkpoint { index: 0, start: 0 }],
             spacing: 64,
         };
@@ -68,9 +63,7 @@ impl Renewal {
     }
 
     pub(super) fn span(&mut self, time: Nanos) -> Span {
-        let known = self
-            .checkpoints
-            .partition_point(|checkpoint| checkpoint.start <= time);
+        let known = self.checkpoints.partition_point(|checkpoint| checkpoint.start <= time);
         // The first checkpoint lies at 0, so there always is one at or before `time`.
         let best = self.checkpoints[known - 1];
         if time < self.pair.start || best.index > self.pair.index {
@@ -80,21 +73,11 @@ impl Renewal {
             self.pair = self.draw(self.pair.index + 1, self.pair.end);
             self.remember();
         }
-        let Pair {
-            start, middle, end, ..
-        } = self.pair;
+        let Pair { start, middle, end, .. } = self.pair;
         if time < middle {
-            Span {
-                state: ChannelState::Good,
-                start,
-                end: middle,
-            }
+            Span { state: ChannelState::Good, start, end: middle }
         } else {
-            Span {
-                state: ChannelState::Bad,
-                start: middle,
-                end,
-            }
+            Span { state: ChannelState::Bad, start: middle, end }
         }
     }
 
@@ -112,10 +95,7 @@ impl Renewal {
             self.spacing *= 2;
             return;
         }
-        self.checkpoints.push(Checkpoint {
-            index: self.pair.index,
-            start: self.pair.start,
-        });
+        self.checkpoints.push(Checkpoint { index: self.pair.index, start: self.pair.start });
     }
 
     fn draw(&mut self, index: u64, start: Nanos) -> Pair {
@@ -126,22 +106,14 @@ impl Renewal {
             (sample(&mut self.rng, self.good), sample(&mut self.rng, self.bad))
         };
         let middle = start.saturating_add(self.quantise(good));
-        Pair {
-            index,
-            start,
-            middle,
-            end: middle.saturating_add(self.quantise(bad)),
-        }
+        Pair { index, start, middle, end: middle.saturating_add(self.quantise(bad)) }
     }
 
     /// The first pair in the steady state: which state time 0 falls in, and what is left of it.
     fn first(&mut self) -> (f64, f64) {
         let (good, bad) = (self.good.mean.as_secs_f64(), self.bad.mean.as_secs_f64());
         if rng::unit(&mut self.rng) * (good + bad) < good {
-            (
-                residual(&mut self.rng, self.good),
-                sample(&mut self.rng, self.bad),
-            )
+            (residual(&mut self.rng, self.good), sample(&mut self.rng, self.bad))
         } else {
             (0.0, residual(&mut self.rng, self.bad))
         }

@@ -59,10 +59,7 @@ fn a_million_periods_have_the_mean_and_variance_of_their_distribution() {
             let sigma2 = relative_variance * expected * expected;
             // Five standard errors, plus half a microsecond of rounding.
             let mean_bound = 5.0 * (sigma2 / count as f64).sqrt() + 5e-7;
-            assert!(
-                (mean - expected).abs() < mean_bound,
-                "{shape:?}: mean {mean} not {expected}"
-            );
+            assert!((mean - expected).abs() < mean_bound, "{shape:?}: mean {mean} not {expected}");
             let variance_bound = 5.0 * sigma2 * ((kurtosis - 1.0) / count as f64).sqrt() + 1e-9;
             assert!(
                 (variance - sigma2).abs() < variance_bound,
@@ -105,13 +102,9 @@ fn pareto_periods_have_the_mean_and_the_tail_of_their_exponent() {
 #[test]
 fn the_random_phase_is_the_steady_state() {
     // Over many seeds the state at time 0, and the good time of the first 100 ms, match the long run.
-    for shape in [
-        Shape::Uniform,
-        Shape::Exponential,
-        Shape::Deterministic,
-        Shape::Pareto(3.0),
-        Shape::LogNormal(0.8),
-    ] {
+    for shape in
+        [Shape::Uniform, Shape::Exponential, Shape::Deterministic, Shape::Pareto(3.0), Shape::LogNormal(0.8)]
+    {
         let config = drawn(shape, 100, shape, 50);
         let seeds = 100_000;
         let (mut good_at_0, mut good_at_30) = (0_u32, 0_u32);
@@ -124,10 +117,7 @@ fn the_random_phase_is_the_steady_state() {
         let bound = 5.0 * (share * (1.0 - share) / seeds as f64).sqrt();
         for (when, good) in [("0", good_at_0), ("30 ms", good_at_30)] {
             let measured = f64::from(good) / seeds as f64;
-            assert!(
-                (measured - share).abs() < bound,
-                "{shape:?} at {when}: {measured}"
-            );
+            assert!((measured - share).abs() < bound, "{shape:?} at {when}: {measured}");
         }
     }
 }
@@ -176,10 +166,7 @@ fn offered_inverts_good_time() {
         }
     }
     let forever_bad = ChannelTrace::parse("0,good\n5,bad\n").expect("a valid trace");
-    let config = ChannelConfig {
-        periods: Periods::Trace(forever_bad),
-        ..ChannelConfig::default()
-    };
+    let config = ChannelConfig { periods: Periods::Trace(forever_bad), ..ChannelConfig::default() };
     let mut channel = Channel::new(&config, 5, 0).expect("a valid channel");
     assert_eq!(channel.offered(Duration::ZERO, Duration::from_millis(6)), None);
     assert_eq!(channel.bad_periods(Duration::ZERO, Duration::from_millis(5)), 0);
@@ -201,14 +188,8 @@ fn memory_stays_bounded_over_a_hundred_million_periods_of_time() {
     let mut channel = Channel::new(&config, 1, 0).expect("a valid channel");
     let late = Duration::from_secs(600);
     let state = channel.state(late);
-    let Source::Renewal(renewal) = &channel.source else {
-        panic!("drawn periods")
-    };
-    assert!(
-        renewal.checkpoint_count() <= 512,
-        "{}",
-        renewal.checkpoint_count()
-    );
+    let Source::Renewal(renewal) = &channel.source else { panic!("drawn periods") };
+    assert!(renewal.checkpoint_count() <= 512, "{}", renewal.checkpoint_count());
     let edge = channel.next_edge(late);
     channel.state(Duration::ZERO);
     assert_eq!(channel.state(late), state);

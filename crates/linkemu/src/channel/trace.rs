@@ -74,11 +74,7 @@ impl ChannelTrace {
                 other => return fail(format!("{other:?} is neither good, bad nor, after a period, end")),
             };
             if starts.last().is_some_and(|&(_, before)| before == state) {
-                return fail(format!(
-                    "a gap: {} follows {}, an edge is missing",
-                    state.name(),
-                    state.name()
-                ));
+                return fail(format!("a gap: {} follows {}, an edge is missing", state.name(), state.name()));
             }
             starts.push((start, state));
         }
@@ -86,10 +82,7 @@ impl ChannelTrace {
             return Err(ConfigError::trace(last_line, "the trace has no periods"));
         }
         if starts.len() == 1 && length.is_some() {
-            return Err(ConfigError::trace(
-                last_line,
-                "a trace that repeats needs a good and a bad period",
-            ));
+            return Err(ConfigError::trace(last_line, "a trace that repeats needs a good and a bad period"));
         }
         Ok(Self(Arc::new(Recorded { starts, length })))
     }
@@ -109,11 +102,7 @@ impl ChannelTrace {
             (Some(&(end, _)), _) | (None, Some(end)) => base.saturating_add(end),
             (None, None) => Nanos::MAX,
         };
-        Span {
-            state,
-            start: base + start,
-            end,
-        }
+        Span { state, start: base + start, end }
     }
 }
 
@@ -128,10 +117,7 @@ mod tests {
         assert_eq!(at(9_999).state, ChannelState::Good);
         assert_eq!(at(10_000).state, ChannelState::Bad);
         let second = at(15_500);
-        assert_eq!(
-            (second.state, second.start, second.end),
-            (ChannelState::Good, 15_500_000, 25_500_000)
-        );
+        assert_eq!((second.state, second.start, second.end), (ChannelState::Good, 15_500_000, 25_500_000));
         assert_eq!(at(15_500 * 1000 + 12_000).state, ChannelState::Bad);
     }
 
@@ -156,10 +142,7 @@ mod tests {
             ("0,good\n5,end\n", 2, "needs"),
         ] {
             let message = ChannelTrace::parse(text).expect_err(text).to_string();
-            assert!(
-                message.starts_with(&format!("trace line {line}:")),
-                "{text:?}: {message}"
-            );
+            assert!(message.starts_with(&format!("trace line {line}:")), "{text:?}: {message}");
             assert!(message.contains(word), "{text:?}: {message}");
         }
     }

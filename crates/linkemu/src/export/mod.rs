@@ -17,11 +17,7 @@ struct Sink<W: Write> {
 
 impl<W: Write> Sink<W> {
     fn new(name: &'static str, out: W) -> Self {
-        Self {
-            name,
-            out: BufWriter::new(out),
-            problem: None,
-        }
+        Self { name, out: BufWriter::new(out), problem: None }
     }
 
     fn write(&mut self, bytes: &[u8]) {

@@ -25,23 +25,14 @@ pub struct RecordWriter<W: Write> {
 impl<W: Write> RecordWriter<W> {
     /// Writes rows to `out`, buffered.
     pub fn new(out: W) -> Self {
-        Self {
-            sink: Sink::new("the record", out),
-            row: String::new(),
-        }
+        Self { sink: Sink::new("the record", out), row: String::new() }
     }
 }
 
 impl<W: Write + Send> Observer for RecordWriter<W> {
     fn frame(&mut self, record: &FrameRecord) {
         self.row.clear();
-        let FrameRecord {
-            datagram,
-            index,
-            bytes,
-            attempts,
-            ..
-        } = record;
+        let FrameRecord { datagram, index, bytes, attempts, .. } = record;
         let _ = write!(
             self.row,
             "{{\"event\":\"frame\",\"datagram\":{datagram},\"index\":{index},\"bytes\":{bytes},\"queued_s\":{},\
@@ -57,15 +48,7 @@ impl<W: Write + Send> Observer for RecordWriter<W> {
 
     fn datagram(&mut self, record: &DatagramRecord, _payload: &Bytes) {
         self.row.clear();
-        let DatagramRecord {
-            datagram,
-            from,
-            to,
-            payload_bytes,
-            frames,
-            transmissions,
-            ..
-        } = record;
+        let DatagramRecord { datagram, from, to, payload_bytes, frames, transmissions, .. } = record;
         let _ = write!(
             self.row,
             "{{\"event\":\"datagram\",\"datagram\":{datagram},\"from\":\"{from}\",\"to\":\"{to}\",\

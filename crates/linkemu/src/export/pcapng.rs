@@ -37,11 +37,7 @@ pub struct CaptureWriter<W: Write> {
 impl<W: Write> CaptureWriter<W> {
     /// Writes a capture to `out`, buffered, in which channel time 0 is `start` after the Unix epoch.
     pub fn new(out: W, start: Duration) -> Self {
-        let mut writer = Self {
-            sink: Sink::new("the capture", out),
-            start,
-            block: Vec::new(),
-        };
+        let mut writer = Self { sink: Sink::new("the capture", out), start, block: Vec::new() };
         writer.header();
         writer
     }
@@ -108,33 +104,17 @@ impl<W: Write> CaptureWriter<W> {
 impl<W: Write + Send> Observer for CaptureWriter<W> {
     fn offered(&mut self, offered: &Offered<'_>) {
         let comment = format!("datagram {}", offered.datagram);
-        self.packet(
-            IN,
-            offered.at,
-            offered.from,
-            offered.to,
-            offered.payload,
-            &comment,
-        );
+        self.packet(IN, offered.at, offered.from, offered.to, offered.payload, &comment);
     }
 
     fn datagram(&mut self, record: &DatagramRecord, payload: &Bytes) {
-        let DatagramRecord {
-            datagram,
-            frames,
-            transmissions,
-            ..
-        } = record;
+        let DatagramRecord { datagram, frames, transmissions, .. } = record;
         let comment = format!(
             "datagram {datagram}: {}, {frames} frames, {transmissions} transmissions, {:.6} s after it was offered",
             record.fate.name(),
             (record.ended - record.offered).as_secs_f64(),
         );
-        let interface = if record.fate == Fate::Delivered {
-            OUT
-        } else {
-            DROPPED
-        };
+        let interface = if record.fate == Fate::Delivered { OUT } else { DROPPED };
         self.packet(interface, record.ended, record.from, record.to, payload, &comment);
     }
 
@@ -196,10 +176,7 @@ fn ip_packet(from: Endpoint, to: Endpoint, payload: &[u8]) -> Vec<u8> {
 }
 
 fn checksum_words(bytes: &[u8]) -> u64 {
-    bytes
-        .chunks(2)
-        .map(|pair| (u64::from(pair[0]) << 8) | pair.get(1).map_or(0, |&low| u64::from(low)))
-        .sum()
+    bytes.chunks(2).map(|pair| (u64::from(pair[0]) << 8) | pair.get(1).map_or(0, |&low| u64::from(low))).sum()
 }
 
 /// The Internet checksum (RFC 1071).

@@ -64,11 +64,7 @@ impl World {
                 deliveries.push(delivery);
             }
             let after = self.cell.poll_timeout();
-            assert!(
-                after.is_none_or(|after| after > next),
-                "no progress at {:?}",
-                next - self.epoch
-            );
+            assert!(after.is_none_or(|after| after > next), "no progress at {:?}", next - self.epoch);
         }
         self.cell.handle_timeout(end);
         deliveries

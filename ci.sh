@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# ci.sh - every check of the project, one function each.
+#
+#   ./ci.sh              all checks, in the order below
+#   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
+#
+# Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
+
+# Debian packages of the programs that the tests talk to: the real server and the client to compare with.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils)
+libraries=(nfs-wire nfs-wireless-client nfs-wireless-server linkemu)
+
+check_packages() {
+  local missing=()
+  for package in "${packages[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  else
+    echo "ci.sh: the tests need these Debian packages, and root to run the server: ${missing[*]}" >&2
+    return 1
+  fi
+}
+
+check_fmt() { cargo fmt --all --check; }
+
+check_clippy() {
+  cargo clippy --quiet --workspace --all-targets -- -D warnings
+  local library
+  for library in "${libraries[@]}"; do
+    cargo clippy --quiet -p "$library" --no-default-features -- -D warnings
+  done
+}
+
+check_doc() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items; }
+
+check_test() {
+  cargo build --quiet -p nfsw
+  cargo test --workspace
+}
+
+# Only that the benchmarks run: this machine's clock is nobody's gate.
+check_bench() { cargo bench --quiet --workspace --bench '*' -- --test; }
+
+all=(packages fmt clippy doc test bench)
+[ $# -gt 0 ] || set -- "${all[@]}"
+for check in "$@"; do
+  declare -F "check_$check" >/dev/null || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  echo "== $check"
+  start=$SECONDS
+  "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }
+  echo "== $check passed in $((SECONDS - start)) s"
+done

@@ -1,0 +1,191 @@
+//! The command line: clap types only.
+
+mod connection;
+mod copy;
+mod files;
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
+pub(crate) use copy::CpArgs;
+pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+
+use crate::{target::Remote, units};
+
+/// NFS for bad links: work with files on NFSv3 servers without mounting them, as any user.
+///
+/// A file on a server is written HOST:/PATH or nfs://HOST/PATH. The path is the one on the server; which export
+/// holds it is found out by asking.
+#[derive(Debug, Parser)]
+#[command(name = "nfsw", version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nfsw demo                                try it, no server needed
+  nfsw exports nas                         what does the server offer?
+  nfsw ls -l nas:/srv/photos
+  nfsw cp nas:/srv/photos/cat.jpg .        get a file
+  nfsw cp -r holiday nas:/srv/photos       put a directory
+  nfsw cp 'nas:/srv/logs/*.gz' logs/       the pattern is matched on the server
+  nfsw cat nas:/etc/motd | less
+
+`nfsw COMMAND --help` explains a command.
+
+Exit status:
+  0 done and on stable storage     1 some files failed     2 wrong usage
+  3 cannot reach or mount          4 source missing        5 gave up on a silent server
+  6 a copy differs                 7 local file error      130 interrupted";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+#[command(infer_subcommands = false)]
+pub(crate) enum Command {
+    /// Copy files or trees: from a server, to a server, or between servers.
+    Cp(CpArgs),
+    /// List directories.
+    Ls(LsArgs),
+    /// Show everything the server says about files.
+    Stat(StatArgs),
+    /// Write files to standard output.
+    Cat(CatArgs),
+    /// Show the free space of servers' file systems.
+    Df(DfArgs),
+    /// Create directories.
+    Mkdir(MkdirArgs),
+    /// Remove files or trees.
+    Rm(RmArgs),
+    /// Move or rename within one export.
+    Mv(MvArgs),
+    /// Create hard or symbolic links.
+    Ln(LnArgs),
+    /// Change permissions.
+    Chmod(ChmodArgs),
+    /// List what a server exports.
+    Exports(ExportsArgs),
+    /// Measure round-trip time and loss to a server's NFS service.
+    Ping(PingArgs),
+    /// Serve a local directory over NFSv3, on UDP and TCP.
+    Serve(ServeArgs),
+    /// Serve a generated tree on this machine, copy it out and back, and compare.
+    Demo(DemoArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page of nfsw or of one of its commands.
+    Man(ManArgs),
+}
+
+/// `nfsw exports`
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  nfsw exports nas")]
+pub(crate) struct ExportsArgs {
+    /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
+    #[arg(value_name = "HOST", value_parser = parse_host())]
+    pub(crate) host: Remote,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nfsw ping`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Sends NULL calls, which do nothing and which every server answers, one after the other on each transport.
+Nothing is sent again: a call without an answer within --wait counts as lost.
+
+Examples:
+  nfsw ping nas
+  nfsw ping --transport udp --count 100 --interval 50ms nas")]
+pub(crate) struct PingArgs {
+    /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
+    #[arg(value_name = "HOST", value_parser = parse_host())]
+    pub(crate) host: Remote,
+    /// Calls per transport.
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: u32,
+    /// Time from one call to the next.
+    #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = units::parse_duration)]
+    pub(crate) interval: Duration,
+    /// How long to wait for an answer.
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration)]
+    pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nfsw serve`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+NFS and MOUNT are answered on that one port, so clients name it twice:
+  nfsw ls 'nfs://127.0.0.1:20490/?mountport=20490'
+
+There is no access control beyond the address it listens on: whoever reaches the port acts with the rights of
+the user who runs nfsw serve.
+
+Examples:
+  nfsw serve ~/photos --read-only
+  nfsw serve . --listen 192.168.1.7:20490 --for 30m")]
+pub(crate) struct ServeArgs {
+    /// The directory to serve; nothing outside it can be reached.
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Address and port to listen on; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20490")]
+    pub(crate) listen: SocketAddr,
+    /// Refuse every change.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Stop after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) lifetime: Option<Duration>,
+}
+
+/// `nfsw demo`
+#[derive(Args, Debug)]
+#[command(after_help = "Nothing outside a temporary directory is touched, and no root or mount is needed.")]
+pub(crate) struct DemoArgs {
+    /// Keep the generated files and say where they are.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// `nfsw completions`
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  nfsw completions bash > ~/.local/share/bash-completion/completions/nfsw")]
+pub(crate) struct CompletionsArgs {
+    /// The shell to complete for.
+    pub(crate) shell: Shell,
+}
+
+/// `nfsw man`
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man cp | man -l -")]
+pub(crate) struct ManArgs {
+    /// The command to describe; nfsw itself when left out.
+    pub(crate) command: Option<String>,
+}
+
+/// Reads `HOST`, `HOST:/`, `[V6]` or an `nfs://` URL.
+fn parse_host() -> impl clap::builder::TypedValueParser<Value = Remote> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new().try_map(|argument: OsString| Remote::parse_host(&argument))
+}
+
+/// Reads a path on a server.
+fn parse_remote() -> impl clap::builder::TypedValueParser<Value = Remote> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new().try_map(|argument: OsString| crate::target::Target::parse_remote(&argument))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Options of every command that talks to a server.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::units::{self, AutoOr};
+
+/// How to talk to servers.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct ConnectionArgs {
+    /// Transport for NFS, MOUNT and the port mapper; auto takes what the server answers on.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
+    pub(crate) transport: Transport,
+    /// When an unanswered UDP call is sent again: the timeout grows linearly at first, or doubles at once.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "hybrid")]
+    pub(crate) policy: Policy,
+    /// Bytes in one READ or WRITE (1024, 8K ...); auto takes what the transport carries safely.
+    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = AutoOr::parse_block)]
+    pub(crate) block_size: AutoOr,
+    /// Upper bound for --block-size auto.
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_block)]
+    pub(crate) max_block: Option<u32>,
+    /// READ and WRITE calls in flight at once; auto takes what the link needs.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = AutoOr::parse_calls)]
+    pub(crate) window: AutoOr,
+    /// How long to wait for an answer before the first resend (UDP).
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    pub(crate) timeo: Option<Duration>,
+    /// How many resends lengthen the timeout linearly, before it doubles (--policy hybrid).
+    #[arg(long, value_name = "N", help_heading = "Resending over UDP")]
+    pub(crate) linear_steps: Option<u32>,
+    /// How much longer each linear step waits (--policy hybrid).
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    pub(crate) linear_step: Option<Duration>,
+    /// Longest wait before a resend.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    pub(crate) max_timeo: Option<Duration>,
+    /// Give up after no progress for this long; without it, wait for ever.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Give up after this long, whatever the progress.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// User id to act as on the server [default: yours].
+    #[arg(long, value_name = "N")]
+    pub(crate) uid: Option<u32>,
+    /// Group id to act as on the server [default: yours].
+    #[arg(long, value_name = "N")]
+    pub(crate) gid: Option<u32>,
+}
+
+/// What to print.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Print one JSON object a line; the last one sums up the run.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print calls, resends and round-trip times at the end, on standard error.
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+/// `--transport`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// What the server answers on.
+    Auto,
+    /// UDP only.
+    Udp,
+    /// TCP only.
+    Tcp,
+}
+
+/// `--policy`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// A few linear steps, then doubling.
+    Hybrid,
+    /// Doubling from the first resend.
+    Exponential,
+}

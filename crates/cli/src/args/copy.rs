@@ -1,0 +1,73 @@
+//! `nfsw cp`
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{ConnectionArgs, OutputArgs};
+use crate::units;
+
+/// `nfsw cp`
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CpArgs {
+    /// What to copy: HOST:/PATH, nfs://HOST/PATH, a local path, or - for standard input. `*`, `?` and `[...]` in a
+    /// server path match names there.
+    #[arg(value_name = "SRC", required = true, num_args = 1..)]
+    pub(crate) sources: Vec<OsString>,
+    /// Where to: an existing directory receives each SRC inside, otherwise SRC becomes DST. - is standard output.
+    #[arg(value_name = "DST")]
+    pub(crate) destination: OsString,
+    /// Copy directories and what is in them.
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub(crate) recursive: bool,
+    /// Copy what symbolic links named as SRC point to, not the links.
+    #[arg(short = 'H', long)]
+    pub(crate) follow: bool,
+    /// Keep modes and times, and owners where allowed.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+    /// Leave files alone that exist at the destination.
+    #[arg(short, long, conflicts_with = "update")]
+    pub(crate) no_clobber: bool,
+    /// Copy only files that are missing at the destination, older there, or of another size.
+    #[arg(short, long)]
+    pub(crate) update: bool,
+    /// Say what would be copied, and copy nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write straight into the destination file, instead of beside it and renaming when complete.
+    #[arg(long)]
+    pub(crate) inplace: bool,
+    /// Read every copy back and compare it with its source.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Send or receive no more than this, in bit/s (500k, 10M ...).
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    pub(crate) bwlimit: Option<u64>,
+    /// Files in flight at once.
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: u16,
+    /// Name each file when it is done.
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// No progress and no warnings, only errors.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices are skipped with a
+warning. A download is written to .NAME.nfsw-part beside its target and renamed when complete.
+
+Examples:
+  nfsw cp nas:/srv/photos/cat.jpg .
+  nfsw cp -rp nas:/srv/photos backup
+  nfsw cp 'nas:/srv/logs/2026-*' logs/
+  nfsw cp -r --bwlimit 2M thesis nas:/home/me
+  tar c src | nfsw cp - nas:/srv/backup/src.tar
+  nfsw cp --timeout 1m nfs://nas:2049/srv/big.iso?mountport=2049 .";

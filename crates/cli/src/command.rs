@@ -1,0 +1,47 @@
+//! The subcommands, one file each.
+
+mod cat;
+mod chmod;
+mod cp;
+mod demo;
+mod df;
+mod exports;
+mod ln;
+mod ls;
+mod mkdir;
+mod mv;
+mod pages;
+mod ping;
+mod rm;
+mod serve;
+mod stat;
+
+use crate::{args::Command, context::Context, exit::Exit};
+
+/// Runs a subcommand to its end.
+pub(crate) fn execute(command: Command) -> Exit {
+    macro_rules! on_servers {
+        ($arguments:expr, $run:path) => {
+            Context::new(&$arguments.connection, &$arguments.output)
+                .run(async |context| $run(&$arguments, context).await)
+        };
+    }
+    match command {
+        Command::Cp(arguments) => cp::execute(arguments).0,
+        Command::Ls(arguments) => on_servers!(arguments, ls::run),
+        Command::Stat(arguments) => on_servers!(arguments, stat::run),
+        Command::Cat(arguments) => cat::execute(arguments),
+        Command::Df(arguments) => on_servers!(arguments, df::run),
+        Command::Mkdir(arguments) => on_servers!(arguments, mkdir::run),
+        Command::Rm(arguments) => on_servers!(arguments, rm::run),
+        Command::Mv(arguments) => on_servers!(arguments, mv::run),
+        Command::Ln(arguments) => on_servers!(arguments, ln::run),
+        Command::Chmod(arguments) => on_servers!(arguments, chmod::run),
+        Command::Exports(arguments) => on_servers!(arguments, exports::run),
+        Command::Ping(arguments) => ping::execute(arguments),
+        Command::Serve(arguments) => serve::execute(&arguments),
+        Command::Demo(arguments) => demo::execute(&arguments),
+        Command::Completions(arguments) => pages::completions(&arguments),
+        Command::Man(arguments) => pages::manual(&arguments),
+    }
+}

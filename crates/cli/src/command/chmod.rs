@@ -1,0 +1,74 @@
+//! `nfsw chmod`: permissions.
+
+use futures_util::{StreamExt, stream};
+use nfs_wireless_client::{FileType, SetAttributes};
+use serde_json::json;
+
+use crate::{
+    args::ChmodArgs,
+    context::Context,
+    error::ResultExt,
+    local,
+    remote::{Child, Found, children, find_all, follow},
+};
+
+/// Calls in flight in one directory.
+const CHANGES: usize = 16;
+
+pub(super) async fn run(arguments: &ChmodArgs, context: &Context) -> anyhow::Result<()> {
+    for target in &arguments.targets {
+        let found = match find_all(context, target).await {
+            Ok(found) => found,
+            Err(error) => {
+                context.reporter.failed(error)?;
+                continue;
+            }
+        };
+        for found in found {
+            if let Err(error) = tree(arguments, context, found).await {
+                context.reporter.failed(error)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Changes what a target names and, if asked, everything below. Links below are left alone, as by chmod(1).
+async fn tree(arguments: &ChmodArgs, context: &Context, top: Found) -> anyhow::Result<()> {
+    let top = follow(context, top).await?;
+    change(arguments, context, &top).await?;
+    let mut directories = if arguments.recursive && top.is_directory() { vec![top] } else { Vec::new() };
+    while let Some(directory) = directories.pop() {
+        let listed = children(context, &directory.client, directory.handle, &directory.remote).await?;
+        let found: Vec<Found> = listed
+            .into_iter()
+            .filter(|child| child.metadata.file_type != FileType::Symlink)
+            .map(|Child { name, handle, metadata }| {
+                let (client, parent) = (directory.client.clone(), Some(directory.handle));
+                Found { remote: directory.remote.join(&name), client, parent, handle, metadata }
+            })
+            .collect();
+        let mut changes =
+            stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
+        while let Some(changed) = changes.next().await {
+            if let Err(error) = changed {
+                context.reporter.failed(error)?;
+            }
+        }
+        drop(changes);
+        directories.extend(found.into_iter().filter(Found::is_directory));
+    }
+    Ok(())
+}
+
+async fn change(arguments: &ChmodArgs, context: &Context, found: &Found) -> anyhow::Result<()> {
+    let mode = arguments.mode.apply(found.metadata.mode, found.is_directory(), local::umask());
+    if mode != found.metadata.mode {
+        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
+    }
+    context.activity.step();
+    let path = String::from_utf8_lossy(&found.remote.path);
+    let event = json!({"event": "mode", "path": path, "mode": format!("{mode:04o}")});
+    context.reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
+}

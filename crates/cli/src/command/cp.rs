@@ -1,0 +1,52 @@
+//! `nfsw cp`: copies files and trees.
+
+use crate::{
+    args::CpArgs,
+    context::Context,
+    copy::{self, Copy, Overwrite},
+    exit::{Exit, Failure},
+    progress::Progress,
+    summary::Summary,
+    target::Target,
+};
+
+/// Copies, and returns how it ended and the numbers of the run.
+pub(super) fn execute(arguments: CpArgs) -> (Exit, Summary) {
+    let context = Context::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
+        .with_verbosity(arguments.verbose, arguments.quiet);
+    let exit = context.run(async |context| {
+        let copy = check(&arguments)?;
+        if !arguments.quiet
+            && !copy.dry_run
+            && let Some(progress) = Progress::on_terminal()
+        {
+            context.reporter.show_progress(progress);
+        }
+        copy::run(&copy, context).await
+    });
+    (exit, context.session.summary())
+}
+
+/// Reads the targets and options into what they mean.
+fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
+    let target = |argument| Target::parse(argument).map_err(Failure::usage);
+    let sources = arguments.sources.iter().map(|source| target(source)).collect::<Result<_, _>>()?;
+    let overwrite = match (arguments.no_clobber, arguments.update) {
+        (true, _) => Overwrite::Never,
+        (false, true) => Overwrite::Outdated,
+        (false, false) => Overwrite::Always,
+    };
+    Ok(Copy {
+        sources,
+        destination: target(&arguments.destination)?,
+        recursive: arguments.recursive,
+        follow: arguments.follow,
+        preserve: arguments.preserve,
+        overwrite,
+        inplace: arguments.inplace,
+        verify: arguments.verify,
+        dry_run: arguments.dry_run,
+        jobs: arguments.jobs.into(),
+        rate_limit: arguments.bwlimit,
+    })
+}

@@ -1,0 +1,31 @@
+//! `nfsw exports`: what a server offers.
+
+use nfs_wireless_client::{Client, Export};
+use serde_json::json;
+
+use crate::{args::ExportsArgs, context::Context, error::unreachable, text::escape};
+
+pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::Result<()> {
+    let host = &arguments.host;
+    let config = context.session.config(&host.options)?;
+    let exports = Client::exports(&host.host, config).await;
+    let exports = exports.map_err(|error| unreachable(error, &host.host))?;
+    if exports.is_empty() {
+        context.reporter.warning(format!("{} exports nothing", host.host));
+    }
+    let width = exports.iter().map(|export| escape(&export.directory).chars().count()).max().unwrap_or(0);
+    for export in &exports {
+        let (path, groups) = (escape(&export.directory), groups(export));
+        if context.reporter.json() {
+            context.reporter.event(&json!({"event": "export", "path": path, "groups": groups}))?;
+        } else {
+            let groups = if groups.is_empty() { "(everyone)".to_owned() } else { groups.join(",") };
+            context.reporter.print(format!("{path:width$}  {groups}\n").as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn groups(export: &Export) -> Vec<String> {
+    export.groups.iter().map(|group| escape(group).into_owned()).collect()
+}

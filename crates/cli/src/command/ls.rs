@@ -1,0 +1,244 @@
+//! `nfsw ls`: directories as `ls` shows them.
+
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal},
+};
+
+use jiff::{Timestamp, tz::TimeZone};
+use nfs_wireless_client::{FileType, Metadata};
+
+use super::stat::{entry_json, kind_letter};
+use crate::{
+    args::LsArgs,
+    context::Context,
+    error::ResultExt,
+    remote::{Child, Found, children, find_all, follow},
+    text::{columns, escape, listing_time, mode_string},
+    units,
+};
+
+/// Width of the terminal where it does not say.
+const DEFAULT_COLUMNS: usize = 80;
+
+pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result<()> {
+    let listing = Listing {
+        arguments,
+        context,
+        terminal: io::stdout().is_terminal(),
+        zone: TimeZone::system(),
+        now: Timestamp::now(),
+    };
+    let (mut files, mut directories) = (Vec::new(), Vec::new());
+    for target in &arguments.targets {
+        match listing.named(target).await {
+            Ok(found) => {
+                let (lists, shows): (Vec<_>, Vec<_>) =
+                    found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
+                files.extend(
+                    shows
+                        .into_iter()
+                        .map(|found| Line { name: found.remote.to_string().into_bytes(), found }),
+                );
+                directories.extend(lists);
+            }
+            Err(error) => context.reporter.failed(error)?,
+        }
+    }
+    let with_headings =
+        arguments.recursive || directories.len() + files.len() > 1 || context.reporter.has_failures();
+    let mut is_first = files.is_empty();
+    if !files.is_empty() {
+        listing.show(files, false).await?;
+    }
+    directories.reverse();
+    while let Some(directory) = directories.pop() {
+        if with_headings && !context.reporter.json() {
+            let gap = if is_first { "" } else { "\n" };
+            context.reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
+        }
+        is_first = false;
+        match listing.directory(&directory).await {
+            Ok(below) if arguments.recursive => directories.extend(below.into_iter().rev()),
+            Ok(_) => {}
+            Err(error) => context.reporter.failed(error)?,
+        }
+    }
+    Ok(())
+}
+
+/// One run's way of listing.
+struct Listing<'a> {
+    arguments: &'a LsArgs,
+    context: &'a Context,
+    terminal: bool,
+    zone: TimeZone,
+    now: Timestamp,
+}
+
+/// A file and the name to show for it.
+struct Line {
+    name: Vec<u8>,
+    found: Found,
+}
+
+impl Listing<'_> {
+    /// Finds what one argument names; without `-l` and `-d` a link to a directory stands for the directory.
+    async fn named(&self, target: &crate::target::Remote) -> anyhow::Result<Vec<Found>> {
+        let mut found = find_all(self.context, target).await?;
+        if !self.arguments.long && !self.arguments.directory {
+            for found in found.iter_mut().filter(|found| found.metadata.file_type == FileType::Symlink) {
+                if let Ok(followed) = follow(self.context, found.clone()).await
+                    && followed.is_directory()
+                {
+                    *found = Found { remote: found.remote.clone(), ..followed };
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Lists one directory and returns the directories in it.
+    async fn directory(&self, directory: &Found) -> anyhow::Result<Vec<Found>> {
+        let hidden = self.arguments.all || self.arguments.almost_all;
+        let mut lines = Vec::new();
+        if self.arguments.all {
+            for name in [&b"."[..], b".."] {
+                // The parent of an export's root is not ours to see: the root stands for it, as in the server's listing.
+                let entry = directory.client.lookup(directory.handle, name).await;
+                let (handle, metadata) = entry
+                    .map_or((directory.handle, directory.metadata), |entry| (entry.handle, entry.metadata));
+                lines.push(Line {
+                    name: name.to_vec(),
+                    found: Found { handle, metadata, ..directory.clone() },
+                });
+            }
+        }
+        let listed = children(self.context, &directory.client, directory.handle, &directory.remote).await?;
+        for Child { name, handle, metadata } in listed {
+            if hidden || !name.starts_with(b".") {
+                let (client, parent) = (directory.client.clone(), Some(directory.handle));
+                let remote = directory.remote.join(&name);
+                lines.push(Line { name, found: Found { remote, client, parent, handle, metadata } });
+            }
+        }
+        let is_child = |line: &&Line| line.found.is_directory() && line.name != b"." && line.name != b"..";
+        let below = lines.iter().filter(is_child).map(|line| line.found.clone()).collect();
+        self.show(lines, true).await?;
+        Ok(below)
+    }
+
+    async fn show(&self, mut lines: Vec<Line>, with_total: bool) -> anyhow::Result<()> {
+        self.sort(&mut lines);
+        let mut links = Vec::with_capacity(lines.len());
+        for line in &lines {
+            let wanted = (self.arguments.long || self.context.reporter.json())
+                && line.found.metadata.file_type == FileType::Symlink;
+            links.push(if wanted {
+                Some(line.found.client.read_link(line.found.handle).await.at(&line.found.remote)?)
+            } else {
+                None
+            });
+        }
+        if self.context.reporter.json() {
+            for (line, link) in lines.iter().zip(&links) {
+                let mut event = entry_json(&line.found, link.as_deref());
+                event["event"] = "entry".into();
+                event["name"] = String::from_utf8_lossy(&line.name).into();
+                self.context.reporter.event(&event)?;
+            }
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        if self.arguments.long {
+            if with_total {
+                let used: u64 = lines.iter().map(|line| line.found.metadata.used).sum();
+                let total = if self.arguments.human_readable {
+                    units::short_bytes(used)
+                } else {
+                    (used / 1024).to_string()
+                };
+                out.extend_from_slice(format!("total {total}\n").as_bytes());
+            }
+            self.long(&lines, &links, &mut out);
+        } else if self.terminal && !self.arguments.one_per_line {
+            let words: Vec<String> =
+                lines.iter().map(|line| self.inode(line) + &escape(&line.name)).collect();
+            out.extend_from_slice(columns(&words, terminal_width()).as_bytes());
+        } else {
+            for line in &lines {
+                out.extend_from_slice(self.inode(line).as_bytes());
+                self.push_name(&line.name, &mut out);
+                out.push(b'\n');
+            }
+        }
+        self.context.reporter.print(&out)
+    }
+
+    fn long(&self, lines: &[Line], links: &[Option<Vec<u8>>], out: &mut Vec<u8>) {
+        let rows: Vec<[String; 6]> = lines.iter().map(|line| self.row(&line.found.metadata)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths = [1, 2, 3, 4].map(width);
+        for ((line, row), link) in lines.iter().zip(&rows).zip(links) {
+            let [mode, count, uid, gid, size, time] = row;
+            let mut text = self.inode(line);
+            let [w1, w2, w3, w4] = widths;
+            let _ = write!(text, "{mode} {count:>w1$} {uid:<w2$} {gid:<w3$} {size:>w4$} {time} ");
+            out.extend_from_slice(text.as_bytes());
+            self.push_name(&line.name, out);
+            if let Some(link) = link {
+                out.extend_from_slice(b" -> ");
+                self.push_name(link, out);
+            }
+            out.push(b'\n');
+        }
+    }
+
+    fn row(&self, metadata: &Metadata) -> [String; 6] {
+        let size = match metadata.file_type {
+            FileType::BlockDevice | FileType::CharacterDevice => {
+                format!("{}, {}", metadata.device.0, metadata.device.1)
+            }
+            _ if self.arguments.human_readable => units::short_bytes(metadata.size),
+            _ => metadata.size.to_string(),
+        };
+        [
+            mode_string(kind_letter(metadata.file_type), metadata.mode),
+            metadata.links.to_string(),
+            metadata.uid.to_string(),
+            metadata.gid.to_string(),
+            size,
+            listing_time(metadata.mtime.seconds.into(), self.now, &self.zone),
+        ]
+    }
+
+    fn inode(&self, line: &Line) -> String {
+        if self.arguments.inode { format!("{:>10} ", line.found.metadata.fileid) } else { String::new() }
+    }
+
+    /// On a terminal names are made safe; a program gets the bytes.
+    fn push_name(&self, name: &[u8], out: &mut Vec<u8>) {
+        if self.terminal {
+            out.extend_from_slice(escape(name).as_bytes());
+        } else {
+            out.extend_from_slice(name);
+        }
+    }
+
+    fn sort(&self, lines: &mut [Line]) {
+        let metadata = |line: &Line| line.found.metadata;
+        if self.arguments.by_time {
+            lines.sort_by(|a, b| metadata(b).mtime.cmp(&metadata(a).mtime).then_with(|| a.name.cmp(&b.name)));
+        } else if self.arguments.by_size {
+            lines.sort_by(|a, b| metadata(b).size.cmp(&metadata(a).size).then_with(|| a.name.cmp(&b.name)));
+        }
+        if self.arguments.reverse {
+            lines.reverse();
+        }
+    }
+}
+
+fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|&width| width > 0).unwrap_or(DEFAULT_COLUMNS)
+}

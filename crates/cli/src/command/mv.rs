@@ -1,0 +1,95 @@
+//! `nfsw mv`: new names within an export.
+
+use serde_json::json;
+
+use crate::{
+    args::MvArgs,
+    context::Context,
+    error::ResultExt,
+    exit::{Exit, Failure},
+    remote::{Found, find, find_all, find_if_exists, follow},
+    session::is_within,
+    target::Remote,
+};
+
+pub(super) async fn run(arguments: &MvArgs, context: &Context) -> anyhow::Result<()> {
+    let mut sources = Vec::new();
+    for source in &arguments.sources {
+        match find_all(context, source).await {
+            Ok(found) => sources.extend(found),
+            Err(error) => context.reporter.failed(error)?,
+        }
+    }
+    let place = Place::find(context, &arguments.destination).await?;
+    if sources.len() > 1 && place.name.is_some() {
+        let text = format!("{}: not a directory, and there are several files to move", arguments.destination);
+        return Err(Failure::usage(text));
+    }
+    for source in sources {
+        if let Err(error) = rename(arguments, context, &source, &place).await {
+            context.reporter.failed(error)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the files go.
+struct Place {
+    directory: Found,
+    /// The new name; `None` to keep the old one.
+    name: Option<Vec<u8>>,
+}
+
+impl Place {
+    async fn find(context: &Context, destination: &Remote) -> anyhow::Result<Self> {
+        if let Some(found) = find_if_exists(context, destination).await? {
+            // A link that leads nowhere is a name like any other.
+            let followed = follow(context, found.clone()).await.unwrap_or(found);
+            if followed.is_directory() {
+                return Ok(Self { directory: followed, name: None });
+            }
+        }
+        let name = destination.name().map(<[u8]>::to_vec);
+        let directory = follow(context, find(context, &destination.parent()).await?).await?;
+        Ok(Self { directory, name })
+    }
+}
+
+async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &Place) -> anyhow::Result<()> {
+    let (parent, old) = source.directory()?;
+    let new = place.name.as_deref().unwrap_or(old);
+    let client = &source.client;
+    let target = place.directory.remote.join(new);
+    if !source.is_beside(&place.directory) {
+        let text = format!(
+            "{} and {target} are not in the same export: use nfsw cp -rp and nfsw rm -r",
+            source.remote
+        );
+        return Err(Failure::usage(text));
+    }
+    if source.is_directory()
+        && source.remote.path != target.path
+        && is_within(&target.path, &source.remote.path)
+    {
+        return Err(Failure::with(
+            Exit::SomeFailed,
+            format!("{}: cannot move a directory into itself", source.remote),
+        ));
+    }
+    if arguments.no_clobber && exists(context, &target).await? {
+        return Ok(());
+    }
+    let moved = client.rename((parent, old), (place.directory.handle, new)).await;
+    moved.at(format_args!("{} to {target}", source.remote))?;
+    context.activity.step();
+    let event = json!({
+        "event": "moved",
+        "source": String::from_utf8_lossy(&source.remote.path),
+        "target": String::from_utf8_lossy(&target.path),
+    });
+    context.reporter.done(format_args!("{} -> {target}", source.remote), &event)
+}
+
+async fn exists(context: &Context, target: &Remote) -> anyhow::Result<bool> {
+    Ok(find_if_exists(context, target).await?.is_some())
+}

@@ -1,0 +1,95 @@
+//! `nfsw rm`: removes files and trees.
+
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+
+use crate::{
+    args::RmArgs,
+    context::Context,
+    error::{ResultExt, is_missing},
+    exit::{Exit, Failure},
+    remote::{Child, Found, children, find_all},
+};
+
+/// Calls in flight in one directory.
+const REMOVALS: usize = 16;
+
+pub(super) async fn run(arguments: &RmArgs, context: &Context) -> anyhow::Result<()> {
+    for target in &arguments.targets {
+        let found = match find_all(context, target).await {
+            Ok(found) => found,
+            Err(error) if arguments.force && Exit::of(&error) == Exit::SourceMissing => continue,
+            Err(error) => {
+                context.reporter.failed(error)?;
+                continue;
+            }
+        };
+        let removals = stream::iter(found).map(|found| remove(arguments, context, found));
+        let mut removals = removals.buffer_unordered(REMOVALS);
+        while let Some(removed) = removals.next().await {
+            if let Err(error) = removed {
+                context.reporter.failed(error)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file, or a directory from its leaves upwards.
+async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::Result<()> {
+    found.directory()?;
+    if !found.is_directory() {
+        return unlink(arguments, context, &found).await;
+    }
+    if !arguments.recursive {
+        return Err(Failure::with(
+            Exit::SomeFailed,
+            format!("{}: is a directory (-r removes it)", found.remote),
+        ));
+    }
+    // Directories still to be emptied, and those that can go once everything after them is gone.
+    let mut to_empty = vec![found];
+    let mut to_remove = Vec::new();
+    while let Some(directory) = to_empty.pop() {
+        let listed = children(context, &directory.client, directory.handle, &directory.remote).await?;
+        let mut files = Vec::new();
+        for Child { name, handle, metadata } in listed {
+            let (client, parent) = (directory.client.clone(), Some(directory.handle));
+            let child = Found { remote: directory.remote.join(&name), client, parent, handle, metadata };
+            if child.is_directory() { to_empty.push(child) } else { files.push(child) }
+        }
+        let mut unlinks =
+            stream::iter(&files).map(|file| unlink(arguments, context, file)).buffer_unordered(REMOVALS);
+        while let Some(removed) = unlinks.next().await {
+            if let Err(error) = removed {
+                context.reporter.failed(error)?;
+            }
+        }
+        to_remove.push(directory);
+    }
+    while let Some(directory) = to_remove.pop() {
+        let (parent, name) = directory.directory()?;
+        match directory.client.rmdir(parent, name).await {
+            Err(error) if !is_missing(&error) => {
+                context.reporter.failed(Err::<(), _>(error).at(&directory.remote).unwrap_err())?
+            }
+            _ => gone(context, &directory)?,
+        }
+    }
+    Ok(())
+}
+
+async fn unlink(arguments: &RmArgs, context: &Context, found: &Found) -> anyhow::Result<()> {
+    let (parent, name) = found.directory()?;
+    match found.client.remove(parent, name).await {
+        Err(error) if is_missing(&error) && (arguments.force || arguments.recursive) => {}
+        other => other.at(&found.remote)?,
+    }
+    gone(context, found)
+}
+
+fn gone(context: &Context, found: &Found) -> anyhow::Result<()> {
+    context.activity.step();
+    let event = json!({"event": "removed", "path": String::from_utf8_lossy(&found.remote.path)});
+    context.reporter.done(format_args!("removed {}", found.remote), &event)
+}

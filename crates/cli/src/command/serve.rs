@@ -1,0 +1,95 @@
+//! `nfsw serve`: a local directory over NFSv3.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::Path,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use nfs_wireless_server::{Access, Directory, DirectoryConfig, Server, Service, ServiceConfig};
+
+use crate::{
+    args::ServeArgs,
+    context::interrupted,
+    error::{explain, local, show},
+    exit::{Exit, Failure},
+};
+
+pub(super) fn execute(arguments: &ServeArgs) -> Exit {
+    match run(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            eprintln!("nfsw: {}", explain(&error));
+            Exit::of(&error)
+        }
+    }
+}
+
+fn run(arguments: &ServeArgs) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut config = DirectoryConfig::default();
+        config.access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let server = serve(&arguments.directory, arguments.listen, config).await?;
+        let address = server.local_addr();
+        if !address.ip().is_loopback() {
+            eprintln!(
+                "nfsw: warning: whoever reaches {address} may read{} everything in {}",
+                if arguments.read_only { "" } else { " and change" },
+                show(&arguments.directory)
+            );
+        }
+        // Nobody needs to read it for the server to serve.
+        let _ = announce(arguments, address);
+        let end = async {
+            match arguments.lifetime {
+                Some(lifetime) => tokio::time::sleep(lifetime).await,
+                None => std::future::pending().await,
+            }
+        };
+        let exit = tokio::select! {
+            () = interrupted() => Exit::Interrupted,
+            () = end => Exit::Done,
+        };
+        server.shutdown().await;
+        Ok(exit)
+    })
+}
+
+/// Starts a server for a directory; it runs until it is dropped.
+pub(super) async fn serve(
+    path: &Path,
+    listen: SocketAddr,
+    config: DirectoryConfig,
+) -> anyhow::Result<Server> {
+    let directory = Directory::open(path, config).map_err(|error| local(path, &error))?;
+    // Another run is another server, to which old handles are stale.
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let service = Service::new(ServiceConfig::default(), directory, seed, Instant::now())?;
+    Server::bind(listen, service).await.map_err(|error| {
+        let text =
+            format!("cannot listen on {listen}: {} (--listen takes another)", crate::error::io_text(&error));
+        Failure::with(Exit::LocalIo, text)
+    })
+}
+
+fn announce(arguments: &ServeArgs, address: SocketAddr) -> io::Result<()> {
+    let (directory, url) = (show(&arguments.directory), url(address));
+    let access = if arguments.read_only { ", read-only" } else { "" };
+    let mut out = io::stdout().lock();
+    writeln!(out, "serving {directory} at {address} over UDP and TCP{access}; Ctrl-C stops it")?;
+    writeln!(out, "try: nfsw ls -l {url}/")?;
+    out.flush()
+}
+
+/// Returns the URL under which a server at an address is reached, without the final slash.
+pub(super) fn url(address: SocketAddr) -> String {
+    let host = match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => "127.0.0.1".to_owned(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => "[::1]".to_owned(),
+        SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+    };
+    format!("nfs://{host}:{}", address.port())
+}

@@ -1,0 +1,328 @@
+//! Copying files and trees between this machine and servers.
+
+mod frame;
+mod node;
+mod place;
+mod plan;
+pub(crate) mod stream;
+mod transfer;
+mod verify;
+
+use std::rc::Rc;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use serde_json::json;
+
+use self::{
+    frame::Frame,
+    node::{Kind, Node},
+    place::Present,
+};
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    local,
+    target::Target,
+};
+
+/// What `nfsw cp` was asked for, checked.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// What to copy.
+    pub(crate) sources: Vec<Target>,
+    /// Where to.
+    pub(crate) destination: Target,
+    /// Whether directories are copied.
+    pub(crate) recursive: bool,
+    /// Whether links that were named are followed.
+    pub(crate) follow: bool,
+    /// Whether modes, times and owners are kept.
+    pub(crate) preserve: bool,
+    /// Which files that are there may be replaced.
+    pub(crate) overwrite: Overwrite,
+    /// Whether files are written under their own name from the start.
+    pub(crate) inplace: bool,
+    /// Whether copies are read back and compared.
+    pub(crate) verify: bool,
+    /// Whether nothing is to be done but said.
+    pub(crate) dry_run: bool,
+    /// Files in flight at once.
+    pub(crate) jobs: usize,
+    /// Upper bound in bit/s for what does not pass through the client's own transfers.
+    pub(crate) rate_limit: Option<u64>,
+}
+
+/// Which files that are there may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overwrite {
+    /// All.
+    Always,
+    /// None.
+    Never,
+    /// Those that are older than their source, or of another size.
+    Outdated,
+}
+
+/// Files from this size on are large: each fills the link by itself, so few are copied at once.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// Large files in flight at once: one more than one, so that the end of a file hides the beginning of the next.
+const LARGE_JOBS: usize = 2;
+
+/// One thing to copy, and where to.
+#[derive(Debug)]
+struct Work {
+    node: Node,
+    frame: Rc<Frame>,
+    /// Its name there; `None` when its contents go right there.
+    name: Option<Vec<u8>>,
+    /// Whether the user named it, and not only a directory above it.
+    is_named: bool,
+}
+
+/// What became of a [`Work`].
+struct Outcome {
+    /// Directories it held: the one it went to, and the one it made.
+    frames: Vec<Rc<Frame>>,
+    is_large: bool,
+    result: anyhow::Result<Vec<Work>>,
+}
+
+/// One run of `nfsw cp`.
+struct Run<'a> {
+    copy: &'a Copy,
+    context: &'a Context,
+    throttle: stream::Throttle,
+}
+
+/// Work to be done: small files first, so that directories are listed only when there is room.
+#[derive(Default)]
+struct Queue {
+    small: Vec<Work>,
+    large: Vec<Work>,
+    directories: Vec<Work>,
+}
+
+/// Copies everything asked for.
+///
+/// # Errors
+/// What ended the run; failures of single files are reported and the rest is copied.
+pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
+    let run = Run { copy, context, throttle: stream::Throttle::new(copy.rate_limit) };
+    match plan::plan(copy, context).await? {
+        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
+        plan::Plan::Files(works) => run.work_off(works).await,
+    }
+}
+
+impl Run<'_> {
+    async fn work_off(&self, works: Vec<Work>) -> anyhow::Result<()> {
+        let mut queue = Queue::default();
+        queue.add(works, self.context);
+        let mut running = FuturesUnordered::new();
+        let mut large = 0;
+        let mut end = Ok(());
+        loop {
+            while running.len() < self.copy.jobs
+                && let Some((work, is_large)) = queue.next(large < LARGE_JOBS)
+            {
+                large += usize::from(is_large);
+                running.push(self.process(work, is_large));
+            }
+            let Some(Outcome { frames, is_large, result }) = running.next().await else {
+                return end;
+            };
+            large -= usize::from(is_large);
+            let mut results = vec![result.map(|children| queue.add(children, self.context))];
+            for frame in frames {
+                results.push(Frame::release(frame, self.context, self.copy.preserve).await);
+            }
+            for result in results {
+                match result {
+                    Ok(()) => {}
+                    // What is under way may still end well; one line for all is enough.
+                    Err(error) if ends_run(&error) => {
+                        queue = Queue::default();
+                        if end.is_ok() {
+                            end = Err(error);
+                        }
+                    }
+                    Err(error) if end.is_ok() => self.context.reporter.failed(error)?,
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    async fn process(&self, work: Work, is_large: bool) -> Outcome {
+        let Work { node, frame, name, is_named } = work;
+        let mut frames = vec![Rc::clone(&frame)];
+        let result = match (&node.kind, name) {
+            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref()).await {
+                Ok(made) => {
+                    frames.push(Rc::clone(&made));
+                    self.children(&node, &made).await
+                }
+                Err(error) => Err(error),
+            },
+            (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
+            (Kind::File, Some(name)) => self.file(&node, &frame, &name, is_named).await.map(|()| Vec::new()),
+            (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
+            (Kind::Special(what), Some(_)) => {
+                self.context.reporter.warning(format!("{node}: skipped, it is a {what}"));
+                self.context.activity.file_done();
+                Ok(Vec::new())
+            }
+        };
+        drop(frame);
+        Outcome { frames, is_large, result }
+    }
+
+    /// Creates the directory that takes what is in a source directory.
+    async fn directory(
+        &self,
+        node: &Node,
+        frame: &Rc<Frame>,
+        name: Option<&[u8]>,
+    ) -> anyhow::Result<Rc<Frame>> {
+        if !self.copy.recursive {
+            return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
+        }
+        if frame.is_inside(node) {
+            let text = format!("{node}: cannot copy a directory into itself");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        let Some(name) = name else {
+            return Ok(Rc::clone(frame));
+        };
+        let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
+        let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
+        self.say_event("directory", node, &place.to_string())?;
+        Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
+    }
+
+    /// Lists what is to be copied into a directory.
+    async fn children(&self, node: &Node, frame: &Rc<Frame>) -> anyhow::Result<Vec<Work>> {
+        let children = node.children(self.context).await?;
+        let works = children.into_iter().map(|(name, node)| {
+            let (frame, name) = (Rc::clone(frame), Some(name));
+            Work { node, frame, name, is_named: false }
+        });
+        Ok(works.collect())
+    }
+
+    async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
+        let present = frame.place.present(name).await?;
+        if !self.wants(node, frame, name, present.as_ref())? {
+            return Ok(());
+        }
+        let target = node.read_link().await?;
+        if !self.copy.dry_run {
+            let times = self.copy.preserve.then_some(node.attributes.times);
+            frame.place.symlink(name, &target, times, present.is_some()).await?;
+        }
+        self.say("link", node, frame, name)
+    }
+
+    /// Whether a file or link is to be copied over what is there.
+    fn wants(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: Option<&Present>,
+    ) -> anyhow::Result<bool> {
+        let Some(present) = present else {
+            return Ok(true);
+        };
+        let target = frame.place.show(name);
+        if present.kind == Kind::Directory {
+            let text = format!("{target}: is a directory, which {node} cannot replace");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        if frame.place.is_same(present, node) {
+            return Err(Failure::with(Exit::SomeFailed, format!("{node} and {target} are the same file")));
+        }
+        let reason = match self.copy.overwrite {
+            Overwrite::Always => return Ok(true),
+            Overwrite::Never => "exists",
+            Overwrite::Outdated => {
+                let same_kind = present.kind == node.kind;
+                let same_size = present.attributes.size == node.attributes.size || node.kind == Kind::Symlink;
+                let newer = present.attributes.times.modified >= node.attributes.times.modified;
+                if !(same_kind && same_size && newer) {
+                    return Ok(true);
+                }
+                "up to date"
+            }
+        };
+        self.context.activity.skip(node.attributes.size);
+        let event =
+            json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
+        self.context.reporter.done(format_args!("{target}: {reason}"), &event)?;
+        Ok(false)
+    }
+
+    fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
+        self.context.activity.file_done();
+        self.say_event(event, node, &frame.place.show(name))
+    }
+
+    fn say_event(&self, event: &str, node: &Node, target: &str) -> anyhow::Result<()> {
+        let source = node.to_string();
+        let size = node.attributes.size;
+        let line = format!("{source} -> {target}");
+        let mut event = json!({"event": event, "source": source, "target": target, "bytes": size});
+        if self.copy.dry_run {
+            event["dry_run"] = true.into();
+            if !self.context.reporter.json() {
+                return self.context.reporter.print(format!("{line}\n").as_bytes());
+            }
+        }
+        self.context.reporter.done(line, &event)
+    }
+}
+
+impl Queue {
+    fn add(&mut self, works: Vec<Work>, context: &Context) {
+        // The last one in is the first one out, so this keeps the order of the names.
+        for work in works.into_iter().rev() {
+            match work.node.kind {
+                Kind::Directory => self.directories.push(work),
+                Kind::File if work.node.attributes.size >= LARGE_BYTES => {
+                    context.activity.expect(work.node.attributes.size);
+                    self.large.push(work);
+                }
+                Kind::File => {
+                    context.activity.expect(work.node.attributes.size);
+                    self.small.push(work);
+                }
+                Kind::Symlink | Kind::Special(_) => {
+                    context.activity.expect(0);
+                    self.small.push(work);
+                }
+            }
+        }
+    }
+
+    /// Takes the next work, and whether it is a large file.
+    fn next(&mut self, may_be_large: bool) -> Option<(Work, bool)> {
+        if may_be_large && let Some(work) = self.large.pop() {
+            return Some((work, true));
+        }
+        self.small.pop().or_else(|| self.directories.pop()).map(|work| (work, false))
+    }
+}
+
+/// Whether every other file would fail for the same reason.
+fn ends_run(error: &anyhow::Error) -> bool {
+    use nfs_wireless_client::{self as client, NfsStatus};
+    if matches!(Exit::of(error), Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
+        return true;
+    }
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.is_final;
+    }
+    let status = error.downcast_ref::<client::Error>().and_then(client::Error::status);
+    matches!(status, Some(NfsStatus::NOSPC | NfsStatus::DQUOT | NfsStatus::ROFS))
+}

@@ -1,0 +1,64 @@
+//! Destination directories, and what is left to do when everything in them is copied.
+
+use std::rc::Rc;
+
+use super::{
+    node::{Attributes, Node},
+    place::Place,
+};
+use crate::{context::Context, local};
+
+/// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
+/// mode and times.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) place: Place,
+    parent: Option<Rc<Self>>,
+    /// What to set at the end.
+    last: Option<Attributes>,
+}
+
+impl Frame {
+    /// A directory that was there before.
+    pub(super) fn top(place: Place) -> Self {
+        Self { place, parent: None, last: None }
+    }
+
+    /// A directory made for a source directory with these attributes, or found in its place.
+    pub(super) fn below(parent: &Rc<Self>, place: Place, source: Attributes, preserve: bool) -> Self {
+        let plain = source.mode & 0o777 & !local::umask();
+        let was_widened = place.was_created() && plain != plain | 0o700;
+        let last =
+            if preserve { Some(source) } else { was_widened.then_some(Attributes { mode: plain, ..source }) };
+        Self { place, parent: Some(Rc::clone(parent)), last }
+    }
+
+    /// Whether a source directory is this one or one above it.
+    pub(super) fn is_inside(&self, node: &Node) -> bool {
+        let mut next = Some(self);
+        while let Some(frame) = next {
+            if frame.place.is_directory(node) {
+                return true;
+            }
+            next = frame.parent.as_deref();
+        }
+        false
+    }
+
+    /// Lets go of a directory, and of those above it that are complete with it.
+    ///
+    /// # Errors
+    /// The first failure to set mode or times.
+    pub(super) async fn release(frame: Rc<Self>, context: &Context, preserve: bool) -> anyhow::Result<()> {
+        let mut next = Some(frame);
+        let mut result = Ok(());
+        while let Some(frame) = next.take().and_then(Rc::into_inner) {
+            if let Some(attributes) = frame.last {
+                let set = frame.place.set_last(context, attributes, preserve).await;
+                result = result.and(set);
+            }
+            next = frame.parent;
+        }
+        result
+    }
+}

@@ -1,0 +1,227 @@
+//! Sources: files, directories and links, wherever they are.
+
+use std::{
+    fmt, fs, io,
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{FileTypeExt, MetadataExt},
+    },
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
+use rustix::fs::Stat;
+
+use crate::{
+    context::Context,
+    error::{ResultExt, local, show},
+    local::Times,
+    remote::{Child, Found, children},
+    target::Remote,
+};
+
+/// A source.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) origin: Origin,
+    pub(super) kind: Kind,
+    pub(super) attributes: Attributes,
+}
+
+/// Where a source is.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// On this machine.
+    Local(PathBuf),
+    /// On a server.
+    Remote(RemoteFile),
+    /// Standard input.
+    Standard,
+}
+
+/// A file on a server.
+#[derive(Debug)]
+pub(super) struct RemoteFile {
+    pub(super) client: Client,
+    pub(super) handle: FileHandle,
+    pub(super) remote: Remote,
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Symlink,
+    /// Nothing that can be copied, by its usual name.
+    Special(&'static str),
+}
+
+/// Attributes that a copy may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) size: u64,
+    pub(super) times: Times,
+}
+
+impl Node {
+    /// Looks at a local path; a link is found itself unless it is to be followed.
+    pub(super) fn local(path: PathBuf, follow: bool) -> io::Result<Self> {
+        let metadata = if follow { fs::metadata(&path)? } else { fs::symlink_metadata(&path)? };
+        Ok(Self { kind: (&metadata).into(), attributes: (&metadata).into(), origin: Origin::Local(path) })
+    }
+
+    /// Takes a file found on a server.
+    pub(super) fn remote(found: Found) -> Self {
+        let Found { client, handle, remote, metadata, .. } = found;
+        let origin = Origin::Remote(RemoteFile { client, handle, remote });
+        Self { origin, kind: metadata.file_type.into(), attributes: (&metadata).into() }
+    }
+
+    /// Standard input, of unknown size.
+    pub(super) fn standard() -> Self {
+        let now = SystemTime::now();
+        let times = Times { accessed: now, modified: now };
+        let attributes = Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, times };
+        Self { origin: Origin::Standard, kind: Kind::File, attributes }
+    }
+
+    /// Lists a directory in the order of the names.
+    pub(super) async fn children(&self, context: &Context) -> anyhow::Result<Vec<(Vec<u8>, Self)>> {
+        match &self.origin {
+            Origin::Standard => Ok(Vec::new()),
+            Origin::Local(path) => {
+                let mut found = Vec::new();
+                for entry in fs::read_dir(path).map_err(|error| local(path, &error))? {
+                    let entry = entry.map_err(|error| local(path, &error))?;
+                    match Self::local(entry.path(), false) {
+                        Ok(node) => found.push((entry.file_name().into_vec(), node)),
+                        // Removed since it was listed.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) => context.reporter.failed(local(&entry.path(), &error))?,
+                    }
+                }
+                context.activity.step();
+                found.sort_by(|a, b| a.0.cmp(&b.0));
+                Ok(found)
+            }
+            Origin::Remote(RemoteFile { client, handle, remote }) => {
+                let listed = children(context, client, *handle, remote).await?;
+                let node = |Child { name, handle, metadata }: Child| {
+                    let (client, remote) = (client.clone(), remote.join(&name));
+                    let origin = Origin::Remote(RemoteFile { client, handle, remote });
+                    (name, Self { origin, kind: metadata.file_type.into(), attributes: (&metadata).into() })
+                };
+                Ok(listed.into_iter().map(node).collect())
+            }
+        }
+    }
+
+    /// Reads where a link points to.
+    pub(super) async fn read_link(&self) -> anyhow::Result<Vec<u8>> {
+        match &self.origin {
+            Origin::Local(path) => match fs::read_link(path) {
+                Ok(target) => Ok(target.into_os_string().into_vec()),
+                Err(error) => Err(local(path, &error)),
+            },
+            Origin::Remote(file) => file.client.read_link(file.handle).await.at(&file.remote),
+            Origin::Standard => unreachable!("standard input is a file"),
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Local(path) => formatter.write_str(&show(path)),
+            Origin::Remote(file) => file.remote.fmt(formatter),
+            Origin::Standard => formatter.write_str("standard input"),
+        }
+    }
+}
+
+impl From<&fs::Metadata> for Kind {
+    fn from(metadata: &fs::Metadata) -> Self {
+        let kind = metadata.file_type();
+        if kind.is_file() {
+            Self::File
+        } else if kind.is_dir() {
+            Self::Directory
+        } else if kind.is_symlink() {
+            Self::Symlink
+        } else if kind.is_fifo() {
+            Self::Special("fifo")
+        } else if kind.is_socket() {
+            Self::Special("socket")
+        } else {
+            Self::Special("device")
+        }
+    }
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::Regular => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Special("fifo"),
+            FileType::Socket => Self::Special("socket"),
+            FileType::BlockDevice | FileType::CharacterDevice => Self::Special("device"),
+        }
+    }
+}
+
+impl From<&Metadata> for Attributes {
+    fn from(metadata: &Metadata) -> Self {
+        let times = Times { accessed: metadata.atime.into(), modified: metadata.mtime.into() };
+        let Metadata { mode, uid, gid, size, .. } = *metadata;
+        Self { mode, uid, gid, size, times }
+    }
+}
+
+impl From<&fs::Metadata> for Attributes {
+    fn from(metadata: &fs::Metadata) -> Self {
+        let times = Times {
+            accessed: system_time(metadata.atime(), metadata.atime_nsec()),
+            modified: system_time(metadata.mtime(), metadata.mtime_nsec()),
+        };
+        let mode = metadata.mode() & 0o7777;
+        Self { mode, uid: metadata.uid(), gid: metadata.gid(), size: metadata.size(), times }
+    }
+}
+
+impl From<&Stat> for Kind {
+    fn from(stat: &Stat) -> Self {
+        use rustix::fs::FileType;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Special("fifo"),
+            FileType::Socket => Self::Special("socket"),
+            _ => Self::Special("device"),
+        }
+    }
+}
+
+impl From<&Stat> for Attributes {
+    fn from(stat: &Stat) -> Self {
+        let times = Times {
+            accessed: system_time(stat.st_atime, stat.st_atime_nsec as i64),
+            modified: system_time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        };
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        Self { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid, size, times }
+    }
+}
+
+fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
+    base + Duration::from_nanos(nanoseconds.unsigned_abs())
+}

@@ -1,0 +1,311 @@
+//! Destination directories, on this machine or on a server.
+
+use std::{collections::HashMap, fmt};
+
+use nfs_wireless_client::{Client, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time};
+
+use super::node::{Attributes, Kind, Node, Origin};
+use crate::{
+    context::Context,
+    error::{ResultExt, has_status, is_missing, local, show},
+    exit::{Exit, Failure},
+    local::{Directory, Times},
+    name,
+    remote::{Found, children},
+    target::Remote,
+    text::escape,
+};
+
+/// A directory that files are copied into.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// On this machine.
+    Local { directory: Directory, was_created: bool },
+    /// On a server.
+    Remote(Box<RemotePlace>),
+    /// Would be created if this were not a dry run; its path.
+    Planned(String),
+}
+
+/// A directory on a server.
+#[derive(Debug)]
+pub(super) struct RemotePlace {
+    pub(super) client: Client,
+    pub(super) handle: FileHandle,
+    pub(super) remote: Remote,
+    /// What is in it, if that was asked for; otherwise names are looked up one by one.
+    listed: Option<HashMap<Vec<u8>, Present>>,
+    was_created: bool,
+}
+
+/// What has a name already.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    pub(super) kind: Kind,
+    pub(super) attributes: Attributes,
+    /// On a server.
+    pub(super) handle: Option<FileHandle>,
+}
+
+impl Place {
+    /// A local directory that was there before.
+    pub(super) fn local(directory: Directory) -> Self {
+        Self::Local { directory, was_created: false }
+    }
+
+    /// A server directory that was there before; names in it are looked up.
+    pub(super) fn remote(found: Found) -> Self {
+        let Found { client, handle, remote, .. } = found;
+        Self::Remote(Box::new(RemotePlace { client, handle, remote, listed: None, was_created: false }))
+    }
+
+    pub(super) fn was_created(&self) -> bool {
+        match self {
+            Self::Local { was_created, .. } => *was_created,
+            Self::Remote(place) => place.was_created,
+            Self::Planned(_) => false,
+        }
+    }
+
+    /// Returns what has this name; a link stands for itself.
+    pub(super) async fn present(&self, name: &[u8]) -> anyhow::Result<Option<Present>> {
+        match self {
+            Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
+            Self::Local { directory, .. } => {
+                let found = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
+                Ok(found.as_ref().map(|found| Present {
+                    kind: found.into(),
+                    attributes: found.into(),
+                    handle: None,
+                }))
+            }
+            Self::Remote(place) if place.listed.is_some() => {
+                Ok(place.listed.as_ref().and_then(|listed| listed.get(name)).copied())
+            }
+            Self::Remote(place) => match place.client.lookup(place.handle, name).await {
+                Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
+                Err(error) if is_missing(&error) => Ok(None),
+                Err(error) => Err(error).at(place.remote.join(name)),
+            },
+        }
+    }
+
+    /// Creates a directory in this one, or enters it when it is there.
+    pub(super) async fn directory(
+        &self,
+        context: &Context,
+        name: &[u8],
+        mode: u32,
+        dry_run: bool,
+    ) -> anyhow::Result<Self> {
+        let present = self.present(name).await?;
+        if present.is_some_and(|present| present.kind != Kind::Directory) {
+            let text =
+                format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        if dry_run && present.is_none() {
+            return Ok(Self::Planned(self.show(name)));
+        }
+        match self {
+            Self::Planned(_) => Ok(Self::Planned(self.show(name))),
+            Self::Local { directory, .. } => match directory.create(name, mode) {
+                Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
+                Err(error) => Err(local(&directory.join(name), &error)),
+            },
+            Self::Remote(place) => {
+                let made = place.directory(context, name, mode, present).await?;
+                Ok(Self::Remote(Box::new(made)))
+            }
+        }
+    }
+
+    /// Creates a symbolic link, in the place of what is there.
+    pub(super) async fn symlink(
+        &self,
+        link: &[u8],
+        target: &[u8],
+        times: Option<Times>,
+        replace: bool,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                let path = directory.join(link);
+                directory.symlink(link, target).map_err(|error| local(&path, &error))?;
+                let Some(times) = times else { return Ok(()) };
+                directory.set_link_times(link, times).map_err(|error| local(&path, &error))
+            }
+            Self::Remote(place) => place.symlink(link, target, times, replace).await,
+        }
+    }
+
+    /// Sets mode and times of the directory itself, after everything in it.
+    pub(super) async fn set_last(
+        &self,
+        context: &Context,
+        last: Attributes,
+        preserve: bool,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                if preserve {
+                    directory.set_owner(last.uid, last.gid);
+                }
+                let mut result = directory.set_mode(last.mode);
+                if preserve {
+                    result = result.and_then(|()| directory.set_times(last.times));
+                }
+                result.map_err(|error| local(directory.path(), &error))
+            }
+            Self::Remote(place) => {
+                let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
+                attributes.mode = Some(last.mode);
+                if preserve {
+                    place.give(context, place.handle, last).await?;
+                }
+                place.client.set_attributes(place.handle, attributes).await.at(&place.remote)?;
+                context.activity.step();
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether what is there is the source itself.
+    pub(super) fn is_same(&self, present: &Present, node: &Node) -> bool {
+        match (self, &node.origin) {
+            (Self::Remote(place), Origin::Remote(source)) => {
+                place.client.address() == source.client.address() && present.handle == Some(source.handle)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether this is the source directory itself.
+    pub(super) fn is_directory(&self, node: &Node) -> bool {
+        match (self, &node.origin) {
+            (Self::Remote(place), Origin::Remote(source)) => {
+                place.client.address() == source.client.address() && place.handle == source.handle
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the path of a name, for messages.
+    pub(super) fn show(&self, name: &[u8]) -> String {
+        match self {
+            Self::Local { directory, .. } => show(&directory.join(name)),
+            Self::Remote(place) => place.remote.join(name).to_string(),
+            Self::Planned(path) => format!("{path}/{}", escape(name)),
+        }
+    }
+}
+
+impl RemotePlace {
+    /// Gives a file on the server to the source's owner, where we may: only root can, and not on every export.
+    pub(super) async fn give(
+        &self,
+        context: &Context,
+        file: FileHandle,
+        owner: Attributes,
+    ) -> anyhow::Result<()> {
+        if !context.session.may_give(&self.remote, owner.uid, owner.gid) {
+            return Ok(());
+        }
+        let attributes =
+            SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
+        match self.client.set_attributes(file, attributes).await {
+            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => {
+                Ok(())
+            }
+            other => other.at(&self.remote),
+        }
+    }
+
+    async fn directory(
+        &self,
+        context: &Context,
+        name: &[u8],
+        mode: u32,
+        present: Option<Present>,
+    ) -> anyhow::Result<Self> {
+        let remote = self.remote.join(name);
+        let client = self.client.clone();
+        let handle = match present.and_then(|present| present.handle) {
+            Some(handle) => handle,
+            None => {
+                let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+                match client.mkdir(self.handle, name, attributes).await {
+                    Ok(entry) => {
+                        context.activity.step();
+                        let (handle, listed) = (entry.handle, Some(HashMap::new()));
+                        return Ok(Self { client, handle, remote, listed, was_created: true });
+                    }
+                    // Somebody else was faster.
+                    Err(error) if has_status(&error, NfsStatus::EXIST) => {
+                        client.lookup(self.handle, name).await.at(&remote)?.handle
+                    }
+                    Err(error) => return Err(error).at(&remote),
+                }
+            }
+        };
+        let found = children(context, &client, handle, &remote).await?;
+        let present =
+            found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
+        Ok(Self { client, handle, remote, listed: Some(present.collect()), was_created: false })
+    }
+
+    async fn symlink(
+        &self,
+        link: &[u8],
+        target: &[u8],
+        times: Option<Times>,
+        replace: bool,
+    ) -> anyhow::Result<()> {
+        let Self { client, handle, remote, .. } = self;
+        let shown = remote.join(link);
+        let entry = if replace {
+            let temporary = name::temporary(link);
+            match client.remove(*handle, &temporary).await {
+                Err(error) if !is_missing(&error) => return Err(error).at(shown),
+                _ => {}
+            }
+            let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
+            client.rename((*handle, &temporary), (*handle, link)).await.at(&shown)?;
+            entry
+        } else {
+            client.symlink(*handle, link, target).await.at(&shown)?
+        };
+        if let Some(times) = times {
+            // Few servers can; a link without its time is still the link.
+            let _ = client.set_attributes(entry.handle, set_times(times)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Present {
+    fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
+        Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { directory, .. } => formatter.write_str(&show(directory.path())),
+            Self::Remote(place) => place.remote.fmt(formatter),
+            Self::Planned(path) => formatter.write_str(path),
+        }
+    }
+}
+
+/// Returns the attributes that set these times.
+pub(super) fn set_times(times: Times) -> SetAttributes {
+    SetAttributes {
+        atime: Some(SetTime::To(Time::from_system(times.accessed))),
+        mtime: Some(SetTime::To(Time::from_system(times.modified))),
+        ..SetAttributes::default()
+    }
+}

@@ -1,0 +1,229 @@
+//! From the arguments of `nfsw cp` to the first things to copy, by the rules of `cp -R`.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::{
+    Copy, Work,
+    frame::Frame,
+    node::{Kind, Node},
+    place::Place,
+};
+use crate::{
+    context::Context,
+    error::{io_text, local, show},
+    exit::{Exit, Failure},
+    local::Directory,
+    name::is_plain,
+    remote::{find_all, find_if_exists, follow},
+    target::{Remote, Target, local_name},
+};
+
+/// What is to be done.
+pub(super) enum Plan {
+    /// Copy into files and directories.
+    Files(Vec<Work>),
+    /// Write one file to something that is not a file.
+    Stream(Box<Node>, Output),
+}
+
+/// Something that takes bytes in order.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// Standard output.
+    Standard,
+    /// A fifo or device.
+    Special(PathBuf),
+}
+
+/// Where the sources go.
+enum Destination {
+    Output(Output),
+    /// Into a directory, under their own names.
+    Inside(Place),
+    /// To this name in a directory.
+    Named(Place, Vec<u8>),
+}
+
+/// A source, and the name under which it arrives in a directory; `None` if its contents arrive instead.
+struct Source {
+    node: Node,
+    name: Option<Vec<u8>>,
+}
+
+/// Looks at sources and destination.
+///
+/// # Errors
+/// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
+pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan> {
+    check(copy, context)?;
+    let mut sources = Vec::new();
+    for target in &copy.sources {
+        match find_sources(copy, context, target).await {
+            Ok(found) => sources.extend(found),
+            Err(error) => context.reporter.failed(error)?,
+        }
+    }
+    if sources.is_empty() {
+        return Ok(Plan::Files(Vec::new()));
+    }
+    let destination = find_destination(context, &copy.destination).await?;
+    match destination {
+        Destination::Inside(place) => inside(context, sources, place),
+        Destination::Output(_) | Destination::Named(..) if sources.len() > 1 => {
+            let text =
+                format!("{}: is not a directory, and there are several files to copy", copy.destination);
+            Err(Failure::usage(text))
+        }
+        Destination::Output(output) => {
+            let Source { node, .. } = sources.remove(0);
+            match node.kind {
+                Kind::File => Ok(Plan::Stream(Box::new(node), output)),
+                Kind::Directory => Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory"))),
+                _ => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a regular file"))),
+            }
+        }
+        Destination::Named(place, name) => {
+            let node = sources.remove(0).node;
+            let (frame, name) = (Rc::new(Frame::top(place)), Some(name));
+            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true }]))
+        }
+    }
+}
+
+/// Refuses what cannot mean anything.
+fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
+    let is_remote = |target: &Target| matches!(target, Target::Remote(_));
+    let to_remote = is_remote(&copy.destination);
+    if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
+        let text = format!("{source} and {} are both on this machine: use cp", copy.destination);
+        return Err(Failure::usage(text));
+    }
+    let from_standard = copy.sources.contains(&Target::Standard);
+    let to_standard = copy.destination == Target::Standard;
+    if from_standard && copy.sources.len() > 1 {
+        return Err(Failure::usage("standard input (-) cannot be copied together with other files"));
+    }
+    if to_standard && context.reporter.json() {
+        return Err(Failure::usage("--json and a file on standard output exclude each other"));
+    }
+    if copy.verify && (from_standard || to_standard) {
+        return Err(Failure::usage(
+            "--verify needs files on both sides: standard input or output cannot be read again",
+        ));
+    }
+    Ok(())
+}
+
+async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow::Result<Vec<Source>> {
+    match target {
+        Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
+        Target::Local(path) => match Node::local(path.clone(), copy.follow) {
+            Ok(node) => {
+                let name = local_name(path).map(|name| name.as_bytes().to_vec());
+                Ok(vec![Source { node, name }])
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Failure::with(Exit::SourceMissing, format!("{}: {}", show(path), io_text(&error))))
+            }
+            Err(error) => Err(local(path, &error)),
+        },
+        Target::Remote(remote) => {
+            let mut sources = Vec::new();
+            for found in find_all(context, remote).await? {
+                let name = found.remote.name().filter(|name| is_plain(name)).map(<[u8]>::to_vec);
+                let found = if copy.follow { follow(context, found).await? } else { found };
+                sources.push(Source { node: Node::remote(found), name });
+            }
+            Ok(sources)
+        }
+    }
+}
+
+fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Result<Plan> {
+    let frame = Rc::new(Frame::top(place));
+    let mut names = HashSet::new();
+    let mut works = Vec::new();
+    for Source { node, name } in sources {
+        if name.is_none() && node.kind != Kind::Directory {
+            return Err(Failure::usage(format!("{node}: name the file to write, not only its directory")));
+        }
+        if let Some(name) = &name
+            && !names.insert(name.clone())
+        {
+            let text = format!("{node}: not copied, an earlier source has the same name");
+            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            continue;
+        }
+        works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true });
+    }
+    Ok(Plan::Files(works))
+}
+
+async fn find_destination(context: &Context, target: &Target) -> anyhow::Result<Destination> {
+    match target {
+        Target::Standard => Ok(Destination::Output(Output::Standard)),
+        Target::Local(path) => find_local_destination(path),
+        Target::Remote(remote) => find_remote_destination(context, remote).await,
+    }
+}
+
+fn find_local_destination(path: &Path) -> anyhow::Result<Destination> {
+    let path = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            let directory = Directory::open(path).map_err(|error| local(path, &error))?;
+            return Ok(Destination::Inside(Place::local(directory)));
+        }
+        Ok(metadata) if !metadata.is_file() => {
+            return Ok(Destination::Output(Output::Special(path.to_owned())));
+        }
+        // Through links to the file itself, so that the links stay.
+        Ok(_) => fs::canonicalize(path).map_err(|error| local(path, &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) => return Err(local(path, &error)),
+    };
+    let Some(name) = path.file_name() else {
+        return Err(Failure::with(Exit::LocalIo, format!("{}: there is no such directory", show(&path))));
+    };
+    let parent = path.parent().unwrap_or_else(|| Path::new(""));
+    match Directory::open(parent) {
+        Ok(directory) => Ok(Destination::Named(Place::local(directory), name.as_bytes().to_vec())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = format!("{}: the directory {} does not exist", show(&path), show(parent));
+            Err(Failure::with(Exit::LocalIo, text))
+        }
+        Err(error) => Err(local(parent, &error)),
+    }
+}
+
+async fn find_remote_destination(context: &Context, remote: &Remote) -> anyhow::Result<Destination> {
+    if let Some(found) = find_if_exists(context, remote).await? {
+        // A link that leads nowhere is replaced like a file.
+        let found = follow(context, found.clone()).await.unwrap_or(found);
+        if found.is_directory() {
+            return Ok(Destination::Inside(Place::remote(found)));
+        }
+    }
+    let Some(name) = remote.name().filter(|name| is_plain(name)) else {
+        return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
+    };
+    let parent = remote.parent();
+    match find_if_exists(context, &parent).await? {
+        Some(found) => {
+            let found = follow(context, found).await?;
+            if !found.is_directory() {
+                return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
+            }
+            Ok(Destination::Named(Place::remote(found), name.to_vec()))
+        }
+        None => {
+            let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
+            Err(Failure::with(Exit::SomeFailed, text))
+        }
+    }
+}

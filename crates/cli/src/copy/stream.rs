@@ -1,0 +1,180 @@
+//! Copies that are one stream of bytes: standard input and output, fifos, and from server to server.
+
+use std::{cell::Cell, fmt::Display, fs::File as LocalFile, io, time::Duration};
+
+use nfs_wireless_client::{self as client, File, FileHandle};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::Instant,
+};
+
+use super::{
+    Run,
+    node::{Node, Origin},
+    plan::Output,
+};
+use crate::{
+    context::Context,
+    error::{local, show},
+    exit::{Exit, Failure},
+    report::stdout_error,
+};
+
+/// Bytes moved at once: a pipe's capacity on Linux.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Keeps streams below a rate, all of them together.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    /// In bit/s.
+    rate: Option<u64>,
+    /// When the next chunk may go.
+    next: Cell<Option<Instant>>,
+}
+
+impl Throttle {
+    pub(super) fn new(rate: Option<u64>) -> Self {
+        Self { rate, next: Cell::new(None) }
+    }
+
+    /// Waits for as long as so many bytes take at the rate.
+    async fn wait(&self, bytes: usize) {
+        let Some(rate) = self.rate else { return };
+        let now = Instant::now();
+        // A timer that fires late must not cost rate.
+        let earliest = now.checked_sub(Duration::from_millis(5)).unwrap_or(now);
+        let start = self.next.get().map_or(now, |next| next.max(earliest));
+        let seconds = bytes as f64 * 8.0 / rate as f64;
+        self.next.set(Some(start + Duration::from_secs_f64(seconds)));
+        tokio::time::sleep_until(start).await;
+    }
+}
+
+/// What a stream failed at.
+pub(super) enum StreamError {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+/// Moves everything from one side to the other; returns the number of bytes. The writer is not flushed.
+pub(super) async fn pump(
+    source: &mut (impl AsyncRead + Unpin),
+    sink: &mut (impl AsyncWrite + Unpin),
+    context: &Context,
+    throttle: &Throttle,
+) -> Result<u64, StreamError> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut total = 0;
+    loop {
+        let count = source.read(&mut chunk).await.map_err(StreamError::Read)?;
+        if count == 0 {
+            return Ok(total);
+        }
+        throttle.wait(count).await;
+        sink.write_all(&chunk[..count]).await.map_err(StreamError::Write)?;
+        total += count as u64;
+        context.activity.add_bytes(count as u64);
+    }
+}
+
+/// Writes a file on a server to standard output.
+///
+/// # Errors
+/// A quiet one when nobody reads any more.
+pub(crate) async fn to_stdout(
+    source: &mut File,
+    name: impl Display,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let throttle = Throttle::new(None);
+    let mut stdout = tokio::io::stdout();
+    let moved = pump(source, &mut stdout, context, &throttle).await;
+    moved.map_err(|error| match error {
+        StreamError::Read(error) => remote_error(error, name),
+        StreamError::Write(error) => stdout_error(error),
+    })?;
+    stdout.flush().await.map_err(stdout_error)
+}
+
+/// Takes the client's error out of the `io::Error` that a [`File`] returns.
+pub(super) fn remote_error(error: io::Error, name: impl Display) -> anyhow::Error {
+    match error.downcast::<client::Error>() {
+        Ok(error) => anyhow::Error::new(error).context(name.to_string()),
+        Err(error) => Failure::with(Exit::SomeFailed, format!("{name}: {error}")),
+    }
+}
+
+impl Run<'_> {
+    /// Writes a source to something that takes bytes in order.
+    pub(super) async fn to_output(&self, node: &Node, output: &Output) -> anyhow::Result<()> {
+        let Origin::Remote(file) = &node.origin else {
+            return Err(Failure::usage(format!("{node}: is not on a server")));
+        };
+        if self.copy.dry_run {
+            let target = match output {
+                Output::Standard => "standard output".to_owned(),
+                Output::Special(path) => show(path),
+            };
+            return self.say_event("file", node, &target);
+        }
+        self.context.activity.expect(node.attributes.size);
+        let mut source = File::new(file.client.clone(), file.handle);
+        match output {
+            Output::Standard => {
+                let mut stdout = tokio::io::stdout();
+                let moved = pump(&mut source, &mut stdout, self.context, &self.throttle).await;
+                moved.map_err(|error| match error {
+                    StreamError::Read(error) => remote_error(error, node),
+                    StreamError::Write(error) => stdout_error(error),
+                })?;
+                stdout.flush().await.map_err(stdout_error)?;
+                self.context.activity.file_done();
+                Ok(())
+            }
+            Output::Special(path) => {
+                // Opening a fifo waits for its reader.
+                let opened = path.clone();
+                let opening =
+                    tokio::task::spawn_blocking(move || LocalFile::options().write(true).open(opened));
+                let sink = opening.await?.map_err(|error| local(path, &error))?;
+                let mut sink = tokio::fs::File::from_std(sink);
+                let moved = pump(&mut source, &mut sink, self.context, &self.throttle).await;
+                moved.map_err(|error| match error {
+                    StreamError::Read(error) => remote_error(error, node),
+                    StreamError::Write(error) => local(path, &error),
+                })?;
+                sink.flush().await.map_err(|error| local(path, &error))?;
+                self.context.activity.file_done();
+                self.say_event("file", node, &show(path))
+            }
+        }
+    }
+
+    /// Fills a new file on a server from a stream; the bytes are on stable storage when this returns.
+    pub(super) async fn fill(
+        &self,
+        node: &Node,
+        client: &client::Client,
+        file: FileHandle,
+        target: &str,
+    ) -> anyhow::Result<u64> {
+        let mut sink = File::new(client.clone(), file);
+        let moved = match &node.origin {
+            Origin::Remote(source) => {
+                let mut source = File::new(source.client.clone(), source.handle);
+                pump(&mut source, &mut sink, self.context, &self.throttle).await
+            }
+            Origin::Standard => pump(&mut tokio::io::stdin(), &mut sink, self.context, &self.throttle).await,
+            Origin::Local(_) => unreachable!("local files are uploaded"),
+        };
+        let moved = moved.map_err(|error| match (error, &node.origin) {
+            (StreamError::Read(error), Origin::Standard) => {
+                Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
+            }
+            (StreamError::Read(error), _) => remote_error(error, node),
+            (StreamError::Write(error), _) => remote_error(error, target),
+        })?;
+        sink.shutdown().await.map_err(|error| remote_error(error, target))?;
+        Ok(moved)
+    }
+}

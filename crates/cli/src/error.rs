@@ -1,0 +1,155 @@
+//! From an error to one line that says what went wrong and what to do.
+
+use std::{
+    fmt::Display,
+    io::{self, ErrorKind},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use nfs_wireless_client::{self as client, NfsStatus as Status, Rejection};
+
+use crate::{
+    exit::{Exit, Failure},
+    text::escape,
+};
+
+/// Names the file that an operation on a server was about.
+pub(crate) trait ResultExt<T> {
+    /// Puts the name of the file before the error.
+    fn at(self, name: impl Display) -> anyhow::Result<T>;
+
+    /// As [`ResultExt::at`], for a source that the user named: status 4 when it does not exist.
+    fn at_source(self, name: impl Display) -> anyhow::Result<T>;
+}
+
+impl<T> ResultExt<T> for Result<T, client::Error> {
+    fn at(self, name: impl Display) -> anyhow::Result<T> {
+        self.map_err(|error| anyhow::Error::new(error).context(name.to_string()))
+    }
+
+    fn at_source(self, name: impl Display) -> anyhow::Result<T> {
+        match self {
+            Err(error) if is_missing(&error) || has_status(&error, Status::NOTDIR) => {
+                Err(Failure::with(Exit::SourceMissing, format!("{name}: {error}")))
+            }
+            other => other.at(name),
+        }
+    }
+}
+
+/// Turns an error met while a server is sought into one with status 3.
+pub(crate) fn unreachable(error: client::Error, name: impl Display) -> anyhow::Error {
+    let exit = match error {
+        client::Error::Config(_) => Exit::Usage,
+        client::Error::Local(_) => Exit::LocalIo,
+        _ => Exit::Unreachable,
+    };
+    let error = anyhow::Error::new(error).context(name.to_string());
+    Failure::with(exit, explain(&error))
+}
+
+/// Whether the server says that there is no such file.
+pub(crate) fn is_missing(error: &client::Error) -> bool {
+    has_status(error, Status::NOENT)
+}
+
+/// Whether the server answered with this status.
+pub(crate) fn has_status(error: &client::Error, wanted: Status) -> bool {
+    error.status() == Some(wanted)
+}
+
+/// Returns the line for a person.
+pub(crate) fn explain(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let words = without_number(&cause.to_string());
+        // Some errors tell their cause themselves.
+        if line.ends_with(&words) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&words);
+    }
+    match error.downcast_ref::<client::Error>().and_then(advice) {
+        Some(advice) => format!("{line} ({advice})"),
+        None => line,
+    }
+}
+
+/// Returns an error about a local file.
+pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
+    let text = format!("{}: {}", show(path), io_text(error));
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
+            Failure::last(Exit::LocalIo, text)
+        }
+        _ => Failure::with(Exit::LocalIo, text),
+    }
+}
+
+/// Writes a local path so that it cannot harm the terminal.
+pub(crate) fn show(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes()).into_owned()
+}
+
+/// Returns the system's words for an error, without its number.
+pub(crate) fn io_text(error: &io::Error) -> String {
+    let words = without_number(&error.to_string());
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// Cuts off the number that the standard library puts behind the system's words.
+fn without_number(text: &str) -> String {
+    text.split(" (os error").next().unwrap_or(text).to_owned()
+}
+
+fn advice(error: &client::Error) -> Option<&'static str> {
+    let advice = match error {
+        client::Error::Resolve { .. } => "check the name, or give the address",
+        client::Error::Unreachable { what: "the port mapper", .. } | client::Error::NotRegistered { .. } => {
+            "without a port mapper, give the ports: nfs://HOST:2049/PATH?mountport=PORT"
+        }
+        client::Error::Unreachable { .. } => "is the NFS service running there?",
+        client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
+        client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
+        client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
+        _ => return status_advice(error.status()?),
+    };
+    Some(advice)
+}
+
+fn status_advice(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::ACCES | Status::PERM => "is --uid or --gid needed? the server may also map root to nobody",
+        Status::ROFS => "the export is read-only",
+        Status::NOSPC | Status::DQUOT => "make room there and run it again",
+        Status::STALE => "it was removed or replaced meanwhile; run it again",
+        Status::NAMETOOLONG => "choose a shorter name",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_read_like_the_rest() {
+        assert_eq!(io_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(io_text(&io::Error::other("odd")), "odd");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = std::sync::Arc::new(io::Error::from_raw_os_error(111));
+        let error = client::Error::Resolve { host: "nas".to_owned(), source };
+        let line = explain(&anyhow::Error::new(error).context("nas:/x"));
+        let wanted =
+            "nas:/x: cannot find the host nas: Connection refused (check the name, or give the address)";
+        assert_eq!(line, wanted);
+    }
+}

@@ -1,0 +1,225 @@
+//! The local file system: directories that are written into, and nothing outside them.
+
+mod part;
+
+use std::{
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::{
+    fs::{self, AtFlags, FileType as Kind, Mode, OFlags, RawMode, Stat, Timespec, Timestamps},
+    io::Errno,
+};
+
+pub(crate) use part::Part;
+
+/// An open directory. Names are used in it as single components and links are never followed, so whatever a server
+/// sends lands inside.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// Times of a file: last access, last change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Last access.
+    pub(crate) accessed: SystemTime,
+    /// Last change of the contents.
+    pub(crate) modified: SystemTime,
+}
+
+const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Directory {
+    /// Opens a directory that the user named; links in its path are the user's.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let fd = fs::open(shown, OPEN_DIRECTORY, Mode::empty())?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Creates a directory in this one, or enters it when it is there; says which.
+    pub(crate) fn create(&self, name: &[u8], mode: u32) -> io::Result<(Self, bool)> {
+        let created = match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((self.enter(name)?, created))
+    }
+
+    /// Enters a directory in this one.
+    pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
+        let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(Self { fd, path: self.join(name) })
+    }
+
+    /// Returns what a name stands for; a link stands for itself.
+    pub(crate) fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
+        match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates a symbolic link; a file or link of that name is replaced.
+    pub(crate) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+        match fs::symlinkat(target, &self.fd, name) {
+            Err(Errno::EXIST) => {
+                let temporary = crate::name::temporary(name);
+                self.remove(&temporary)?;
+                fs::symlinkat(target, &self.fd, &temporary[..])?;
+                let renamed = fs::renameat(&self.fd, &temporary[..], &self.fd, name);
+                renamed.map_err(|error| {
+                    let _ = self.remove(&temporary);
+                    error.into()
+                })
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &[u8]) -> io::Result<()> {
+        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sets the permissions of the directory itself.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(fs::fchmod(&self.fd, Mode::from_raw_mode(mode as RawMode))?)
+    }
+
+    /// Sets the times of the directory itself.
+    pub(crate) fn set_times(&self, times: Times) -> io::Result<()> {
+        Ok(fs::futimens(&self.fd, &times.to_timestamps())?)
+    }
+
+    /// Gives the directory itself to somebody, if we may.
+    pub(crate) fn set_owner(&self, uid: u32, gid: u32) {
+        give(&self.fd, uid, gid);
+    }
+
+    /// Sets the times of a link in this directory.
+    pub(crate) fn set_link_times(&self, name: &[u8], times: Times) -> io::Result<()> {
+        Ok(fs::utimensat(&self.fd, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Opens a regular file in this directory for reading; anything else is refused.
+    pub(crate) fn read(&self, name: &[u8]) -> io::Result<File> {
+        open_regular(&self.fd, name, OFlags::NOFOLLOW)
+    }
+
+    /// Returns the path of a name, for messages.
+    pub(crate) fn join(&self, name: &[u8]) -> PathBuf {
+        self.path.join(std::ffi::OsStr::from_bytes(name))
+    }
+
+    /// Returns the path, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn clone_fd(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+}
+
+impl Times {
+    fn to_timestamps(self) -> Timestamps {
+        Timestamps { last_access: to_timespec(self.accessed), last_modification: to_timespec(self.modified) }
+    }
+}
+
+/// Opens a local source that is a regular file; a fifo put in its place is refused and not waited for.
+pub(crate) fn open_source(path: &Path, follow: bool) -> io::Result<File> {
+    let links = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    open_regular(fs::CWD, path.as_os_str().as_bytes(), links)
+}
+
+/// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
+pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
+    if rustix::process::geteuid().is_root() {
+        let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
+        let _ = fs::fchown(file, Some(uid), Some(gid));
+    }
+}
+
+/// Returns the umask of the process.
+pub(crate) fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        // The system call that reads it also sets it.
+        let mask = rustix::process::umask(Mode::empty());
+        rustix::process::umask(mask);
+        mask.as_raw_mode()
+    })
+}
+
+fn open_regular(directory: impl std::os::fd::AsFd, name: &[u8], links: OFlags) -> io::Result<File> {
+    let flags = links | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = fs::openat(directory, name, flags, Mode::empty())?;
+    let stat = fs::fstat(&fd)?;
+    if Kind::from_raw_mode(stat.st_mode) != Kind::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file any more"));
+    }
+    Ok(File::from(fd))
+}
+
+fn to_timespec(time: SystemTime) -> Timespec {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() },
+        Err(error) => {
+            let before = error.duration();
+            let whole = before.as_secs() as i64 + i64::from(before.subsec_nanos() > 0);
+            let rest = Duration::from_secs(whole as u64) - before;
+            Timespec { tv_sec: -whole, tv_nsec: rest.subsec_nanos().into() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_never_entered_or_read() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("file"), b"x").unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), inside.path().join("dir")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("file"), inside.path().join("file")).unwrap();
+        let directory = Directory::open(inside.path()).unwrap();
+        assert!(directory.create(b"dir", 0o755).is_err());
+        assert!(directory.enter(b"dir").is_err());
+        assert!(directory.read(b"file").is_err());
+    }
+
+    #[test]
+    fn a_link_replaces_a_file_but_not_a_directory() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), b"x").unwrap();
+        std::fs::create_dir(place.path().join("dir")).unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        directory.symlink(b"file", b"target").unwrap();
+        assert_eq!(std::fs::read_link(place.path().join("file")).unwrap(), Path::new("target"));
+        assert!(directory.symlink(b"dir", b"target").is_err());
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn times_before_1970_survive() {
+        let time = UNIX_EPOCH - Duration::from_millis(1500);
+        assert_eq!((to_timespec(time).tv_sec, to_timespec(time).tv_nsec), (-2, 500_000_000));
+    }
+}

@@ -1,0 +1,134 @@
+//! A local file that is being written.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
+
+use super::{Directory, Times, give};
+use crate::name::temporary;
+
+/// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
+/// before, it stays, so that an interrupted run leaves what it had.
+#[derive(Debug)]
+pub(crate) struct Part {
+    file: File,
+    directory: OwnedFd,
+    name: Vec<u8>,
+    /// `None` when written in place.
+    temporary: Option<Vec<u8>>,
+}
+
+impl Part {
+    /// Creates the file, empty, under its temporary name.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run is writing it.
+    pub(crate) fn beside(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
+        let temporary = temporary(name);
+        let file = open(directory, &temporary, OFlags::NOFOLLOW, mode)?;
+        Ok(Self { file, directory: directory.clone_fd()?, name: name.to_vec(), temporary: Some(temporary) })
+    }
+
+    /// Opens the target itself and empties it. Links are followed only if the user named the target.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run is writing it.
+    pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32, follow: bool) -> io::Result<Self> {
+        let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let file = open(directory, name, flags, mode)?;
+        Ok(Self { file, directory: directory.clone_fd()?, name: name.to_vec(), temporary: None })
+    }
+
+    /// Returns another handle of the file, for whoever fills it.
+    pub(crate) fn writer(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Sets permissions, whatever the umask.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(fs::fchmod(&self.file, Mode::from_raw_mode(mode as RawMode))?)
+    }
+
+    /// Gives the file to somebody, if we may.
+    pub(crate) fn set_owner(&self, uid: u32, gid: u32) {
+        give(self.file.as_fd(), uid, gid);
+    }
+
+    /// Sets the times.
+    pub(crate) fn set_times(&self, times: Times) -> io::Result<()> {
+        Ok(fs::futimens(&self.file, &times.to_timestamps())?)
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary {
+            fs::renameat(&self.directory, &temporary[..], &self.directory, &self.name[..])?;
+        }
+        Ok(())
+    }
+
+    /// Removes the file when it was temporary: it will not become complete.
+    pub(crate) fn discard(self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = fs::unlinkat(&self.directory, &temporary[..], fs::AtFlags::empty());
+        }
+    }
+}
+
+/// Opens and locks a file, then empties it: in this order, so that a second run cannot cut the first one's file.
+fn open(directory: &Directory, name: &[u8], flags: OFlags, mode: u32) -> io::Result<File> {
+    let flags = flags | OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let fd = fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?;
+    // Some file systems have no locks: that is no reason not to write.
+    if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
+    }
+    let file = File::from(fd);
+    if file.metadata()?.len() > 0 {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_appears_only_when_finished() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644).unwrap();
+        part.writer().unwrap().write_all(b"content").unwrap();
+        assert!(!place.path().join("a").exists());
+        let error = Part::beside(&directory, b"a", 0o644).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        part.finish().unwrap();
+        assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
+    }
+
+    #[test]
+    fn a_part_is_kept_unless_discarded() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        drop(Part::beside(&directory, b"a", 0o644).unwrap());
+        assert!(place.path().join(".a.nfsw-part").exists());
+        Part::beside(&directory, b"a", 0o644).unwrap().discard();
+        assert!(!place.path().join(".a.nfsw-part").exists());
+    }
+
+    #[test]
+    fn a_planted_link_is_not_written_through() {
+        let place = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        assert!(Part::beside(&directory, b"a", 0o644).is_err());
+        assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644, false).is_err());
+    }
+}

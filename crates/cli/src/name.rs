@@ -1,0 +1,57 @@
+//! Names that a server or a local directory hands out, checked before they become part of a path.
+
+/// Whether a name may be used inside a directory: it is one component, and not the directory itself or its
+/// parent.
+pub(crate) fn is_plain(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// Longest name that common file systems take, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+const PREFIX: &[u8] = b".";
+const SUFFIX: &[u8] = b".nfsw-part";
+
+/// Returns the name under which a file is written until it is complete. It is the same every time, so that a
+/// later run finds it; names too long for that are shortened and told apart by a hash.
+pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
+    let room = MAX_NAME_BYTES - PREFIX.len() - SUFFIX.len();
+    if name.len() <= room {
+        return [PREFIX, name, SUFFIX].concat();
+    }
+    let hash = format!("~{:016x}", fnv1a(name));
+    [PREFIX, &name[..room - hash.len()], hash.as_bytes(), SUFFIX].concat()
+}
+
+/// The 64-bit FNV-1a hash: unlike the standard library's it will be the same in the next version, too.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_plain() {
+        for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", b"../x"] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+        for name in [&b"a"[..], b"...", b".x", b"a b", b"\xff", b"a\nb", b"-rf"] {
+            assert!(is_plain(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn temporary_names_fit_and_differ() {
+        assert_eq!(temporary(b"a"), b".a.nfsw-part");
+        let long = [b'x'; 255];
+        let mut other = long;
+        other[254] = b'y';
+        assert_eq!(temporary(&long).len(), 255);
+        assert_ne!(temporary(&long), temporary(&other));
+        assert_eq!(temporary(&long[..244]).len(), 255);
+    }
+}

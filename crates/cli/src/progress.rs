@@ -1,0 +1,299 @@
+//! How far a run is: shared counters, and the bar on a terminal.
+
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::units;
+
+/// Counters that transfers advance and the bar and the timeouts read.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// File bytes accepted at their destination.
+    bytes: AtomicU64,
+    /// File bytes that are to be copied, as far as known.
+    expected_bytes: AtomicU64,
+    files: AtomicU64,
+    expected_files: AtomicU64,
+    /// Directory entries and other calls that got somewhere.
+    steps: AtomicU64,
+    mounted: AtomicBool,
+}
+
+impl Activity {
+    /// Returns what to hand to a transfer so that it counts its bytes here.
+    pub(crate) fn observer(self: &Arc<Self>) -> Arc<dyn Fn(u64) + Send + Sync> {
+        let activity = Arc::clone(self);
+        Arc::new(move |bytes| activity.add_bytes(bytes))
+    }
+
+    /// Counts file bytes.
+    pub(crate) fn add_bytes(&self, count: u64) {
+        self.bytes.fetch_add(count, Relaxed);
+    }
+
+    /// Counts a file that will be copied.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.expected_files.fetch_add(1, Relaxed);
+        self.expected_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts a finished file.
+    pub(crate) fn file_done(&self) {
+        self.files.fetch_add(1, Relaxed);
+    }
+
+    /// Takes back a file that need not be copied.
+    pub(crate) fn skip(&self, bytes: u64) {
+        self.expected_bytes.fetch_sub(bytes, Relaxed);
+        self.file_done();
+    }
+
+    /// Counts anything else that got somewhere: a directory entry, a created name.
+    pub(crate) fn step(&self) {
+        self.steps.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that a server let us mount.
+    pub(crate) fn set_mounted(&self) {
+        self.mounted.store(true, Relaxed);
+        self.step();
+    }
+
+    /// Whether any server let us mount.
+    pub(crate) fn mounted(&self) -> bool {
+        self.mounted.load(Relaxed)
+    }
+
+    /// Returns the file bytes moved so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Returns a number that changes with every progress.
+    pub(crate) fn mark(&self) -> u64 {
+        let files = self.files.load(Relaxed);
+        self.bytes().wrapping_add(self.steps.load(Relaxed)).wrapping_add(files)
+    }
+}
+
+/// What the link looks like at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkState {
+    /// Replies of any kind so far.
+    pub(crate) replies: u64,
+    /// Calls sent again so far.
+    pub(crate) resends: u64,
+    /// Calls sent so far.
+    pub(crate) calls: u64,
+    /// Median round trip.
+    pub(crate) rtt: Option<Duration>,
+}
+
+/// The bar on the terminal.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Creates a bar on standard error, if that is a terminal.
+    pub(crate) fn on_terminal() -> Option<Self> {
+        let usable = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        if !usable || !io::stderr().is_terminal() {
+            return None;
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
+        Some(Self { bar })
+    }
+
+    /// Runs something that prints, with the bar out of the way.
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+
+    /// Removes the bar, and leaves a line in its place.
+    pub(crate) fn end(self, line: Option<String>) {
+        self.bar.finish_and_clear();
+        if let Some(line) = line {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Draws the line anew.
+    pub(crate) fn show(&self, line: String) {
+        self.bar.set_message(line);
+    }
+}
+
+/// Follows a run and words its state.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    /// When progress was last seen.
+    progressed: Instant,
+    mark: u64,
+    /// When a reply was last seen.
+    answered: Instant,
+    replies: u64,
+    /// Recent samples of (time, bytes) for the rate.
+    samples: Vec<(Instant, u64)>,
+}
+
+/// Silence shorter than this is not worth a word.
+const WORTH_MENTIONING: Duration = Duration::from_secs(2);
+
+/// The rate is that of this last stretch.
+const RATE_SPAN: Duration = Duration::from_secs(4);
+
+impl Observation {
+    /// Starts to follow.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { progressed: now, mark: 0, answered: now, replies: 0, samples: vec![(now, 0)] }
+    }
+
+    /// Takes in the state at a moment.
+    pub(crate) fn update(&mut self, now: Instant, activity: &Activity, link: LinkState) {
+        let mark = activity.mark();
+        if mark != self.mark {
+            self.mark = mark;
+            self.progressed = now;
+        }
+        if link.replies != self.replies {
+            self.replies = link.replies;
+            self.answered = now;
+        }
+        self.samples.push((now, activity.bytes()));
+        let old = self.samples.partition_point(|&(at, _)| now.duration_since(at) > RATE_SPAN);
+        self.samples.drain(..old.min(self.samples.len() - 1));
+    }
+
+    /// Returns how long there has been no progress.
+    pub(crate) fn stalled(&self, now: Instant) -> Duration {
+        now.duration_since(self.progressed)
+    }
+
+    /// Says why nothing moves, when nothing has moved for a while.
+    pub(crate) fn trouble(&self, now: Instant, mounted: bool) -> Option<String> {
+        let (stalled, silent) = (self.stalled(now), now.duration_since(self.answered));
+        if stalled < WORTH_MENTIONING {
+            return None;
+        }
+        Some(if !mounted {
+            format!("no answer for {}", units::whole_seconds(stalled))
+        } else if silent >= WORTH_MENTIONING {
+            format!("link down for {}", units::whole_seconds(silent))
+        } else {
+            format!("server slow: no progress for {}", units::whole_seconds(stalled))
+        })
+    }
+
+    /// Words the line of the bar.
+    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState) -> String {
+        if !activity.mounted() {
+            return self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned());
+        }
+        let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
+        let (files, expected_files) = (activity.files.load(Relaxed), activity.expected_files.load(Relaxed));
+        let mut line = units::bytes(bytes);
+        if expected > 0 {
+            let percent = (bytes as f64 / expected as f64 * 100.0).min(100.0);
+            let _ = write!(line, " of {} ({percent:.0} %)", units::bytes(expected));
+        }
+        if expected_files > 1 {
+            let _ = write!(line, ", {files}/{expected_files} files");
+        }
+        if let Some(trouble) = self.trouble(now, true) {
+            let _ = write!(line, "  {trouble}");
+        } else {
+            let rate = self.bytes_per_second();
+            let _ = write!(line, "  {}/s", units::bytes(rate as u64));
+            if expected > bytes && rate >= 1.0 {
+                let left = Duration::from_secs_f64((expected - bytes) as f64 / rate);
+                let left = Duration::from_secs(left.as_secs() + 1);
+                let _ = write!(line, "  ETA {}", units::whole_seconds(left));
+            }
+        }
+        if let Some(rtt) = link.rtt {
+            let _ = write!(line, "  RTT {:.1} ms", rtt.as_secs_f64() * 1e3);
+        }
+        if link.resends > 0 {
+            let percent = link.resends as f64 / (link.calls + link.resends).max(1) as f64 * 100.0;
+            let _ = write!(line, "  {} resends ({percent:.1} %)", link.resends);
+        }
+        line
+    }
+
+    /// Words what was done, for the end of a run.
+    pub(crate) fn closing_line(activity: &Activity, link: LinkState, elapsed: Duration) -> String {
+        let (bytes, files) = (activity.bytes(), activity.files.load(Relaxed));
+        let mut line = format!(
+            "{files} {}, {} in {}, {}",
+            if files == 1 { "file" } else { "files" },
+            units::bytes(bytes),
+            units::duration(elapsed),
+            units::rate(bytes, elapsed)
+        );
+        if link.resends > 0 {
+            let _ = write!(line, ", {} resends", link.resends);
+        }
+        line
+    }
+
+    fn bytes_per_second(&self) -> f64 {
+        let (Some((start, before)), Some((end, after))) = (self.samples.first(), self.samples.last()) else {
+            return 0.0;
+        };
+        after.saturating_sub(*before) as f64 / end.duration_since(*start).as_secs_f64().max(1e-3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn silence_and_slowness_are_told_apart() {
+        let start = Instant::now();
+        let activity = Activity::default();
+        let mut observation = Observation::new(start);
+        activity.set_mounted();
+        activity.expect(4096);
+        activity.add_bytes(1024);
+        let mut link = LinkState { replies: 3, ..LinkState::default() };
+        observation.update(start, &activity, link);
+        assert_eq!(observation.trouble(start + SECOND, true), None);
+        assert_eq!(observation.trouble(start + 4 * SECOND, true).unwrap(), "link down for 4 s");
+        assert_eq!(observation.trouble(start + 4 * SECOND, false).unwrap(), "no answer for 4 s");
+        link.replies = 4;
+        observation.update(start + 4 * SECOND, &activity, link);
+        let words = observation.trouble(start + 5 * SECOND, true).unwrap();
+        assert_eq!(words, "server slow: no progress for 5 s");
+        assert_eq!(observation.stalled(start + 5 * SECOND), 5 * SECOND);
+    }
+
+    #[test]
+    fn the_line_has_rate_and_time_left() {
+        let start = Instant::now();
+        let activity = Activity::default();
+        let mut observation = Observation::new(start);
+        activity.set_mounted();
+        activity.expect(10 << 20);
+        activity.add_bytes(2 << 20);
+        let rtt = Some(Duration::from_millis(12));
+        let link = LinkState { replies: 1, resends: 1, calls: 99, rtt };
+        observation.update(start + SECOND, &activity, link);
+        let line = observation.line(start + SECOND, &activity, link);
+        assert_eq!(line, "2.0 MiB of 10 MiB (20 %)  2.0 MiB/s  ETA 5 s  RTT 12.0 ms  1 resends (1.0 %)");
+    }
+}

@@ -1,0 +1,103 @@
+//! From a path on a server to a file, through symbolic links.
+
+use std::collections::VecDeque;
+
+use nfs_wireless_client::{Client, Entry, FileHandle, FileType};
+
+use super::Found;
+use crate::{
+    context::Context,
+    error::ResultExt,
+    exit::{Exit, Failure},
+    session::is_within,
+    target::{Remote, join},
+};
+
+/// Symbolic links followed for one path, as on Linux.
+const MAX_LINKS: usize = 40;
+
+/// Where a walk has got to.
+struct Walk {
+    client: Client,
+    /// Directories from the export's root down, with their path.
+    directories: Vec<(FileHandle, Vec<u8>)>,
+    /// Components still to come.
+    rest: VecDeque<Vec<u8>>,
+}
+
+/// Finds the file of a path. Links on the way are followed, the last one only if asked.
+pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) -> anyhow::Result<Found> {
+    let mut walk = Walk::start(context, remote, VecDeque::new()).await?;
+    let mut found = None;
+    let mut links = 0;
+    while let Some(name) = walk.rest.pop_front() {
+        found = None;
+        let (directory, path) = walk.directories.last().cloned().expect("the root is never left");
+        if name == b".." {
+            if walk.directories.len() > 1 {
+                walk.directories.pop();
+                continue;
+            }
+            // Above the export: another export may hold what is there.
+            let parent = remote.with_path(&path).parent();
+            if parent.path == path {
+                continue;
+            }
+            walk = Walk::start(context, &parent, walk.rest).await?;
+            continue;
+        }
+        let entry = walk.client.lookup(directory, &name).await.at_source(remote)?;
+        context.activity.step();
+        let is_last = walk.rest.is_empty();
+        match entry.metadata.file_type {
+            FileType::Symlink if !is_last || follow_last => {
+                links += 1;
+                if links > MAX_LINKS {
+                    let text = format!("{remote}: too many levels of symbolic links");
+                    return Err(Failure::with(Exit::SourceMissing, text));
+                }
+                let target = walk.client.read_link(entry.handle).await.at(remote)?;
+                if target.starts_with(b"/") {
+                    walk = Walk::start(context, &remote.with_path(&target), walk.rest).await?;
+                } else {
+                    for component in components(&target).into_iter().rev() {
+                        walk.rest.push_front(component);
+                    }
+                }
+            }
+            FileType::Directory if !is_last => walk.directories.push((entry.handle, join(&path, &name))),
+            _ => found = Some((directory, entry)),
+        }
+    }
+    let (parent, entry) = match found {
+        Some((parent, entry)) => (Some(parent), entry),
+        None => {
+            let (handle, _) = *walk.directories.last().expect("the root is never left");
+            (None, Entry { handle, metadata: walk.client.metadata(handle).await.at(remote)? })
+        }
+    };
+    context.activity.step();
+    let Entry { handle, metadata } = entry;
+    Ok(Found { remote: remote.clone(), client: walk.client, parent, handle, metadata })
+}
+
+impl Walk {
+    /// Begins at the root of the export that holds a path; `rest` follows after it.
+    async fn start(context: &Context, remote: &Remote, rest: VecDeque<Vec<u8>>) -> anyhow::Result<Self> {
+        let client = context.session.client(remote).await?;
+        let export = client.export().to_vec();
+        let below = if is_within(&remote.path, &export) {
+            &remote.path[export.len().min(remote.path.len())..]
+        } else {
+            &[]
+        };
+        let mut all: VecDeque<Vec<u8>> = components(below).into();
+        all.extend(rest);
+        Ok(Self { directories: vec![(client.root(), export)], client, rest: all })
+    }
+}
+
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+    names.map(<[u8]>::to_vec).collect()
+}

@@ -1,0 +1,229 @@
+//! Connections to servers: one client for each host and export, made when first needed.
+
+use std::{cell::RefCell, sync::Arc};
+
+use nfs_wireless_client::{
+    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, TransportChoice, Window,
+};
+
+use crate::{
+    args::{ConnectionArgs, Policy, Transport},
+    error::unreachable,
+    exit::Failure,
+    progress::{Activity, LinkState},
+    summary::{ClientSummary, Summary, transport_name},
+    target::{Remote, UrlOptions},
+};
+
+/// The connections of one run.
+#[derive(Debug)]
+pub(crate) struct Session {
+    arguments: ConnectionArgs,
+    rate_limit: Option<u64>,
+    activity: Arc<Activity>,
+    connected: RefCell<Vec<Connected>>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    host: String,
+    options: UrlOptions,
+    client: Client,
+}
+
+impl Session {
+    /// Creates a session without connections.
+    pub(crate) fn new(arguments: ConnectionArgs, rate_limit: Option<u64>, activity: Arc<Activity>) -> Self {
+        Self { arguments, rate_limit, activity, connected: RefCell::default() }
+    }
+
+    /// Returns a client for the export that holds a path, connecting where there is none yet.
+    ///
+    /// # Errors
+    /// Status 3 when the server cannot be reached or does not let us mount.
+    pub(crate) async fn client(&self, remote: &Remote) -> anyhow::Result<Client> {
+        if let Some(client) = self.reuse(remote) {
+            return Ok(client);
+        }
+        let config = self.config(&remote.options)?;
+        let client = Client::connect(&remote.host, &remote.path, config).await;
+        let client = client.map_err(|error| unreachable(error, remote))?;
+        self.activity.set_mounted();
+        self.connected.borrow_mut().push(Connected {
+            host: remote.host.clone(),
+            options: remote.options.clone(),
+            client: client.clone(),
+        });
+        Ok(client)
+    }
+
+    /// Translates the options of the command line and of a URL; the URL, being more specific, wins.
+    ///
+    /// # Errors
+    /// A usage error that names the option.
+    pub(crate) fn config(&self, url: &UrlOptions) -> anyhow::Result<ClientConfig> {
+        let arguments = &self.arguments;
+        let mut config = ClientConfig::default();
+        config.transport = match arguments.transport {
+            Transport::Auto => TransportChoice::Auto,
+            Transport::Udp => TransportChoice::Udp,
+            Transport::Tcp => TransportChoice::Tcp,
+        };
+        config.nfs_port = url.nfs_port;
+        config.mount_port = url.mount_port;
+        act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
+        config.retry = retry(arguments, url);
+        let block = |exact: Option<u32>| match exact.or_else(|| arguments.block_size.number()) {
+            Some(bytes) => BlockSize::Exact(bytes),
+            None => {
+                BlockSize::Auto { max: arguments.max_block.or_else(|| self.rate_limit.map(smooth_block)) }
+            }
+        };
+        config.read_block = block(url.read_block);
+        config.write_block = block(url.write_block);
+        config.window = arguments.window.number().map_or(Window::Auto, Window::Calls);
+        config.connect_timeout = arguments.timeout;
+        config.rate_limit = self.rate_limit;
+        config.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(config)
+    }
+
+    /// Whether giving a file to somebody could work: only root may, and what is its own needs no giving.
+    pub(crate) fn may_give(&self, remote: &Remote, uid: u32, gid: u32) -> bool {
+        let mut credential = ClientConfig::default().credential;
+        let url = &remote.options;
+        act_as(&mut credential, url.uid.or(self.arguments.uid), url.gid.or(self.arguments.gid));
+        matches!(credential, Credential::Sys(user) if user.uid == 0 && (uid, gid) != (user.uid, user.gid))
+    }
+
+    /// Returns the counters of all connections together.
+    pub(crate) fn link_state(&self) -> LinkState {
+        let mut state = LinkState::default();
+        for Connected { client, .. } in &*self.connected.borrow() {
+            let stats = client.status().stats;
+            state.replies += stats.replies;
+            state.calls += stats.calls;
+            state.resends += stats.resends.total();
+            state.rtt = state.rtt.max(stats.rtt.quantile(0.5));
+        }
+        state
+    }
+
+    /// Returns the numbers of the run so far.
+    pub(crate) fn summary(&self) -> Summary {
+        let clients =
+            self.connected.borrow().iter().map(|connected| ClientSummary::of(&connected.client)).collect();
+        Summary { bytes: self.activity.bytes(), clients }
+    }
+
+    /// Returns what is connected, for messages: `nas over TCP`.
+    pub(crate) fn describe(&self) -> String {
+        let hosts: Vec<String> = self
+            .connected
+            .borrow()
+            .iter()
+            .map(|connected| {
+                format!(
+                    "{} over {}",
+                    connected.host,
+                    transport_name(connected.client.protocol()).to_uppercase()
+                )
+            })
+            .collect();
+        if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
+    }
+
+    fn reuse(&self, remote: &Remote) -> Option<Client> {
+        let connected = self.connected.borrow();
+        let fitting = connected.iter().filter(|connected| {
+            connected.host == remote.host
+                && connected.options == remote.options
+                && is_within(&remote.path, connected.client.export())
+        });
+        fitting
+            .max_by_key(|connected| connected.client.export().len())
+            .map(|connected| connected.client.clone())
+    }
+}
+
+/// Whether a path is a directory or below it.
+pub(crate) fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Changes a credential's ids. Groups belong to the user: whoever acts as somebody else does not carry them along.
+fn act_as(credential: &mut Credential, uid: Option<u32>, gid: Option<u32>) {
+    let Credential::Sys(user) = credential else { return };
+    if uid.is_some() || gid.is_some() {
+        user.gids.clear();
+    }
+    user.uid = uid.unwrap_or(user.uid);
+    user.gid = gid.unwrap_or(user.gid);
+}
+
+/// Largest block that keeps a limited rate smooth: a tenth of a second of it.
+fn smooth_block(rate: u64) -> u32 {
+    /// Less would only cost calls.
+    const SMALLEST: u64 = 4096;
+    let bytes = (rate / 8 / 10).clamp(SMALLEST, MAX_BLOCK_BYTES.into());
+    bytes as u32
+}
+
+fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> RetryPolicy {
+    let initial = url.initial_timeout.or(arguments.timeo).unwrap_or(RetryPolicy::INITIAL);
+    let maximum = arguments.max_timeo.unwrap_or_else(|| RetryPolicy::MAXIMUM.max(initial));
+    match arguments.policy {
+        Policy::Exponential => RetryPolicy::Exponential { initial, maximum },
+        Policy::Hybrid => RetryPolicy::Hybrid {
+            initial,
+            linear_steps: arguments.linear_steps.unwrap_or(RetryPolicy::LINEAR_STEPS),
+            linear_step: arguments.linear_step.unwrap_or(RetryPolicy::LINEAR_STEP),
+            maximum,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn config(options: &[&str]) -> anyhow::Result<ClientConfig> {
+        let line = ["nfsw", "stat"].iter().chain(options);
+        let Command::Stat(arguments) = Cli::parse_from(line).command else { panic!("stat") };
+        Session::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0].options)
+    }
+
+    #[test]
+    fn the_url_outweighs_the_options() {
+        let url = "nfs://h:99/x?rsize=1024&timeo=20&uid=5";
+        let config =
+            config(&["--block-size", "8K", "--timeo", "1s", "--uid", "6", "--gid", "7", url]).unwrap();
+        assert_eq!(config.nfs_port, Some(99));
+        assert_eq!(config.read_block, BlockSize::Exact(1024));
+        assert_eq!(config.write_block, BlockSize::Exact(8192));
+        let RetryPolicy::Hybrid { initial, .. } = config.retry else { panic!("{:?}", config.retry) };
+        assert_eq!(initial.as_secs(), 2);
+        let Credential::Sys(user) = config.credential else { panic!("no credential") };
+        assert_eq!((user.uid, user.gid, user.gids), (5, 7, vec![]));
+    }
+
+    #[test]
+    fn impossible_options_are_usage_errors() {
+        for options in [["--block-size", "100"], ["--max-block", "2M"], ["--max-timeo", "1ms"]] {
+            let error = config(&[options[0], options[1], "h:/x"]).unwrap_err();
+            assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn paths_lie_within_whole_components_only() {
+        assert!(is_within(b"/srv/a", b"/srv"));
+        assert!(is_within(b"/srv", b"/srv"));
+        assert!(is_within(b"/srv", b"/"));
+        assert!(!is_within(b"/srv2", b"/srv"));
+    }
+}

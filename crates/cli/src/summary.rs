@@ -1,0 +1,144 @@
+//! The numbers of a whole run, over all servers it talked to.
+
+use std::{fmt::Write as _, time::Duration};
+
+use nfs_wireless_client::{Client, Protocol, engine::Stats};
+use serde_json::{Value, json};
+
+use crate::{exit::Exit, units};
+
+/// What a run did, for `--stats` and for the last line of `--json`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Summary {
+    /// File bytes moved.
+    pub(crate) bytes: u64,
+    /// Counters of each server's client, with its transport and block size.
+    pub(crate) clients: Vec<ClientSummary>,
+}
+
+/// The numbers of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientSummary {
+    /// Its counters.
+    pub(crate) stats: Stats,
+    /// What carried READs and WRITEs.
+    pub(crate) transport: Protocol,
+    /// Bytes in one READ or WRITE.
+    pub(crate) block_size: u32,
+}
+
+impl Summary {
+    /// Returns the last JSON line of a run.
+    pub(crate) fn to_json(&self, elapsed: Duration, exit: Exit) -> Value {
+        let seconds = elapsed.as_secs_f64();
+        let rtt = |share| self.rtt(share).map(|rtt| round(rtt.as_secs_f64() * 1e3, 3));
+        json!({
+            "event": "summary",
+            "bytes": self.bytes,
+            "seconds": round(seconds, 6),
+            "goodput_bps": (self.bytes as f64 * 8.0 / seconds.max(1e-6)).round() as u64,
+            "calls": self.sum(|stats| stats.calls),
+            "resends": {
+                "timeout": self.sum(|stats| stats.resends.timeout),
+                "rack": 0,
+                "probe": 0,
+                "reconnect": self.sum(|stats| stats.resends.reconnect),
+            },
+            "useless_resends": self.sum(|stats| stats.useless_resends),
+            "rtt_ms": {"p50": rtt(0.5), "p95": rtt(0.95), "p99": rtt(0.99)},
+            "transport": self.transport(),
+            "block_size": self.clients.first().map(|client| client.block_size),
+            "outcome": exit.outcome(),
+            "exit_code": exit.code(),
+        })
+    }
+
+    /// Returns the lines of `--stats`.
+    pub(crate) fn for_people(&self, elapsed: Duration) -> String {
+        let mut out = String::new();
+        let rate = units::rate(self.bytes, elapsed);
+        let _ = writeln!(out, "{} in {}, {rate}", units::bytes(self.bytes), units::duration(elapsed));
+        let resends = self.sum(|stats| stats.resends.total());
+        let useless = self.sum(|stats| stats.useless_resends);
+        let _ = write!(out, "{} calls, {resends} resends ({useless} useless)", self.sum(|stats| stats.calls));
+        if let Some(transport) = self.transport() {
+            let _ = write!(out, ", {transport}");
+        }
+        if let Some(client) = self.clients.first() {
+            let _ = write!(out, ", blocks of {}", units::bytes(client.block_size.into()));
+        }
+        out.push('\n');
+        if let (Some(p50), Some(p95), Some(p99)) = (self.rtt(0.5), self.rtt(0.95), self.rtt(0.99)) {
+            let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
+            let _ = writeln!(
+                out,
+                "round trips: median {:.2} ms, 95 % {:.2} ms, 99 % {:.2} ms",
+                ms(p50),
+                ms(p95),
+                ms(p99)
+            );
+        }
+        out
+    }
+
+    fn sum(&self, count: impl Fn(&Stats) -> u64) -> u64 {
+        self.clients.iter().map(|client| count(&client.stats)).sum()
+    }
+
+    /// Returns a quantile of the round trips: that of the slowest server where there are several.
+    fn rtt(&self, share: f64) -> Option<Duration> {
+        self.clients.iter().filter_map(|client| client.stats.rtt.quantile(share)).max()
+    }
+
+    fn transport(&self) -> Option<&'static str> {
+        let first = self.clients.first()?.transport;
+        if self.clients.iter().any(|client| client.transport != first) {
+            return Some("mixed");
+        }
+        Some(transport_name(first))
+    }
+}
+
+impl ClientSummary {
+    /// Copies a client's numbers.
+    pub(crate) fn of(client: &Client) -> Self {
+        let status = client.status();
+        // Whichever direction the blocks went, the larger of the two is the one that was not cut down.
+        let block_size = status.read_block.max(status.write_block);
+        Self { stats: status.stats, transport: client.protocol(), block_size }
+    }
+}
+
+/// Returns the word for a transport in options and JSON.
+pub(crate) fn transport_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Udp => "udp",
+        Protocol::Tcp => "tcp",
+    }
+}
+
+fn round(value: f64, decimals: i32) -> f64 {
+    let factor = 10_f64.powi(decimals);
+    (value * factor).round() / factor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_summary_has_every_field_of_the_contract() {
+        let summary = Summary { bytes: 1000, clients: Vec::new() };
+        let json = summary.to_json(Duration::from_secs(2), Exit::GaveUp);
+        assert_eq!(json["goodput_bps"], 4000);
+        assert_eq!(json["outcome"], "gave_up");
+        assert_eq!(json["exit_code"], 5);
+        let fields = "event bytes seconds goodput_bps calls resends useless_resends rtt_ms transport block_size outcome exit_code";
+        for field in fields.split(' ') {
+            assert!(json.get(field).is_some(), "{field}");
+        }
+        for cause in ["timeout", "rack", "probe", "reconnect"] {
+            assert_eq!(json["resends"][cause], 0, "{cause}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a path on the command line names: a local file, standard input or output, or a file on a server.
+
+mod url;
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+pub(crate) use url::UrlOptions;
+
+use crate::text::escape;
+
+/// A source or destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A path on this machine.
+    Local(PathBuf),
+    /// `-`: standard input or output.
+    Standard,
+    /// A path on a server.
+    Remote(Remote),
+}
+
+/// A path on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remote {
+    /// Name or address of the server, without brackets.
+    pub(crate) host: String,
+    /// Absolute path on the server, without empty components and without a final slash.
+    pub(crate) path: Vec<u8>,
+    /// What the URL asked for.
+    pub(crate) options: UrlOptions,
+}
+
+impl Target {
+    /// Reads a command line argument.
+    ///
+    /// # Errors
+    /// A line for the user when it looks remote but is not complete.
+    pub(crate) fn parse(argument: &OsStr) -> Result<Self, String> {
+        let bytes = argument.as_bytes();
+        if bytes == b"-" {
+            return Ok(Self::Standard);
+        }
+        if let Some(rest) = bytes.strip_prefix(b"nfs://") {
+            return url::parse(rest).map(Self::Remote);
+        }
+        match split_host(bytes) {
+            Some((host, path)) => Remote::new(host, path).map(Self::Remote),
+            None => Ok(Self::Local(PathBuf::from(argument))),
+        }
+    }
+
+    /// Reads a command line argument that must be on a server.
+    ///
+    /// # Errors
+    /// A line for the user when it is local.
+    pub(crate) fn parse_remote(argument: &OsStr) -> Result<Remote, String> {
+        match Self::parse(argument)? {
+            Self::Remote(remote) => Ok(remote),
+            Self::Local(_) | Self::Standard => {
+                Err("expected a path on a server: HOST:/PATH or nfs://HOST/PATH".to_owned())
+            }
+        }
+    }
+}
+
+impl Remote {
+    /// Reads a command line argument that names a server and perhaps a path on it.
+    ///
+    /// # Errors
+    /// A line for the user when it is neither.
+    pub(crate) fn parse_host(argument: &OsStr) -> Result<Self, String> {
+        if let Ok(Target::Remote(remote)) = Target::parse(argument) {
+            return Ok(remote);
+        }
+        let bytes = argument.as_bytes();
+        if bytes.is_empty() || bytes.contains(&b'/') {
+            return Err("expected the name or address of a server".to_owned());
+        }
+        let bare = bytes.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
+        Self::new(bare.unwrap_or(bytes), b"/")
+    }
+
+    fn new(host: &[u8], path: &[u8]) -> Result<Self, String> {
+        let host = str::from_utf8(host).map_err(|_| "the host name is not UTF-8".to_owned())?;
+        let mut options = UrlOptions::default();
+        let host = match host.rsplit_once('@') {
+            Some((_, host)) => {
+                options.warnings.push("the user name before @ is not used: NFS goes by --uid".to_owned());
+                host
+            }
+            None => host,
+        };
+        if !path.starts_with(b"/") {
+            let shown = escape(path);
+            return Err(format!(
+                "a path on a server starts with a slash: {host}:/{shown} (a local file: ./{host}:{shown})"
+            ));
+        }
+        Ok(Self { host: host.to_owned(), path: normalise(path), options })
+    }
+
+    /// Returns the last component of the path, or `None` for the root.
+    pub(crate) fn name(&self) -> Option<&[u8]> {
+        self.path.rsplit(|&byte| byte == b'/').next().filter(|name| !name.is_empty())
+    }
+
+    /// Returns the directory that holds the path; the root holds itself.
+    pub(crate) fn parent(&self) -> Self {
+        let end = self.path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Self { path: self.path[..end.max(1)].to_vec(), ..self.clone() }
+    }
+
+    /// Returns another path on the same server.
+    pub(crate) fn with_path(&self, path: &[u8]) -> Self {
+        Self { path: normalise(path), ..self.clone() }
+    }
+
+    /// Returns the path of something inside this directory.
+    pub(crate) fn join(&self, name: &[u8]) -> Self {
+        Self { path: join(&self.path, name), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = escape(&self.path);
+        if self.host.contains(':') {
+            write!(formatter, "[{}]:{path}", self.host)
+        } else {
+            write!(formatter, "{}:{path}", self.host)
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => formatter.write_str(&escape(path.as_os_str().as_bytes())),
+            Self::Standard => formatter.write_str("-"),
+            Self::Remote(remote) => remote.fmt(formatter),
+        }
+    }
+}
+
+/// Returns the path of something inside a server directory.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// Returns the name under which a local path arrives in a directory, or `None` for `.`, `..` and `/`, whose
+/// contents arrive instead.
+pub(crate) fn local_name(path: &Path) -> Option<&OsStr> {
+    let dots = path.as_os_str().as_bytes();
+    let dots = dots.strip_suffix(b"/").unwrap_or(dots);
+    if dots == b"." || dots.ends_with(b"/.") {
+        return None;
+    }
+    path.file_name()
+}
+
+/// Splits `host:path`. As with scp, a colon after a slash belongs to a local name, and so does a leading one.
+fn split_host(argument: &[u8]) -> Option<(&[u8], &[u8])> {
+    if let Some(rest) = argument.strip_prefix(b"[") {
+        let end = rest.iter().position(|&byte| byte == b']')?;
+        let path = rest[end + 1..].strip_prefix(b":")?;
+        return (end > 0).then_some((&rest[..end], path));
+    }
+    let colon = argument.iter().position(|&byte| byte == b':' || byte == b'/')?;
+    (colon > 0 && argument[colon] == b':').then(|| (&argument[..colon], &argument[colon + 1..]))
+}
+
+/// Removes empty components, `.` and a final slash. `..` stays: it is up to the server.
+fn normalise(path: &[u8]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(path.len());
+    for component in path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        clean.push(b'/');
+        clean.extend_from_slice(component);
+    }
+    if clean.is_empty() {
+        clean.push(b'/');
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+
+fn parse(text: &str) -> Target {
+    Target::parse(OsStr::new(text)).unwrap()
+}
+
+fn remote(text: &str) -> Remote {
+    match parse(text) {
+        Target::Remote(remote) => remote,
+        other => panic!("{text} is {other:?}"),
+    }
+}
+
+#[test]
+fn host_and_path_are_split_at_the_first_colon() {
+    let target = remote("nas:/srv/a:b");
+    assert_eq!((target.host.as_str(), &target.path[..]), ("nas", &b"/srv/a:b"[..]));
+    assert_eq!(remote("[fe80::1%eth0]:/x").host, "fe80::1%eth0");
+    assert_eq!(remote("[::1]:/x").to_string(), "[::1]:/x");
+}
+
+#[test]
+fn a_colon_after_a_slash_or_in_front_is_local() {
+    for text in ["./a:b", "dir/a:b", "/a:b", ":b", "file", "[a]b", "[]:/x"] {
+        assert_eq!(parse(text), Target::Local(text.into()), "{text}");
+    }
+    assert_eq!(parse("-"), Target::Standard);
+    assert_eq!(parse("./-"), Target::Local("./-".into()));
+}
+
+#[test]
+fn a_relative_server_path_says_how_to_write_both_meanings() {
+    let error = Target::parse(OsStr::new("nas:file")).unwrap_err();
+    assert!(error.contains("nas:/file") && error.contains("./nas:file"), "{error}");
+}
+
+#[test]
+fn slashes_carry_no_meaning_beyond_separation() {
+    assert_eq!(remote("h://a//b/./").path, b"/a/b");
+    assert_eq!(remote("h:/").path, b"/");
+    assert_eq!(remote("h:/").name(), None);
+    assert_eq!(remote("h:/a/b").name(), Some(&b"b"[..]));
+    assert_eq!(remote("h:/a/b").parent().path, b"/a");
+    assert_eq!(remote("h:/a").parent().path, b"/");
+    assert_eq!(remote("h:/").join(b"x").path, b"/x");
+}
+
+#[test]
+fn url_options_carry_the_names_of_libnfs() {
+    let target = remote(
+        "nfs://me@nas:2050/a%20b%2525?uid=7&gid=8&mountport=2051&rsize=8192&wsize=4096&timeo=7&version=3",
+    );
+    assert_eq!((target.host.as_str(), &target.path[..]), ("nas", &b"/a b%25"[..]));
+    let options = &target.options;
+    assert_eq!((options.nfs_port, options.mount_port), (Some(2050), Some(2051)));
+    assert_eq!((options.uid, options.gid), (Some(7), Some(8)));
+    assert_eq!((options.read_block, options.write_block), (Some(8192), Some(4096)));
+    assert_eq!(options.initial_timeout, Some(std::time::Duration::from_millis(700)));
+    assert_eq!(options.warnings.len(), 1, "{:?}", options.warnings);
+    assert_eq!(remote("nfs://[::1]:2049/x").host, "::1");
+    assert_eq!(remote("nfs://nas").path, b"/");
+    assert_eq!(remote("nfs://nas?nfsport=1").options.nfs_port, Some(1));
+}
+
+#[test]
+fn unknown_url_options_warn_and_impossible_ones_fail() {
+    assert_eq!(remote("nfs://h/?retrans=3&autoreconnect=-1&zzz").options.warnings.len(), 3);
+    for wrong in [
+        "nfs:///x",
+        "nfs://h:x/",
+        "nfs://h/?uid=-1",
+        "nfs://h/?version=4",
+        "nfs://h/%zz",
+        "nfs://h/%00",
+        "nfs://::1/x",
+    ] {
+        assert!(Target::parse(OsStr::new(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_utf8_survive() {
+    let target = Target::parse(OsStr::from_bytes(b"h:/\xff")).unwrap();
+    let Target::Remote(target) = target else { panic!("{target:?}") };
+    assert_eq!(target.path, b"/\xff");
+    assert_eq!(remote("nfs://h/%FF").path, b"/\xff");
+}
+
+#[test]
+fn a_directory_named_by_dots_has_no_name_of_its_own() {
+    for text in [".", "./", "..", "/", "a/.", "a/.."] {
+        assert_eq!(local_name(Path::new(text)), None, "{text}");
+    }
+    assert_eq!(local_name(Path::new("a/b/")), Some(OsStr::new("b")));
+}

@@ -1,0 +1,144 @@
+//! `nfs://[user@]host[:port]/path?option=value&...`, with the option names that libnfs users know.
+
+use std::time::Duration;
+
+use super::{Remote, normalise};
+
+/// What a URL says beyond host and path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UrlOptions {
+    /// Port of the NFS service (`:port` or `nfsport`).
+    pub(crate) nfs_port: Option<u16>,
+    /// Port of the MOUNT service (`mountport`).
+    pub(crate) mount_port: Option<u16>,
+    /// User the calls come from (`uid`).
+    pub(crate) uid: Option<u32>,
+    /// Group the calls come from (`gid`).
+    pub(crate) gid: Option<u32>,
+    /// Bytes per READ (`rsize`).
+    pub(crate) read_block: Option<u32>,
+    /// Bytes per WRITE (`wsize`).
+    pub(crate) write_block: Option<u32>,
+    /// Timeout of the first attempt (`timeo`, in tenths of a second as for mount).
+    pub(crate) initial_timeout: Option<Duration>,
+    /// One line for each part that has no effect.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Options of libnfs and mount that ask for something this client does not have.
+const WITHOUT_EFFECT: [&str; 15] = [
+    "retrans",
+    "autoreconnect",
+    "readdir-buffer",
+    "tcp-syncnt",
+    "if",
+    "debug",
+    "dircache",
+    "auto-traverse-mounts",
+    "sec",
+    "xprtsec",
+    "readahead",
+    "pagecache",
+    "nfsvers",
+    "proto",
+    "nolock",
+];
+
+/// Reads what follows `nfs://`.
+pub(super) fn parse(rest: &[u8]) -> Result<Remote, String> {
+    let mut options = UrlOptions::default();
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let authority = str::from_utf8(authority).map_err(|_| "the host name is not UTF-8".to_owned())?;
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => {
+            options.warnings.push("the user name in the URL is not used: NFS goes by uid and gid".to_owned());
+            host
+        }
+        None => authority,
+    };
+    let (host, port) = split_port(authority)?;
+    if host.is_empty() {
+        return Err("the URL names no host: nfs://HOST/PATH".to_owned());
+    }
+    if let Some(port) = port {
+        options.nfs_port = Some(number("port", port)?);
+    }
+    let (path, query) = match tail.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&tail[..at], &tail[at + 1..]),
+        None => (tail, &[][..]),
+    };
+    for pair in query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()) {
+        let pair = decode(pair)?;
+        options.apply(str::from_utf8(&pair).map_err(|_| "the URL's options are not UTF-8".to_owned())?)?;
+    }
+    let path = decode(path)?;
+    if path.contains(&0) {
+        return Err("a path cannot contain a NUL byte (%00)".to_owned());
+    }
+    Ok(Remote { host: host.to_owned(), path: normalise(&path), options })
+}
+
+impl UrlOptions {
+    fn apply(&mut self, pair: &str) -> Result<(), String> {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match name {
+            "version" if value == "3" => {}
+            "version" => return Err(format!("version={value} is not available: nfsw speaks NFSv3")),
+            "nfsport" | "port" => self.nfs_port = Some(number(name, value)?),
+            "mountport" => self.mount_port = Some(number(name, value)?),
+            "uid" => self.uid = Some(number(name, value)?),
+            "gid" => self.gid = Some(number(name, value)?),
+            "rsize" => self.read_block = Some(number(name, value)?),
+            "wsize" => self.write_block = Some(number(name, value)?),
+            "timeo" => {
+                self.initial_timeout =
+                    Some(Duration::from_millis(100 * u64::from(number::<u32>(name, value)?)))
+            }
+            _ if WITHOUT_EFFECT.contains(&name) => {
+                self.warnings.push(format!("the URL option {name} has no effect"));
+            }
+            _ => self.warnings.push(format!("unknown URL option {name:?} ignored")),
+        }
+        Ok(())
+    }
+}
+
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']').ok_or("the IPv6 address lacks its closing bracket")?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if rest.is_empty() => Ok((host, None)),
+            None => Err(format!("expected a colon and a port after the address, not {rest:?}")),
+        };
+    }
+    match authority.split_once(':') {
+        Some((_, port)) if port.contains(':') => {
+            Err(format!("an IPv6 address in a URL stands in brackets: nfs://[{authority}]/..."))
+        }
+        Some((host, port)) => Ok((host, Some(port))),
+        None => Ok((authority, None)),
+    }
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{name}={value} in the URL is not a number in range"))
+}
+
+fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|&digit| char::from(digit).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            return Err("a % in a URL is followed by two hexadecimal digits (%25 is a % itself)".to_owned());
+        };
+        bytes.push((high * 16 + low) as u8);
+    }
+    Ok(bytes)
+}

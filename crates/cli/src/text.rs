@@ -1,0 +1,179 @@
+//! Names and times as text: safe on a terminal, readable by people.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use jiff::{Timestamp, tz::TimeZone};
+
+/// Makes bytes that somebody else chose safe to show: control characters, text-direction marks, bytes that are
+/// not UTF-8 and the backslash become backslash escapes.
+pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(bytes)
+        && !text.chars().any(needs_escape)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\r' => out.push_str("\\r"),
+                _ if needs_escape(character) => {
+                    let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
+                }
+                _ => out.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Writes bytes so that a POSIX shell reads them back as one word.
+pub(crate) fn shell_quote(bytes: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-:=@%+,~?&[]".contains(byte);
+    let text = String::from_utf8_lossy(bytes);
+    let tame = b"?&[]~";
+    if !bytes.is_empty() && bytes.iter().all(plain) && !bytes.iter().any(|byte| tame.contains(byte)) {
+        return text.into_owned();
+    }
+    if !text.chars().any(char::is_control) && str::from_utf8(bytes).is_ok() {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    let mut out = String::from("$'");
+    for &byte in bytes {
+        match byte {
+            b'\'' | b'\\' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            0x20..0x7f => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+    out.push('\'');
+    out
+}
+
+/// A type letter and permission bits as `ls -l` writes them, such as `drwxr-xr-x`.
+pub(crate) fn mode_string(kind: char, mode: u32) -> String {
+    let mut out = String::from(kind);
+    for (shift, special, lower, upper) in
+        [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
+    {
+        let bits = mode >> shift;
+        out.push(if bits & 4 != 0 { 'r' } else { '-' });
+        out.push(if bits & 2 != 0 { 'w' } else { '-' });
+        out.push(match (bits & 1 != 0, mode & special != 0) {
+            (true, true) => lower,
+            (false, true) => upper,
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    out
+}
+
+/// Writes a time as `ls -l` does: with the hour when it is at most half a year away, else with the year.
+pub(crate) fn listing_time(seconds: i64, now: Timestamp, zone: &TimeZone) -> String {
+    const HALF_A_YEAR: i64 = 31_556_952 / 2;
+    let Ok(time) = Timestamp::from_second(seconds) else {
+        return "?".to_owned();
+    };
+    let age = now.as_second() - seconds;
+    let recent = (-60..HALF_A_YEAR).contains(&age);
+    let format = if recent { "%b %e %H:%M" } else { "%b %e  %Y" };
+    time.to_zoned(zone.clone()).strftime(format).to_string()
+}
+
+/// Writes a time to the nanosecond, as `stat` does.
+pub(crate) fn full_time(seconds: i64, nanoseconds: u32, zone: &TimeZone) -> String {
+    match Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or(0)) {
+        Ok(time) => time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S.%9f %z").to_string(),
+        Err(_) => "?".to_owned(),
+    }
+}
+
+/// Lays words out in columns, read downwards, as `ls` does on a terminal.
+pub(crate) fn columns(words: &[String], width: usize) -> String {
+    const GAP: usize = 2;
+    let widths: Vec<usize> = words.iter().map(|word| word.chars().count() + GAP).collect();
+    let shape = |rows: usize| -> Vec<usize> {
+        widths.chunks(rows).map(|column| column.iter().copied().max().unwrap_or(0)).collect()
+    };
+    let rows = (1..=words.len()).find(|&rows| shape(rows).iter().sum::<usize>() <= width + GAP);
+    let rows = rows.unwrap_or(words.len());
+    let shape = if words.is_empty() { Vec::new() } else { shape(rows) };
+    let mut out = String::new();
+    for row in 0..rows {
+        let mut line = String::new();
+        for (column, width) in shape.iter().enumerate() {
+            let Some(word) = words.get(column * rows + row) else { break };
+            let _ = write!(line, "{word:<width$}");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn needs_escape(character: char) -> bool {
+    let direction_mark = matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character == '\\' || character.is_control() || direction_mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_cannot_drive_the_terminal() {
+        assert_eq!(escape("größe.txt".as_bytes()), "größe.txt");
+        assert_eq!(escape(b"a\x1b[31m\n"), "a\\u{1b}[31m\\n");
+        assert_eq!(escape(b"\xff\\"), "\\xff\\\\");
+        assert_eq!(escape("gpj\u{202e}.exe".as_bytes()), "gpj\\u{202e}.exe");
+        assert_eq!(escape("\u{9b}31m".as_bytes()), "\\u{9b}31m");
+    }
+
+    #[test]
+    fn quoted_words_survive_a_shell() {
+        assert_eq!(shell_quote(b"nas:/a/b-c.d"), "nas:/a/b-c.d");
+        assert_eq!(shell_quote(b""), "''");
+        assert_eq!(shell_quote(b"it's"), "'it'\\''s'");
+        assert_eq!(shell_quote(b"a?b"), "'a?b'");
+        assert_eq!(shell_quote(b"a\n\xff'"), "$'a\\x0a\\xff\\''");
+    }
+
+    #[test]
+    fn modes_read_like_ls() {
+        assert_eq!(mode_string('-', 0o644), "-rw-r--r--");
+        assert_eq!(mode_string('d', 0o1777), "drwxrwxrwt");
+        assert_eq!(mode_string('-', 0o6755), "-rwsr-sr-x");
+        assert_eq!(mode_string('-', 0o4644), "-rwSr--r--");
+    }
+
+    #[test]
+    fn old_times_show_the_year() {
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        assert_eq!(listing_time(1_700_000_000 - 3600, now, &TimeZone::UTC), "Nov 14 21:13");
+        assert_eq!(listing_time(0, now, &TimeZone::UTC), "Jan  1  1970");
+        assert_eq!(listing_time(1_800_000_000, now, &TimeZone::UTC), "Jan 15  2027");
+        assert_eq!(listing_time(i64::MAX, now, &TimeZone::UTC), "?");
+        assert_eq!(full_time(1, 5, &TimeZone::UTC), "1970-01-01 00:00:01.000000005 +0000");
+    }
+
+    #[test]
+    fn columns_fill_the_width_downwards() {
+        let words: Vec<String> = ["a", "bb", "c", "dddd"].map(str::to_owned).to_vec();
+        assert_eq!(columns(&words, 80), "a  bb  c  dddd\n");
+        assert_eq!(columns(&words, 9), "a   c\nbb  dddd\n");
+        assert_eq!(columns(&words, 3), "a\nbb\nc\ndddd\n");
+        assert_eq!(columns(&[], 80), "");
+    }
+}

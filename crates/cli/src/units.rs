@@ -1,0 +1,199 @@
+//! Quantities as people type and read them: rates in bit/s, sizes in bytes, times with a unit.
+
+use std::time::Duration;
+
+/// Parses a rate in bit/s: a number with an optional `k`, `M` or `G` (1000).
+pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
+    parse_scaled(text, 1000.0, "a rate in bit/s such as 500k, 1M or 2.5G")
+}
+
+/// Parses a size in bytes: a number with an optional `K`, `M` or `G` (1024).
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    parse_scaled(text, 1024.0, "a size in bytes such as 512, 8K or 1M")
+}
+
+/// Parses a size that fits the wire's 32 bits.
+pub(crate) fn parse_block(text: &str) -> Result<u32, String> {
+    let size = parse_size(text)?;
+    u32::try_from(size).map_err(|_| "a block has at most 1M bytes".to_owned())
+}
+
+/// Parses a duration with a unit: `250ms`, `4s`, `1.5m`, `2h`, `1d`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time with its unit, such as 250ms, 4s, 30m or 2h".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "" if number == 0.0 => 1.0,
+        _ => return Err(expected()),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
+}
+
+/// A number, or the word `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AutoOr {
+    /// Whatever is best.
+    Auto,
+    /// This one.
+    Exactly(u32),
+}
+
+impl AutoOr {
+    /// Returns the number, if one was given.
+    pub(crate) fn number(self) -> Option<u32> {
+        match self {
+            Self::Auto => None,
+            Self::Exactly(number) => Some(number),
+        }
+    }
+
+    /// Parses a number of calls, at least 1, or `auto`.
+    pub(crate) fn parse_calls(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(calls) if calls > 0 => Ok(Self::Exactly(calls)),
+            _ => Err("expected auto or a number of calls, at least 1".to_owned()),
+        }
+    }
+
+    /// Parses a block size, or `auto`.
+    pub(crate) fn parse_block(text: &str) -> Result<Self, String> {
+        if text == "auto" { Ok(Self::Auto) } else { parse_block(text).map(Self::Exactly) }
+    }
+}
+
+/// Writes a byte count for people: `512 B`, `4.0 KiB`, `64 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let (value, unit) = scale(count);
+    let decimals = usize::from(value < 10.0);
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// Writes a byte count as `ls -h` and `df -h` do: `512`, `4.0K`, `64M`, rounded up.
+pub(crate) fn short_bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
+    if count < 1024 {
+        return count.to_string();
+    }
+    let (value, unit) = scale(count);
+    let tenths = (value * 10.0).ceil() / 10.0;
+    if tenths < 10.0 {
+        format!("{tenths:.1}{}", UNITS[unit])
+    } else {
+        format!("{:.0}{}", value.ceil(), UNITS[unit])
+    }
+}
+
+/// Writes a rate in bytes for people: `11 MiB/s`.
+pub(crate) fn rate(count: u64, elapsed: Duration) -> String {
+    let per_second = count as f64 / elapsed.as_secs_f64().max(1e-3);
+    format!("{}/s", bytes(per_second as u64))
+}
+
+/// Writes a duration for people without a fraction: `0 s`, `4 s`, `3 min 20 s`.
+pub(crate) fn whole_seconds(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        _ => duration(time),
+    }
+}
+
+/// Writes a duration for people: `850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
+        1..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Divides by 1024 until the number is short, and says how often, less one.
+fn scale(count: u64) -> (f64, usize) {
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    (value, unit)
+}
+
+fn parse_scaled(text: &str, step: f64, expected: &str) -> Result<u64, String> {
+    let wrong = || format!("expected {expected}");
+    let (number, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], step),
+        Some((at, 'm' | 'M')) => (&text[..at], step * step),
+        Some((at, 'g' | 'G')) => (&text[..at], step * step * step),
+        _ => (text, 1.0),
+    };
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let value = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    if value >= u64::MAX as f64 || value.fract() != 0.0 {
+        return Err(wrong());
+    }
+    Ok(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_count_in_thousands_and_sizes_in_1024() {
+        assert_eq!(parse_rate("1M"), Ok(1_000_000));
+        assert_eq!(parse_rate("9600"), Ok(9600));
+        assert_eq!(parse_rate("2.5k"), Ok(2500));
+        assert_eq!(parse_size("8K"), Ok(8192));
+        assert_eq!(parse_size("1M"), Ok(1 << 20));
+        for wrong in ["", "M", "-1", "1.0001", "8KB", "99999999999G", "nan", "inf"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "s", "-1s", "1e400s", "5 s", "99999999999999999999d"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_read_well_at_every_scale() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(4096), "4.0 KiB");
+        assert_eq!(bytes(64 << 20), "64 MiB");
+        assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(bytes(u64::MAX), "16 EiB");
+        assert_eq!(short_bytes(1025), "1.1K");
+        assert_eq!(short_bytes(64 << 20), "64M");
+    }
+
+    #[test]
+    fn durations_read_well_at_every_scale() {
+        assert_eq!(duration(Duration::from_millis(850)), "850 ms");
+        assert_eq!(duration(Duration::from_millis(4200)), "4.2 s");
+        assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(duration(Duration::from_secs(7500)), "2 h 5 min");
+    }
+}

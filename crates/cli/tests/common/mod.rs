@@ -1,0 +1,142 @@
+//! A server to talk to, and `nfsw` to talk with.
+
+#![allow(dead_code, reason = "every test program uses its own part")]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Output, Stdio},
+};
+
+/// `nfsw serve` on a free port of the loopback, for a fresh directory.
+pub(crate) struct Server {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) process: Child,
+    url: String,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn read_only() -> Self {
+        Self::with(&["--read-only"])
+    }
+
+    fn with(options: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let mut process = command(["serve", "--listen", "127.0.0.1:0"])
+            .args(options)
+            .arg(root.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let url = format!("nfs://127.0.0.1:{port}");
+        Self { root, process, url }
+    }
+
+    /// URL of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}?mountport={}", self.url, self.url.rsplit(':').next().unwrap())
+    }
+
+    /// Local path of a server path.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path.trim_start_matches('/'))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Prepares `nfsw` with arguments.
+pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nfsw"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs `nfsw`.
+pub(crate) fn nfsw<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// Runs `nfsw` and expects success; returns its standard output.
+pub(crate) fn ok<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> String {
+    let output = nfsw(arguments);
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs `nfsw` and expects a status and one line on standard error, which is returned.
+pub(crate) fn fails<I: IntoIterator<Item = impl AsRef<OsStr>>>(code: i32, arguments: I) -> String {
+    let output = nfsw(arguments);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert_eq!(text.lines().count(), 1, "one line, not: {text}");
+    text
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Reads what a process has left on standard error.
+pub(crate) fn rest_of(stderr: ChildStderr) -> String {
+    std::io::read_to_string(stderr).unwrap()
+}
+
+/// Expects two trees to be the same: names, kinds, bytes, link targets; modes and times too if kept.
+pub(crate) fn assert_same_tree(left: &Path, right: &Path, with_attributes: bool) {
+    let (a, b) = (fs::symlink_metadata(left).unwrap(), fs::symlink_metadata(right).unwrap());
+    let (at, kept) = (right.display(), with_attributes && !a.is_symlink());
+    assert_eq!(a.file_type(), b.file_type(), "{at}");
+    if kept {
+        let attributes = |m: &fs::Metadata| (m.mode(), m.mtime(), m.mtime_nsec());
+        assert_eq!(attributes(&a), attributes(&b), "{at}");
+    }
+    if a.is_symlink() {
+        assert_eq!(fs::read_link(left).unwrap(), fs::read_link(right).unwrap(), "{at}");
+    } else if a.is_file() {
+        assert!(fs::read(left).unwrap() == fs::read(right).unwrap(), "{at}: bytes differ");
+    } else if a.is_dir() {
+        let names = names(left);
+        assert_eq!(names, self::names(right), "{at}");
+        for name in names {
+            assert_same_tree(&left.join(&name), &right.join(&name), with_attributes);
+        }
+    }
+}
+
+/// Returns the names in a directory, in order.
+pub(crate) fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+/// Returns bytes without a pattern.
+pub(crate) fn noise(size: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
+}

@@ -1,0 +1,314 @@
+//! `nfsw cp` against the embedded server.
+
+mod common;
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, Permissions},
+    io::Write,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileTypeExt, PermissionsExt, symlink},
+    },
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, SystemTime},
+};
+
+use common::{Server, assert_same_tree, command, fails, names, nfsw, noise, ok, stderr};
+
+/// A tree with everything that is hard to copy.
+fn plant(root: &Path) {
+    fs::create_dir_all(root.join("deep/er/and/deep/er")).unwrap();
+    fs::write(root.join("deep/er/and/deep/er/leaf"), b"leaf").unwrap();
+    fs::write(root.join("large"), noise((3 << 20) + 17)).unwrap();
+    for (number, size) in [0, 1, 4096, 1343, 1344, 1345, 70_000].into_iter().enumerate() {
+        fs::write(root.join(format!("file {number}")), noise(size)).unwrap();
+    }
+    fs::write(root.join("n".repeat(255)), b"long").unwrap();
+    fs::write(root.join(OsStr::from_bytes(b"\xff\n\x1b[31m")), b"odd").unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    symlink("large", root.join("link")).unwrap();
+    symlink("/nowhere", root.join("dangling")).unwrap();
+    fs::create_dir(root.join("locked")).unwrap();
+    fs::write(root.join("locked/file"), b"read only").unwrap();
+    fs::set_permissions(root.join("locked/file"), Permissions::from_mode(0o400)).unwrap();
+    set_time(&root.join("deep"), 1_000_000_000);
+    set_time(&root.join("file 1"), 1_234_567_890);
+    fs::set_permissions(root.join("locked"), Permissions::from_mode(0o555)).unwrap();
+}
+
+fn set_time(path: &Path, seconds: u64) {
+    let time = SystemTime::UNIX_EPOCH + Duration::new(seconds, 123_456_789);
+    File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+fn unlock(root: &Path) {
+    fs::set_permissions(root.join("locked"), Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn trees_survive_the_way_out_and_back_over_both_transports() {
+    for transport in ["udp", "tcp"] {
+        let server = Server::start();
+        let here = tempfile::tempdir().unwrap();
+        let (tree, back) = (here.path().join("tree"), here.path().join("back"));
+        fs::create_dir(&tree).unwrap();
+        plant(&tree);
+        let (tree, there) = (tree.to_str().unwrap(), server.url("/there"));
+        ok(["cp", "-rp", "--transport", transport, tree, &there]);
+        assert_same_tree(Path::new(tree), &server.path("there"), true);
+        ok(["cp", "-rp", "--transport", transport, &there, back.to_str().unwrap()]);
+        assert_same_tree(Path::new(tree), &back, true);
+        for root in [Path::new(tree), &server.path("there"), &back] {
+            unlock(root);
+        }
+    }
+}
+
+#[test]
+fn names_follow_the_rules_of_cp() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("a"), b"a").unwrap();
+    fs::create_dir(server.path("dir")).unwrap();
+    fs::write(server.path("dir/b"), b"b").unwrap();
+    let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+
+    ok(["cp", &server.url("/a"), &local("renamed")]);
+    ok(["cp", &server.url("/a"), &local("")]);
+    ok(["cp", "-r", &server.url("/dir"), &local("new")]);
+    ok(["cp", "-r", &server.url("/dir/"), &local("new")]);
+    ok(["cp", "-r", &server.url("/"), &local("root")]);
+    ok(["cp", "-r", &format!("{}/.", local("new")), &server.url("/dir")]);
+    for (path, content) in
+        [("renamed", "a"), ("a", "a"), ("new/b", "b"), ("new/dir/b", "b"), ("root/dir/b", "b")]
+    {
+        assert_eq!(fs::read_to_string(here.path().join(path)).unwrap(), content, "{path}");
+    }
+    assert_eq!(fs::read_to_string(server.path("dir/dir/b")).unwrap(), "b");
+
+    let error = fails(2, ["cp", &server.url("/a"), &server.url("/dir/b"), &local("renamed")]);
+    assert!(error.contains("not a directory"), "{error}");
+    let error = fails(1, ["cp", &server.url("/dir"), &local("")]);
+    assert!(error.contains("-r"), "{error}");
+    let error = fails(1, ["cp", "-r", &server.url("/dir"), &local("renamed")]);
+    assert!(error.contains("not a directory"), "{error}");
+}
+
+#[test]
+fn modes_follow_the_umask_unless_kept() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("program"), b"x").unwrap();
+    fs::set_permissions(server.path("program"), Permissions::from_mode(0o777)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let run = |arguments: &str| {
+        let script = format!("umask 027; exec {} {arguments}", env!("CARGO_BIN_EXE_nfsw"));
+        let status = Command::new("sh").args(["-c", &script]).current_dir(&here).status().unwrap();
+        assert!(status.success());
+    };
+    run(&format!("cp '{}' plain", server.url("/program")));
+    assert_eq!(mode(&here.path().join("plain")), 0o750);
+    run(&format!("cp -p '{}' kept", server.url("/program")));
+    assert_eq!(mode(&here.path().join("kept")), 0o777);
+    run(&format!("cp kept '{}'", server.url("/plain")));
+    assert_eq!(mode(&server.path("plain")), 0o750);
+    // What is replaced keeps its mode.
+    fs::set_permissions(here.path().join("plain"), Permissions::from_mode(0o600)).unwrap();
+    run(&format!("cp '{}' plain", server.url("/program")));
+    assert_eq!(mode(&here.path().join("plain")), 0o600);
+}
+
+#[test]
+fn patterns_are_matched_on_the_server() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    for name in ["a.txt", "b.txt", "c.jpg", ".hidden.txt"] {
+        fs::write(server.path(name), name).unwrap();
+    }
+    let target = here.path().to_str().unwrap();
+    ok(["cp", &server.url("/[ab]*.txt"), target]);
+    assert_eq!(names(here.path()), ["a.txt", "b.txt"]);
+    let error = fails(4, ["cp", &server.url("/*.png"), target]);
+    assert!(error.contains("nothing on the server matches"), "{error}");
+    ok(["rm", &server.url("/*.txt")]);
+    assert_eq!(names(server.root.path()), [".hidden.txt", "c.jpg"]);
+}
+
+#[test]
+fn files_that_are_there_are_replaced_only_if_wanted() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let (source, target) = (server.path("file"), here.path().join("file"));
+    let (url, local) = (server.url("/file"), target.to_str().unwrap());
+    fs::write(&source, b"new").unwrap();
+    fs::write(&target, b"old").unwrap();
+    ok(["cp", "-n", &url, local]);
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+    set_time(&source, 1_000_000_000);
+    ok(["cp", "-u", &url, local]);
+    assert_eq!(fs::read(&target).unwrap(), b"old", "the target is newer");
+    fs::write(&target, b"other size").unwrap();
+    ok(["cp", "-u", &url, local]);
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    fs::write(&target, b"old").unwrap();
+    set_time(&target, 900_000_000);
+    ok(["cp", "-u", &url, local]);
+    assert_eq!(fs::read(&target).unwrap(), b"new", "the target is older");
+    // And the other way, inside a tree.
+    fs::create_dir(server.path("tree")).unwrap();
+    fs::write(server.path("tree/file"), b"there").unwrap();
+    fs::create_dir(here.path().join("tree")).unwrap();
+    fs::write(here.path().join("tree/file"), b"here!").unwrap();
+    ok(["cp", "-rn", here.path().join("tree").to_str().unwrap(), &server.url("/")]);
+    assert_eq!(fs::read(server.path("tree/file")).unwrap(), b"there");
+    ok(["cp", "-r", here.path().join("tree").to_str().unwrap(), &server.url("/")]);
+    assert_eq!(fs::read(server.path("tree/file")).unwrap(), b"here!");
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let tree = here.path().join("tree");
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    fs::write(tree.join("sub/file"), b"x").unwrap();
+    let said = ok(["cp", "-r", "--dry-run", tree.to_str().unwrap(), &server.url("/")]);
+    assert!(said.contains("sub/file -> 127.0.0.1:/tree/sub/file"), "{said}");
+    assert_eq!(names(server.root.path()).len(), 0);
+    fs::write(server.path("file"), b"x").unwrap();
+    ok(["cp", "--dry-run", &server.url("/file"), here.path().to_str().unwrap()]);
+    assert_eq!(names(here.path()), ["tree"]);
+}
+
+#[test]
+fn standard_input_and_output_carry_files() {
+    let server = Server::start();
+    let content = noise(6 << 20);
+    for transport in ["udp", "tcp"] {
+        let url = server.url("/stream");
+        let mut writer =
+            command(["cp", "--transport", transport, "-", &url]).stdin(Stdio::piped()).spawn().unwrap();
+        writer.stdin.take().unwrap().write_all(&content).unwrap();
+        assert!(writer.wait().unwrap().success());
+        assert!(fs::read(server.path("stream")).unwrap() == content);
+        assert!(nfsw(["cp", "--transport", transport, &url, "-"]).stdout == content);
+        assert!(nfsw(["cat", "--transport", transport, &url]).stdout == content);
+    }
+    assert_eq!(names(server.root.path()), ["stream"]);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let server = Server::start();
+    fs::write(server.path("large"), noise(4 << 20)).unwrap();
+    let mut reader = command(["cat", &server.url("/large")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(reader.stdout.take());
+    let output = reader.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn special_files_are_skipped_and_special_targets_written_in_place() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let tree = here.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), b"x").unwrap();
+    let fifo = tree.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let output = nfsw(["cp", "-r", tree.to_str().unwrap(), &server.url("/tree")]);
+    assert!(output.status.success());
+    assert!(stderr(&output).contains("fifo: skipped, it is a fifo"), "{}", stderr(&output));
+    assert_eq!(names(&server.path("tree")), ["file"]);
+
+    ok(["cp", &server.url("/tree/file"), "/dev/null"]);
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let reader = Command::new("cat").arg(&fifo).stdout(Stdio::piped()).spawn().unwrap();
+    ok(["cp", &server.url("/tree/file"), fifo.to_str().unwrap()]);
+    assert_eq!(reader.wait_with_output().unwrap().stdout, b"x");
+    assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo());
+    assert_eq!(ok(["cp", &server.url("/tree/file"), "/dev/stdout"]), "x");
+}
+
+#[test]
+fn links_are_copied_and_never_written_through() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir_all(server.path("tree/dir")).unwrap();
+    fs::write(server.path("tree/dir/file"), b"from the server").unwrap();
+    fs::write(server.path("tree/link"), b"from the server").unwrap();
+    symlink("tree/link", server.path("named")).unwrap();
+    // A tree is waiting whose entries lead out of it.
+    fs::create_dir(here.path().join("tree")).unwrap();
+    symlink(outside.path(), here.path().join("tree/dir")).unwrap();
+    fs::write(outside.path().join("precious"), b"mine").unwrap();
+    symlink(outside.path().join("precious"), here.path().join("tree/link")).unwrap();
+    let error = fails(1, ["cp", "-r", &server.url("/tree"), here.path().to_str().unwrap()]);
+    assert!(error.contains("not a directory"), "{error}");
+    assert_eq!(names(outside.path()), ["precious"]);
+    assert_eq!(fs::read(outside.path().join("precious")).unwrap(), b"mine");
+    assert!(fs::symlink_metadata(here.path().join("tree/link")).unwrap().is_file());
+
+    ok(["cp", &server.url("/named"), here.path().to_str().unwrap()]);
+    assert_eq!(fs::read_link(here.path().join("named")).unwrap(), Path::new("tree/link"));
+    ok(["cp", "-H", &server.url("/named"), here.path().join("followed").to_str().unwrap()]);
+    assert_eq!(fs::read(here.path().join("followed")).unwrap(), b"from the server");
+}
+
+#[test]
+fn a_server_is_copied_to_itself_and_to_another() {
+    let (server, other) = (Server::start(), Server::start());
+    let tree = server.path("tree");
+    fs::create_dir(&tree).unwrap();
+    plant(&tree);
+    ok(["cp", "-rp", "--verify", &server.url("/tree"), &other.url("/copy")]);
+    assert_same_tree(&tree, &other.path("copy"), true);
+    ok(["cp", "-rp", &server.url("/tree"), &server.url("/second")]);
+    assert_same_tree(&tree, &server.path("second"), true);
+    let error = fails(1, ["cp", "-r", &server.url("/tree/deep"), &server.url("/tree/deep/er")]);
+    assert!(error.contains("into itself"), "{error}");
+    let error = fails(1, ["cp", &server.url("/tree/large"), &server.url("/tree/large")]);
+    assert!(error.contains("same file"), "{error}");
+    for root in [&tree, &other.path("copy"), &server.path("second")] {
+        unlock(root);
+    }
+}
+
+#[test]
+fn files_may_be_written_in_place() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let local = here.path().join("file");
+    fs::write(server.path("file"), b"new").unwrap();
+    fs::write(&local, b"old and longer").unwrap();
+    fs::hard_link(&local, here.path().join("other name")).unwrap();
+    ok(["cp", "--inplace", &server.url("/file"), local.to_str().unwrap()]);
+    assert_eq!(fs::read(here.path().join("other name")).unwrap(), b"new");
+    fs::write(server.path("file"), b"something longer").unwrap();
+    fs::hard_link(server.path("file"), server.path("other")).unwrap();
+    ok(["cp", "--inplace", local.to_str().unwrap(), &server.url("/file")]);
+    assert_eq!(fs::read(server.path("other")).unwrap(), b"new");
+}
+
+#[test]
+fn the_rate_is_kept_below_the_limit() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("file"), noise(256 << 10)).unwrap();
+    let (url, local) = (server.url("/file"), here.path().join("file"));
+    let started = std::time::Instant::now();
+    ok(["cp", "--bwlimit", "2M", &url, local.to_str().unwrap()]);
+    ok(["cp", "--bwlimit", "2M", &url, &server.url("/copy")]);
+    // Two times 256 KiB at 2 Mbit/s take 2.1 s, less what may go at once.
+    let elapsed = started.elapsed();
+    assert!(elapsed > Duration::from_millis(1200), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(8), "{elapsed:?}");
+}

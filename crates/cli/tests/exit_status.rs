@@ -1,0 +1,247 @@
+//! How runs end: status, one clear line, and nothing half-visible left behind.
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{TcpListener, UdpSocket},
+    os::unix::fs::FileExt,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Server, command, fails, names, nfsw, noise, ok, rest_of};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn signal(process: &std::process::Child, signal: Signal) {
+    kill_process(Pid::from_child(process), signal).unwrap();
+}
+
+/// Ports on which somebody listens who never answers.
+fn silent() -> (UdpSocket, TcpListener, u16) {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        if let Ok(udp) = UdpSocket::bind(("127.0.0.1", port)) {
+            return (udp, tcp, port);
+        }
+    }
+}
+
+#[test]
+fn a_missing_source_is_4() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let error = fails(4, ["cp", &server.url("/missing"), here.path().to_str().unwrap()]);
+    assert!(error.contains("127.0.0.1:/missing: no such file or directory"), "{error}");
+    fails(4, ["cp", "/nonexistent/file", &server.url("/")]);
+    fails(4, ["cat", &server.url("/missing")]);
+    fails(4, ["ls", &server.url("/missing/deeper")]);
+    assert_eq!(names(here.path()).len() + names(server.root.path()).len(), 0);
+    // The others are copied all the same.
+    fs::write(server.path("there"), b"x").unwrap();
+    fails(4, ["cp", &server.url("/missing"), &server.url("/there"), here.path().to_str().unwrap()]);
+    assert_eq!(names(here.path()), ["there"]);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_3() {
+    let (udp, tcp, port) = silent();
+    drop((udp, tcp));
+    for transport in ["auto", "udp", "tcp"] {
+        let started = Instant::now();
+        let url = format!("nfs://127.0.0.1:{port}/x?mountport={port}");
+        let error = fails(3, ["cp", "--transport", transport, &url, "/tmp"]);
+        assert!(error.contains("cannot reach") && error.contains("refused"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(3), "{transport}: {:?}", started.elapsed());
+    }
+    let error = fails(3, ["ls", "does-not-exist.invalid:/"]);
+    assert!(error.contains("cannot find the host"), "{error}");
+}
+
+#[test]
+fn a_silent_server_is_3_within_the_timeout() {
+    let (_udp, _tcp, port) = silent();
+    for transport in ["auto", "udp", "tcp"] {
+        let started = Instant::now();
+        let url = format!("nfs://127.0.0.1:{port}/x?mountport={port}");
+        let error = fails(3, ["cp", "--transport", transport, "--timeout", "700ms", &url, "/tmp"]);
+        assert!(error.contains("no answer"), "{error}");
+        let elapsed = started.elapsed();
+        assert!(elapsed > Duration::from_millis(600) && elapsed < Duration::from_secs(3), "{elapsed:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    let server = Server::start();
+    fails(2, ["cp", "a", "b"]);
+    fails(2, ["cp", "nas:relative", "."]);
+    fails(2, ["cp", "--block-size", "1000", &server.url("/x"), "."]);
+    fails(2, ["cp", "--json", &server.url("/x"), "-"]);
+    for wrong in [&["cp"][..], &["frobnicate"], &["ls", "local"], &["cp", "--jobs", "0", "a", "b"]] {
+        assert_eq!(nfsw(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn local_trouble_is_7() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("file"), noise(100_000)).unwrap();
+    let missing = here.path().join("missing/file");
+    let error = fails(7, ["cp", &server.url("/file"), missing.to_str().unwrap()]);
+    assert!(error.contains("does not exist"), "{error}");
+    let error = fails(7, ["cp", &server.url("/file"), "/proc/nfsw"]);
+    assert!(error.contains("/proc/nfsw"), "{error}");
+    let error = fails(7, ["cp", &server.url("/file"), "/dev/full"]);
+    assert!(error.contains("no space left"), "{error}");
+}
+
+#[test]
+fn a_read_only_export_is_1_and_says_so_once() {
+    let server = Server::read_only();
+    let here = tempfile::tempdir().unwrap();
+    for number in 0..50 {
+        fs::write(here.path().join(number.to_string()), b"x").unwrap();
+    }
+    let error = fails(1, ["cp", "-r", here.path().to_str().unwrap(), &server.url("/tree")]);
+    assert!(error.contains("read-only"), "{error}");
+    let mut all: Vec<String> =
+        (0..50).map(|number| here.path().join(number.to_string()).display().to_string()).collect();
+    all.insert(0, "cp".to_owned());
+    all.push(server.url("/"));
+    let error = fails(1, &all);
+    assert!(error.contains("read-only"), "{error}");
+    assert_eq!(names(server.root.path()).len(), 0);
+}
+
+#[test]
+fn a_copy_that_differs_is_6() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let content = noise(1 << 20);
+    fs::write(server.path("file"), &content).unwrap();
+    let (url, target) = (server.url("/file"), here.path().to_str().unwrap());
+    ok(["cp", "--verify", &url, target]);
+    ok(["cp", "--verify", here.path().join("file").to_str().unwrap(), &server.url("/second")]);
+    // The source changes behind the copy's back.
+    fs::remove_file(here.path().join("file")).unwrap();
+    let copy =
+        command(["cp", "--verify", "--bwlimit", "8M", &url, target]).stderr(Stdio::piped()).spawn().unwrap();
+    let part = here.path().join(".file.nfsw-part");
+    wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
+    let file = fs::OpenOptions::new().write(true).open(server.path("file")).unwrap();
+    file.write_all_at(&[!content[0]], 0).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    let error = common::stderr(&output);
+    assert_eq!(output.status.code(), Some(6), "{error}");
+    assert!(error.contains("at byte 0"), "{error}");
+}
+
+#[test]
+fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("file"), noise(4 << 20)).unwrap();
+    for transport in ["udp", "tcp"] {
+        let (url, target) = (server.url("/file"), here.path().join("file"));
+        let mut copy = command(["cp", "--bwlimit", "8M", "--timeout", "1s", "--transport", transport, &url])
+            .arg(&target)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let part = here.path().join(".file.nfsw-part");
+        wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
+        signal(&server.process, Signal::STOP);
+        let started = Instant::now();
+        let status = copy.wait().unwrap();
+        signal(&server.process, Signal::CONT);
+        let error = rest_of(copy.stderr.take().unwrap());
+        assert_eq!(status.code(), Some(5), "{error}");
+        assert!(error.contains("no progress for") && error.contains("run again: nfsw cp"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(4));
+        assert_eq!(names(here.path()), [".file.nfsw-part"]);
+        ok(["cp", &url, target.to_str().unwrap()]);
+        assert_eq!(names(here.path()), ["file"]);
+        fs::remove_file(target).unwrap();
+    }
+}
+
+#[test]
+fn an_interrupted_run_is_130_at_once() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("file"), noise(4 << 20)).unwrap();
+    for (number, kind) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let target = here.path().join(format!("it's {number}"));
+        let mut copy = command(["cp", "--bwlimit", "4M", "--json", &server.url("/file")])
+            .arg(&target)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for(|| names(here.path()).len() > number);
+        thread::sleep(Duration::from_millis(100));
+        signal(&copy, kind);
+        let started = Instant::now();
+        let status = copy.wait().unwrap();
+        assert!(started.elapsed() < Duration::from_secs(1));
+        assert_eq!(status.code(), Some(130));
+        let error = rest_of(copy.stderr.take().unwrap());
+        let quoted = format!("it'\\''s {number}'");
+        assert!(error.contains("run again: nfsw cp --bwlimit") && error.contains(&quoted), "{error}");
+        let last = BufReader::new(copy.stdout.take().unwrap()).lines().last().unwrap().unwrap();
+        assert!(last.contains("\"outcome\":\"interrupted\",\"exit_code\":130"), "{last}");
+        assert!(!target.exists());
+    }
+    // Standard input that never ends is no obstacle.
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut copy =
+        command(["cp", "-", &server.url("/in")]).stdin(reader).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(|| names(server.root.path()).len() > 1);
+    signal(&copy, Signal::INT);
+    assert_eq!(copy.wait().unwrap().code(), Some(130));
+    drop(writer);
+}
+
+#[test]
+fn a_deadline_ends_a_run() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("file"), noise(4 << 20)).unwrap();
+    let started = Instant::now();
+    let target = here.path().to_str().unwrap();
+    let error = fails(5, ["cp", "--bwlimit", "4M", "--deadline", "500ms", &server.url("/file"), target]);
+    assert!(error.contains("deadline"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn the_last_json_line_sums_up() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    fs::write(server.path("file"), noise(100_000)).unwrap();
+    let out = ok(["cp", "--json", &server.url("/file"), here.path().to_str().unwrap()]);
+    let last = out.lines().last().unwrap();
+    assert!(last.starts_with("{\"event\":\"summary\",\"bytes\":100000,\"seconds\":"), "{last}");
+    assert!(
+        last.contains("\"transport\":\"tcp\"") && last.ends_with("\"outcome\":\"done\",\"exit_code\":0}"),
+        "{last}"
+    );
+    for arguments in [&["cp", "--json"][..], &["ls", "--json", "h:relative"], &["cp", "--json", "a", "b"]] {
+        let output = nfsw(arguments);
+        let last = String::from_utf8(output.stdout).unwrap();
+        assert!(last.trim_end().ends_with("\"outcome\":\"usage\",\"exit_code\":2}"), "{last}");
+    }
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(10), "waited in vain");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

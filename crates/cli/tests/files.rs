@@ -1,0 +1,159 @@
+//! The file commands against the embedded server.
+
+mod common;
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt, symlink},
+    },
+    path::Path,
+};
+
+use common::{Server, fails, names, nfsw, ok};
+
+#[test]
+fn ls_lists_like_ls() {
+    let server = Server::start();
+    fs::write(server.path("b"), b"12345").unwrap();
+    fs::write(server.path(".hidden"), b"").unwrap();
+    fs::create_dir(server.path("a")).unwrap();
+    fs::write(server.path("a/inner"), b"").unwrap();
+    symlink("b", server.path("link")).unwrap();
+    symlink("a", server.path("way")).unwrap();
+    let url = |path: &str| server.url(path);
+    assert_eq!(ok(["ls", &url("/")]), "a\nb\nlink\nway\n");
+    assert_eq!(ok(["ls", "-A", &url("/")]), ".hidden\na\nb\nlink\nway\n");
+    assert_eq!(ok(["ls", "-a", &url("/a")]), ".\n..\ninner\n");
+    assert_eq!(ok(["ls", "-rS", &url("/[ab]")]).lines().next(), Some("127.0.0.1:/b"));
+    assert_eq!(ok(["ls", &url("/way")]), "inner\n", "a link to a directory stands for it");
+    assert_eq!(ok(["ls", &url("/way/inner")]), "127.0.0.1:/way/inner\n", "links on the way are followed");
+    assert_eq!(ok(["ls", "-d", &url("/a")]), "127.0.0.1:/a\n");
+    let long = ok(["ls", "-l", &url("/")]);
+    let lines: Vec<&str> = long.lines().collect();
+    assert!(lines[0].starts_with("total "), "{long}");
+    assert!(lines[1].starts_with("drwx") && lines[1].ends_with(" a"), "{long}");
+    assert!(lines[2].starts_with("-rw") && lines[2].contains(" 5 "), "{long}");
+    assert!(lines[3].starts_with("lrwx") && lines[3].ends_with("link -> b"), "{long}");
+    let all = ok(["ls", "-R", &url("/")]);
+    assert!(all.contains("127.0.0.1:/a:\ninner\n"), "{all}");
+}
+
+#[test]
+fn names_come_out_as_they_are_for_programs() {
+    let server = Server::start();
+    fs::write(server.path("").join(OsStr::from_bytes(b"\xff\x1b[31m")), b"").unwrap();
+    assert_eq!(nfsw(["ls", &server.url("/")]).stdout, b"\xff\x1b[31m\n");
+    let json = ok(["ls", "--json", &server.url("/")]);
+    assert!(json.contains("\"path_bytes\":[47,255,27,91,51,49,109]"), "{json}");
+}
+
+#[test]
+fn stat_tells_size_mode_and_link() {
+    let server = Server::start();
+    fs::write(server.path("file"), b"12345").unwrap();
+    fs::set_permissions(server.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("file", server.path("link")).unwrap();
+    let text = ok(["stat", &server.url("/file")]);
+    assert!(text.contains("Size: 5 ") && text.contains("0640/-rw-r-----"), "{text}");
+    let text = ok(["stat", &server.url("/link")]);
+    assert!(text.contains("127.0.0.1:/link -> file") && text.contains("symlink"), "{text}");
+    let text = ok(["stat", "-L", &server.url("/link")]);
+    assert!(text.contains("Size: 5 "), "{text}");
+}
+
+#[test]
+fn directories_are_made_and_trees_removed() {
+    let server = Server::start();
+    let url = |path: &str| server.url(path);
+    let error = fails(1, ["mkdir", &url("/a/b/c")]);
+    assert!(error.contains("-p"), "{error}");
+    ok(["mkdir", "-p", &url("/a/b/c")]);
+    ok(["mkdir", "-p", &url("/a/b/c")]);
+    ok(["mkdir", "-m", "700", &url("/private")]);
+    assert_eq!(fs::metadata(server.path("private")).unwrap().mode() & 0o777, 0o700);
+    fails(1, ["mkdir", &url("/a")]);
+    for number in 0..40 {
+        fs::write(server.path(&format!("a/b/{number}")), b"").unwrap();
+    }
+    symlink("/", server.path("a/root")).unwrap();
+    let error = fails(1, ["rm", &url("/a")]);
+    assert!(error.contains("-r"), "{error}");
+    ok(["rm", "-r", &url("/a")]);
+    assert_eq!(names(server.root.path()), ["private"]);
+    fails(4, ["rm", &url("/a")]);
+    ok(["rm", "-f", &url("/a")]);
+    fails(2, ["rm", "-r", &url("/")]);
+}
+
+#[test]
+fn files_are_moved_and_linked() {
+    let server = Server::start();
+    let url = |path: &str| server.url(path);
+    fs::write(server.path("a"), b"a").unwrap();
+    fs::create_dir(server.path("dir")).unwrap();
+    ok(["mv", &url("/a"), &url("/b")]);
+    ok(["mv", &url("/b"), &url("/dir")]);
+    assert_eq!(fs::read(server.path("dir/b")).unwrap(), b"a");
+    ok(["ln", &url("/dir/b"), &url("/second")]);
+    assert_eq!(fs::metadata(server.path("second")).unwrap().nlink(), 2);
+    ok(["ln", "-s", "dir/b", &url("/symbolic")]);
+    assert_eq!(fs::read_link(server.path("symbolic")).unwrap(), Path::new("dir/b"));
+    fs::write(server.path("kept"), b"kept").unwrap();
+    ok(["mv", "-n", &url("/second"), &url("/kept")]);
+    assert_eq!(fs::read(server.path("kept")).unwrap(), b"kept");
+    fails(4, ["mv", &url("/missing"), &url("/x")]);
+    let error = fails(1, ["mv", &url("/dir"), &url("/dir/inner")]);
+    assert!(error.contains("into itself"), "{error}");
+    let other = Server::start();
+    let error = fails(2, ["mv", &url("/kept"), &other.url("/kept")]);
+    assert!(error.contains("nfsw cp"), "{error}");
+}
+
+#[test]
+fn permissions_are_changed_below_a_directory() {
+    let server = Server::start();
+    fs::create_dir(server.path("dir")).unwrap();
+    fs::write(server.path("dir/file"), b"").unwrap();
+    let mode = |path: &str| fs::metadata(server.path(path)).unwrap().mode() & 0o777;
+    ok(["chmod", "600", &server.url("/dir/file")]);
+    assert_eq!(mode("dir/file"), 0o600);
+    ok(["chmod", "-R", "u=rwX,go=", &server.url("/dir")]);
+    assert_eq!((mode("dir"), mode("dir/file")), (0o700, 0o600));
+    ok(["chmod", "-R", "a+rX", &server.url("/dir")]);
+    assert_eq!((mode("dir"), mode("dir/file")), (0o755, 0o644));
+}
+
+#[test]
+fn space_exports_and_round_trips_are_shown() {
+    let server = Server::start();
+    let table = ok(["df", "-h", &server.url("/")]);
+    assert!(table.starts_with("Target") && table.contains("127.0.0.1:/"), "{table}");
+    assert!(ok(["exports", &server.url("/")]).starts_with("/  (everyone)\n"));
+    let pings = ok(["ping", "-c", "3", "-i", "10ms", &server.url("/")]);
+    for line in ["udp: 3 calls, 3 answered, 0 % lost", "tcp: 3 calls, 3 answered, 0 % lost"] {
+        assert!(pings.contains(line), "{pings}");
+    }
+    assert!(!ok(["ping", "-c", "1", "--transport", "udp", &server.url("/")]).contains("tcp"));
+}
+
+#[test]
+fn a_server_ends_when_its_time_is_up() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().to_str().unwrap();
+    let said = ok(["serve", path, "--listen", "127.0.0.1:0", "--for", "50ms"]);
+    assert!(said.contains("try: nfsw ls"), "{said}");
+    let output = nfsw(["serve", path, "--listen", "0.0.0.0:0", "--for", "50ms"]);
+    assert!(common::stderr(&output).contains("whoever reaches"));
+    fails(7, ["serve", "/nonexistent", "--listen", "127.0.0.1:0"]);
+}
+
+#[test]
+fn pages_are_printed_and_the_demonstration_works() {
+    assert!(ok(["completions", "bash"]).contains("_nfsw"));
+    assert!(ok(["man", "cp"]).contains(".TH"));
+    assert!(ok(["--help"]).contains("nfsw demo"));
+    assert!(ok(["demo"]).contains("All of it worked"));
+}

@@ -1,0 +1,526 @@
+//! The asynchronous client.
+
+mod names;
+
+pub use self::names::SpecialFile;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use nfs_wire::{
+    FileHandle, Procedure, encode,
+    mount::Export,
+    nfs3_types::{
+        nfs3::{
+            ACCESS3args, ACCESS3resok, COMMIT3args, COMMIT3resok, FSINFO3args, FSINFO3resok, FSSTAT3args,
+            FSSTAT3resok, GETATTR3args, GETATTR3resok, Nfs3Option, PATHCONF3args, PATHCONF3resok, READ3args,
+            READLINK3args, READLINK3resok, SETATTR3args, SETATTR3resok, WRITE3resok, nfstime3, stable_how,
+        },
+        xdr_codec::Pack,
+    },
+    portmap::Protocol,
+    reply::{self, ReadHead, Results},
+    rpc::Program,
+};
+
+use crate::{
+    attr::{Metadata, SetAttributes},
+    config::ClientConfig,
+    connect::{Finder, Mounted},
+    driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
+    engine::Stats,
+    error::Error,
+    read_dir::ReadDir,
+    session::Transfer,
+    transfer::{Download, Limits, Upload, UploadSpec},
+};
+
+/// A mounted export on a server: cheap to clone, safe to share, usable from many tasks at once.
+///
+/// Every method may be cancelled by dropping its future; the call is then forgotten, though the server may still
+/// carry it out.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    // Dropped first: without commands the driver ends before its thread does.
+    connection: Connection,
+    address: SocketAddr,
+    protocol: Protocol,
+    export: Vec<u8>,
+    root: FileHandle,
+    config: ClientConfig,
+    _reactor: Reactor,
+}
+
+/// A file: its handle and its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The server's name for the file.
+    pub handle: FileHandle,
+    /// Its attributes.
+    pub metadata: Metadata,
+}
+
+/// What a client has seen so far.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Counters of the RPC engine.
+    pub stats: Stats,
+    /// Bytes per READ in use now.
+    pub read_block: u32,
+    /// Bytes per WRITE in use now.
+    pub write_block: u32,
+    /// Calls that wait for a reply.
+    pub outstanding: usize,
+    /// When the server was last heard of.
+    pub last_heard: Option<Instant>,
+}
+
+/// Whether data is to be on stable storage when WRITE returns (RFC 1813 §3.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// It may be in the server's memory until COMMIT.
+    Unstable,
+    /// Data and attributes are stable.
+    Stable,
+}
+
+/// What WRITE did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes accepted, from the first on; may be fewer than given.
+    pub count: u32,
+    /// What the server promises about them.
+    pub stability: Stability,
+    /// Changes when the server may have lost unstable data.
+    pub verifier: [u8; 8],
+}
+
+impl Client {
+    /// Mounts the export of `host` that holds the absolute path `path`.
+    ///
+    /// `host` is a name or an address. The export is found by asking the server.
+    ///
+    /// # Errors
+    /// [`Error`] says what could not be found or reached, or who refused.
+    pub async fn connect(host: &str, path: &[u8], config: ClientConfig) -> Result<Self, Error> {
+        config.check()?;
+        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        let finder = Finder { reactor: &reactor, config: &config, host };
+        let mounted = within(&config, host, finder.mount(path)).await?;
+        let Mounted { connection, address, protocol, export, root } = mounted;
+        connection.persist();
+        let inner = Inner { connection, address, protocol, export, root, config, _reactor: reactor };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Lists what `host` exports, without mounting anything.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn exports(host: &str, config: ClientConfig) -> Result<Vec<Export>, Error> {
+        config.check()?;
+        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        within(&config, host, Finder { reactor: &reactor, config: &config, host }.exports()).await
+    }
+
+    /// Returns the address of the NFS service.
+    pub fn address(&self) -> SocketAddr {
+        self.inner.address
+    }
+
+    /// Returns the transport in use.
+    pub fn protocol(&self) -> Protocol {
+        self.inner.protocol
+    }
+
+    /// Returns the path of the mounted export.
+    pub fn export(&self) -> &[u8] {
+        &self.inner.export
+    }
+
+    /// Returns the handle of the export's root directory.
+    pub fn root(&self) -> FileHandle {
+        self.inner.root
+    }
+
+    /// Returns what the client has seen so far.
+    pub fn status(&self) -> Status {
+        let snapshot = self.inner.connection.snapshot();
+        let limits = snapshot.limits.unwrap_or(Limits { read_block: 0, write_block: 0 });
+        Status {
+            stats: snapshot.stats,
+            read_block: limits.read_block,
+            write_block: limits.write_block,
+            outstanding: snapshot.outstanding,
+            last_heard: snapshot.last_heard,
+        }
+    }
+
+    /// Calls NULL, which does nothing, and returns how long that took.
+    ///
+    /// # Errors
+    /// [`Error::Silent`] when the configured call timeout passes.
+    pub async fn null(&self) -> Result<Duration, Error> {
+        let start = tokio::time::Instant::now();
+        self.call_raw(Procedure::Null, Vec::new()).await?;
+        Ok(start.elapsed())
+    }
+
+    /// Returns the attributes of a file (GETATTR, RFC 1813 §3.3.1).
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::status`] tells why the server refused.
+    pub async fn metadata(&self, file: FileHandle) -> Result<Metadata, Error> {
+        let arguments = GETATTR3args { object: file.to_fh3() };
+        let found: GETATTR3resok = self.call(Procedure::Getattr, &arguments).await?;
+        Ok(Metadata::from(&found.obj_attributes))
+    }
+
+    /// Changes the attributes of a file (SETATTR, RFC 1813 §3.3.2).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn set_attributes(&self, file: FileHandle, attributes: SetAttributes) -> Result<(), Error> {
+        let arguments = SETATTR3args {
+            object: file.to_fh3(),
+            new_attributes: attributes.to_wire(),
+            guard: Nfs3Option::<nfstime3>::None,
+        };
+        self.call::<SETATTR3resok>(Procedure::Setattr, &arguments).await.map(drop)
+    }
+
+    /// Asks which of the rights in `access` the caller has (ACCESS, RFC 1813 §3.3.4).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn access(&self, file: FileHandle, access: u32) -> Result<u32, Error> {
+        let arguments = ACCESS3args { object: file.to_fh3(), access };
+        self.call::<ACCESS3resok>(Procedure::Access, &arguments).await.map(|granted| granted.access)
+    }
+
+    /// Returns the target of a symbolic link (READLINK, RFC 1813 §3.3.5).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn read_link(&self, link: FileHandle) -> Result<Vec<u8>, Error> {
+        let arguments = READLINK3args { symlink: link.to_fh3() };
+        let results = self.call_packed(Procedure::Readlink, &arguments).await?;
+        let found: READLINK3resok<'_> = decode(Procedure::Readlink, &results)?;
+        Ok(found.data.as_ref().to_vec())
+    }
+
+    /// Reads up to `count` bytes at `offset`, and whether the file ends there (READ, RFC 1813 §3.3.6).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn read(&self, file: FileHandle, offset: u64, count: u32) -> Result<(Bytes, bool), Error> {
+        const READ: Procedure = Procedure::Read;
+        let results = self.call_packed(READ, &READ3args { file: file.to_fh3(), offset, count }).await?;
+        let mut reader = nfs_wire::Reader::new(&results);
+        let broken = |source| Error::Protocol { what: READ.name(), source };
+        let head = ReadHead::decode(&mut reader, count).map_err(broken)?;
+        let head = head.map_err(|status| Error::refused(READ, status))?;
+        let start = results.len() - reader.rest().len();
+        let end = start + head.count as usize;
+        if results.len() < end {
+            return Err(broken(nfs_wire::DecodeError::Truncated { field: "data" }));
+        }
+        Ok((results.slice(start..end), head.eof))
+    }
+
+    /// Writes `data` at `offset` (WRITE, RFC 1813 §3.3.7).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn write(
+        &self,
+        file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<Written, Error> {
+        const WRITE: Procedure = Procedure::Write;
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let data = &data[..count as usize];
+        let mut arguments = Vec::with_capacity(data.len() + 96);
+        encode(&mut arguments, &file);
+        encode(&mut arguments, &offset);
+        encode(&mut arguments, &count);
+        encode(
+            &mut arguments,
+            &match stability {
+                Stability::Unstable => stable_how::UNSTABLE,
+                Stability::Stable => stable_how::FILE_SYNC,
+            },
+        );
+        encode(&mut arguments, &count);
+        arguments.extend_from_slice(data);
+        arguments.resize(arguments.len() + nfs_wire::padding(data.len()), 0);
+        let results = self.call_raw(WRITE, arguments).await?;
+        let done: WRITE3resok = decode(WRITE, &results)?;
+        if done.count > count {
+            let source = nfs_wire::DecodeError::Inconsistent { field: "count" };
+            return Err(Error::Protocol { what: WRITE.name(), source });
+        }
+        let stability = match done.committed {
+            stable_how::UNSTABLE => Stability::Unstable,
+            stable_how::DATA_SYNC | stable_how::FILE_SYNC => Stability::Stable,
+        };
+        Ok(Written { count: done.count, stability, verifier: done.verf.0 })
+    }
+
+    /// Brings unstable data to stable storage and returns the write verifier (COMMIT, RFC 1813 §3.3.21).
+    ///
+    /// A `count` of zero means: to the end of the file.
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn commit(&self, file: FileHandle, offset: u64, count: u32) -> Result<[u8; 8], Error> {
+        let arguments = COMMIT3args { file: file.to_fh3(), offset, count };
+        self.call::<COMMIT3resok>(Procedure::Commit, &arguments).await.map(|done| done.verf.0)
+    }
+
+    /// Returns how full the file system is (FSSTAT, RFC 1813 §3.3.18).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn fs_stat(&self, file: FileHandle) -> Result<FSSTAT3resok, Error> {
+        self.call(Procedure::Fsstat, &FSSTAT3args { fsroot: file.to_fh3() }).await
+    }
+
+    /// Returns what the file system can do (FSINFO, RFC 1813 §3.3.19).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn fs_info(&self, file: FileHandle) -> Result<FSINFO3resok, Error> {
+        self.call(Procedure::Fsinfo, &FSINFO3args { fsroot: file.to_fh3() }).await
+    }
+
+    /// Returns the limits on names and links (PATHCONF, RFC 1813 §3.3.20).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn path_conf(&self, file: FileHandle) -> Result<PATHCONF3resok, Error> {
+        self.call(Procedure::Pathconf, &PATHCONF3args { object: file.to_fh3() }).await
+    }
+
+    /// Lists a directory.
+    pub fn read_dir(&self, directory: FileHandle) -> ReadDir {
+        ReadDir::new(self.clone(), directory)
+    }
+
+    /// Copies the first `size` bytes of a file into `sink`, with many READs in flight.
+    ///
+    /// # Errors
+    /// [`Error`]; what has arrived until then is in the sink.
+    pub async fn download(
+        &self,
+        file: FileHandle,
+        size: u64,
+        sink: impl Sink + 'static,
+        observer: Option<Observer>,
+    ) -> Result<(), Error> {
+        let transfer = Transfer::Download(Download::new(&file, size));
+        self.inner.connection.transfer(transfer, Storage::Sink(Box::new(sink)), observer).await
+    }
+
+    /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns.
+    ///
+    /// When the upload fails after a temporary file was made, that file is removed again if the server still
+    /// answers.
+    ///
+    /// # Errors
+    /// [`Error`]; the target is then as it was before, unless the placement was in place.
+    pub async fn upload(
+        &self,
+        spec: UploadSpec,
+        source: impl Source + 'static,
+        observer: Option<Observer>,
+    ) -> Result<(), Error> {
+        let temporary = match &spec.placement {
+            crate::transfer::Placement::Temporary(name) => Some((spec.directory, name.clone())),
+            crate::transfer::Placement::InPlace => None,
+        };
+        let transfer = Transfer::Upload(Box::new(Upload::new(spec)));
+        let result =
+            self.inner.connection.transfer(transfer, Storage::Source(Box::new(source)), observer).await;
+        if let (Err(error), Some((directory, name))) = (&result, temporary)
+            && !error.is_silence()
+        {
+            let clean_up = self.remove(directory, &name);
+            let _ = tokio::time::timeout(CLEAN_UP_TIME, clean_up).await;
+        }
+        result
+    }
+
+    /// Makes a call with arguments and results in the RFC's own terms.
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn call<T>(&self, procedure: Procedure, arguments: &impl Pack) -> Result<T, Error>
+    where
+        T: for<'a> Results<'a>,
+    {
+        Ok(self.call_counted(procedure, arguments).await?.0)
+    }
+
+    /// As [`Client::call`], and returns how often the call was sent.
+    async fn call_counted<T>(
+        &self,
+        procedure: Procedure,
+        arguments: &impl Pack,
+    ) -> Result<(T, u32), CountedError>
+    where
+        T: for<'a> Results<'a>,
+    {
+        let mut buffer = Vec::with_capacity(arguments.packed_size());
+        encode(&mut buffer, arguments);
+        let (results, attempts) = self
+            .call_raw_counted(procedure, buffer)
+            .await
+            .map_err(|error| CountedError { error, attempts: 1 })?;
+        decode(procedure, &results)
+            .map(|value| (value, attempts))
+            .map_err(|error| CountedError { error, attempts })
+    }
+
+    async fn call_packed(&self, procedure: Procedure, arguments: &impl Pack) -> Result<Bytes, Error> {
+        let mut buffer = Vec::with_capacity(arguments.packed_size());
+        encode(&mut buffer, arguments);
+        self.call_raw(procedure, buffer).await
+    }
+
+    /// Makes a call with encoded arguments and returns the encoded results.
+    ///
+    /// # Errors
+    /// [`Error::Silent`] and [`Error::Rejected`]; the results' own status is not looked at.
+    pub async fn call_raw(&self, procedure: Procedure, arguments: Vec<u8>) -> Result<Bytes, Error> {
+        self.call_raw_counted(procedure, arguments).await.map(|(results, _)| results)
+    }
+
+    async fn call_raw_counted(
+        &self,
+        procedure: Procedure,
+        arguments: Vec<u8>,
+    ) -> Result<(Bytes, u32), Error> {
+        let what = procedure.name();
+        let timeout = self.inner.config.call_timeout;
+        let call = self.inner.connection.call((Program::NFS, procedure.number()), timeout, arguments);
+        let answer = call.await.map_err(|failure| match failure {
+            CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
+            CallFailure::Unreachable(source) => Error::Unreachable {
+                what: "the NFSv3 service",
+                address: self.inner.address,
+                protocol: self.inner.protocol,
+                source,
+            },
+            CallFailure::TooMany | CallFailure::Closed => Error::Closed,
+        })?;
+        answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
+        Ok((answer.results, answer.attempts))
+    }
+}
+
+/// How long a failed upload tries to remove its temporary file.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
+
+/// A failure, and how often the call was sent: above one it may have been carried out.
+struct CountedError {
+    error: Error,
+    attempts: u32,
+}
+
+impl From<CountedError> for Error {
+    fn from(counted: CountedError) -> Self {
+        counted.error
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { address, protocol, export, .. } = &*self.inner;
+        let export = String::from_utf8_lossy(export);
+        formatter
+            .debug_struct("Client")
+            .field("address", address)
+            .field("protocol", protocol)
+            .field("export", &export)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls NULL on the NFS service of `host` over one transport, without mounting: for reachability tests.
+#[derive(Debug)]
+pub struct Pinger {
+    connection: Connection,
+    address: SocketAddr,
+    timeout: Option<Duration>,
+    _reactor: Reactor,
+}
+
+impl Pinger {
+    /// Connects to the NFS service; the transport is the configuration's.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
+        config.check()?;
+        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        let finder = Finder { reactor: &reactor, config: &config, host };
+        let (_, address, connection) = within(&config, host, finder.nfs_only()).await?;
+        connection.persist();
+        Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })
+    }
+
+    /// Returns the address of the NFS service.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Calls NULL once and returns how long the answer took, and how often the call was sent.
+    ///
+    /// # Errors
+    /// [`Error::Silent`] when the configured call timeout passes.
+    pub async fn ping(&self) -> Result<(Duration, u32), Error> {
+        let what = Procedure::Null.name();
+        let start = tokio::time::Instant::now();
+        match self.connection.call((Program::NFS, 0), self.timeout, Vec::new()).await {
+            Ok(answer) => {
+                answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
+                Ok((start.elapsed(), answer.attempts))
+            }
+            Err(CallFailure::Expired { attempts, elapsed }) => Err(Error::Silent { what, attempts, elapsed }),
+            Err(_) => Err(Error::Closed),
+        }
+    }
+}
+
+/// Runs `attempt` within the configured time to reach a server.
+async fn within<T>(
+    config: &ClientConfig,
+    host: &str,
+    attempt: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match config.connect_timeout {
+        None => attempt.await,
+        Some(elapsed) => tokio::time::timeout(elapsed, attempt)
+            .await
+            .unwrap_or_else(|_| Err(Error::ConnectTimeout { host: host.into(), elapsed })),
+    }
+}
+
+fn decode<'a, T: Results<'a>>(procedure: Procedure, results: &'a [u8]) -> Result<T, Error> {
+    reply::decode(results)
+        .map_err(|source| Error::Protocol { what: procedure.name(), source })?
+        .map_err(|status| Error::refused(procedure, status))
+}

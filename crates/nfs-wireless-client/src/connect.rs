@@ -1,0 +1,474 @@
+//! From a host name and a path to a mounted export: addresses, ports, transports, MOUNT.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use nfs_wire::{
+    FileHandle, MountStatus,
+    mount::{self, Export, Mount},
+    portmap::{self, Binding, Mapping, Protocol},
+    rpc::{Program, Rejection},
+};
+
+use crate::{
+    config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, TransportChoice, Window},
+    driver::{Answer, CallFailure, Connection, Reactor},
+    engine::{Carrier, EngineConfig, WindowLimits},
+    error::Error,
+    session::SessionConfig,
+    transfer::Limits,
+};
+
+/// Where NFS usually listens when no port mapper can be asked.
+const NFS_PORT: u16 = 2049;
+
+/// How long the first transport is tried before the second one joins in.
+const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
+
+/// READs in flight over UDP when the window is automatic.
+const UDP_WINDOW_CALLS: u32 = 16;
+
+/// Bytes of WRITEs in flight over UDP: servers drop bursts in their own socket buffers, measured from 160 KiB on.
+const UDP_WRITE_BYTES: u64 = 64 << 10;
+
+/// Bytes in flight over TCP: more only fills caches, measured on loopback and at 1 ms.
+const TCP_WINDOW_BYTES: u64 = 4 << 20;
+
+/// READs and WRITEs in flight over TCP.
+const TCP_WINDOW_CALLS: u32 = 64;
+
+/// Payload of an Ethernet frame after the IP and UDP headers.
+const FRAME_PAYLOAD_V4: u32 = 1500 - 28;
+const FRAME_PAYLOAD_V6: u32 = 1500 - 48;
+
+/// RPC and READ reply before the data: 24 + 104 bytes with attributes (RFC 1813 §3.3.6).
+const READ_OVERHEAD: u32 = 128;
+
+/// WRITE call before the data, without credential and handle: RPC header 40, lengths and fields 28 bytes.
+const WRITE_OVERHEAD: u32 = 40 + 28;
+
+/// Largest READ or WRITE over UDP that all known servers and the IP header leave room for, in bytes.
+const MAX_UDP_BLOCK: u32 = 32 << 10;
+
+/// Looks for a server's services on behalf of a client.
+#[derive(Debug)]
+pub(crate) struct Finder<'a> {
+    pub(crate) reactor: &'a Reactor,
+    pub(crate) config: &'a ClientConfig,
+    pub(crate) host: &'a str,
+}
+
+/// A mounted export.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    pub(crate) connection: Connection,
+    pub(crate) address: SocketAddr,
+    pub(crate) protocol: Protocol,
+    pub(crate) export: Vec<u8>,
+    pub(crate) root: FileHandle,
+}
+
+impl Finder<'_> {
+    /// Finds the export that holds `path` and connects to its NFS service.
+    pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
+        self.on_each_address(async |address| {
+            // Side by side: on a long way every round trip counts.
+            let ((export, mount), (protocol, address, connection)) =
+                tokio::try_join!(self.mount_at(address, path), self.nfs(address))?;
+            Ok(Mounted { connection, address, protocol, export, root: mount.handle })
+        })
+        .await
+    }
+
+    /// Lists what the server exports.
+    pub(crate) async fn exports(&self) -> Result<Vec<Export>, Error> {
+        self.on_each_address(async |address| {
+            let (_, mount) = self.service(address, Program::MOUNT).await?;
+            exports(&mount).await
+        })
+        .await
+    }
+
+    /// Connects to the NFS service without mounting anything.
+    pub(crate) async fn nfs_only(&self) -> Result<(Protocol, SocketAddr, Connection), Error> {
+        self.on_each_address(async |address| self.nfs(address).await).await
+    }
+
+    async fn on_each_address<T>(
+        &self,
+        attempt: impl AsyncFn(SocketAddr) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let resolve = |source: io::Error| Error::Resolve { host: self.host.into(), source: Arc::new(source) };
+        let addresses: Vec<_> = tokio::net::lookup_host((self.host, 0)).await.map_err(resolve)?.collect();
+        let mut last = resolve(io::Error::other("the name has no address"));
+        for address in addresses {
+            match attempt(address).await {
+                Ok(value) => return Ok(value),
+                // Only an address that nobody answers on is a reason to try the next one.
+                Err(error @ Error::Unreachable { .. }) => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Vec<u8>, Mount), Error> {
+        let (_, service) = self.service(address, Program::MOUNT).await?;
+        let listed = exports(&service).await.unwrap_or_default();
+        let held = listed.iter().map(|export| &export.directory[..]).filter(|export| holds(export, path));
+        if let Some(export) = held.max_by_key(|export| export.len()) {
+            return mnt(&service, export).await.map(|mount| (export.to_vec(), mount));
+        }
+        // Not on the list, which may be hidden or name something else: the path itself, then what is above it.
+        let mut candidate = path;
+        let mut first = None;
+        loop {
+            match mnt(&service, candidate).await {
+                Ok(mount) => return Ok((candidate.to_vec(), mount)),
+                Err(error @ Error::Mount { .. }) => drop(first.get_or_insert(error)),
+                Err(error) => return Err(error),
+            }
+            match parent(candidate) {
+                Some(above) => candidate = above,
+                None => return Err(first.expect("at least one path was tried")),
+            }
+        }
+    }
+
+    async fn nfs(&self, address: SocketAddr) -> Result<(Protocol, SocketAddr, Connection), Error> {
+        let (found, connection) = self.service(address, Program::NFS).await?;
+        Ok((found.protocol, found.address, connection))
+    }
+
+    /// Finds a service on whichever transport answers, the preferred one first.
+    async fn service(&self, address: SocketAddr, program: Program) -> Result<(Found, Connection), Error> {
+        self.first_transport(async |protocol| {
+            let port = self.port(address, program, protocol).await?;
+            let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
+            let connection = self.connect(found, program).await?;
+            // One small call tells whether the service is really there.
+            null(&connection, program, found).await?;
+            Ok((found, connection))
+        })
+        .await
+    }
+
+    async fn first_transport<T>(
+        &self,
+        attempt: impl AsyncFn(Protocol) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.config.transport {
+            TransportChoice::Udp => attempt(Protocol::Udp).await,
+            TransportChoice::Tcp => attempt(Protocol::Tcp).await,
+            TransportChoice::Auto => {
+                let preferred = attempt(Protocol::Tcp);
+                tokio::pin!(preferred);
+                let early = tokio::time::timeout(SECOND_TRANSPORT_AFTER, &mut preferred).await;
+                match early {
+                    Ok(Ok(value)) => return Ok(value),
+                    Ok(Err(first)) => return attempt(Protocol::Udp).await.map_err(|_| first),
+                    Err(_) => {}
+                }
+                let second = attempt(Protocol::Udp);
+                tokio::pin!(second);
+                tokio::select! {
+                    result = &mut preferred => match result {
+                        Ok(value) => Ok(value),
+                        Err(first) => second.await.map_err(|_| first),
+                    },
+                    result = &mut second => match result {
+                        Ok(value) => Ok(value),
+                        Err(_) => preferred.await,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Returns the port of a service: given, asked for, or usual.
+    async fn port(&self, address: SocketAddr, program: Program, protocol: Protocol) -> Result<u16, Error> {
+        let nfs = program == Program::NFS;
+        let given = if nfs { self.config.nfs_port } else { self.config.mount_port };
+        if let Some(port) = given {
+            return Ok(port);
+        }
+        match self
+            .first_transport(async |over| self.ask_port_mapper(address, over, program, protocol).await)
+            .await
+        {
+            // Nobody to ask: the usual port for NFS; MOUNT may share a port that was given for NFS.
+            Err(error @ Error::Unreachable { .. }) => {
+                let usual = if nfs { Some(NFS_PORT) } else { self.config.nfs_port };
+                match usual {
+                    Some(port) if self.listens(address, port, program, protocol).await => Ok(port),
+                    _ => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+
+    async fn listens(&self, address: SocketAddr, port: u16, program: Program, protocol: Protocol) -> bool {
+        let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
+        match self.connect(found, program).await {
+            Ok(connection) => null(&connection, program, found).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    async fn ask_port_mapper(
+        &self,
+        address: SocketAddr,
+        over: Protocol,
+        program: Program,
+        protocol: Protocol,
+    ) -> Result<u16, Error> {
+        let mapper = SocketAddr::new(address.ip(), self.config.portmap_port);
+        let found = Found { protocol: over, address: mapper };
+        let connection = self.connect(found, Program::PORTMAP).await?;
+        let missing = Error::NotRegistered { what: service_name(program), protocol };
+        // Version 2 knows IPv4 only (RFC 1833 §3).
+        if address.is_ipv4() {
+            let mut arguments = Vec::new();
+            Mapping { program, protocol: protocol.number(), port: 0 }.encode(&mut arguments);
+            let answer =
+                call(&connection, Program::PORTMAP, portmap::procedure::GETPORT, arguments, found).await?;
+            match answer.outcome {
+                Ok(()) => {
+                    let port = portmap::decode_port(&answer.results);
+                    let port = port.map_err(|source| Error::Protocol { what: "GETPORT", source })?;
+                    return port.ok_or(missing);
+                }
+                Err(Rejection::ProgramMismatch { .. } | Rejection::ProcedureUnavailable) => {}
+                Err(rejection) => return Err(Error::Rejected { what: "GETPORT", rejection }),
+            }
+        }
+        for version in [Program::RPCBIND4, Program::RPCBIND3] {
+            let binding = Binding {
+                program,
+                netid: protocol.netid(address.ip()).into(),
+                address: portmap::universal_address(mapper),
+            };
+            let mut arguments = Vec::new();
+            binding.encode(&mut arguments);
+            let answer = call(&connection, version, portmap::procedure::GETPORT, arguments, found).await?;
+            match answer.outcome {
+                Ok(()) => {
+                    let found = portmap::decode_address(&answer.results);
+                    let found = found.map_err(|source| Error::Protocol { what: "GETADDR", source })?;
+                    return found.map(|address| address.port()).ok_or(missing);
+                }
+                Err(Rejection::ProgramMismatch { .. } | Rejection::ProcedureUnavailable) => {}
+                Err(rejection) => return Err(Error::Rejected { what: "GETADDR", rejection }),
+            }
+        }
+        Err(missing)
+    }
+
+    async fn connect(
+        &self,
+        Found { protocol, address }: Found,
+        program: Program,
+    ) -> Result<Connection, Error> {
+        let config = self.config.clone();
+        // The port mapper asks for no privilege, and reserved ports are few.
+        let reserved = config.reserved_port && program.number != Program::PORTMAP.number;
+        let result = match protocol {
+            Protocol::Udp => {
+                let session = move |buffer| session_config(&config, address, Protocol::Udp, buffer);
+                Connection::datagrams(self.reactor, address, reserved, session).await
+            }
+            Protocol::Tcp => {
+                let session = session_config(&config, address, Protocol::Tcp, 0);
+                Connection::stream(self.reactor, address, reserved, session).await
+            }
+        };
+        let what = service_name(program);
+        result.map_err(|source| Error::Unreachable { what, address, protocol, source: Arc::new(source) })
+    }
+}
+
+/// A service on one transport.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    protocol: Protocol,
+    address: SocketAddr,
+}
+
+/// Derives the settings of a session from the client's and the transport's.
+fn session_config(
+    config: &ClientConfig,
+    peer: SocketAddr,
+    protocol: Protocol,
+    receive_buffer: usize,
+) -> SessionConfig {
+    let mut credential = Vec::new();
+    config.credential.encode(&mut credential);
+    let (auto_read, auto_write) = match protocol {
+        Protocol::Tcp => (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES),
+        Protocol::Udp => unfragmented(peer, credential.len()),
+    };
+    let most = if protocol == Protocol::Udp { MAX_UDP_BLOCK } else { MAX_BLOCK_BYTES };
+    let block = |size, auto: u32| match size {
+        BlockSize::Auto { max } => auto.min(max.unwrap_or(u32::MAX)),
+        BlockSize::Exact(bytes) => bytes.min(most),
+    };
+    let limits = Limits {
+        read_block: block(config.read_block, auto_read),
+        write_block: block(config.write_block, auto_write),
+    };
+    let window = match protocol {
+        Protocol::Udp => WindowLimits {
+            calls: UDP_WINDOW_CALLS,
+            // The kernel counts its own bookkeeping too: half of the buffer is data at best.
+            read_bytes: receive_buffer as u64 / 4,
+            write_bytes: UDP_WRITE_BYTES,
+        },
+        Protocol::Tcp => WindowLimits {
+            calls: TCP_WINDOW_CALLS,
+            read_bytes: TCP_WINDOW_BYTES,
+            write_bytes: TCP_WINDOW_BYTES,
+        },
+    };
+    let window = match config.window {
+        Window::Auto => window,
+        // The user's number of calls counts; only our own receive buffer still limits it.
+        Window::Calls(calls) => WindowLimits { calls, write_bytes: u64::MAX, ..window },
+    };
+    let carrier = match protocol {
+        Protocol::Udp => Carrier::Datagrams,
+        Protocol::Tcp => Carrier::Connection,
+    };
+    SessionConfig {
+        engine: EngineConfig { carrier, retry: config.retry, window, credential },
+        limits,
+        stall_timeout: config.stall_timeout,
+        rate_limit: config.rate_limit,
+    }
+}
+
+/// Returns the largest READ and WRITE blocks that fit one Ethernet frame.
+fn unfragmented(peer: SocketAddr, credential: usize) -> (u32, u32) {
+    let frame = if peer.is_ipv4() { FRAME_PAYLOAD_V4 } else { FRAME_PAYLOAD_V6 };
+    let handle = nfs_wire::nfs3_types::nfs3::NFS3_FHSIZE as u32;
+    let credential = u32::try_from(credential).expect("a credential has at most 408 bytes");
+    let write = frame - WRITE_OVERHEAD - handle - credential;
+    // Multiples of 64 keep source and file offsets aligned to cache lines.
+    (frame - READ_OVERHEAD, write / 64 * 64)
+}
+
+async fn exports(connection: &Connection) -> Result<Vec<Export>, Error> {
+    let answer = mount_call(connection, mount::procedure::EXPORT, "EXPORT", Vec::new()).await?;
+    mount::decode_exports(&answer.results).map_err(|source| Error::Protocol { what: "EXPORT", source })
+}
+
+async fn mnt(connection: &Connection, path: &[u8]) -> Result<Mount, Error> {
+    let mut arguments = Vec::new();
+    let name = || String::from_utf8_lossy(path).into_owned();
+    if path.len() > mount::MAX_PATH_BYTES {
+        return Err(Error::Mount { path: name(), status: MountStatus::NAMETOOLONG });
+    }
+    mount::encode_path(&mut arguments, path);
+    let answer = mount_call(connection, mount::procedure::MNT, "MNT", arguments).await?;
+    mount::decode_mount(&answer.results)
+        .map_err(|source| Error::Protocol { what: "MNT", source })?
+        .map_err(|status| Error::Mount { path: name(), status })
+}
+
+async fn mount_call(
+    connection: &Connection,
+    procedure: u32,
+    what: &'static str,
+    arguments: Vec<u8>,
+) -> Result<Answer, Error> {
+    let answer = connection.call((Program::MOUNT, procedure), None, arguments).await;
+    let answer = answer.map_err(|failure| call_error(failure, what, None))?;
+    match answer.outcome {
+        Ok(()) => Ok(answer),
+        Err(rejection) => Err(Error::Rejected { what, rejection }),
+    }
+}
+
+async fn null(connection: &Connection, program: Program, found: Found) -> Result<(), Error> {
+    let what = service_name(program);
+    match call(connection, program, 0, Vec::new(), found).await?.outcome {
+        Ok(()) => Ok(()),
+        Err(Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. }) => {
+            Err(Error::NotRegistered { what, protocol: found.protocol })
+        }
+        Err(rejection) => Err(Error::Rejected { what, rejection }),
+    }
+}
+
+async fn call(
+    connection: &Connection,
+    program: Program,
+    procedure: u32,
+    arguments: Vec<u8>,
+    found: Found,
+) -> Result<Answer, Error> {
+    let answer = connection.call((program, procedure), None, arguments).await;
+    answer.map_err(|failure| call_error(failure, service_name(program), Some(found)))
+}
+
+fn call_error(failure: CallFailure, what: &'static str, found: Option<Found>) -> Error {
+    match (failure, found) {
+        (CallFailure::Expired { attempts, elapsed }, _) => Error::Silent { what, attempts, elapsed },
+        (CallFailure::Unreachable(source), Some(Found { protocol, address })) => {
+            Error::Unreachable { what, address, protocol, source }
+        }
+        (CallFailure::Unreachable(source), None) => Error::Local(source),
+        (CallFailure::TooMany | CallFailure::Closed, _) => Error::Closed,
+    }
+}
+
+const fn service_name(program: Program) -> &'static str {
+    match program.number {
+        100_003 => "the NFSv3 service",
+        100_005 => "the MOUNT service",
+        _ => "the port mapper",
+    }
+}
+
+/// Whether `path` is the exported directory or lies below it.
+fn holds(export: &[u8], path: &[u8]) -> bool {
+    let export = export.strip_suffix(b"/").unwrap_or(export);
+    path.strip_prefix(export).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Returns the directory above `path`, down to `/`.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    Some(if slash == 0 { b"/" } else { &path[..slash] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_holds_itself_and_what_is_below_but_not_its_namesakes() {
+        assert!(holds(b"/srv", b"/srv") && holds(b"/srv/", b"/srv/a") && holds(b"/", b"/any"));
+        assert!(!holds(b"/srv", b"/srv2") && !holds(b"/srv/a", b"/srv"));
+    }
+
+    #[test]
+    fn the_way_up_ends_at_the_root() {
+        assert_eq!(parent(b"/a/b"), Some(&b"/a"[..]));
+        assert_eq!(parent(b"/a/"), Some(&b"/"[..]));
+        assert_eq!(parent(b"/"), None);
+    }
+
+    #[test]
+    fn automatic_udp_blocks_fit_one_frame() {
+        let mut config = ClientConfig::default();
+        let udp = |config: &ClientConfig, peer: &str| {
+            session_config(config, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
+        };
+        let limits = udp(&config, "192.0.2.1:2049");
+        assert_eq!(limits, Limits { read_block: 1344, write_block: 1280 });
+        assert_eq!(udp(&config, "[2001:db8::1]:2049").read_block, 1324);
+        config.read_block = BlockSize::Exact(1 << 20);
+        assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "rtmax over UDP lies");
+    }
+}

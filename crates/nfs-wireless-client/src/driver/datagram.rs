@@ -1,0 +1,96 @@
+//! The UDP loop: receive, command or deadline, then drain.
+
+use std::{io::ErrorKind, net::SocketAddr};
+
+use nfs_wire::padding;
+use tokio::{net::UdpSocket, sync::mpsc, time::sleep_until};
+
+use super::{
+    Command, clock,
+    pump::{Pump, Rest},
+};
+use crate::session::Transmit;
+
+/// Largest UDP payload over IPv4.
+const MAX_DATAGRAM: usize = 65_507;
+
+/// Datagrams taken in before anything is sent.
+const RECEIVE_BATCH: usize = 64;
+
+pub(super) async fn run(
+    socket: UdpSocket,
+    peer: SocketAddr,
+    mut pump: Pump,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+) {
+    let mut received = vec![0; MAX_DATAGRAM + 1];
+    let mut outgoing = Vec::with_capacity(2048);
+    loop {
+        let now = clock();
+        while let Ok(command) = commands.try_recv() {
+            pump.apply(now, command);
+        }
+        for _ in 0..RECEIVE_BATCH {
+            match socket.try_recv(&mut received) {
+                Ok(length) => take_in(&mut pump, peer, &received[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => pump.refused(now, error),
+            }
+        }
+        pump.session.handle_timeout(now);
+        while !outgoing.is_empty() || next_datagram(&mut pump, &mut outgoing) {
+            match socket.try_send(&outgoing) {
+                Ok(_) => outgoing.clear(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    // The datagram is lost like any other; its timer runs.
+                    outgoing.clear();
+                    pump.refused(now, error);
+                }
+            }
+        }
+        pump.drain_events();
+        pump.publish();
+
+        let deadline = pump.session.poll_timeout();
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => pump.apply(clock(), command),
+                None => return,
+            },
+            result = socket.readable() => if result.is_err() { return },
+            result = socket.writable(), if !outgoing.is_empty() => if result.is_err() { return },
+            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
+        }
+    }
+}
+
+fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8]) {
+    let now = clock();
+    match pump.receive(now, peer, datagram, true) {
+        Ok(Rest::Data { transfer, offset, length, data_at }) => {
+            let data = datagram.get(data_at..data_at + length as usize).unwrap_or_default();
+            pump.store(now, transfer, offset, data);
+            pump.session.handle_payload_done(now);
+        }
+        Ok(Rest::NeedMore | Rest::Skip) => {}
+        Err(error) => tracing::debug!(%error, "dropped a datagram that is no reply"),
+    }
+}
+
+/// Puts the next message together; false when there is none.
+fn next_datagram(pump: &mut Pump, outgoing: &mut Vec<u8>) -> bool {
+    let now = clock();
+    while let Some(Transmit { transfer, head, payload }) = pump.session.poll_transmit(now) {
+        outgoing.clear();
+        outgoing.extend_from_slice(head);
+        let (Some(transfer), Some(payload)) = (transfer, payload) else { return true };
+        let length = payload.length as usize;
+        if pump.load(now, transfer, payload.offset, length, outgoing) {
+            outgoing.resize(outgoing.len() + padding(length), 0);
+            return true;
+        }
+        outgoing.clear();
+    }
+    false
+}

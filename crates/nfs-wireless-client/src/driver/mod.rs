@@ -1,0 +1,245 @@
+//! Sockets, clock and files: the tokio layer that moves bytes between them and a [`Session`].
+//!
+//! All connections of a client share one thread with a runtime of its own, so that a slow disk stalls one client
+//! and not the application.
+
+mod datagram;
+mod pump;
+mod reactor;
+mod socket;
+mod storage;
+mod stream;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use nfs_wire::rpc::{Program, Rejection};
+use tokio::sync::{mpsc, oneshot};
+
+use self::pump::Pump;
+pub(crate) use self::reactor::Reactor;
+pub use self::storage::{Sink, Source};
+use crate::{
+    engine::Stats,
+    error::Error,
+    session::{Session, SessionConfig, Transfer},
+    transfer::Limits,
+};
+
+/// Called with the number of further file bytes accepted; runs on the I/O thread and must not block.
+pub type Observer = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What a connection knows about itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) stats: Stats,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) outstanding: usize,
+    pub(crate) last_heard: Option<Instant>,
+}
+
+/// Why a call got no reply.
+#[derive(Debug)]
+pub(crate) enum CallFailure {
+    Expired { attempts: u32, elapsed: Duration },
+    Unreachable(Arc<std::io::Error>),
+    TooMany,
+    Closed,
+}
+
+/// The results of a call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) results: Bytes,
+    pub(crate) outcome: Result<(), Rejection>,
+    pub(crate) attempts: u32,
+}
+
+/// Where a transfer's bytes come from or go to.
+pub(crate) enum Storage {
+    Sink(Box<dyn Sink>),
+    Source(Box<dyn Source>),
+}
+
+/// What a [`Connection`] asks of its driver.
+pub(crate) enum Command {
+    Call {
+        token: u64,
+        procedure: (Program, u32),
+        timeout: Option<Duration>,
+        arguments: Vec<u8>,
+        answer: oneshot::Sender<Result<Answer, CallFailure>>,
+    },
+    Cancel {
+        token: u64,
+    },
+    Start {
+        token: u64,
+        transfer: Transfer,
+        storage: Storage,
+        observer: Option<Observer>,
+        done: oneshot::Sender<Result<(), Error>>,
+    },
+    Stop {
+        token: u64,
+    },
+    /// From now on a refusal is an outage to be waited out.
+    Persist,
+}
+
+/// A handle on one connected UDP socket or TCP connection and the session it carries.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    commands: mpsc::UnboundedSender<Command>,
+    next_token: AtomicU64,
+    snapshot: Arc<Mutex<Snapshot>>,
+}
+
+impl Connection {
+    /// Connects a UDP socket to `peer` and drives a session over it.
+    pub(crate) async fn datagrams(
+        reactor: &Reactor,
+        peer: SocketAddr,
+        reserved_port: bool,
+        config: impl FnOnce(usize) -> SessionConfig + Send + 'static,
+    ) -> std::io::Result<Self> {
+        Self::spawn(reactor, move |commands, snapshot| async move {
+            let (socket, receive_buffer) = socket::connect_udp(peer, reserved_port).await?;
+            let session = Session::new(config(receive_buffer), peer, seed(), clock());
+            Ok(datagram::run(socket, peer, Pump::new(session, snapshot), commands))
+        })
+        .await
+    }
+
+    /// Makes a TCP connection to `peer` and drives a session over it.
+    pub(crate) async fn stream(
+        reactor: &Reactor,
+        peer: SocketAddr,
+        reserved_port: bool,
+        config: SessionConfig,
+    ) -> std::io::Result<Self> {
+        Self::spawn(reactor, move |commands, snapshot| async move {
+            let stream = socket::connect_tcp(peer, reserved_port, None).await?;
+            let session = Session::new(config, peer, seed(), clock());
+            Ok(stream::run(stream, peer, reserved_port, Pump::new(session, snapshot), commands))
+        })
+        .await
+    }
+
+    /// Runs `start` on the I/O thread, then the driver it returns.
+    async fn spawn<Start, Started, Run>(reactor: &Reactor, start: Start) -> std::io::Result<Self>
+    where
+        Start: FnOnce(mpsc::UnboundedReceiver<Command>, Arc<Mutex<Snapshot>>) -> Started + Send + 'static,
+        Started: Future<Output = std::io::Result<Run>> + Send,
+        Run: Future<Output = ()> + Send,
+    {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let snapshot = Arc::new(Mutex::new(Snapshot::default()));
+        let (connected, ready) = oneshot::channel();
+        let shared = Arc::clone(&snapshot);
+        reactor.spawn(async move {
+            let (result, run) = match start(receiver, shared).await {
+                Ok(run) => (Ok(()), Some(run)),
+                Err(error) => (Err(error), None),
+            };
+            // If nobody listens the connection was given up meanwhile, and there is nothing to drive.
+            if connected.send(result).is_ok()
+                && let Some(run) = run
+            {
+                run.await;
+            }
+        });
+        match ready.await {
+            Ok(result) => result?,
+            Err(_) => return Err(std::io::Error::other("the I/O thread has ended")),
+        }
+        Ok(Self { commands, next_token: AtomicU64::new(0), snapshot })
+    }
+
+    /// Makes a call. Dropping the future cancels it.
+    pub(crate) async fn call(
+        &self,
+        procedure: (Program, u32),
+        timeout: Option<Duration>,
+        arguments: Vec<u8>,
+    ) -> Result<Answer, CallFailure> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let (answer, result) = oneshot::channel();
+        let command = Command::Call { token, procedure, timeout, arguments, answer };
+        self.commands.send(command).map_err(|_| CallFailure::Closed)?;
+        let guard = OnDrop { commands: &self.commands, command: Some(Command::Cancel { token }) };
+        let result = result.await;
+        guard.disarm();
+        result.unwrap_or(Err(CallFailure::Closed))
+    }
+
+    /// Runs a transfer. Dropping the future stops it.
+    pub(crate) async fn transfer(
+        &self,
+        transfer: Transfer,
+        storage: Storage,
+        observer: Option<Observer>,
+    ) -> Result<(), Error> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let (done, result) = oneshot::channel();
+        let command = Command::Start { token, transfer, storage, observer, done };
+        self.commands.send(command).map_err(|_| Error::Closed)?;
+        let guard = OnDrop { commands: &self.commands, command: Some(Command::Stop { token }) };
+        let result = result.await;
+        guard.disarm();
+        result.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Treats refusals as outages from now on.
+    pub(crate) fn persist(&self) {
+        let _ = self.commands.send(Command::Persist);
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Sends a command when dropped before it is disarmed.
+struct OnDrop<'a> {
+    commands: &'a mpsc::UnboundedSender<Command>,
+    command: Option<Command>,
+}
+
+impl OnDrop<'_> {
+    fn disarm(mut self) {
+        self.command = None;
+    }
+}
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(command) = self.command.take() {
+            let _ = self.commands.send(command);
+        }
+    }
+}
+
+/// Reads the clock that also runs in tokio's paused tests.
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// A seed that differs between processes and connections, for XIDs that nobody can guess.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    RandomState::new().hash_one((clock(), COUNT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Returns bytes that differ between calls and processes.
+pub(crate) fn random_bytes() -> [u8; 8] {
+    seed().to_be_bytes()
+}

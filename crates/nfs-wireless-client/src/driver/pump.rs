@@ -1,0 +1,229 @@
+//! What datagrams and streams have in common: commands in, answers out.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use nfs_wire::DecodeError;
+use tokio::sync::oneshot;
+
+use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage};
+use crate::{
+    engine::CallId,
+    error::Error,
+    session::{Event, Incoming, Session, TransferId},
+};
+
+/// A session, and who waits for what in it.
+pub(super) struct Pump {
+    pub(super) session: Session,
+    calls: BTreeMap<u64, Waiting>,
+    running: BTreeMap<TransferId, Running>,
+    persistent: bool,
+    last_heard: Option<Instant>,
+    snapshot: Arc<Mutex<Snapshot>>,
+}
+
+struct Waiting {
+    id: CallId,
+    answer: oneshot::Sender<Result<Answer, CallFailure>>,
+}
+
+struct Running {
+    token: u64,
+    storage: Storage,
+    observer: Option<Observer>,
+    done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// What to do with the rest of a message.
+pub(super) enum Rest {
+    /// The session needs more of it.
+    NeedMore,
+    /// Nobody needs it.
+    Skip,
+    /// It holds file bytes, from this place on.
+    Data { transfer: TransferId, offset: u64, length: u32, data_at: usize },
+}
+
+impl Pump {
+    pub(super) fn new(session: Session, snapshot: Arc<Mutex<Snapshot>>) -> Self {
+        Self {
+            session,
+            calls: BTreeMap::new(),
+            running: BTreeMap::new(),
+            persistent: false,
+            last_heard: None,
+            snapshot,
+        }
+    }
+
+    pub(super) fn apply(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Call { token, procedure, timeout, arguments, answer } => {
+                let deadline = timeout.map(|timeout| now + timeout);
+                let queued = self.session.submit(now, token, procedure, deadline, |buffer| {
+                    buffer.extend_from_slice(&arguments);
+                });
+                match queued {
+                    Some(id) => drop(self.calls.insert(token, Waiting { id, answer })),
+                    None => drop(answer.send(Err(CallFailure::TooMany))),
+                }
+            }
+            Command::Cancel { token } => {
+                if let Some(waiting) = self.calls.remove(&token) {
+                    self.session.cancel(now, waiting.id);
+                }
+            }
+            Command::Start { token, transfer, storage, observer, done } => {
+                let id = self.session.start(now, transfer);
+                self.running.insert(id, Running { token, storage, observer, done });
+            }
+            Command::Stop { token } => {
+                let stopped = self.running.iter().find(|(_, running)| running.token == token);
+                if let Some(id) = stopped.map(|(&id, _)| id) {
+                    self.session.stop(now, id);
+                    self.running.remove(&id);
+                }
+            }
+            Command::Persist => self.persistent = true,
+        }
+    }
+
+    /// Looks at the beginning of a message and answers whoever waits for it.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        bytes: &[u8],
+        complete: bool,
+    ) -> Result<Rest, DecodeError> {
+        let incoming = self.session.handle_head(now, peer, bytes, complete)?;
+        self.last_heard = Some(now);
+        Ok(match incoming {
+            Incoming::NeedMore => Rest::NeedMore,
+            Incoming::Done => Rest::Skip,
+            Incoming::Data { transfer, offset, length, data_at } => {
+                Rest::Data { transfer, offset, length, data_at }
+            }
+            Incoming::Reply { token, results_at, outcome, attempts } => {
+                if let Some(waiting) = self.calls.remove(&token) {
+                    let results = Bytes::copy_from_slice(&bytes[results_at..]);
+                    let _ = waiting.answer.send(Ok(Answer { results, outcome, attempts }));
+                }
+                Rest::Skip
+            }
+        })
+    }
+
+    /// Puts file bytes where they belong. A failure ends their transfer; the rest of the message is still read.
+    pub(super) fn store(&mut self, now: Instant, transfer: TransferId, offset: u64, bytes: &[u8]) {
+        let Some(Running { storage: Storage::Sink(sink), .. }) = self.running.get_mut(&transfer) else {
+            return;
+        };
+        if let Err(error) = sink.write_at(offset, bytes) {
+            self.fail(now, transfer, error);
+        }
+    }
+
+    /// Appends `length` bytes of a transfer's source to `buffer`; on failure the transfer has ended.
+    pub(super) fn load(
+        &mut self,
+        now: Instant,
+        transfer: TransferId,
+        offset: u64,
+        length: usize,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
+        let Some(Running { storage: Storage::Source(source), .. }) = self.running.get_mut(&transfer) else {
+            return false;
+        };
+        let start = buffer.len();
+        buffer.resize(start + length, 0);
+        match source.read_at(offset, &mut buffer[start..]) {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail(now, transfer, error);
+                false
+            }
+        }
+    }
+
+    /// Returns the transfer's source, if it is a file.
+    pub(super) fn source_file(&self, transfer: TransferId) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match &self.running.get(&transfer)?.storage {
+            Storage::Source(source) => source.as_file(),
+            Storage::Sink(_) => None,
+        }
+    }
+
+    /// Ends a transfer because of a local failure.
+    pub(super) fn fail(&mut self, now: Instant, transfer: TransferId, error: io::Error) {
+        self.session.stop(now, transfer);
+        let error = match error.kind() {
+            ErrorKind::UnexpectedEof => Error::SourceChanged,
+            _ => Error::Local(Arc::new(error)),
+        };
+        self.finish(transfer, Err(error));
+    }
+
+    /// The peer refused us: calls fail while the server is being looked for, and wait later on.
+    pub(super) fn refused(&mut self, now: Instant, error: io::Error) {
+        if self.persistent {
+            return;
+        }
+        let error = Arc::new(error);
+        for (_, waiting) in std::mem::take(&mut self.calls) {
+            self.session.cancel(now, waiting.id);
+            let _ = waiting.answer.send(Err(CallFailure::Unreachable(Arc::clone(&error))));
+        }
+    }
+
+    pub(super) const fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// Hands out everything the session has to tell.
+    pub(super) fn drain_events(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Progress(transfer, bytes) => {
+                    if let Some(Running { observer: Some(observer), .. }) = self.running.get(&transfer) {
+                        observer(bytes);
+                    }
+                }
+                Event::Finished(transfer) => self.finish(transfer, Ok(())),
+                Event::Failed(transfer, error) => self.finish(transfer, Err(error.into())),
+                Event::Stalled(transfer, after) => self.finish(transfer, Err(Error::Stalled(after))),
+                Event::Expired { token, attempts, elapsed } => {
+                    if let Some(waiting) = self.calls.remove(&token) {
+                        let _ = waiting.answer.send(Err(CallFailure::Expired { attempts, elapsed }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shows the counters to whoever asks.
+    pub(super) fn publish(&self) {
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.stats.clone_from(self.session.stats());
+        snapshot.limits = Some(self.session.limits());
+        snapshot.outstanding = self.session.outstanding();
+        snapshot.last_heard = self.last_heard;
+    }
+
+    fn finish(&mut self, transfer: TransferId, result: Result<(), Error>) {
+        self.publish();
+        if let Some(running) = self.running.remove(&transfer) {
+            // The file is closed before anybody hears of it.
+            drop(running.storage);
+            let _ = running.done.send(result);
+        }
+    }
+}

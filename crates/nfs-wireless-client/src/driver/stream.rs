@@ -1,0 +1,183 @@
+//! The TCP loop: records in bites that stay in the cache, data by `sendfile`, reconnection.
+
+mod receiver;
+mod sender;
+
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use tokio::{net::TcpStream, sync::mpsc, time::sleep_until};
+
+use self::{receiver::Receiver, sender::Sender};
+use super::{Command, clock, pump::Pump, socket::connect_tcp};
+
+/// Bytes received at a time: a bite that stays in the second-level cache on its way to the file.
+const BITE: usize = 128 << 10;
+
+/// Bites taken in before anything is sent.
+const BITES_PER_TURN: usize = 16;
+
+/// A connection with calls outstanding that is silent for so long is made anew, as Linux does after `timeo`.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Pause before the second attempt to reconnect; every further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest pause between two attempts to reconnect.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// How a connection ended.
+enum End {
+    /// The application has gone.
+    Closed,
+    /// The network or the server ended it.
+    Lost(io::Error),
+}
+
+pub(super) async fn run(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    reserved: bool,
+    mut pump: Pump,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+) {
+    let mut buffer = vec![0; BITE];
+    loop {
+        let local = stream.local_addr().ok().map(|address| address.port());
+        let error = match serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await {
+            End::Closed => return,
+            End::Lost(error) => error,
+        };
+        tracing::debug!(%error, "connection lost");
+        // Closing with a reset leaves the port free, so that the server's reply cache knows us again.
+        let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+        drop(stream);
+        pump.refused(clock(), error);
+        pump.session.handle_reconnect(clock());
+        stream = match reconnect(peer, reserved, local, &mut pump, &mut commands).await {
+            Some(stream) => stream,
+            None => return,
+        };
+    }
+}
+
+/// Serves one connection until it ends.
+async fn serve(
+    stream: &TcpStream,
+    peer: SocketAddr,
+    pump: &mut Pump,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+    buffer: &mut [u8],
+) -> End {
+    let mut receiver = Receiver::new(peer);
+    let mut sender = Sender::default();
+    let mut last_received = clock();
+    loop {
+        let now = clock();
+        while let Ok(command) = commands.try_recv() {
+            pump.apply(now, command);
+        }
+        for _ in 0..BITES_PER_TURN {
+            match stream.try_read(buffer) {
+                Ok(0) => return End::Lost(ErrorKind::UnexpectedEof.into()),
+                Ok(length) => {
+                    last_received = clock();
+                    if let Err(error) = receiver.take_in(pump, &buffer[..length]) {
+                        return End::Lost(error);
+                    }
+                    // A short read has emptied the socket.
+                    if length < buffer.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return End::Lost(error),
+            }
+        }
+        pump.session.handle_timeout(now);
+        let blocked = match sender.send(stream, pump) {
+            Ok(blocked) => blocked,
+            Err(error) => return End::Lost(error),
+        };
+        pump.drain_events();
+        pump.publish();
+
+        let waiting = pump.session.outstanding() > 0;
+        if !waiting {
+            last_received = now;
+        }
+        let silent = last_received + SILENCE_LIMIT;
+        if waiting && silent <= now {
+            return End::Lost(ErrorKind::TimedOut.into());
+        }
+        let deadline = pump.session.poll_timeout().into_iter().chain(waiting.then_some(silent)).min();
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => pump.apply(clock(), command),
+                None => return End::Closed,
+            },
+            result = stream.readable() => if let Err(error) = result { return End::Lost(error) },
+            result = stream.writable(), if blocked => if let Err(error) = result { return End::Lost(error) },
+            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
+        }
+    }
+}
+
+/// Connects again, for as long as it takes; `None` when the application has gone.
+async fn reconnect(
+    peer: SocketAddr,
+    reserved: bool,
+    local: Option<u16>,
+    pump: &mut Pump,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+) -> Option<TcpStream> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let started = clock();
+        let attempt = connect_tcp(peer, reserved, local);
+        match attend(attempt, pump, commands, None).await? {
+            Some(Ok(stream)) => return Some(stream),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "reconnecting failed");
+                pump.refused(clock(), error);
+                if !pump.is_persistent() && pump.session.outstanding() == 0 {
+                    // Nobody waits and nobody wants us to: the next command starts over.
+                    let command = commands.recv().await?;
+                    pump.apply(clock(), command);
+                }
+            }
+            None => {}
+        }
+        attend(std::future::pending::<()>(), pump, commands, Some(started + pause)).await?;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}
+
+/// Waits for `task` or `until` while commands and deadlines are looked after. The outer `None` says that the
+/// application has gone, the inner one that `until` has come.
+async fn attend<T>(
+    task: impl Future<Output = T>,
+    pump: &mut Pump,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+    until: Option<Instant>,
+) -> Option<Option<T>> {
+    tokio::pin!(task);
+    loop {
+        let now = clock();
+        if until.is_some_and(|until| until <= now) {
+            return Some(None);
+        }
+        pump.session.handle_timeout(now);
+        pump.drain_events();
+        pump.publish();
+        let deadline = pump.session.poll_timeout().into_iter().chain(until).min();
+        tokio::select! {
+            done = &mut task => return Some(Some(done)),
+            command = commands.recv() => pump.apply(clock(), command?),
+            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Messages onto a stream: heads gathered into one write, large payloads by `sendfile`.
+
+use std::io::{self, ErrorKind};
+
+use nfs_wire::{padding, record};
+use tokio::{io::Interest, net::TcpStream};
+
+use super::super::{clock, pump::Pump};
+use crate::session::{TransferId, Transmit};
+
+/// Bytes gathered before they are written.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Payloads from this size on go from file to socket without a copy here.
+const SENDFILE_BYTES: usize = 32 << 10;
+
+/// What is under way to the socket.
+#[derive(Debug, Default)]
+pub(super) struct Sender {
+    buffer: Vec<u8>,
+    written: usize,
+    /// A payload that follows the buffer.
+    file: Option<FilePart>,
+}
+
+#[derive(Debug)]
+struct FilePart {
+    transfer: TransferId,
+    offset: u64,
+    left: usize,
+    padding: usize,
+}
+
+impl Sender {
+    /// Writes until nothing is left (false) or the socket is full (true).
+    pub(super) fn send(&mut self, stream: &TcpStream, pump: &mut Pump) -> io::Result<bool> {
+        loop {
+            if self.written == self.buffer.len() && self.file.is_none() {
+                self.buffer.clear();
+                self.written = 0;
+                self.gather(pump);
+                if self.buffer.is_empty() {
+                    return Ok(false);
+                }
+            }
+            let result = if self.written < self.buffer.len() {
+                stream.try_write(&self.buffer[self.written..]).map(|count| self.written += count)
+            } else {
+                self.send_file(stream, pump)
+            };
+            match result {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Fills the buffer with messages.
+    fn gather(&mut self, pump: &mut Pump) {
+        let now = clock();
+        while self.buffer.len() < BATCH_BYTES && self.file.is_none() {
+            let start = self.buffer.len();
+            let Some(Transmit { transfer, head, payload }) = pump.session.poll_transmit(now) else { return };
+            let length = payload.map_or(0, |payload| payload.length as usize);
+            self.buffer.extend_from_slice(&record::mark(head.len() + length + padding(length)));
+            self.buffer.extend_from_slice(head);
+            let (Some(transfer), Some(payload)) = (transfer, payload) else { continue };
+            if length >= SENDFILE_BYTES && pump.source_file(transfer).is_some() {
+                let padding = padding(length);
+                self.file = Some(FilePart { transfer, offset: payload.offset, left: length, padding });
+            } else if pump.load(now, transfer, payload.offset, length, &mut self.buffer) {
+                self.buffer.resize(self.buffer.len() + padding(length), 0);
+            } else {
+                // Nothing of the message has been written yet, and its transfer has ended.
+                self.buffer.truncate(start);
+            }
+        }
+    }
+
+    fn send_file(&mut self, stream: &TcpStream, pump: &mut Pump) -> io::Result<()> {
+        let Some(part) = &mut self.file else { return Ok(()) };
+        let sent = match pump.source_file(part.transfer) {
+            Some(source) => stream.try_io(Interest::WRITABLE, || {
+                Ok(rustix::fs::sendfile(stream, source, Some(&mut part.offset), part.left)?)
+            })?,
+            // The transfer ended in the middle of its message: only a new connection can forget that.
+            None => return Err(ErrorKind::ConnectionAborted.into()),
+        };
+        if sent == 0 {
+            let transfer = part.transfer;
+            pump.fail(clock(), transfer, ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        part.left -= sent;
+        if part.left == 0 {
+            self.buffer.clear();
+            self.buffer.resize(part.padding, 0);
+            self.written = 0;
+            self.file = None;
+        }
+        Ok(())
+    }
+}

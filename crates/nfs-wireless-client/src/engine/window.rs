@@ -1,0 +1,78 @@
+//! Limit on READs and WRITEs in flight, in calls and in bytes.
+
+use super::Class;
+
+/// A fixed window. At least one call is always admitted, however large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// READs and WRITEs in flight at once.
+    pub calls: u32,
+    /// Bytes asked for by READs in flight: what our own receive buffer holds.
+    pub read_bytes: u64,
+    /// Bytes carried by WRITEs in flight: what the server's receive buffer holds.
+    pub write_bytes: u64,
+}
+
+/// What is in flight, and whether more may be.
+#[derive(Debug)]
+pub(super) struct Window {
+    limits: WindowLimits,
+    calls: u32,
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+impl Window {
+    pub(super) const fn new(limits: WindowLimits) -> Self {
+        Self { limits, calls: 0, read_bytes: 0, write_bytes: 0 }
+    }
+
+    /// Whether a call of `class` that moves `bytes` may be sent now.
+    pub(super) const fn admits(&self, class: Class, bytes: u32) -> bool {
+        match class {
+            Class::Control => true,
+            _ if self.calls == 0 => true,
+            _ if self.calls >= self.limits.calls => false,
+            Class::Read => self.read_bytes + bytes as u64 <= self.limits.read_bytes,
+            Class::Write => self.write_bytes + bytes as u64 <= self.limits.write_bytes,
+        }
+    }
+
+    pub(super) fn enter(&mut self, class: Class, bytes: u32) {
+        match class {
+            Class::Control => return,
+            Class::Read => self.read_bytes += u64::from(bytes),
+            Class::Write => self.write_bytes += u64::from(bytes),
+        }
+        self.calls += 1;
+    }
+
+    pub(super) fn leave(&mut self, class: Class, bytes: u32) {
+        match class {
+            Class::Control => return,
+            Class::Read => self.read_bytes -= u64::from(bytes),
+            Class::Write => self.write_bytes -= u64::from(bytes),
+        }
+        self.calls -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_full_at_its_calls_or_its_bytes_but_never_for_the_first() {
+        let limits = WindowLimits { calls: 3, read_bytes: 100, write_bytes: 50 };
+        let mut window = Window::new(limits);
+        assert!(window.admits(Class::Write, 4096), "one call is always admitted");
+        window.enter(Class::Read, 60);
+        assert!(window.admits(Class::Read, 40) && !window.admits(Class::Read, 41));
+        window.enter(Class::Write, 50);
+        assert!(!window.admits(Class::Write, 1) && window.admits(Class::Read, 40));
+        window.enter(Class::Read, 1);
+        assert!(!window.admits(Class::Read, 0) && window.admits(Class::Control, 0));
+        window.leave(Class::Write, 50);
+        assert!(window.admits(Class::Write, 50));
+    }
+}

@@ -1,0 +1,164 @@
+//! The one error type that callers of [`Client`](crate::Client) see.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use nfs_wire::{DecodeError, MountStatus, Procedure, Status, portmap::Protocol, rpc::Rejection};
+use thiserror::Error;
+
+use crate::{config::ConfigError, transfer::TransferError};
+
+/// Why an operation failed.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The host name has no address.
+    #[error("cannot find the host {host}: {source}")]
+    Resolve {
+        /// The name looked up.
+        host: String,
+        /// What the resolver said.
+        source: Arc<io::Error>,
+    },
+    /// Nobody listens there, or the way there is closed.
+    #[error("cannot reach {what} at {address} over {}: {source}", protocol_name(*protocol))]
+    Unreachable {
+        /// The service that was wanted.
+        what: &'static str,
+        /// Where it was looked for.
+        address: SocketAddr,
+        /// The transport tried.
+        protocol: Protocol,
+        /// What the network said.
+        source: Arc<io::Error>,
+    },
+    /// The port mapper does not know the service.
+    #[error("the server offers no {what} over {}", protocol_name(*protocol))]
+    NotRegistered {
+        /// The service that was wanted.
+        what: &'static str,
+        /// The transport asked for.
+        protocol: Protocol,
+    },
+    /// The server refused to mount.
+    #[error("the server refuses to mount {path}: {status}")]
+    Mount {
+        /// The path asked for.
+        path: String,
+        /// The server's reason.
+        status: MountStatus,
+    },
+    /// The server carried a procedure out and refused.
+    #[error("{status}")]
+    Status {
+        /// The procedure called.
+        procedure: Procedure,
+        /// The server's reason.
+        status: Status,
+    },
+    /// The server did not carry a call out.
+    #[error("the server rejects {what}: {rejection}")]
+    Rejected {
+        /// The procedure called.
+        what: &'static str,
+        /// The server's reason.
+        rejection: Rejection,
+    },
+    /// The server's answer makes no sense.
+    #[error("the server's answer to {what} is broken: {source}")]
+    Protocol {
+        /// The procedure called.
+        what: &'static str,
+        /// What is wrong with the answer.
+        source: DecodeError,
+    },
+    /// No answer within the time allowed.
+    #[error("no answer to {what} after {attempts} attempts in {:.1} s", elapsed.as_secs_f64())]
+    Silent {
+        /// The procedure called.
+        what: &'static str,
+        /// How often it was sent.
+        attempts: u32,
+        /// How long it was waited for.
+        elapsed: Duration,
+    },
+    /// No server was reached within the time allowed.
+    #[error("no answer from {host} within {:.1} s", elapsed.as_secs_f64())]
+    ConnectTimeout {
+        /// The host asked for.
+        host: String,
+        /// How long it was tried.
+        elapsed: Duration,
+    },
+    /// A transfer went without progress for as long as it may.
+    #[error("no progress for {:.1} s", .0.as_secs_f64())]
+    Stalled(Duration),
+    /// A transfer ended early.
+    #[error(transparent)]
+    Transfer(TransferError),
+    /// A repeated call may or may not have been carried out, and looking did not tell.
+    #[error(
+        "{procedure} was sent more than once and answered with '{status}': it may have been done; look before doing it again"
+    )]
+    Ambiguous {
+        /// The procedure called.
+        procedure: Procedure,
+        /// The answer to a later attempt.
+        status: Status,
+    },
+    /// The local source became shorter or was changed while it was copied.
+    #[error("the local file changed while it was copied; copy it again")]
+    SourceChanged,
+    /// Reading or writing a local file failed.
+    #[error("{0}")]
+    Local(Arc<io::Error>),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+impl Error {
+    /// Returns the NFS status, if the server refused an operation with one.
+    pub const fn status(&self) -> Option<Status> {
+        match self {
+            Self::Status { status, .. }
+            | Self::Ambiguous { status, .. }
+            | Self::Transfer(TransferError::Status { status, .. }) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Whether the network or the server stayed silent, so that trying again later may help.
+    pub const fn is_silence(&self) -> bool {
+        matches!(self, Self::Silent { .. } | Self::ConnectTimeout { .. } | Self::Stalled(_))
+    }
+
+    pub(crate) const fn refused(procedure: Procedure, status: Status) -> Self {
+        Self::Status { procedure, status }
+    }
+}
+
+impl From<TransferError> for Error {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::Status { procedure, status } => Self::Status { procedure, status },
+            TransferError::Rejected { procedure, rejection } => {
+                Self::Rejected { what: procedure.name(), rejection }
+            }
+            TransferError::Protocol { procedure, error } => {
+                Self::Protocol { what: procedure.name(), source: error }
+            }
+            other => Self::Transfer(other),
+        }
+    }
+}
+
+/// Returns the name people use.
+pub(crate) const fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Udp => "UDP",
+        Protocol::Tcp => "TCP",
+    }
+}

@@ -1,0 +1,78 @@
+//! Directory listings as a stream.
+
+use std::collections::VecDeque;
+
+use nfs_wire::{FileHandle, portmap::Protocol};
+
+use crate::{
+    client::Client,
+    error::Error,
+    transfer::{DirEntry, Listing},
+};
+
+/// Bytes of one page of a listing over UDP: three frames, and less than what every server sends.
+const UDP_PAGE_BYTES: u32 = 4096;
+
+/// Bytes of one page of a listing over TCP.
+const TCP_PAGE_BYTES: u32 = 64 << 10;
+
+/// The entries of a directory, in the server's order, without `.` and `..`.
+#[derive(Debug)]
+pub struct ReadDir {
+    client: Client,
+    directory: FileHandle,
+    listing: Listing,
+    entries: VecDeque<DirEntry>,
+}
+
+impl ReadDir {
+    pub(crate) fn new(client: Client, directory: FileHandle) -> Self {
+        let page_bytes = match client.protocol() {
+            Protocol::Udp => UDP_PAGE_BYTES,
+            Protocol::Tcp => TCP_PAGE_BYTES,
+        };
+        Self { client, directory, listing: Listing::new(directory, page_bytes), entries: VecDeque::new() }
+    }
+
+    /// Returns the next entry, or `None` at the end.
+    ///
+    /// Attributes and handle are there when the server sends them along; [`ReadDir::next_complete`] asks for them.
+    ///
+    /// # Errors
+    /// [`Error`]; the listing must not be used further. `NFS3ERR_BAD_COOKIE` means: start again.
+    pub async fn next(&mut self) -> Result<Option<DirEntry>, Error> {
+        while self.entries.is_empty() && !self.listing.is_done() {
+            let mut arguments = Vec::with_capacity(128);
+            self.listing.encode(&mut arguments);
+            match self.client.call_raw(self.listing.procedure(), arguments).await {
+                Ok(results) => self.entries.extend(self.listing.handle_results(&results)?),
+                Err(Error::Rejected { rejection, .. }) => self.listing.handle_rejection(rejection)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.entries.pop_front())
+    }
+
+    /// Returns the next entry with attributes and handle, or `None` at the end; entries that are gone by the time
+    /// they are asked for are left out.
+    ///
+    /// # Errors
+    /// As [`ReadDir::next`].
+    pub async fn next_complete(&mut self) -> Result<Option<DirEntry>, Error> {
+        while let Some(mut entry) = self.next().await? {
+            if entry.metadata.is_some() && entry.handle.is_some() {
+                return Ok(Some(entry));
+            }
+            match self.client.lookup(self.directory, &entry.name).await {
+                Ok(found) => {
+                    entry.metadata = Some(found.metadata);
+                    entry.handle = Some(found.handle);
+                    return Ok(Some(entry));
+                }
+                Err(error) if error.status() == Some(nfs_wire::Status::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}

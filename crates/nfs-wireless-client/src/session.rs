@@ -1,0 +1,567 @@
+//! An engine and the transfers that feed it: everything a driver needs to drive, without a socket or a clock.
+//!
+//! The driver receives and calls [`Session::handle_head`]; when that says [`Incoming::Data`] it moves the
+//! file bytes and calls [`Session::handle_payload_done`]. It drains [`Session::poll_transmit`], then
+//! [`Session::poll_event`], and calls [`Session::handle_timeout`] at [`Session::poll_timeout`].
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use nfs_wire::{
+    DecodeError, Procedure, Status,
+    rpc::{Program, Rejection},
+};
+
+use crate::{
+    config::MIN_BLOCK_BYTES,
+    engine::{self, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Reply, Stats},
+    transfer::{Download, Limits, Machine, Step, TransferError, Upload},
+};
+
+/// Settings of a [`Session`].
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// Settings of the engine.
+    pub engine: EngineConfig,
+    /// Bytes per READ and WRITE to begin with.
+    pub limits: Limits,
+    /// How long a transfer may go without progress; `None` is for ever.
+    pub stall_timeout: Option<Duration>,
+    /// Upper bound of the transfer rate in bit/s, counted in file bytes.
+    pub rate_limit: Option<u64>,
+}
+
+/// Names one transfer of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId(u32);
+
+/// A machine that moves one file.
+#[derive(Debug)]
+pub enum Transfer {
+    /// From the server.
+    Download(Download),
+    /// To the server.
+    Upload(Box<Upload>),
+}
+
+impl Transfer {
+    fn machine(&mut self) -> &mut dyn Machine {
+        match self {
+            Self::Download(download) => download,
+            Self::Upload(upload) => &mut **upload,
+        }
+    }
+
+    /// What its data calls are for.
+    const fn class(&self) -> Class {
+        match self {
+            Self::Download(_) => Class::Read,
+            Self::Upload(_) => Class::Write,
+        }
+    }
+}
+
+/// What a received message turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// More of the message is needed to tell.
+    NeedMore,
+    /// Nobody needs the rest of this message.
+    Done,
+    /// File bytes: the driver moves them and calls [`Session::handle_payload_done`].
+    Data {
+        /// The transfer they belong to.
+        transfer: TransferId,
+        /// Offset in the file.
+        offset: u64,
+        /// Length in bytes, without padding.
+        length: u32,
+        /// Where the bytes begin in the message.
+        data_at: usize,
+    },
+    /// The reply to a call that was submitted with [`Session::submit`]; the message is complete.
+    Reply {
+        /// The token given at submission.
+        token: u64,
+        /// Where the results begin in the message.
+        results_at: usize,
+        /// Whether the server ran the call.
+        outcome: Result<(), Rejection>,
+        /// How often the call was sent.
+        attempts: u32,
+    },
+}
+
+/// A message to send now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit<'a> {
+    /// The transfer whose source holds the payload.
+    pub transfer: Option<TransferId>,
+    /// The message up to its payload.
+    pub head: &'a [u8],
+    /// File bytes that follow the head, padded by the driver to a multiple of four.
+    pub payload: Option<Payload>,
+}
+
+/// What the application should learn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// This many more bytes of a transfer were accepted.
+    Progress(TransferId, u64),
+    /// A transfer is complete, and on stable storage if it was an upload.
+    Finished(TransferId),
+    /// A transfer ended early.
+    Failed(TransferId, TransferError),
+    /// A transfer went without progress for as long as it may.
+    Stalled(TransferId, Duration),
+    /// A submitted call got no reply before its deadline.
+    Expired {
+        /// The token given at submission.
+        token: u64,
+        /// How often the call was sent.
+        attempts: u32,
+        /// How long it was outstanding.
+        elapsed: Duration,
+    },
+}
+
+#[derive(Debug)]
+struct Active {
+    id: TransferId,
+    transfer: Transfer,
+    last_progress: Instant,
+}
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub struct Session {
+    engine: Engine,
+    limits: Limits,
+    /// Largest READ and WRITE that were answered; only larger ones are suspected to be too large.
+    proven: Limits,
+    stall_timeout: Option<Duration>,
+    pacer: Option<Pacer>,
+    transfers: Vec<Active>,
+    next_transfer: u32,
+    turn: usize,
+    /// Something changed since no transfer wanted to send.
+    stirred: bool,
+    arriving: Option<(CallId, TransferId, u32, u64)>,
+    probing: bool,
+    events: VecDeque<Event>,
+}
+
+/// A NULL call that tells a server that ignores large calls from one that is gone.
+const PROBE: Owner = Owner(u64::MAX);
+const TRANSFER_BIT: u64 = 1 << 63;
+
+/// How often a large call is sent in vain before the server is asked whether it is there at all.
+const SUSPICIOUS_ATTEMPTS: u32 = 2;
+
+impl Session {
+    /// Starts with nothing to do.
+    pub fn new(config: SessionConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
+        Self {
+            engine: Engine::new(config.engine, peer, seed, now),
+            limits: config.limits,
+            proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES },
+            stall_timeout: config.stall_timeout,
+            pacer: config.rate_limit.map(|rate| Pacer { rate, next: now, paused: false }),
+            transfers: Vec::new(),
+            next_transfer: 0,
+            turn: 0,
+            stirred: false,
+            arriving: None,
+            probing: false,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Queues a call of the application's own. `token` comes back with the reply and must be below 2⁶³.
+    ///
+    /// Returns `None` when too many calls are outstanding.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        token: u64,
+        (program, procedure): (Program, u32),
+        deadline: Option<Instant>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<CallId> {
+        let owner = Owner(token & !TRANSFER_BIT);
+        let class = Class::Control;
+        let spec = CallSpec { program, procedure, class, owner, payload: None, bytes: 0, deadline };
+        self.engine.submit(now, spec, encode)
+    }
+
+    /// Forgets a call of the application's own.
+    pub fn cancel(&mut self, now: Instant, id: CallId) {
+        self.engine.cancel(now, id);
+    }
+
+    /// Starts a transfer.
+    pub fn start(&mut self, now: Instant, transfer: Transfer) -> TransferId {
+        let id = TransferId(self.next_transfer);
+        self.next_transfer = (self.next_transfer + 1) & 0x3fff_ffff;
+        self.transfers.push(Active { id, transfer, last_progress: now });
+        self.stirred = true;
+        self.finish_if_done(id);
+        id
+    }
+
+    /// Ends a transfer without waiting for what is outstanding.
+    pub fn stop(&mut self, now: Instant, id: TransferId) {
+        self.transfers.retain(|active| active.id != id);
+        if matches!(self.arriving, Some((_, arriving, ..)) if arriving == id) {
+            self.arriving = None;
+        }
+        self.engine
+            .cancel_matching(now, |owner, _, _, _| owner_transfer(owner).is_some_and(|(it, _)| it == id));
+        self.stirred = true;
+    }
+
+    /// Looks at the beginning of a received message; `complete` says that `bytes` is all of it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is no reply; nothing changed. A datagram is dropped, a connection closed.
+    pub fn handle_head(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        bytes: &[u8],
+        complete: bool,
+    ) -> Result<Incoming, DecodeError> {
+        let reply = match self.engine.handle_head(now, peer, bytes, complete)? {
+            Head::NeedMore => return Ok(Incoming::NeedMore),
+            Head::Stray => return Ok(Incoming::Done),
+            Head::Reply(reply) => reply,
+        };
+        let results = &bytes[reply.results_at..];
+        if reply.outcome.is_ok() && reply.program == Program::NFS {
+            match results.first_chunk::<4>() {
+                None if !complete => return Ok(Incoming::NeedMore),
+                Some(status) if u32::from_be_bytes(*status) == Status::JUKEBOX.code() => {
+                    self.engine.postpone(now, reply.id);
+                    self.stirred = true;
+                    return Ok(Incoming::Done);
+                }
+                _ => {}
+            }
+        }
+        if reply.owner == PROBE {
+            self.engine.complete(now, reply.id);
+            self.shrink_silent_blocks(now);
+            return Ok(Incoming::Done);
+        }
+        match owner_transfer(reply.owner) {
+            Some((transfer, part)) => {
+                Ok(self.handle_transfer_reply(now, &reply, transfer, part, results, complete))
+            }
+            None if !complete => Ok(Incoming::NeedMore),
+            None => {
+                let Reply { owner: Owner(token), results_at, outcome, attempts, .. } = reply;
+                self.engine.complete(now, reply.id);
+                self.stirred = true;
+                Ok(Incoming::Reply { token, results_at, outcome, attempts })
+            }
+        }
+    }
+
+    /// Takes note that the file bytes of the last [`Incoming::Data`] are where they belong.
+    pub fn handle_payload_done(&mut self, now: Instant) {
+        let Some((id, transfer, part, bytes)) = self.arriving.take() else {
+            return;
+        };
+        self.engine.complete(now, id);
+        if let Some(active) = self.find(transfer) {
+            active.transfer.machine().handle_payload_done(part);
+            self.accept(now, transfer, bytes);
+        }
+    }
+
+    /// Makes every call again that was sent over a connection that is gone.
+    pub fn handle_reconnect(&mut self, now: Instant) {
+        self.arriving = None;
+        self.engine.handle_reconnect(now);
+    }
+
+    /// Fires every timer that is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.engine.handle_timeout(now);
+        if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.paused && pacer.next <= now) {
+            pacer.paused = false;
+            self.stirred = true;
+        }
+        if let Some(stall) = self.stall_timeout {
+            let stalled = self.transfers.iter().filter(|active| active.last_progress + stall <= now);
+            for id in stalled.map(|active| active.id).collect::<Vec<_>>() {
+                self.stop(now, id);
+                self.events.push_back(Event::Stalled(id, stall));
+            }
+        }
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                engine::Event::Expired { owner: PROBE, .. } => self.probing = false,
+                engine::Event::Expired { owner: Owner(token), attempts, elapsed } => {
+                    self.events.push_back(Event::Expired { token, attempts, elapsed });
+                }
+                engine::Event::Silent { class, bytes, attempts } => {
+                    let suspicious = bytes > self.proven(class) && attempts >= SUSPICIOUS_ATTEMPTS;
+                    if suspicious && !self.probing {
+                        self.probe(now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the next message to send.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        if self.stirred {
+            self.stirred = self.feed(now);
+        }
+        let transmit = self.engine.poll_transmit(now)?;
+        Some(Transmit {
+            transfer: owner_transfer(transmit.owner).map(|(transfer, _)| transfer),
+            head: transmit.head,
+            payload: transmit.payload,
+        })
+    }
+
+    /// Returns the next thing the application should learn.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns when to call [`Session::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let stalls = self.transfers.iter().filter_map(|it| Some(it.last_progress + self.stall_timeout?));
+        let paced = self.pacer.as_ref().filter(|pacer| pacer.paused).map(|pacer| pacer.next);
+        self.engine.poll_timeout().into_iter().chain(stalls).chain(paced).min()
+    }
+
+    /// Returns the counters.
+    pub const fn stats(&self) -> &Stats {
+        self.engine.stats()
+    }
+
+    /// Returns the bytes per READ and WRITE in use now.
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Returns how many calls are outstanding.
+    pub fn outstanding(&self) -> usize {
+        self.engine.outstanding()
+    }
+
+    fn find(&mut self, id: TransferId) -> Option<&mut Active> {
+        self.transfers.iter_mut().find(|active| active.id == id)
+    }
+
+    /// Lets the transfers, in turn, queue one call; whether one did.
+    fn feed(&mut self, now: Instant) -> bool {
+        let paused = self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
+        for step in 0..self.transfers.len() {
+            let turn = (self.turn + step) % self.transfers.len();
+            let Active { id, transfer, .. } = &mut self.transfers[turn];
+            let engine = &self.engine;
+            let has_room = |class, bytes| !paused && engine.has_room(class, bytes);
+            let machine = transfer.machine();
+            let Some(call) = machine.next_call(self.limits, &has_room) else {
+                continue;
+            };
+            let spec = CallSpec {
+                program: Program::NFS,
+                procedure: call.procedure.number(),
+                class: call.class,
+                owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
+                payload: call.payload,
+                bytes: call.bytes,
+                deadline: None,
+            };
+            let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
+            assert!(queued.is_some(), "has_room keeps half of the engine's slots free");
+            if let Some(pacer) = &mut self.pacer {
+                pacer.spend(now, call.bytes);
+            }
+            self.turn = turn + 1;
+            return true;
+        }
+        false
+    }
+
+    fn handle_transfer_reply(
+        &mut self,
+        now: Instant,
+        reply: &Reply,
+        id: TransferId,
+        part: u32,
+        results: &[u8],
+        complete: bool,
+    ) -> Incoming {
+        let too_large = matches!(reply.outcome, Err(Rejection::SystemError | Rejection::GarbageArguments));
+        if too_large && self.shrink_rejected(now, reply, id, part) {
+            return Incoming::Done;
+        }
+        let Some(active) = self.find(id) else {
+            self.engine.complete(now, reply.id);
+            return Incoming::Done;
+        };
+        let machine = active.transfer.machine();
+        let step = match reply.outcome {
+            Ok(()) => machine.handle_results(part, reply.attempts, results, complete),
+            Err(rejection) => machine.handle_rejection(part, rejection).map(|()| Step::Accepted(0)),
+        };
+        match step {
+            Ok(Step::NeedMore) => Incoming::NeedMore,
+            Ok(Step::Data { offset, length, data_at }) => {
+                self.proven.read_block = self.proven.read_block.max(length);
+                self.arriving = Some((reply.id, id, part, length.into()));
+                Incoming::Data { transfer: id, offset, length, data_at: reply.results_at + data_at }
+            }
+            Ok(Step::Accepted(bytes)) => {
+                let accepted = u32::try_from(bytes).unwrap_or(u32::MAX);
+                self.proven.write_block = self.proven.write_block.max(accepted);
+                self.engine.complete(now, reply.id);
+                self.accept(now, id, bytes);
+                Incoming::Done
+            }
+            Err(error) => {
+                self.engine.complete(now, reply.id);
+                self.stop(now, id);
+                self.events.push_back(Event::Failed(id, error));
+                Incoming::Done
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant, id: TransferId, bytes: u64) {
+        self.stirred = true;
+        if let Some(active) = self.find(id) {
+            active.last_progress = now;
+        }
+        if bytes > 0 {
+            self.events.push_back(Event::Progress(id, bytes));
+        }
+        self.finish_if_done(id);
+    }
+
+    fn finish_if_done(&mut self, id: TransferId) {
+        let done = self.find(id).is_some_and(|active| active.transfer.machine().is_done());
+        if done {
+            self.transfers.retain(|active| active.id != id);
+            self.events.push_back(Event::Finished(id));
+        }
+    }
+
+    const fn proven(&self, class: Class) -> u32 {
+        match class {
+            Class::Control => u32::MAX,
+            Class::Read => self.proven.read_block,
+            Class::Write => self.proven.write_block,
+        }
+    }
+
+    /// A server that says SYSTEM_ERR or GARBAGE_ARGS to a large READ or WRITE finds it too large; whether this
+    /// was such a case.
+    fn shrink_rejected(&mut self, now: Instant, reply: &Reply, id: TransferId, part: u32) -> bool {
+        let refused = self.engine.cancel_matching(now, |owner, class, bytes, _| {
+            owner == reply.owner && class != Class::Control && bytes > MIN_BLOCK_BYTES
+        });
+        let Some(&(_, bytes)) = refused.first() else { return false };
+        if let Some(active) = self.find(id) {
+            active.transfer.machine().take_back(part);
+            let class = active.transfer.class();
+            self.shrink(class, bytes);
+        }
+        self.stirred = true;
+        true
+    }
+
+    /// A block of so many bytes was too large: half of it may do.
+    fn shrink(&mut self, class: Class, bytes: u32) {
+        let smaller = (bytes / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES);
+        match class {
+            Class::Control => {}
+            Class::Read => self.limits.read_block = self.limits.read_block.min(smaller),
+            Class::Write => self.limits.write_block = self.limits.write_block.min(smaller),
+        }
+        tracing::debug!(limits = ?self.limits, "the server does not answer larger blocks");
+    }
+
+    /// Asks whether the server is there at all.
+    fn probe(&mut self, now: Instant) {
+        let spec = CallSpec {
+            program: Program::NFS,
+            procedure: Procedure::Null.number(),
+            class: Class::Control,
+            owner: PROBE,
+            payload: None,
+            bytes: 0,
+            deadline: None,
+        };
+        self.probing = self.engine.submit(now, spec, |_| {}).is_some();
+    }
+
+    /// The server answers small calls: the large ones it never answered are too large for it.
+    fn shrink_silent_blocks(&mut self, now: Instant) {
+        self.probing = false;
+        let proven = self.proven;
+        let silent = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
+            attempts >= SUSPICIOUS_ATTEMPTS
+                && match class {
+                    Class::Control => false,
+                    Class::Read => bytes > proven.read_block,
+                    Class::Write => bytes > proven.write_block,
+                }
+        });
+        for (owner, bytes) in silent {
+            let Some((id, part)) = owner_transfer(owner) else { continue };
+            let Some(active) = self.find(id) else { continue };
+            active.transfer.machine().take_back(part);
+            let class = active.transfer.class();
+            self.shrink(class, bytes);
+        }
+        self.stirred = true;
+    }
+}
+
+/// How late a pause may end without the rate suffering: timers of drivers are only good to a millisecond or two.
+const PACING_SLACK: Duration = Duration::from_millis(5);
+
+/// Spreads file bytes over time.
+#[derive(Debug)]
+struct Pacer {
+    rate: u64,
+    next: Instant,
+    paused: bool,
+}
+
+impl Pacer {
+    fn spend(&mut self, now: Instant, bytes: u32) {
+        let nanos = u64::from(bytes) * 8 * 1_000_000_000 / self.rate;
+        // A timer that fires late must not cost rate.
+        let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
+        self.next = self.next.max(earliest) + Duration::from_nanos(nanos);
+    }
+
+    /// Whether READs and WRITEs have to wait; if so, for [`Pacer::next`].
+    fn pauses(&mut self, now: Instant) -> bool {
+        self.paused = self.next > now;
+        self.paused
+    }
+}
+
+fn owner_transfer(owner: Owner) -> Option<(TransferId, u32)> {
+    let Owner(number) = owner;
+    (number & TRANSFER_BIT != 0 && owner != PROBE)
+        .then_some((TransferId((number >> 32) as u32 & 0x7fff_ffff), number as u32))
+}
+
+#[cfg(test)]
+mod tests;

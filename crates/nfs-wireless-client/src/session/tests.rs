@@ -1,0 +1,174 @@
+use nfs_wire::rpc::{ReplyHeader, Xid};
+
+use super::*;
+use crate::{
+    config::RetryPolicy,
+    engine::{Carrier, WindowLimits},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn server() -> SocketAddr {
+    "192.0.2.1:2049".parse().unwrap()
+}
+
+struct Bench {
+    session: Session,
+    now: Instant,
+    sent: VecDeque<Vec<u8>>,
+}
+
+impl Bench {
+    fn new(change: impl FnOnce(&mut SessionConfig)) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let now = Instant::now();
+        let window = WindowLimits { calls: 4, read_bytes: 1 << 20, write_bytes: 1 << 20 };
+        let mut config = SessionConfig {
+            engine: EngineConfig {
+                carrier: Carrier::Datagrams,
+                retry: RetryPolicy::hybrid(),
+                window,
+                credential: vec![0; 8],
+            },
+            limits: Limits { read_block: 1000, write_block: 1000 },
+            stall_timeout: None,
+            rate_limit: None,
+        };
+        change(&mut config);
+        Self { session: Session::new(config, server(), 1, now), now, sent: VecDeque::new() }
+    }
+
+    fn download(&mut self, size: u64) -> TransferId {
+        let file = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
+        self.session.start(self.now, Transfer::Download(Download::new(&file, size)))
+    }
+
+    /// Sends what there is to send; returns how many messages that were.
+    fn send(&mut self) -> usize {
+        let before = self.sent.len();
+        while let Some(transmit) = self.session.poll_transmit(self.now) {
+            self.sent.push_back(transmit.head.to_vec());
+        }
+        self.sent.len() - before
+    }
+
+    /// Answers the oldest READ with `count` bytes.
+    fn answer(&mut self, count: u32) -> Result<Incoming, DecodeError> {
+        let call = self.sent.pop_front().expect("a READ was sent");
+        let mut reply = Vec::new();
+        let xid = Xid(u32::from_be_bytes(call[..4].try_into().unwrap()));
+        ReplyHeader { xid, outcome: Ok(()) }.encode(&mut reply);
+        for word in [0, 0, count, 0, count] {
+            reply.extend_from_slice(&word.to_be_bytes());
+        }
+        reply.resize(reply.len() + count as usize, 0);
+        let incoming = self.session.handle_head(self.now, server(), &reply, true);
+        self.session.handle_payload_done(self.now);
+        incoming
+    }
+
+    /// Lets the next timer fire.
+    fn tick(&mut self) {
+        let due = self.session.poll_timeout().expect("a timer is set");
+        assert!(due > self.now, "the session would spin");
+        self.now = due;
+        self.session.handle_timeout(due);
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.session.poll_event()).collect()
+    }
+}
+
+#[test]
+fn a_rate_limit_spreads_reads_over_time() {
+    // 1000 bytes at 80 kbit/s: one READ every 100 ms.
+    let mut bench = Bench::new(|config| config.rate_limit = Some(80_000));
+    bench.download(50_000);
+    let start = bench.now;
+    for _ in 0..50 {
+        while bench.send() == 0 {
+            bench.tick();
+        }
+        bench.answer(1000).unwrap();
+    }
+    assert!(bench.events().iter().any(|event| matches!(event, Event::Finished(_))));
+    let took = bench.now - start;
+    assert!((4.8..5.0).contains(&took.as_secs_f64()), "50 blocks, 49 pauses: {took:?}");
+}
+
+#[test]
+fn a_transfer_without_progress_stalls_and_leaves_nothing_behind() {
+    let mut bench = Bench::new(|config| config.stall_timeout = Some(SECOND * 3));
+    let transfer = bench.download(50_000);
+    bench.send();
+    bench.now += SECOND * 2;
+    bench.session.handle_timeout(bench.now);
+    bench.answer(1000).unwrap();
+    let progress = bench.now;
+    while bench.session.outstanding() > 0 {
+        bench.tick();
+        bench.send();
+    }
+    assert_eq!(bench.now, progress + SECOND * 3, "counted from the last bytes accepted");
+    let events = bench.events();
+    assert_eq!(events.last(), Some(&Event::Stalled(transfer, SECOND * 3)));
+    assert_eq!(bench.session.poll_timeout(), None);
+}
+
+#[test]
+fn a_stopped_transfer_ignores_its_late_replies() {
+    let mut bench = Bench::new(|_| {});
+    let transfer = bench.download(50_000);
+    assert_eq!(bench.send(), 4);
+    bench.session.stop(bench.now, transfer);
+    assert_eq!(bench.session.outstanding(), 0);
+    assert_eq!(bench.answer(1000), Ok(Incoming::Done));
+    assert_eq!(bench.events(), []);
+}
+
+#[test]
+fn more_data_than_asked_for_ends_the_transfer() {
+    let mut bench = Bench::new(|_| {});
+    let transfer = bench.download(50_000);
+    bench.send();
+    assert_eq!(bench.answer(1001), Ok(Incoming::Done));
+    let events = bench.events();
+    let [Event::Failed(failed, TransferError::Protocol { .. })] = events[..] else { panic!("{events:?}") };
+    assert_eq!(failed, transfer);
+}
+
+#[test]
+fn transfers_take_turns() {
+    let mut bench = Bench::new(|_| {});
+    let (one, two) = (bench.download(4000), bench.download(4000));
+    let mut finished = Vec::new();
+    while finished.len() < 2 {
+        bench.send();
+        bench.answer(1000).unwrap();
+        for event in bench.events() {
+            match event {
+                Event::Finished(transfer) => finished.push((transfer, bench.sent.len())),
+                Event::Progress(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let left_when_first_finished = finished[0].1;
+    assert!(left_when_first_finished <= 2, "neither waited for the other");
+    assert_eq!([finished[0].0, finished[1].0], [one, two]);
+}
+
+#[test]
+fn reads_without_data_and_without_end_are_given_up() {
+    let mut bench = Bench::new(|_| {});
+    bench.download(50_000);
+    for _ in 0..20 {
+        bench.send();
+        if bench.answer(0).is_ok_and(|incoming| incoming == Incoming::Done) {
+            break;
+        }
+    }
+    let events = bench.events();
+    assert!(matches!(events[..], [Event::Failed(_, TransferError::NoProgress { .. })]), "{events:?}");
+}

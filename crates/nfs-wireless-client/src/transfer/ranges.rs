@@ -1,0 +1,97 @@
+//! Sets of byte ranges.
+
+/// Bytes `start..end` of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Range {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Range {
+    pub(super) const fn length(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// Disjoint ranges in ascending order; neighbours are joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RangeSet {
+    ranges: Vec<Range>,
+}
+
+impl RangeSet {
+    /// Adds a range; what of it is in the set already stays.
+    pub(super) fn insert(&mut self, range: Range) {
+        if range.start >= range.end {
+            return;
+        }
+        let first = self.ranges.partition_point(|other| other.end < range.start);
+        let beyond = self.ranges.partition_point(|other| other.start <= range.end);
+        let mut joined = range;
+        if let Some(touched) = self.ranges.get(first..beyond).filter(|touched| !touched.is_empty()) {
+            joined.start = joined.start.min(touched[0].start);
+            joined.end = joined.end.max(touched[touched.len() - 1].end);
+        }
+        self.ranges.splice(first..beyond, [joined]);
+    }
+
+    /// Takes up to `most` bytes off the lowest range.
+    pub(super) fn take(&mut self, most: u64) -> Option<Range> {
+        let first = self.ranges.first_mut()?;
+        let taken = Range { start: first.start, end: first.end.min(first.start + most) };
+        first.start = taken.end;
+        if first.start == first.end {
+            self.ranges.remove(0);
+        }
+        Some(taken)
+    }
+
+    /// Moves everything into `other`.
+    pub(super) fn drain_into(&mut self, other: &mut Self) {
+        for range in self.ranges.drain(..) {
+            other.insert(range);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Returns the number of bytes in the set.
+    pub(super) fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.length()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_range_set_is_a_set_of_bytes(
+            operations in prop::collection::vec((any::<bool>(), 0_u64..60, 0_u64..20), 0..60),
+        ) {
+            let mut set = RangeSet::default();
+            let mut model = BTreeSet::new();
+            for (insert, start, length) in operations {
+                if insert {
+                    set.insert(Range { start, end: start + length });
+                    model.extend(start..start + length);
+                } else if let Some(range) = set.take(length + 1) {
+                    prop_assert_eq!(Some(&range.start), model.iter().next());
+                    for byte in range.start..range.end {
+                        prop_assert!(model.remove(&byte));
+                    }
+                }
+                prop_assert_eq!(set.bytes(), model.len() as u64);
+                prop_assert!(set.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+                prop_assert_eq!(set.is_empty(), model.is_empty());
+            }
+        }
+    }
+}

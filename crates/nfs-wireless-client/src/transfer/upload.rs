@@ -1,0 +1,455 @@
+//! A file's bytes, to the server's stable storage.
+
+mod stability;
+
+use nfs_wire::{
+    FileHandle, Procedure, Status, encode,
+    nfs3_types::{
+        nfs3::{
+            COMMIT3resok, CREATE3resok, LOOKUP3resok, Nfs3Option, REMOVE3resok, RENAME3resok, SETATTR3resok,
+            WRITE3resok, createhow3, diropargs3, fattr3, filename3, nfs_fh3, nfstime3, stable_how,
+        },
+        xdr_codec::Opaque,
+    },
+    reply::{self, Results},
+    rpc::Rejection,
+};
+
+use self::stability::Stability;
+use super::{
+    Limits, Machine, NextCall, Step, TransferError,
+    ranges::{Range, RangeSet},
+};
+use crate::{
+    attr::SetAttributes,
+    engine::{Class, Payload},
+};
+
+/// Bytes written UNSTABLE before a COMMIT is sent alongside: it starts the disk early and bounds what a server
+/// restart makes us send again.
+const COMMIT_INTERVAL_BYTES: u64 = 16 << 20;
+
+/// WRITEs that accept nothing before we give up.
+const MAX_EMPTY_WRITES: u32 = 8;
+
+/// Parts that name the one control call and the one COMMIT in flight.
+const CONTROL: u32 = u32::MAX;
+const COMMIT: u32 = u32::MAX - 1;
+
+/// Where the bytes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Into a new file of this temporary name, which takes the target's name when all is stable.
+    Temporary(Vec<u8>),
+    /// Into the target itself, which is made when missing.
+    InPlace,
+}
+
+/// What an [`Upload`] is to make.
+#[derive(Clone, Debug)]
+pub struct UploadSpec {
+    /// Directory of the target.
+    pub directory: FileHandle,
+    /// Name of the target.
+    pub name: Vec<u8>,
+    /// How the target comes to be.
+    pub placement: Placement,
+    /// Size of the source, in bytes.
+    pub size: u64,
+    /// Permission bits of a new file.
+    pub mode: u32,
+    /// Attributes to set when the data is stable.
+    pub attributes: SetAttributes,
+}
+
+/// Writes a file with many WRITEs in flight and commits it (RFC 1813 §3.3.7, §3.3.21).
+///
+/// CREATE (GUARDED, so that a late duplicate cannot cut the file), WRITE, COMMIT, SETATTR, RENAME. Whoever
+/// drives the machine must be able to produce the source's bytes again until it is done: a range counts as
+/// written only when a COMMIT with the write verifier of its WRITE has been answered.
+#[derive(Debug)]
+pub struct Upload {
+    spec: UploadSpec,
+    directory: nfs_fh3,
+    phase: Phase,
+    busy: bool,
+    file: nfs_fh3,
+    fileid: Option<u64>,
+    block: u32,
+    todo: RangeSet,
+    parts: Vec<Option<Range>>,
+    free: Vec<u32>,
+    stability: Stability,
+    committing: bool,
+    /// COMMIT is not offered: every WRITE must be stable itself.
+    write_through: bool,
+    empty_writes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Create,
+    /// CREATE found the temporary name taken, or gave no handle.
+    Find,
+    /// The temporary name holds somebody's leftover.
+    Clear,
+    Data,
+    Attributes,
+    Rename,
+    /// A repeated RENAME found nothing: did an earlier attempt do it?
+    Check,
+    Done,
+}
+
+impl Upload {
+    /// Starts before CREATE.
+    pub fn new(spec: UploadSpec) -> Self {
+        let mut todo = RangeSet::default();
+        todo.insert(Range { start: 0, end: spec.size });
+        Self {
+            directory: spec.directory.to_fh3(),
+            spec,
+            phase: Phase::Create,
+            busy: false,
+            file: nfs_fh3::default(),
+            fileid: None,
+            block: 0,
+            todo,
+            parts: Vec::new(),
+            free: Vec::new(),
+            stability: Stability::default(),
+            committing: false,
+            write_through: false,
+            empty_writes: 0,
+        }
+    }
+
+    /// Returns the handle of the file being written, once the server has given one.
+    pub fn file(&self) -> Option<FileHandle> {
+        FileHandle::try_from(&self.file).ok()
+    }
+
+    /// Returns the temporary name that may be lying about when the transfer ends early.
+    pub fn leftover(&self) -> Option<&[u8]> {
+        match (&self.spec.placement, self.phase) {
+            (_, Phase::Create | Phase::Done) | (Placement::InPlace, _) => None,
+            (Placement::Temporary(name), _) => Some(name),
+        }
+    }
+
+    /// Returns the number of bytes on stable storage.
+    pub fn stable(&self) -> u64 {
+        self.stability.stable()
+    }
+
+    /// Returns how many bytes had to be written again because the server lost them.
+    pub const fn rewritten(&self) -> u64 {
+        self.stability.lost()
+    }
+
+    fn working_name(&self) -> &[u8] {
+        match &self.spec.placement {
+            Placement::Temporary(name) => name,
+            Placement::InPlace => &self.spec.name,
+        }
+    }
+
+    fn control_call(&self) -> Option<NextCall> {
+        let procedure = match self.phase {
+            Phase::Create => Procedure::Create,
+            Phase::Find | Phase::Check => Procedure::Lookup,
+            Phase::Clear => Procedure::Remove,
+            Phase::Attributes => Procedure::Setattr,
+            Phase::Rename => Procedure::Rename,
+            Phase::Data | Phase::Done => return None,
+        };
+        Some(NextCall::control(CONTROL, procedure))
+    }
+
+    fn data_call(&mut self, limits: Limits, has_room: &dyn Fn(Class, u32) -> bool) -> Option<NextCall> {
+        self.block = limits.write_block;
+        if self.wants_commit() {
+            self.committing = true;
+            self.stability.start_commit();
+            return Some(NextCall::control(COMMIT, Procedure::Commit));
+        }
+        if self.todo.is_empty() || !has_room(Class::Write, limits.write_block) {
+            return None;
+        }
+        let range = self.todo.take(limits.write_block.into())?;
+        let part = match self.free.pop() {
+            Some(part) => part,
+            None => {
+                self.parts.push(None);
+                u32::try_from(self.parts.len() - 1).expect("bounded by the engine's calls")
+            }
+        };
+        self.parts[part as usize] = Some(range);
+        let length = u32::try_from(range.length()).expect("at most one block");
+        let payload = Some(Payload { offset: range.start, length });
+        Some(NextCall { part, procedure: Procedure::Write, class: Class::Write, payload, bytes: length })
+    }
+
+    fn wants_commit(&self) -> bool {
+        let all_written = self.todo.is_empty() && self.free.len() == self.parts.len();
+        let unstable = self.stability.unstable_bytes();
+        !self.committing && (unstable >= COMMIT_INTERVAL_BYTES || (unstable > 0 && all_written))
+    }
+
+    /// One block needs no COMMIT, and no verifier to keep.
+    fn stable_how(&self) -> stable_how {
+        let one_block = self.spec.size <= u64::from(self.block);
+        if one_block || self.write_through { stable_how::FILE_SYNC } else { stable_how::UNSTABLE }
+    }
+
+    /// Moves on from data when every byte is stable.
+    fn advance_from_data(&mut self) {
+        if self.phase == Phase::Data && self.stability.stable() == self.spec.size {
+            self.phase =
+                if self.final_attributes().is_empty() { self.rename_or_done() } else { Phase::Attributes };
+        }
+    }
+
+    const fn rename_or_done(&self) -> Phase {
+        match self.spec.placement {
+            Placement::Temporary(_) => Phase::Rename,
+            Placement::InPlace => Phase::Done,
+        }
+    }
+
+    /// The attributes to set at the end: those asked for, and what creating and writing had to bend.
+    fn final_attributes(&self) -> SetAttributes {
+        let mut attributes = self.spec.attributes;
+        if attributes.mode.is_none() && self.spec.mode & OWNER_WRITE == 0 {
+            attributes.mode = Some(self.spec.mode);
+        }
+        if self.spec.placement == Placement::InPlace {
+            attributes.size = Some(self.spec.size);
+        }
+        attributes
+    }
+
+    fn handle_control(&mut self, attempts: u32, results: &[u8]) -> Result<(), TransferError> {
+        self.busy = false;
+        match self.phase {
+            Phase::Create => match decode::<CREATE3resok>(Procedure::Create, results)? {
+                Ok(CREATE3resok { obj: Nfs3Option::Some(file), obj_attributes, .. }) => {
+                    self.start_data(file, &obj_attributes);
+                }
+                Ok(_) | Err(Status::EXIST) => self.phase = Phase::Find,
+                Err(status) => return Err(refused(Procedure::Create, status)),
+            },
+            Phase::Find => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) => {
+                    let empty = matches!(&found.obj_attributes, Nfs3Option::Some(it) if it.size == 0);
+                    if empty || self.spec.placement == Placement::InPlace {
+                        self.start_data(found.object, &found.obj_attributes);
+                    } else {
+                        self.phase = Phase::Clear;
+                    }
+                }
+                Err(Status::NOENT) => self.phase = Phase::Create,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::Clear => match decode::<REMOVE3resok>(Procedure::Remove, results)? {
+                Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
+                Err(status) => return Err(refused(Procedure::Remove, status)),
+            },
+            Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
+                Ok(_) => self.phase = self.rename_or_done(),
+                Err(status) => return Err(refused(Procedure::Setattr, status)),
+            },
+            Phase::Rename => match decode::<RENAME3resok>(Procedure::Rename, results)? {
+                Ok(_) => self.phase = Phase::Done,
+                Err(Status::NOENT) if attempts > 1 => self.phase = Phase::Check,
+                Err(status) => return Err(refused(Procedure::Rename, status)),
+            },
+            Phase::Check => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) if self.is_ours(&found) => self.phase = Phase::Done,
+                Ok(_) => return Err(refused(Procedure::Rename, Status::NOENT)),
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::Data | Phase::Done => {}
+        }
+        Ok(())
+    }
+
+    fn start_data(&mut self, file: nfs_fh3, attributes: &Nfs3Option<fattr3>) {
+        self.file = file;
+        if let Nfs3Option::Some(attributes) = attributes {
+            self.fileid = Some(attributes.fileid);
+        }
+        self.phase = Phase::Data;
+        self.advance_from_data();
+    }
+
+    fn is_ours(&self, found: &LOOKUP3resok) -> bool {
+        let fileid = match &found.obj_attributes {
+            Nfs3Option::Some(attributes) => Some(attributes.fileid),
+            Nfs3Option::None => None,
+        };
+        found.object == self.file || (fileid.is_some() && fileid == self.fileid)
+    }
+
+    fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<u64, TransferError> {
+        const WRITE: Procedure = Procedure::Write;
+        let range = self.parts[part as usize].take().expect("results of a WRITE in flight");
+        self.free.push(part);
+        let done = decode::<WRITE3resok>(WRITE, results)?.map_err(|status| refused(WRITE, status))?;
+        let accepted = u64::from(done.count);
+        if accepted > range.length() {
+            let reason = "WRITE claims more bytes than it was given";
+            return Err(TransferError::NoProgress { procedure: WRITE, reason });
+        }
+        if accepted == 0 {
+            self.empty_writes += 1;
+            if self.empty_writes > MAX_EMPTY_WRITES {
+                let reason = "WRITE accepts no bytes";
+                return Err(TransferError::NoProgress { procedure: WRITE, reason });
+            }
+        }
+        let written = Range { start: range.start, end: range.start + accepted };
+        self.todo.insert(Range { start: written.end, end: range.end });
+        self.stability.written(written, done.committed, done.verf, &mut self.todo);
+        Ok(accepted)
+    }
+
+    fn handle_commit(&mut self, results: &[u8]) -> Result<(), TransferError> {
+        self.committing = false;
+        let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
+            .map_err(|status| refused(Procedure::Commit, status))?;
+        self.stability.committed(done.verf, &mut self.todo);
+        Ok(())
+    }
+}
+
+impl Machine for Upload {
+    fn next_call(&mut self, limits: Limits, has_room: &dyn Fn(Class, u32) -> bool) -> Option<NextCall> {
+        if self.phase == Phase::Data {
+            return self.data_call(limits, has_room);
+        }
+        if self.busy {
+            return None;
+        }
+        let call = self.control_call();
+        self.busy = call.is_some();
+        call
+    }
+
+    fn encode(&self, call: &NextCall, buffer: &mut Vec<u8>) {
+        match call.payload {
+            Some(Payload { offset, length }) => {
+                encode(buffer, &self.file);
+                encode(buffer, &offset);
+                encode(buffer, &length);
+                encode(buffer, &self.stable_how());
+                encode(buffer, &length);
+            }
+            None if call.part == COMMIT => {
+                // The whole file: offset 0 and count 0 (RFC 1813 §3.3.21).
+                encode(buffer, &self.file);
+                encode(buffer, &0_u64);
+                encode(buffer, &0_u32);
+            }
+            None => self.encode_control(buffer),
+        }
+    }
+
+    fn handle_results(
+        &mut self,
+        part: u32,
+        attempts: u32,
+        results: &[u8],
+        complete: bool,
+    ) -> Result<Step, TransferError> {
+        if !complete {
+            return Ok(Step::NeedMore);
+        }
+        let accepted = match part {
+            CONTROL => {
+                self.handle_control(attempts, results)?;
+                0
+            }
+            COMMIT => {
+                self.handle_commit(results)?;
+                0
+            }
+            part => self.handle_write(part, results)?,
+        };
+        self.advance_from_data();
+        Ok(Step::Accepted(accepted))
+    }
+
+    fn handle_payload_done(&mut self, _part: u32) {}
+
+    fn handle_rejection(&mut self, part: u32, rejection: Rejection) -> Result<(), TransferError> {
+        let procedure = match part {
+            COMMIT if rejection == Rejection::ProcedureUnavailable => {
+                self.committing = false;
+                self.write_through = true;
+                self.stability.abandon(&mut self.todo);
+                return Ok(());
+            }
+            COMMIT => Procedure::Commit,
+            CONTROL => self.control_call().map_or(Procedure::Null, |call| call.procedure),
+            _ => Procedure::Write,
+        };
+        Err(TransferError::Rejected { procedure, rejection })
+    }
+
+    fn take_back(&mut self, part: u32) {
+        if let Some(range) = self.parts.get_mut(part as usize).and_then(Option::take) {
+            self.todo.insert(range);
+            self.free.push(part);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+}
+
+impl Upload {
+    fn encode_control(&self, buffer: &mut Vec<u8>) {
+        let place =
+            |name| diropargs3 { dir: self.directory.clone(), name: filename3(Opaque::borrowed(name)) };
+        match self.phase {
+            Phase::Create => {
+                encode(buffer, &place(self.working_name()));
+                let attributes =
+                    SetAttributes { mode: Some(self.spec.mode | OWNER_WRITE), ..Default::default() };
+                let how = match self.spec.placement {
+                    Placement::Temporary(_) => createhow3::GUARDED(attributes.to_wire()),
+                    Placement::InPlace => createhow3::UNCHECKED(attributes.to_wire()),
+                };
+                encode(buffer, &how);
+            }
+            Phase::Find | Phase::Clear => encode(buffer, &place(self.working_name())),
+            Phase::Check => encode(buffer, &place(&self.spec.name)),
+            Phase::Attributes => {
+                encode(buffer, &self.file);
+                encode(buffer, &self.final_attributes().to_wire());
+                encode(buffer, &Nfs3Option::<nfstime3>::None);
+            }
+            Phase::Rename => {
+                encode(buffer, &place(self.working_name()));
+                encode(buffer, &place(&self.spec.name));
+            }
+            Phase::Data | Phase::Done => {}
+        }
+    }
+}
+
+/// Without it some servers refuse the WRITEs of the very file they just made.
+const OWNER_WRITE: u32 = 0o200;
+
+fn decode<'a, T: Results<'a>>(
+    procedure: Procedure,
+    results: &'a [u8],
+) -> Result<Result<T, Status>, TransferError> {
+    reply::decode(results).map_err(|error| TransferError::Protocol { procedure, error })
+}
+
+const fn refused(procedure: Procedure, status: Status) -> TransferError {
+    TransferError::Status { procedure, status }
+}

@@ -1,0 +1,180 @@
+//! Which written bytes are on stable storage (RFC 1813 §4.8, write verifiers).
+
+use nfs_wire::nfs3_types::nfs3::{stable_how, writeverf3};
+
+use super::super::ranges::{Range, RangeSet};
+
+/// Verifiers of earlier server lives that are remembered, so that their late replies are recognised.
+const MAX_RETIRED: usize = 8;
+
+/// Follows every written range until it is stable, or gives it back when the server forgot it.
+#[derive(Debug, Default)]
+pub(super) struct Stability {
+    verifier: Option<writeverf3>,
+    retired: Vec<writeverf3>,
+    /// Written under `verifier` since the last COMMIT was sent.
+    unstable: RangeSet,
+    /// Written under `verifier` before the COMMIT in flight was sent.
+    committing: RangeSet,
+    stable: RangeSet,
+    lost: u64,
+}
+
+impl Stability {
+    /// Takes note of a WRITE's reply; what turns out to be lost goes to `todo`.
+    pub(super) fn written(
+        &mut self,
+        range: Range,
+        committed: stable_how,
+        verifier: writeverf3,
+        todo: &mut RangeSet,
+    ) {
+        if committed != stable_how::UNSTABLE {
+            self.stable.insert(range);
+            return;
+        }
+        if self.retired.contains(&verifier) {
+            self.lost += range.length();
+            todo.insert(range);
+            return;
+        }
+        self.observe(verifier, todo);
+        self.unstable.insert(range);
+    }
+
+    /// Takes note that a COMMIT is sent: it covers what was acknowledged before.
+    pub(super) fn start_commit(&mut self) {
+        self.unstable.drain_into(&mut self.committing);
+    }
+
+    /// Takes note of a COMMIT's reply.
+    pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
+        if self.retired.contains(&verifier) {
+            // A late reply of an earlier life: it proves nothing, so the bytes wait for the next COMMIT.
+            self.committing.drain_into(&mut self.unstable);
+            return;
+        }
+        self.observe(verifier, todo);
+        self.committing.drain_into(&mut self.stable);
+    }
+
+    /// Gives everything that is not stable back to `todo`.
+    pub(super) fn abandon(&mut self, todo: &mut RangeSet) {
+        self.lost += self.unstable.bytes() + self.committing.bytes();
+        self.unstable.drain_into(todo);
+        self.committing.drain_into(todo);
+    }
+
+    /// Returns the bytes that wait for a COMMIT to be sent.
+    pub(super) fn unstable_bytes(&self) -> u64 {
+        self.unstable.bytes()
+    }
+
+    /// Returns the bytes on stable storage.
+    pub(super) fn stable(&self) -> u64 {
+        self.stable.bytes()
+    }
+
+    /// Returns the bytes that were given back so far.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// A verifier we did not have: the server restarted and may have forgotten every unstable byte.
+    fn observe(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
+        match self.verifier.replace(verifier) {
+            Some(old) if old != verifier => {
+                if self.retired.len() == MAX_RETIRED {
+                    self.retired.remove(0);
+                }
+                self.retired.push(old);
+                self.abandon(todo);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: writeverf3 = writeverf3([1; 8]);
+    const NEW: writeverf3 = writeverf3([2; 8]);
+
+    struct Bench {
+        stability: Stability,
+        todo: RangeSet,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { stability: Stability::default(), todo: RangeSet::default() }
+        }
+
+        fn written(&mut self, start: u64, end: u64, verifier: writeverf3) {
+            self.stability.written(Range { start, end }, stable_how::UNSTABLE, verifier, &mut self.todo);
+        }
+
+        fn committed(&mut self, verifier: writeverf3) {
+            self.stability.committed(verifier, &mut self.todo);
+        }
+
+        /// Bytes stable, waiting for a COMMIT, and to be written again.
+        fn state(&self) -> (u64, u64, u64) {
+            (self.stability.stable(), self.stability.unstable_bytes(), self.todo.bytes())
+        }
+    }
+
+    #[test]
+    fn a_commit_covers_what_was_acknowledged_before_it_was_sent() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.written(10, 15, OLD);
+        bench.committed(OLD);
+        assert_eq!(bench.state(), (10, 5, 0));
+    }
+
+    #[test]
+    fn a_write_with_a_new_verifier_gives_back_what_was_unstable() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.written(10, 15, OLD);
+        bench.written(15, 20, NEW);
+        assert_eq!(bench.state(), (0, 5, 15));
+        bench.committed(NEW);
+        assert_eq!(bench.state(), (0, 5, 15), "the COMMIT was sent before the new life began");
+        assert_eq!(bench.stability.lost(), 15);
+    }
+
+    #[test]
+    fn a_commit_with_a_new_verifier_proves_nothing() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.committed(NEW);
+        assert_eq!(bench.state(), (0, 0, 10));
+    }
+
+    #[test]
+    fn late_replies_of_an_earlier_life_do_not_look_like_another_restart() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.written(10, 20, NEW);
+        bench.written(20, 30, OLD);
+        assert_eq!(bench.state(), (0, 10, 20), "only what the old life acknowledged is written again");
+        bench.stability.start_commit();
+        bench.committed(OLD);
+        assert_eq!(bench.state(), (0, 10, 20), "an old COMMIT's reply proves nothing");
+    }
+
+    #[test]
+    fn stable_writes_need_no_commit() {
+        let mut bench = Bench::new();
+        bench.stability.written(Range { start: 0, end: 7 }, stable_how::FILE_SYNC, OLD, &mut bench.todo);
+        bench.written(7, 9, NEW);
+        assert_eq!(bench.state(), (7, 2, 0));
+    }
+}

@@ -1,0 +1,106 @@
+//! Listings of host directories whose cookies survive every change.
+//!
+//! A cookie is a hash of the entry's name, and entries come in the order of their cookies. So a cookie means the same
+//! for as long as the entry exists, in this listing and the next, before and after a restart; a listing that goes on
+//! after a change misses no entry and repeats none. The names read are kept while a client pages through them, which
+//! only saves reading them again.
+
+use std::{collections::VecDeque, os::fd::AsFd};
+
+use rustix::{fs::Dir, io::Errno};
+
+use crate::{
+    reply_cache::fnv1a,
+    vfs::{FIRST_COOKIE, NodeId},
+};
+
+/// The names of one directory by cookie.
+#[derive(Debug)]
+pub(super) struct Listing {
+    directory: NodeId,
+    entries: Vec<Line>,
+}
+
+/// One name.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) cookie: u64,
+    pub(super) file_id: u64,
+    pub(super) name: Box<[u8]>,
+}
+
+/// The listings last read, at most [`MAX_LISTINGS`] of them.
+#[derive(Debug, Default)]
+pub(super) struct Listings(VecDeque<Listing>);
+
+/// Directories that clients can page through at the same time without reading them again for each page.
+const MAX_LISTINGS: usize = 8;
+
+impl Listings {
+    /// Returns the entries after a cookie; a listing that begins is read anew.
+    pub(super) fn after(
+        &mut self,
+        directory: NodeId,
+        cookie: u64,
+        file: impl AsFd,
+    ) -> Result<&[Line], Errno> {
+        let kept = self.0.iter().position(|listing| listing.directory == directory);
+        let listing = match kept.and_then(|index| self.0.remove(index)) {
+            Some(listing) if cookie >= FIRST_COOKIE => listing,
+            _ => Listing::read(directory, file)?,
+        };
+        self.0.truncate(MAX_LISTINGS - 1);
+        self.0.push_front(listing);
+        let entries = self.0.front().map_or(&[][..], |listing| &listing.entries);
+        let start = entries.partition_point(|line| line.cookie <= cookie);
+        Ok(entries.get(start..).unwrap_or_default())
+    }
+
+    /// Drops a listing that has been read to its end.
+    pub(super) fn end(&mut self, directory: NodeId) {
+        self.0.retain(|listing| listing.directory != directory);
+    }
+}
+
+impl Listing {
+    fn read(directory: NodeId, file: impl AsFd) -> Result<Self, Errno> {
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(file)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                entries.push(Line { cookie: cookie(name), file_id: entry.ino(), name: name.into() });
+            }
+        }
+        entries.sort_unstable_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
+        separate(&mut entries);
+        Ok(Self { directory, entries })
+    }
+}
+
+/// Cookies are positive also where somebody keeps them in a signed number.
+fn cookie(name: &[u8]) -> u64 {
+    (fnv1a(name) >> 1).max(FIRST_COOKIE)
+}
+
+/// Gives entries whose names have the same hash cookies of their own.
+fn separate(entries: &mut [Line]) {
+    let mut last = 0;
+    for line in entries {
+        line.cookie = line.cookie.max(last + 1);
+        last = line.cookie;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_hashes_get_cookies_of_their_own() {
+        let line = |cookie| Line { cookie, file_id: 1, name: Box::default() };
+        let mut entries = [line(5), line(5), line(5), line(6), line(9)];
+        separate(&mut entries);
+        assert_eq!(entries.map(|line| line.cookie), [5, 6, 7, 8, 9]);
+    }
+}

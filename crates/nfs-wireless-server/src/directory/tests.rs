@@ -1,0 +1,237 @@
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::PathBuf,
+};
+
+use tempfile::TempDir;
+
+use super::*;
+
+const NOW: nfstime3 = nfstime3 { seconds: 0, nseconds: 0 };
+
+/// An export with a neighbour that must stay out of reach.
+struct Host {
+    _top: TempDir,
+    export: PathBuf,
+    outside: PathBuf,
+    directory: Directory,
+}
+
+fn host(config: DirectoryConfig) -> Host {
+    let top = tempfile::tempdir().unwrap();
+    let (export, outside) = (top.path().join("export"), top.path().join("outside"));
+    fs::create_dir(&export).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    Host { directory: Directory::open(&export, config).unwrap(), _top: top, export, outside }
+}
+
+fn quick() -> DirectoryConfig {
+    DirectoryConfig { metadata: Metadata::Cached, ..DirectoryConfig::default() }
+}
+
+fn vfs(host: &mut Host) -> &mut dyn Vfs {
+    &mut host.directory
+}
+
+fn name(bytes: &[u8]) -> Name<'_> {
+    Name::new(bytes).unwrap()
+}
+
+#[test]
+fn a_link_that_points_outside_is_not_followed() {
+    let mut host = host(quick());
+    symlink(&host.outside, host.export.join("dir")).unwrap();
+    symlink(host.outside.join("secret"), host.export.join("file")).unwrap();
+    let vfs = vfs(&mut host);
+    for path in [&b"dir/secret"[..], b"dir/new/file"] {
+        assert_eq!(vfs.read_file(path), Err(Status::NOTDIR));
+        assert_eq!(vfs.write_file(NOW, path, b"x"), Err(Status::NOTDIR));
+    }
+    assert_eq!(vfs.read_file(b"file"), Err(Status::INVAL));
+    assert_eq!(vfs.write_file(NOW, b"file", b"x"), Err(Status::INVAL));
+    let link = vfs.resolve(b"file").unwrap();
+    let truncation = sattr3 { size: Nfs3Option::Some(0), mode: Nfs3Option::Some(0o777), ..sattr3::default() };
+    assert_eq!(vfs.set_attributes(NOW, link, &truncation), Err(Status::INVAL));
+    let mode = sattr3 {
+        mode: Nfs3Option::Some(0o777),
+        mtime: set_mtime::SET_TO_CLIENT_TIME(NOW),
+        ..sattr3::default()
+    };
+    vfs.set_attributes(NOW, link, &mode).unwrap();
+    let secret = fs::metadata(host.outside.join("secret")).unwrap();
+    assert_eq!((secret.len(), secret.mode() & 0o777), (6, 0o644));
+    assert_ne!(secret.mtime(), 0, "the link's time was set, not the file's");
+}
+
+#[test]
+fn the_way_up_ends_at_the_export() {
+    let mut host = host(quick());
+    let vfs = vfs(&mut host);
+    assert_eq!(vfs.parent(ROOT), Ok(ROOT));
+    let inner = vfs.make(NOW, b"a/b", NewObject::Directory).unwrap();
+    let mut node = inner;
+    for _ in 0..5 {
+        node = vfs.parent(node).unwrap();
+    }
+    assert_eq!(node, ROOT);
+}
+
+#[test]
+fn a_directory_replaced_by_a_link_leads_nowhere() {
+    let mut host = host(quick());
+    let inner = vfs(&mut host).make(NOW, b"dir/inner", NewObject::Directory).unwrap();
+    fs::create_dir(host.outside.join("inner")).unwrap();
+    fs::rename(host.export.join("dir"), host.outside.join("dir")).unwrap();
+    symlink(&host.outside, host.export.join("dir")).unwrap();
+    let vfs = vfs(&mut host);
+    assert_eq!(
+        vfs.create(NOW, inner, name(b"file"), NewObject::File, &sattr3::default(), Owner::default()),
+        Err(Status::STALE)
+    );
+    assert_eq!(vfs.lookup(inner, name(b"x")), Err(Status::STALE));
+}
+
+#[test]
+fn a_directory_moved_out_of_the_export_is_gone() {
+    let mut host = host(quick());
+    let directory = vfs(&mut host).make(NOW, b"dir", NewObject::Directory).unwrap();
+    vfs(&mut host).write_file(NOW, b"dir/file", b"x").unwrap();
+    fs::rename(host.export.join("dir"), host.outside.join("dir")).unwrap();
+    let vfs = vfs(&mut host);
+    assert_eq!(vfs.attributes(directory).unwrap_err(), Status::STALE);
+    assert_eq!(vfs.remove(NOW, directory, name(b"file")), Err(Status::STALE));
+    assert!(host.outside.join("dir/file").exists());
+}
+
+#[test]
+fn handles_survive_renames_on_the_host_within_a_directory() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"dir/file", b"contents").unwrap();
+    host.directory.close(file);
+    fs::rename(host.export.join("dir/file"), host.export.join("dir/renamed")).unwrap();
+    fs::rename(host.export.join("dir"), host.export.join("other")).unwrap();
+    let mut buffer = Vec::new();
+    vfs(&mut host).read(NOW, file, 0, 99, &mut buffer).unwrap();
+    assert_eq!(buffer, b"contents");
+}
+
+#[test]
+fn a_file_replaced_on_the_host_is_another_file() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"file", b"old").unwrap();
+    fs::write(host.export.join("new"), "new").unwrap();
+    fs::rename(host.export.join("new"), host.export.join("file")).unwrap();
+    let vfs = vfs(&mut host);
+    assert_eq!(vfs.attributes(file).unwrap_err(), Status::STALE);
+    assert_eq!(vfs.read_file(b"file").unwrap(), b"new");
+}
+
+#[test]
+fn a_handle_survives_the_removal_of_one_of_its_names() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"one", b"contents").unwrap();
+    let directory = vfs(&mut host).make(NOW, b"dir", NewObject::Directory).unwrap();
+    let vfs = vfs(&mut host);
+    vfs.link(NOW, file, directory, name(b"two")).unwrap();
+    vfs.remove(NOW, ROOT, name(b"one")).unwrap();
+    assert_eq!(vfs.attributes(file).unwrap().nlink, 1);
+    vfs.remove(NOW, directory, name(b"two")).unwrap();
+    assert_eq!(vfs.attributes(file).unwrap_err(), Status::STALE);
+}
+
+#[test]
+fn a_named_pipe_does_not_hold_the_server_up() {
+    let mut host = host(quick());
+    let vfs = vfs(&mut host);
+    let pipe = vfs.make(NOW, b"pipe", NewObject::Fifo).unwrap();
+    assert_eq!(vfs.read(NOW, pipe, 0, 1, &mut Vec::new()), Err(Status::INVAL));
+    let device = vfs.make(NOW, b"null", NewObject::CharacterDevice(1, 3));
+    assert_eq!(device, Err(Status::NOTSUPP));
+}
+
+#[test]
+fn special_mode_bits_and_other_owners_are_not_granted() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"file", b"").unwrap();
+    let mode = sattr3 { mode: Nfs3Option::Some(0o6755), ..sattr3::default() };
+    vfs(&mut host).set_attributes(NOW, file, &mode).unwrap();
+    let present = fs::metadata(host.export.join("file")).unwrap();
+    assert_eq!(present.permissions().mode() & 0o7777, 0o755);
+    let owner = sattr3 { uid: Nfs3Option::Some(present.uid() + 1), ..sattr3::default() };
+    assert_eq!(vfs(&mut host).set_attributes(NOW, file, &owner), Err(Status::PERM));
+    let same = sattr3 { uid: Nfs3Option::Some(present.uid()), ..sattr3::default() };
+    vfs(&mut host).set_attributes(NOW, file, &same).unwrap();
+}
+
+#[test]
+fn a_read_only_export_says_so() {
+    let host = host(DirectoryConfig { access: Access::ReadOnly, ..quick() });
+    fs::write(host.export.join("file"), "data").unwrap();
+    let mut bench = crate::testing::Bench::with(crate::ServiceConfig::default(), host.directory);
+    let root = bench.root();
+    let file = bench.lookup(&root, b"file").unwrap();
+    assert_eq!(bench.read(&file, 0, 9).unwrap().0, b"data");
+    let error = bench.write(&file, 0, b"x", stable_how::UNSTABLE).unwrap_err();
+    assert_eq!(error, Status::ROFS);
+    assert_eq!(bench.mkdir(&root, b"dir"), Err(Status::ROFS));
+}
+
+#[test]
+fn old_handles_go_stale_when_there_are_too_many() {
+    let mut host = host(DirectoryConfig { max_nodes: 4, max_open_files: 1, ..quick() });
+    let vfs = vfs(&mut host);
+    let first = vfs.write_file(NOW, b"dir/first", b"").unwrap();
+    let directory = vfs.resolve(b"dir").unwrap();
+    for path in [&b"dir/second"[..], b"dir/third", b"dir/fourth"] {
+        vfs.write_file(NOW, path, b"contents").unwrap();
+    }
+    assert_eq!(vfs.attributes(first).unwrap_err(), Status::STALE);
+    vfs.attributes(directory).unwrap();
+    assert_eq!(vfs.read_file(b"dir/fourth").unwrap(), b"contents");
+    vfs.resolve(b"dir/first").unwrap();
+}
+
+#[test]
+fn a_listing_is_the_same_before_and_after_a_restart() {
+    let list = |directory: &mut Directory, after| {
+        let mut lines = Vec::new();
+        let _ = directory
+            .list(ROOT, after, Detail::Names, &mut |entry| {
+                lines.push((entry.name.to_vec(), entry.cookie));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        lines
+    };
+    let mut host = host(quick());
+    for index in 0..20 {
+        fs::write(host.export.join(format!("file {index}")), "").unwrap();
+    }
+    let before = list(&mut host.directory, 0);
+    let mut again = Directory::open(&host.export, quick()).unwrap();
+    assert_eq!(list(&mut again, before[9].1), before[10..]);
+}
+
+#[test]
+fn everything_works_with_metadata_flushed_too() {
+    let mut host = host(DirectoryConfig::default());
+    let vfs = vfs(&mut host);
+    let directory = vfs.make(NOW, b"dir", NewObject::Directory).unwrap();
+    let file = vfs.write_file(NOW, b"dir/file", b"data").unwrap();
+    let mode = sattr3 { mode: Nfs3Option::Some(0o600), ..sattr3::default() };
+    vfs.set_attributes(NOW, file, &mode).unwrap();
+    vfs.set_attributes(NOW, directory, &mode).unwrap();
+    vfs.rename(NOW, (directory, name(b"file")), (ROOT, name(b"moved"))).unwrap();
+    assert_eq!(vfs.read_file(b"moved").unwrap(), b"data");
+    vfs.remove(NOW, ROOT, name(b"moved")).unwrap();
+    vfs.remove_directory(NOW, ROOT, name(b"dir")).unwrap();
+    assert_eq!(fs::read_dir(&host.export).unwrap().count(), 0);
+}
+
+#[test]
+fn a_missing_directory_cannot_be_exported() {
+    let error = Directory::open("/nonexistent/export", quick()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}

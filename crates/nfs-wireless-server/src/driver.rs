@@ -1,0 +1,303 @@
+//! The service on real sockets: UDP and TCP on one port, and the only file that knows sockets and clocks.
+
+mod stream;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Instant, SystemTime},
+};
+
+use nfs_wire::{nfs3_types::nfs3::nfstime3, portmap::Protocol};
+use rustix::net::sockopt;
+use tokio::{
+    net::{TcpListener, UdpSocket},
+    sync::{Notify, watch},
+    task::{JoinHandle, JoinSet},
+};
+
+use crate::service::{Peer, Service, Transmit};
+
+/// A running server. Dropping it stops the server at once; [`shutdown`](Self::shutdown) sends what is ready first.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What the tasks of one server share.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Rings when a datagram waits to be sent or the next deadline has changed.
+    bell: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    service: Service,
+    /// What the service's time is kept for at present.
+    deadline: Option<Instant>,
+    datagrams: VecDeque<Transmit>,
+    streams: BTreeMap<SocketAddr, Arc<Outbox>>,
+}
+
+/// Replies for one connection.
+#[derive(Debug, Default)]
+struct Outbox {
+    replies: Mutex<VecDeque<Vec<u8>>>,
+    bell: Notify,
+}
+
+/// Most reply datagrams that wait for the socket; further ones are lost, as a datagram may be.
+const MAX_DATAGRAMS: usize = 4096;
+
+/// Most connections at once; further ones are closed as they come. Each may hold about 6 MiB.
+const MAX_STREAMS: usize = 256;
+
+/// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
+/// bursts of WRITEs.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// Largest datagram, in bytes, and one more.
+const DATAGRAM_BYTES: usize = 65_536;
+
+/// Most datagrams taken before the replies are sent.
+const DATAGRAM_BATCH: usize = 32;
+
+impl Server {
+    /// Starts serving on `listen`, UDP and TCP; port 0 picks a port that is free for both.
+    ///
+    /// The tasks run on the caller's runtime, and calls of the service on its threads: a back end that waits for a
+    /// disk holds one up for that long. Anyone who can reach the address can read and change everything, so that the
+    /// caller should warn before it listens on more than loopback.
+    ///
+    /// # Errors
+    /// The error of the socket that cannot be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn bind(listen: SocketAddr, mut service: Service) -> io::Result<Self> {
+        let (tcp, udp) = bind_both(listen).await?;
+        let address = tcp.local_addr()?;
+        service.set_address(address);
+        service.set_wall_clock(clock(), time_of_day());
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                service,
+                deadline: None,
+                datagrams: VecDeque::new(),
+                streams: BTreeMap::new(),
+            }),
+            bell: Notify::new(),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(run(Arc::clone(&shared), tcp, udp, stopped));
+        Ok(Self { shared, address, stop, task })
+    }
+
+    /// Stops the server: replies that are ready are still sent, connections are closed.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        // The task ends by itself or was aborted; both are the end of the server.
+        let _ = (&mut self.task).await;
+    }
+
+    /// Gives access to the service, to flip faults or to look into the back end while it runs.
+    pub fn with_service<T>(&self, access: impl FnOnce(&mut Service) -> T) -> T {
+        let mut state = self.shared.lock();
+        let result = access(&mut state.service);
+        self.shared.pump(&mut state);
+        result
+    }
+
+    /// Returns the address the server is bound to, with the port it was given.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A back end that panicked has lost one call; the others can go on.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands one message to the service; `Err` means that it was no call.
+    fn call(&self, peer: Peer, message: &[u8]) -> Result<(), nfs_wire::DecodeError> {
+        let mut state = self.lock();
+        let result = state.service.handle_input(clock(), peer, message);
+        self.pump(&mut state);
+        result
+    }
+
+    /// Lets the service act on the time and returns when to do so again.
+    fn tick(&self) -> Option<Instant> {
+        let mut state = self.lock();
+        state.service.handle_timeout(clock());
+        state.deadline = state.service.poll_timeout();
+        self.pump(&mut state);
+        state.deadline
+    }
+
+    /// Moves replies from the service to where they are sent from.
+    fn pump(&self, state: &mut State) {
+        let now = clock();
+        while let Some(transmit) = state.service.poll_transmit(now) {
+            match transmit.peer.protocol {
+                Protocol::Udp => {
+                    if state.datagrams.len() < MAX_DATAGRAMS {
+                        state.datagrams.push_back(transmit);
+                        self.bell.notify_one();
+                    }
+                }
+                Protocol::Tcp => {
+                    if let Some(outbox) = state.streams.get(&transmit.peer.address) {
+                        outbox.push(transmit.bytes);
+                    }
+                }
+            }
+        }
+        let deadline = state.service.poll_timeout();
+        if state.deadline != deadline {
+            state.deadline = deadline;
+            self.bell.notify_one();
+        }
+    }
+}
+
+impl Outbox {
+    fn push(&self, reply: Vec<u8>) {
+        self.lock().push_back(reply);
+        self.bell.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    /// Tries to find a port that is free for both.
+    const ATTEMPTS: u32 = 16;
+    let mut attempt = 1;
+    loop {
+        let tcp = TcpListener::bind(listen).await?;
+        match UdpSocket::bind(tcp.local_addr()?).await {
+            Ok(udp) => {
+                // Smaller buffers only lose more datagrams under load.
+                let _ = sockopt::set_socket_recv_buffer_size(&udp, SOCKET_BUFFER_BYTES);
+                let _ = sockopt::set_socket_send_buffer_size(&udp, SOCKET_BUFFER_BYTES);
+                return Ok((tcp, udp));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && listen.port() == 0 => {
+                if attempt == ATTEMPTS {
+                    return Err(error);
+                }
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: watch::Receiver<bool>) {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(serve_datagrams(Arc::clone(&shared), udp, stopped.clone()));
+    let mut stop = pin!(stop(stopped.clone()));
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            accepted = tcp.accept() => match accepted {
+                // One more task serves the datagrams.
+                Ok((connection, address)) if tasks.len() <= MAX_STREAMS => {
+                    tasks.spawn(stream::serve(Arc::clone(&shared), connection, address, stopped.clone()));
+                }
+                Ok(_) => {}
+                // Out of file descriptors: let some connections end first.
+                Err(_) => tokio::time::sleep(RETRY_TIME).await,
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+    drop(tcp);
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Waits for the server to be stopped, or dropped.
+async fn stop(mut stopped: watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// Time until something that could not be had is tried again.
+const RETRY_TIME: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Receives and sends datagrams, and keeps the service's time.
+async fn serve_datagrams(shared: Arc<Shared>, socket: UdpSocket, stopped: watch::Receiver<bool>) {
+    let mut buffer = vec![0; DATAGRAM_BYTES];
+    let mut stop = pin!(stop(stopped));
+    loop {
+        let due = shared.tick();
+        send_datagrams(&shared, &socket).await;
+        let alarm = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = &mut stop => break,
+            () = alarm => {}
+            () = shared.bell.notified() => {}
+            received = socket.recv_from(&mut buffer) => {
+                // Errors here are those of earlier datagrams of ours, such as an unreachable port.
+                let mut received = received.ok();
+                let mut taken = 0;
+                while let Some((length, address)) = received {
+                    let peer = Peer { address, protocol: Protocol::Udp };
+                    // What is no call is dropped without a word.
+                    let _ = shared.call(peer, buffer.get(..length).unwrap_or_default());
+                    taken += 1;
+                    received = match taken {
+                        DATAGRAM_BATCH => None,
+                        _ => socket.try_recv_from(&mut buffer).ok(),
+                    };
+                }
+            }
+        }
+    }
+    send_datagrams(&shared, &socket).await;
+}
+
+async fn send_datagrams(shared: &Shared, socket: &UdpSocket) {
+    loop {
+        let Some(transmit) = shared.lock().datagrams.pop_front() else {
+            return;
+        };
+        // A datagram that cannot be sent is a lost one.
+        let _ = socket.send_to(&transmit.bytes, transmit.peer.address).await;
+    }
+}
+
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the driver is where time comes from")]
+fn time_of_day() -> nfstime3 {
+    nfstime3::try_from(SystemTime::now()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

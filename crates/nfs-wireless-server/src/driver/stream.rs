@@ -1,0 +1,219 @@
+//! One TCP connection: records in, records out, never more in memory than its bounds.
+
+use std::{collections::VecDeque, io, io::IoSlice, net::SocketAddr, sync::Arc, time::Duration};
+
+use nfs_wire::{
+    portmap::Protocol,
+    record::{RecordReader, mark},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::watch,
+};
+
+use super::{Outbox, RETRY_TIME, Shared, stop};
+use crate::service::Peer;
+
+/// Bytes taken from the socket at once.
+const INPUT_BYTES: usize = 64 << 10;
+
+/// Bytes of replies that wait for the peer, above which none of its calls are taken.
+const MAX_WAITING_BYTES: usize = 4 << 20;
+
+/// Bytes of a call beside the data of a WRITE: headers, credential and handle need less.
+const CALL_HEAD_BYTES: u64 = 4096;
+
+/// Largest record taken whatever the transfer size, in bytes, so that a WRITE may be larger than allowed and be cut.
+const MIN_RECORD_LIMIT: u64 = 2 << 20;
+
+/// Time that a connection has for its last replies when the server stops.
+const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
+
+/// Serves a connection until either side ends it.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    address: SocketAddr,
+    stopped: watch::Receiver<bool>,
+) {
+    // Without it, replies wait for acknowledgements.
+    let _ = stream.set_nodelay(true);
+    let mut connection = Connection::open(shared, address);
+    let mut stream = stream;
+    let stopping = tokio::select! {
+        // The connection is closed whatever it was that went wrong with it.
+        _ = connection.run(&mut stream) => false,
+        () = stop(stopped) => true,
+    };
+    if stopping {
+        let _ = tokio::time::timeout(LAST_WORDS_TIME, connection.flush(&mut stream)).await;
+    }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    peer: Peer,
+    outbox: Arc<Outbox>,
+    records: RecordReader,
+    /// A record that did not arrive in one piece.
+    record: Vec<u8>,
+    input: Box<[u8]>,
+    /// The part of `input` that is not used yet.
+    unused: std::ops::Range<usize>,
+    sending: Sending,
+}
+
+impl Connection {
+    fn open(shared: Arc<Shared>, address: SocketAddr) -> Self {
+        let outbox = Arc::new(Outbox::default());
+        let mut state = shared.lock();
+        let limit = u64::from(state.service.config().tcp_transfer_bytes) + CALL_HEAD_BYTES;
+        state.streams.insert(address, Arc::clone(&outbox));
+        drop(state);
+        Self {
+            shared,
+            peer: Peer { address, protocol: Protocol::Tcp },
+            outbox,
+            records: RecordReader::new(limit.max(MIN_RECORD_LIMIT)),
+            record: Vec::new(),
+            input: vec![0; INPUT_BYTES].into(),
+            unused: 0..0,
+            sending: Sending::default(),
+        }
+    }
+
+    async fn run(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        let (mut reader, mut writer) = stream.split();
+        let mut open = true;
+        loop {
+            let congested = self.take_calls()?;
+            self.sending.take(&self.outbox);
+            if !open && self.sending.is_empty() {
+                return Ok(());
+            }
+            let hungry = open && self.unused.is_empty();
+            let slices = self.sending.slices();
+            tokio::select! {
+                written = writer.write_vectored(&slices), if !self.sending.is_empty() => {
+                    let written = written?;
+                    drop(slices);
+                    self.sending.advance(written);
+                }
+                received = reader.read(&mut self.input), if hungry => {
+                    let length = received?;
+                    self.unused = 0..length;
+                    open = length > 0;
+                }
+                () = self.outbox.bell.notified() => {}
+                () = tokio::time::sleep(RETRY_TIME), if congested => {}
+            }
+        }
+    }
+
+    /// Serves the calls in the input, as long as their replies find room; says whether the service is full.
+    fn take_calls(&mut self) -> io::Result<bool> {
+        while !self.unused.is_empty() {
+            if self.sending.bytes + self.outbox_bytes() > MAX_WAITING_BYTES {
+                return Ok(false);
+            }
+            if self.shared.lock().service.is_congested() {
+                return Ok(true);
+            }
+            let mut rest = &self.input[self.unused.clone()];
+            let chunk = self.records.next(&mut rest, usize::MAX).map_err(invalid)?;
+            self.unused.start = self.unused.end - rest.len();
+            let Some(chunk) = chunk else {
+                continue;
+            };
+            if !chunk.end {
+                self.record.extend_from_slice(chunk.bytes);
+            } else if self.record.is_empty() {
+                self.shared.call(self.peer, chunk.bytes).map_err(invalid)?;
+            } else {
+                self.record.extend_from_slice(chunk.bytes);
+                self.shared.call(self.peer, &self.record).map_err(invalid)?;
+                self.record.clear();
+            }
+        }
+        Ok(false)
+    }
+
+    fn outbox_bytes(&self) -> usize {
+        self.outbox.lock().iter().map(Vec::len).sum()
+    }
+
+    async fn flush(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        loop {
+            self.sending.take(&self.outbox);
+            if self.sending.is_empty() {
+                return stream.shutdown().await;
+            }
+            let written = stream.write_vectored(&self.sending.slices()).await?;
+            self.sending.advance(written);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.lock().streams.remove(&self.peer.address);
+    }
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Replies on their way out, each with its mark.
+#[derive(Default)]
+struct Sending {
+    records: VecDeque<([u8; 4], Vec<u8>)>,
+    bytes: usize,
+    /// How much of the first record has gone already, its mark included.
+    sent: usize,
+}
+
+impl Sending {
+    /// Most records of one system call.
+    const BATCH: usize = 32;
+
+    fn take(&mut self, outbox: &Outbox) {
+        for reply in outbox.lock().drain(..) {
+            self.bytes += reply.len();
+            self.records.push_back((mark(reply.len()), reply));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    fn slices(&self) -> Vec<IoSlice<'_>> {
+        let mut skip = self.sent;
+        let mut slices = Vec::with_capacity(2 * Self::BATCH);
+        for (mark, reply) in self.records.iter().take(Self::BATCH) {
+            for part in [&mark[..], reply] {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                if skipped < part.len() {
+                    slices.push(IoSlice::new(&part[skipped..]));
+                }
+            }
+        }
+        slices
+    }
+
+    fn advance(&mut self, written: usize) {
+        self.sent += written;
+        while let Some((mark, reply)) = self.records.front() {
+            let length = mark.len() + reply.len();
+            if self.sent < length {
+                return;
+            }
+            self.sent -= length;
+            self.bytes -= reply.len();
+            self.records.pop_front();
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Faults for tests: what goes wrong, for which calls, and when.
+
+use std::time::Duration;
+
+use nfs_wire::{FileHandle, Procedure, Reader, Status, nfs3_types, rpc};
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use crate::stream;
+
+/// What the server does wrong. The default is nothing.
+///
+/// Faults are for tests: replies that they hold back count against no bound.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Faults {
+    /// Rules, all of which are looked at for each call; where two disagree the first one wins.
+    pub rules: Vec<Rule>,
+    /// The `rtmax` and `rtpref` that FSINFO claims instead of the true ones, in bytes; 0 and `u32::MAX` exist in the wild.
+    pub claimed_read_bytes: Option<u32>,
+    /// The `wtmax` and `wtpref` that FSINFO claims instead of the true ones, in bytes.
+    pub claimed_write_bytes: Option<u32>,
+}
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Which calls it is about.
+    pub calls: Calls,
+    /// Which of these it strikes.
+    pub when: When,
+    /// What happens to them.
+    pub action: Action,
+}
+
+/// A choice of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Calls {
+    /// Every call, of any program.
+    Any,
+    /// Every call of the program with this number.
+    Program(u32),
+    /// Every call of an NFS procedure.
+    Procedure(Procedure),
+    /// READs or WRITEs that touch the byte at `offset` or any later one.
+    Reaching {
+        /// `Read` or `Write`.
+        procedure: Procedure,
+        /// First byte concerned.
+        offset: u64,
+    },
+    /// READs or WRITEs of more than `bytes`.
+    Larger {
+        /// `Read` or `Write`.
+        procedure: Procedure,
+        /// Largest size spared.
+        bytes: u32,
+    },
+    /// CREATEs of the mode EXCLUSIVE.
+    ExclusiveCreate,
+}
+
+/// Which of the chosen calls are struck. Retransmissions count as calls of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum When {
+    /// All.
+    Always,
+    /// The n-th alone, counted from 1.
+    Nth(u64),
+    /// The first n.
+    First(u64),
+    /// All after the first n.
+    After(u64),
+    /// Each with this probability, 0 to 1.
+    Chance(f64),
+}
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// The call is lost before anything is done.
+    DropCall,
+    /// The call is served, its reply lost.
+    DropReply,
+    /// The reply leaves later than it would.
+    DelayReply(Duration),
+    /// The reply leaves after the next one of the service, or after [`REORDER_TIME`] if none comes.
+    ReorderReply,
+    /// The reply leaves twice.
+    DuplicateReply,
+    /// The call is answered with a status and not served. Only NFS calls are struck.
+    Fail(Status),
+    /// The call is answered with an RPC rejection and not served.
+    Reject(rpc::Rejection),
+    /// A READ or WRITE moves at most this many bytes.
+    Shorten(u32),
+    /// A WRITE is made stable at once and says so, whatever was asked for.
+    WriteStable,
+    /// The write verifier changes before the call is served, as after a restart that lost nothing.
+    ChangeVerifier,
+    /// The back end loses what was not committed and the verifier changes, before the call is served.
+    Crash,
+    /// READDIR and READDIRPLUS give every entry the cookie that was asked with, and never end.
+    StickCookie,
+}
+
+/// Longest time that a reordered reply is held back.
+pub const REORDER_TIME: Duration = Duration::from_millis(100);
+
+impl Rule {
+    /// Makes a rule for all calls of one procedure.
+    pub const fn always(procedure: Procedure, action: Action) -> Self {
+        Self { calls: Calls::Procedure(procedure), when: When::Always, action }
+    }
+}
+
+impl Faults {
+    /// A server that answers a procedure with JUKEBOX for the first `count` times.
+    pub fn jukebox(procedure: Procedure, count: u64) -> Self {
+        Self::from(vec![Rule {
+            calls: Calls::Procedure(procedure),
+            when: When::First(count),
+            action: Action::Fail(Status::JUKEBOX),
+        }])
+    }
+
+    /// A server that knows no COMMIT: it answers PROC_UNAVAIL and makes every WRITE stable, as `nfs3_server` does.
+    pub fn no_commit() -> Self {
+        Self::from(vec![
+            Rule::always(Procedure::Commit, Action::Reject(rpc::Rejection::ProcedureUnavailable)),
+            Rule::always(Procedure::Write, Action::WriteStable),
+        ])
+    }
+
+    /// A server that answers READDIRPLUS with NOTSUPP, as `unfs3` does.
+    pub fn no_readdirplus() -> Self {
+        Self::from(vec![Rule::always(Procedure::Readdirplus, Action::Fail(Status::NOTSUPP))])
+    }
+
+    /// A server that answers EXCLUSIVE creates with NOTSUPP, as `go-nfs` does.
+    pub fn no_exclusive_create() -> Self {
+        Self::from(vec![Rule {
+            calls: Calls::ExclusiveCreate,
+            when: When::Always,
+            action: Action::Fail(Status::NOTSUPP),
+        }])
+    }
+
+    /// A server that never answers READs and WRITEs above a size, as nfs-ganesha over UDP.
+    pub fn silent_above(bytes: u32) -> Self {
+        let rule = |procedure| Rule {
+            calls: Calls::Larger { procedure, bytes },
+            when: When::Always,
+            action: Action::DropCall,
+        };
+        Self::from(vec![rule(Procedure::Read), rule(Procedure::Write)])
+    }
+
+    /// A server that fails READs or WRITEs which touch `offset` or later bytes.
+    pub fn fail_at(procedure: Procedure, offset: u64, status: Status) -> Self {
+        Self::from(vec![Rule {
+            calls: Calls::Reaching { procedure, offset },
+            when: When::Always,
+            action: Action::Fail(status),
+        }])
+    }
+}
+
+impl From<Vec<Rule>> for Faults {
+    fn from(rules: Vec<Rule>) -> Self {
+        Self { rules, ..Self::default() }
+    }
+}
+
+/// What a rule can know of a call before it is served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallShape {
+    pub(crate) program: u32,
+    pub(crate) procedure: Option<Procedure>,
+    range: Option<(u64, u32)>,
+    exclusive: bool,
+}
+
+impl CallShape {
+    /// Looks into the arguments without judging them.
+    pub(crate) fn new(program: rpc::Program, procedure: u32, arguments: Reader<'_>) -> Self {
+        let is_nfs = program.number == rpc::Program::NFS.number;
+        let procedure = Procedure::from_number(procedure).filter(|_| is_nfs);
+        let mut shape = Self { program: program.number, procedure, range: None, exclusive: false };
+        match procedure {
+            Some(Procedure::Read | Procedure::Write) => shape.range = range(arguments),
+            Some(Procedure::Create) => shape.exclusive = is_exclusive(arguments).unwrap_or(false),
+            _ => {}
+        }
+        shape
+    }
+
+    fn is_among(&self, calls: Calls) -> bool {
+        match calls {
+            Calls::Any => true,
+            Calls::Program(number) => self.program == number,
+            Calls::Procedure(procedure) => self.procedure == Some(procedure),
+            Calls::Reaching { procedure, offset } => {
+                let end = self.range.map(|(start, count)| start.saturating_add(count.into()));
+                self.procedure == Some(procedure) && end.is_some_and(|end| end > offset)
+            }
+            Calls::Larger { procedure, bytes } => {
+                self.procedure == Some(procedure) && self.range.is_some_and(|(_, count)| count > bytes)
+            }
+            Calls::ExclusiveCreate => self.exclusive,
+        }
+    }
+}
+
+fn range(mut arguments: Reader<'_>) -> Option<(u64, u32)> {
+    FileHandle::decode(&mut arguments).ok()?;
+    Some((arguments.u64("offset").ok()?, arguments.u32("count").ok()?))
+}
+
+fn is_exclusive(mut arguments: Reader<'_>) -> Option<bool> {
+    const EXCLUSIVE: u32 = 2;
+    FileHandle::decode(&mut arguments).ok()?;
+    arguments.opaque("name", nfs3_types::mount::MNTPATHLEN).ok()?;
+    Some(arguments.u32("create mode").ok()? == EXCLUSIVE)
+}
+
+/// What the rules have decided for one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) drop_call: bool,
+    pub(crate) drop_reply: bool,
+    pub(crate) reorder_reply: bool,
+    pub(crate) duplicate_reply: bool,
+    pub(crate) write_stable: bool,
+    pub(crate) change_verifier: bool,
+    pub(crate) crash: bool,
+    pub(crate) stick_cookie: bool,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) fail: Option<Status>,
+    pub(crate) reject: Option<rpc::Rejection>,
+    pub(crate) shorten: Option<u32>,
+}
+
+impl Plan {
+    fn add(&mut self, action: Action) {
+        match action {
+            Action::DropCall => self.drop_call = true,
+            Action::DropReply => self.drop_reply = true,
+            Action::ReorderReply => self.reorder_reply = true,
+            Action::DuplicateReply => self.duplicate_reply = true,
+            Action::WriteStable => self.write_stable = true,
+            Action::ChangeVerifier => self.change_verifier = true,
+            Action::Crash => self.crash = true,
+            Action::StickCookie => self.stick_cookie = true,
+            Action::DelayReply(delay) => self.delay = self.delay.or(Some(delay)),
+            Action::Fail(status) => self.fail = self.fail.or(Some(status)),
+            Action::Reject(rejection) => self.reject = self.reject.or(Some(rejection)),
+            Action::Shorten(bytes) => self.shorten = self.shorten.or(Some(bytes)),
+        }
+    }
+}
+
+/// The rules with what they have counted and drawn so far.
+#[derive(Debug)]
+pub(crate) struct FaultState {
+    faults: Faults,
+    counters: Vec<Counter>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    seen: u64,
+    random: ChaCha8Rng,
+}
+
+impl FaultState {
+    /// Starts counting; every rule draws from a stream of its own.
+    pub(crate) fn new(faults: Faults, seed: u64) -> Self {
+        let counter = |index| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            random.set_stream(stream::FIRST_RULE + index as u64);
+            Counter { seen: 0, random }
+        };
+        Self { counters: (0..faults.rules.len()).map(counter).collect(), faults }
+    }
+
+    pub(crate) const fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.faults.rules.is_empty()
+    }
+
+    pub(crate) fn plan(&mut self, shape: &CallShape) -> Plan {
+        let mut plan = Plan::default();
+        for (rule, counter) in self.faults.rules.iter().zip(&mut self.counters) {
+            if shape.is_among(rule.calls) && counter.strikes(rule.when) {
+                plan.add(rule.action);
+            }
+        }
+        plan
+    }
+}
+
+impl Counter {
+    fn strikes(&mut self, when: When) -> bool {
+        self.seen += 1;
+        match when {
+            When::Always => true,
+            When::Nth(n) => self.seen == n,
+            When::First(n) => self.seen <= n,
+            When::After(n) => self.seen > n,
+            When::Chance(probability) => uniform(&mut self.random) < probability,
+        }
+    }
+}
+
+/// Draws from [0, 1) with 53 bits, the same on every machine.
+fn uniform(random: &mut ChaCha8Rng) -> f64 {
+    const SCALE: f64 = 1.0 / (1_u64 << 53) as f64;
+    (random.next_u64() >> 11) as f64 * SCALE
+}
+
+#[cfg(test)]
+mod tests;

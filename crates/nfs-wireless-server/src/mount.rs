@@ -1,0 +1,225 @@
+//! The MOUNT program, version 3 (RFC 1813 Appendix I).
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use nfs_wire::{
+    DecodeError, MountStatus, Reader, Status, encode,
+    mount::{decode_path, procedure},
+    nfs3_types::{
+        self,
+        mount::{dirpath, export_node, fhandle3, mountbody, mountlist, mountres3_ok},
+        nfs3::ftype3,
+        xdr_codec::{List, Opaque},
+    },
+    rpc::Rejection,
+};
+
+use crate::{
+    handle::Handles,
+    vfs::{Name, NodeId, Vfs},
+};
+
+/// Who has mounted what, as far as DUMP tells; it decides nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Mounts(BTreeSet<(IpAddr, Vec<u8>)>);
+
+/// Most mounts remembered; further ones work, but are not listed.
+const MAX_MOUNTS: usize = 1024;
+
+/// What MNT offers: AUTH_SYS, then AUTH_NONE (RFC 5531 §8.2).
+const AUTH_FLAVORS: [u32; 2] = [1, 0];
+
+/// What a MOUNT call is served with.
+pub(crate) struct MountCall<'a> {
+    pub(crate) mounts: &'a mut Mounts,
+    pub(crate) backend: &'a mut dyn Vfs,
+    pub(crate) reply: &'a mut Vec<u8>,
+    pub(crate) export: &'a [u8],
+    pub(crate) handles: Handles,
+    pub(crate) client: IpAddr,
+}
+
+impl MountCall<'_> {
+    /// Runs a procedure and appends its results.
+    pub(crate) fn serve(&mut self, procedure: u32, arguments: Reader<'_>) -> Result<(), Rejection> {
+        let garbage = |_: DecodeError| Rejection::GarbageArguments;
+        match procedure {
+            procedure::MNT => self.mount(decode_path(arguments).map_err(garbage)?),
+            procedure::UMNT => {
+                let path = decode_path(arguments).map_err(garbage)?.to_vec();
+                self.mounts.0.remove(&(self.client, path));
+            }
+            procedure::NULL | procedure::DUMP | procedure::UMNTALL | procedure::EXPORT => {
+                arguments.finish().map_err(garbage)?;
+                match procedure {
+                    procedure::DUMP => self.dump(),
+                    procedure::UMNTALL => self.mounts.0.retain(|(client, _)| *client != self.client),
+                    procedure::EXPORT => self.export(),
+                    _ => {}
+                }
+            }
+            _ => return Err(Rejection::ProcedureUnavailable),
+        }
+        Ok(())
+    }
+
+    /// MNT (RFC 1813 §5.2.1) of the export or a directory below it.
+    fn mount(&mut self, path: &[u8]) {
+        match self.find(path) {
+            Ok(node) => {
+                if self.mounts.0.len() < MAX_MOUNTS {
+                    self.mounts.0.insert((self.client, path.to_vec()));
+                }
+                let handle = self.handles.handle(node);
+                encode(self.reply, &0_u32);
+                encode(
+                    self.reply,
+                    &mountres3_ok {
+                        fhandle: fhandle3(Opaque::borrowed(handle.as_bytes())),
+                        auth_flavors: AUTH_FLAVORS.to_vec(),
+                    },
+                );
+            }
+            Err(status) => encode(self.reply, &status.code()),
+        }
+    }
+
+    fn find(&mut self, path: &[u8]) -> Result<NodeId, MountStatus> {
+        let below = match self.export {
+            b"/" => path.strip_prefix(b"/"),
+            export => path.strip_prefix(export).filter(|rest| matches!(rest, [] | [b'/', ..])),
+        };
+        let mut node = self.backend.root();
+        for component in below.ok_or(MountStatus::NOENT)?.split(|&byte| byte == b'/') {
+            if !matches!(component, b"" | b".") {
+                node = Name::new(component)
+                    .and_then(|name| self.backend.lookup(node, name))
+                    .map_err(mount_status)?;
+            }
+        }
+        match self.backend.attributes(node).map_err(mount_status)?.type_ {
+            ftype3::NF3DIR => Ok(node),
+            _ => Err(MountStatus::NOTDIR),
+        }
+    }
+
+    /// DUMP (RFC 1813 §5.2.2).
+    fn dump(&mut self) {
+        let bodies = self.mounts.0.iter().map(|(client, path)| mountbody {
+            ml_hostname: nfs3_types::mount::name(Opaque::owned(client.to_string().into_bytes())),
+            ml_directory: dirpath(Opaque::borrowed(path)),
+        });
+        let list: mountlist<'_, '_> = List(bodies.collect());
+        encode(self.reply, &list);
+    }
+
+    /// EXPORT (RFC 1813 §5.2.5): one directory, for everyone.
+    fn export(&mut self) {
+        let node = export_node { ex_dir: dirpath(Opaque::borrowed(self.export)), ex_groups: List::default() };
+        encode(self.reply, &List(vec![node]));
+    }
+}
+
+/// Says a file system's status in MOUNT's words, which are fewer but have the same numbers.
+fn mount_status(status: Status) -> MountStatus {
+    match status {
+        Status::NOENT | Status::STALE => MountStatus::NOENT,
+        Status::NOTDIR => MountStatus::NOTDIR,
+        Status::ACCES => MountStatus::ACCES,
+        Status::PERM => MountStatus::PERM,
+        Status::NAMETOOLONG => MountStatus::NAMETOOLONG,
+        Status::IO => MountStatus::IO,
+        _ => MountStatus::SERVERFAULT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_wire::{
+        mount::{Export, decode_exports, decode_mount},
+        nfs3_types::{nfs3::nfstime3, xdr_codec::Void},
+        rpc::Program,
+    };
+
+    use super::*;
+    use crate::{Memory, ServiceConfig, testing::Bench, vfs::NewObject};
+
+    fn bench(export: &[u8]) -> Bench {
+        let config = ServiceConfig { export: export.to_vec(), ..ServiceConfig::default() };
+        let mut bench = Bench::with(config, Memory::default());
+        bench.program = Program::MOUNT;
+        let backend = bench.service.backend();
+        let now = nfstime3::default();
+        backend.write_file(now, b"dir/file", b"").unwrap();
+        backend.make(now, b"link", NewObject::Symlink(b"/etc")).unwrap();
+        bench
+    }
+
+    fn mount(bench: &mut Bench, path: &[u8]) -> Result<nfs_wire::mount::Mount, MountStatus> {
+        let results = bench.raw(procedure::MNT, &Opaque::borrowed(path)).unwrap();
+        decode_mount(&results).unwrap()
+    }
+
+    #[test]
+    fn the_export_and_directories_below_it_can_be_mounted() {
+        for (export, prefix) in [(&b"/"[..], &b""[..]), (b"/srv/data", b"/srv/data")] {
+            let mut bench = bench(export);
+            let path = |rest: &[u8]| [prefix, rest].concat();
+            let root = mount(&mut bench, export).unwrap();
+            assert_eq!(root.auth_flavors, AUTH_FLAVORS);
+            assert_eq!(mount(&mut bench, &path(b"/")).unwrap().handle, root.handle);
+            let below = mount(&mut bench, &path(b"/dir/")).unwrap();
+            assert_ne!(below.handle, root.handle);
+            for (rest, status) in [
+                (&b"/missing"[..], MountStatus::NOENT),
+                (b"/dir/file", MountStatus::NOTDIR),
+                (b"/link", MountStatus::NOTDIR),
+                (b"/dir/..", MountStatus::ACCES),
+            ] {
+                assert_eq!(mount(&mut bench, &path(rest)), Err(status));
+            }
+        }
+        let mut bench = bench(b"/srv/data");
+        for path in [&b"/"[..], b"/srv", b"/srv/database", b""] {
+            assert_eq!(mount(&mut bench, path), Err(MountStatus::NOENT));
+        }
+    }
+
+    #[test]
+    fn export_names_the_export() {
+        let mut bench = bench(b"/srv/data");
+        let results = bench.raw(procedure::EXPORT, &Void).unwrap();
+        let expected = Export { directory: b"/srv/data".to_vec(), groups: vec![] };
+        assert_eq!(decode_exports(&results).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn dump_lists_mounts_until_they_are_given_up() {
+        let mut bench = bench(b"/");
+        let empty = bench.raw(procedure::DUMP, &Void).unwrap();
+        assert_eq!(empty, [0; 4]);
+        mount(&mut bench, b"/dir").unwrap();
+        mount(&mut bench, b"/").unwrap();
+        mount(&mut bench, b"/missing").unwrap_err();
+        let two = bench.raw(procedure::DUMP, &Void).unwrap();
+        assert!(two.windows(9).any(|window| window == b"192.0.2.1"));
+        bench.raw(procedure::UMNT, &Opaque::borrowed(b"/dir")).unwrap();
+        let one = bench.raw(procedure::DUMP, &Void).unwrap();
+        assert!(one.len() < two.len() && one.len() > 4);
+        bench.raw(procedure::UMNTALL, &Void).unwrap();
+        assert_eq!(bench.raw(procedure::DUMP, &Void).unwrap(), empty);
+    }
+
+    #[test]
+    fn the_list_of_mounts_is_bounded() {
+        let mut bench = bench(b"/");
+        for count in 0..MAX_MOUNTS + 10 {
+            let path = format!("/dir{}", "/.".repeat(count % 500 + 1));
+            bench.peer.address.set_ip(IpAddr::from([10, 0, 0, (count / 500) as u8]));
+            mount(&mut bench, path.as_bytes()).unwrap();
+        }
+        let list = bench.raw(procedure::DUMP, &Void).unwrap();
+        let hosts = list.windows(7).filter(|window| window == b"10.0.0.").count();
+        assert_eq!(hosts, MAX_MOUNTS);
+    }
+}

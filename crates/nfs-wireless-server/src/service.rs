@@ -1,0 +1,561 @@
+//! The server as a machine: calls in, replies out, time as an argument.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use nfs_wire::{
+    DecodeError, Procedure, Reader, Status,
+    auth::Credential,
+    nfs3_types::nfs3::nfstime3,
+    portmap::Protocol,
+    rpc::{CallError, CallHeader, Program, Rejection, ReplyHeader, Xid},
+};
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use crate::{
+    config::{ConfigError, ServiceConfig},
+    faults::{CallShape, FaultState, Faults, Plan, REORDER_TIME},
+    handle::Handles,
+    mount::{MountCall, Mounts},
+    nfs3::{Call, Limits},
+    portmap,
+    reply_cache::{CallKey, Known, ReplyCache},
+    stream,
+    vfs::{Owner, Vfs},
+};
+
+/// Who a call comes from, and a reply goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Transport.
+    pub protocol: Protocol,
+}
+
+/// One reply: a datagram, or a record without its mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where it goes.
+    pub peer: Peer,
+    /// The whole RPC message.
+    pub bytes: Vec<u8>,
+}
+
+/// Counters of a [`Service`], since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls whose header could be read, retransmissions and faults included.
+    pub calls: u64,
+    /// Messages that are no calls.
+    pub malformed: u64,
+    /// Calls answered with an RPC rejection.
+    pub rejected: u64,
+    /// Retransmissions answered from the reply cache.
+    pub replayed: u64,
+    /// Retransmissions dropped because the call was still being served.
+    pub in_progress: u64,
+    /// Calls dropped because too many were waiting for a thread.
+    pub overflowed: u64,
+    /// Calls lost to a fault.
+    pub dropped_calls: u64,
+    /// Replies lost to a fault.
+    pub dropped_replies: u64,
+    /// NFS calls served, by procedure number.
+    pub served: [u64; 22],
+    /// Bytes of file data in READ replies.
+    pub read_bytes: u64,
+    /// Bytes of file data in WRITE calls that succeeded.
+    pub written_bytes: u64,
+}
+
+/// An NFSv3 server, with MOUNT and a port mapper, as a plain machine.
+///
+/// - Commands: [`set_faults`](Self::set_faults), [`crash`](Self::crash),
+///   [`change_write_verifier`](Self::change_write_verifier).
+/// - Input: [`handle_input`](Self::handle_input), [`handle_timeout`](Self::handle_timeout).
+/// - Output: [`poll_transmit`](Self::poll_transmit) until it is empty, then [`poll_timeout`](Self::poll_timeout).
+/// - Getters: [`stats`](Self::stats), [`backend`](Self::backend), [`faults`](Self::faults).
+///
+/// AUTH_NONE and AUTH_SYS are accepted and believed; nobody is refused anything. This is not a NAS.
+#[derive(Debug)]
+pub struct Service {
+    config: ServiceConfig,
+    backend: Box<dyn Vfs>,
+    seed: u64,
+    started: Instant,
+    latest: Instant,
+    handles: Handles,
+    write_verifier: [u8; 8],
+    verifiers: ChaCha8Rng,
+    cache: Option<ReplyCache>,
+    faults: FaultState,
+    mounts: Mounts,
+    busy_threads: usize,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    events: BTreeMap<(Instant, u64), Event>,
+    sequence: u64,
+    /// Replies that a fault holds back until another one has left.
+    held: BTreeMap<u64, Transmit>,
+    ready: VecDeque<Transmit>,
+    stats: Stats,
+}
+
+/// A call that has been let in.
+#[derive(Debug)]
+struct Job {
+    peer: Peer,
+    header: CallHeader,
+    plan: Plan,
+    key: Option<CallKey>,
+}
+
+/// A call that waits for a thread.
+#[derive(Debug)]
+struct Waiting {
+    job: Job,
+    arguments: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Event {
+    /// A thread is done with a call.
+    Served(Job, Vec<u8>),
+    /// A delayed reply is due.
+    Due(Transmit),
+    /// A reordered reply has waited long enough.
+    Release(u64),
+}
+
+/// Most UDP calls that wait for a thread; further ones are dropped, as from a full socket buffer.
+const MAX_WAITING_CALLS: usize = 1024;
+
+/// Most bytes of calls that wait for a thread.
+const MAX_WAITING_BYTES: usize = 16 << 20;
+
+/// `AUTH_REJECTEDCRED`, what an unknown flavour is answered with (RFC 5531 §9).
+const AUTH_REJECTED_CREDENTIAL: u32 = 2;
+
+impl Service {
+    /// Creates a service that exports `backend`.
+    ///
+    /// The seed decides handles, write verifiers and what faults strike: another seed is another instance, to which
+    /// handles of this one are stale.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the setting that is out of range.
+    pub fn new(
+        config: ServiceConfig,
+        backend: impl Vfs + 'static,
+        seed: u64,
+        now: Instant,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let random = |stream| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            random.set_stream(stream);
+            random
+        };
+        let mut service = Self {
+            handles: Handles { instance: random(stream::INSTANCE).next_u64(), length: config.handle_bytes },
+            cache: config.reply_cache.map(ReplyCache::new),
+            config,
+            backend: Box::new(backend),
+            seed,
+            started: now,
+            latest: now,
+            write_verifier: [0; 8],
+            verifiers: random(stream::VERIFIER),
+            faults: FaultState::new(Faults::default(), seed),
+            mounts: Mounts::default(),
+            busy_threads: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            events: BTreeMap::new(),
+            sequence: 0,
+            held: BTreeMap::new(),
+            ready: VecDeque::new(),
+            stats: Stats::default(),
+        };
+        service.change_write_verifier();
+        Ok(service)
+    }
+
+    /// Takes one RPC message: a datagram, or a record without its mark.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is no call; then only [`Stats::malformed`] has changed, and no reply follows.
+    pub fn handle_input(&mut self, now: Instant, peer: Peer, bytes: &[u8]) -> Result<(), DecodeError> {
+        let now = self.advance(now);
+        let mut reader = Reader::new(bytes);
+        let header = match CallHeader::decode(&mut reader) {
+            Ok(header) => header,
+            Err(CallError::Decode(error)) => {
+                self.stats.malformed += 1;
+                return Err(error);
+            }
+            Err(CallError::RpcVersion { xid, .. }) => {
+                self.stats.rejected += 1;
+                let bytes = rejection(xid, Rejection::RpcMismatch { low: 2, high: 2 });
+                self.ready.push_back(Transmit { peer, bytes });
+                return Ok(());
+            }
+        };
+        self.stats.calls += 1;
+        let plan = if self.faults.is_empty() {
+            Plan::default()
+        } else {
+            let shape = CallShape::new(header.program, header.procedure, reader);
+            self.faults.plan(&shape)
+        };
+        if plan.drop_call {
+            self.stats.dropped_calls += 1;
+            return Ok(());
+        }
+        let key = match &mut self.cache {
+            Some(cache) if changes_something(&header) => {
+                let key = CallKey::new(peer.address, peer.protocol, &header, reader.rest());
+                match cache.begin(key) {
+                    Known::New => Some(key),
+                    Known::InProgress => {
+                        self.stats.in_progress += 1;
+                        return Ok(());
+                    }
+                    Known::Answered(reply) => {
+                        self.stats.replayed += 1;
+                        let bytes = reply.to_vec();
+                        self.send(now, Transmit { peer, bytes }, &plan);
+                        return Ok(());
+                    }
+                }
+            }
+            _ => None,
+        };
+        let job = Job { peer, header, plan, key };
+        if self.busy_threads < self.config.timing.threads.get() {
+            self.start(now, job, reader);
+        } else {
+            self.wait(job, reader.rest());
+        }
+        Ok(())
+    }
+
+    /// Finishes the calls and sends the delayed replies that are due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let now = self.advance(now);
+        while let Some(entry) = self.events.first_entry() {
+            let (due, _) = *entry.key();
+            if due > now {
+                return;
+            }
+            match entry.remove() {
+                Event::Served(job, reply) => {
+                    self.finish(due, job, reply);
+                    self.busy_threads -= 1;
+                    self.start_waiting(due);
+                }
+                Event::Due(transmit) => self.ready.push_back(transmit),
+                Event::Release(number) => self.ready.extend(self.held.remove(&number)),
+            }
+        }
+    }
+
+    /// Returns the next reply to send.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        self.advance(now);
+        self.ready.pop_front()
+    }
+
+    /// Changes what goes wrong from now on; rules start counting anew.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = FaultState::new(faults, self.seed);
+    }
+
+    /// Changes the write verifier, as a server does that restarts (RFC 1813 §4.8).
+    pub fn change_write_verifier(&mut self) {
+        self.verifiers.fill_bytes(&mut self.write_verifier);
+    }
+
+    /// Restarts after a power failure: the back end loses what was not committed, the write verifier changes, and
+    /// the reply cache, the mounts and every call and reply under way are gone. Handles stay valid.
+    pub fn crash(&mut self) {
+        self.lose_volatile_data();
+        self.mounts = Mounts::default();
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
+        self.busy_threads = 0;
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        self.events.clear();
+        self.held.clear();
+        self.ready.clear();
+    }
+
+    /// Says where the service is reached, for its port mapper.
+    pub const fn set_address(&mut self, address: SocketAddr) {
+        self.config.address = address;
+    }
+
+    /// Says what time of day, since 1970, it is at `now`.
+    pub fn set_wall_clock(&mut self, now: Instant, time: nfstime3) {
+        self.started = self.advance(now);
+        self.config.start_time = time;
+    }
+
+    /// Returns the back end, to fill it or to look into it without NFS.
+    pub fn backend(&mut self) -> &mut dyn Vfs {
+        &mut *self.backend
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.events.first_key_value().map(|(&(due, _), _)| due)
+    }
+
+    /// Returns a copy of the counters.
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Returns the faults in force.
+    pub const fn faults(&self) -> &Faults {
+        self.faults.faults()
+    }
+
+    /// Returns the settings in force.
+    pub const fn config(&self) -> &ServiceConfig {
+        &self.config
+    }
+
+    /// Returns whether so many calls wait that a stream should not be read further before some are answered.
+    pub fn is_congested(&self) -> bool {
+        self.waiting.len() >= MAX_WAITING_CALLS || self.waiting_bytes >= MAX_WAITING_BYTES
+    }
+
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn wait(&mut self, job: Job, arguments: &[u8]) {
+        if self.is_congested() && job.peer.protocol == Protocol::Udp {
+            self.stats.overflowed += 1;
+            if let (Some(cache), Some(key)) = (&mut self.cache, job.key) {
+                cache.forget(key);
+            }
+            return;
+        }
+        self.waiting_bytes += arguments.len();
+        let arguments = arguments.to_vec();
+        self.waiting.push_back(Waiting { job, arguments });
+    }
+
+    fn start_waiting(&mut self, now: Instant) {
+        while self.busy_threads < self.config.timing.threads.get() {
+            let Some(Waiting { job, arguments }) = self.waiting.pop_front() else {
+                return;
+            };
+            self.waiting_bytes -= arguments.len();
+            self.start(now, job, Reader::new(&arguments));
+        }
+    }
+
+    /// Runs a call; its reply is held back for as long as the call takes.
+    fn start(&mut self, now: Instant, job: Job, arguments: Reader<'_>) {
+        let time = self.service_time(&job, arguments);
+        let mut reply = Vec::with_capacity(SMALL_REPLY_BYTES);
+        let xid = job.header.xid;
+        ReplyHeader { xid, outcome: Ok(()) }.encode(&mut reply);
+        if let Err(outcome) = self.serve(now, &job, arguments, &mut reply) {
+            self.stats.rejected += 1;
+            reply = rejection(xid, outcome);
+        }
+        if time.is_zero() {
+            self.finish(now, job, reply);
+        } else {
+            self.busy_threads += 1;
+            self.schedule(now + time, Event::Served(job, reply));
+        }
+    }
+
+    fn service_time(&self, job: &Job, arguments: Reader<'_>) -> Duration {
+        let timing = &self.config.timing;
+        let is_nfs = job.header.program == Program::NFS;
+        match Procedure::from_number(job.header.procedure).filter(|_| is_nfs) {
+            Some(Procedure::Read) => timing.read_time,
+            Some(Procedure::Write) if job.plan.write_stable || !is_unstable(arguments) => {
+                timing.write_time + timing.commit_time
+            }
+            Some(Procedure::Write) => timing.write_time,
+            Some(Procedure::Commit) => timing.commit_time,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn serve(
+        &mut self,
+        now: Instant,
+        job: &Job,
+        arguments: Reader<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Rejection> {
+        if job.plan.crash {
+            self.lose_volatile_data();
+        } else if job.plan.change_verifier {
+            self.change_write_verifier();
+        }
+        if let Some(rejection) = job.plan.reject {
+            return Err(rejection);
+        }
+        let owner = match &job.header.credential {
+            Ok(Credential::Sys(sys)) => Owner { uid: sys.uid, gid: sys.gid },
+            Ok(Credential::None) => Owner::default(),
+            Err(_) => return Err(Rejection::Authentication(AUTH_REJECTED_CREDENTIAL)),
+        };
+        let Program { number, version } = job.header.program;
+        let procedure = job.header.procedure;
+        let only_version = |low| {
+            if version == low { Ok(()) } else { Err(Rejection::ProgramMismatch { low, high: low }) }
+        };
+        if number == Program::NFS.number {
+            only_version(Program::NFS.version)?;
+            let procedure = Procedure::from_number(procedure).ok_or(Rejection::ProcedureUnavailable)?;
+            self.stats.served[procedure.number() as usize] += 1;
+            let limits = self.limits(job.peer.protocol);
+            let mut call = Call {
+                backend: &mut *self.backend,
+                stats: &mut self.stats,
+                reply,
+                now: wall_time(self.config.start_time, now - self.started),
+                handles: self.handles,
+                owner,
+                limits,
+                write_verifier: self.write_verifier,
+                plan: job.plan,
+            };
+            call.serve(procedure, arguments).map_err(|_| Rejection::GarbageArguments)
+        } else if number == Program::MOUNT.number {
+            only_version(Program::MOUNT.version)?;
+            let mut call = MountCall {
+                mounts: &mut self.mounts,
+                backend: &mut *self.backend,
+                reply,
+                export: &self.config.export,
+                handles: self.handles,
+                client: job.peer.address.ip(),
+            };
+            call.serve(procedure, arguments)
+        } else if number == Program::PORTMAP.number {
+            if !portmap::VERSIONS.contains(&version) {
+                return Err(Rejection::ProgramMismatch {
+                    low: *portmap::VERSIONS.start(),
+                    high: *portmap::VERSIONS.end(),
+                });
+            }
+            portmap::serve(self.config.address, version, procedure, arguments, reply)
+        } else {
+            Err(Rejection::ProgramUnavailable)
+        }
+    }
+
+    fn limits(&self, protocol: Protocol) -> Limits {
+        let transfer = match protocol {
+            Protocol::Udp => self.config.udp_transfer_bytes,
+            Protocol::Tcp => self.config.tcp_transfer_bytes,
+        };
+        let faults = self.faults.faults();
+        Limits {
+            transfer,
+            claimed_read: faults.claimed_read_bytes.unwrap_or(transfer),
+            claimed_write: faults.claimed_write_bytes.unwrap_or(transfer),
+        }
+    }
+
+    fn finish(&mut self, now: Instant, job: Job, bytes: Vec<u8>) {
+        if let (Some(cache), Some(key)) = (&mut self.cache, job.key) {
+            if job.plan.fail == Some(Status::JUKEBOX) || job.plan.reject.is_some() {
+                cache.forget(key);
+            } else {
+                cache.finish(key, &bytes);
+            }
+        }
+        let peer = job.peer;
+        self.send(now, Transmit { peer, bytes }, &job.plan);
+    }
+
+    fn send(&mut self, now: Instant, transmit: Transmit, plan: &Plan) {
+        if plan.drop_reply {
+            self.stats.dropped_replies += 1;
+            return;
+        }
+        let copy = plan.duplicate_reply.then(|| transmit.clone());
+        for transmit in [Some(transmit), copy].into_iter().flatten() {
+            if let Some(delay) = plan.delay.filter(|delay| !delay.is_zero()) {
+                self.schedule(now + delay, Event::Due(transmit));
+            } else if plan.reorder_reply {
+                let number = self.schedule_release(now);
+                self.held.insert(number, transmit);
+            } else {
+                self.ready.push_back(transmit);
+                self.ready.extend(std::mem::take(&mut self.held).into_values());
+            }
+        }
+    }
+
+    fn schedule_release(&mut self, now: Instant) -> u64 {
+        let number = self.sequence;
+        self.schedule(now + REORDER_TIME, Event::Release(number));
+        number
+    }
+
+    fn schedule(&mut self, due: Instant, event: Event) {
+        self.events.insert((due, self.sequence), event);
+        self.sequence += 1;
+    }
+
+    fn lose_volatile_data(&mut self) {
+        self.backend.crash();
+        self.change_write_verifier();
+    }
+}
+
+/// Room for every reply without bulk data: 24 bytes of header, and RENAME's two sets of attributes.
+const SMALL_REPLY_BYTES: usize = 320;
+
+fn rejection(xid: Xid, rejection: Rejection) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let outcome = Err(rejection);
+    ReplyHeader { xid, outcome }.encode(&mut bytes);
+    bytes
+}
+
+/// Whether the reply of a call is worth keeping for its retransmission.
+fn changes_something(header: &CallHeader) -> bool {
+    header.program == Program::NFS
+        && Procedure::from_number(header.procedure).is_some_and(|procedure| !procedure.is_read_only())
+}
+
+fn is_unstable(mut arguments: Reader<'_>) -> bool {
+    const UNSTABLE: u32 = 0;
+    nfs_wire::FileHandle::decode(&mut arguments).is_ok()
+        && arguments.u64("offset").is_ok()
+        && arguments.u32("count").is_ok()
+        && arguments.u32("stable") == Ok(UNSTABLE)
+}
+
+fn wall_time(start: nfstime3, elapsed: Duration) -> nfstime3 {
+    let time = Duration::new(start.seconds.into(), start.nseconds) + elapsed;
+    nfstime3 { seconds: u32::try_from(time.as_secs()).unwrap_or(u32::MAX), nseconds: time.subsec_nanos() }
+}
+
+#[cfg(test)]
+mod tests;

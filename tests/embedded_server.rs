@@ -1,0 +1,236 @@
+//! The asynchronous client against the embedded server on real sockets: ports, addresses, every procedure.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use nfs_wireless_client::{
+    Client, ClientConfig, Error, File, FileType, NfsStatus, Pinger, Protocol, SetAttributes, SetTime,
+    SpecialFile, Stability, Time, TransportChoice,
+};
+use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+
+const TRANSPORTS: [(TransportChoice, Protocol); 3] = [
+    (TransportChoice::Udp, Protocol::Udp),
+    (TransportChoice::Tcp, Protocol::Tcp),
+    (TransportChoice::Auto, Protocol::Tcp),
+];
+
+async fn serve(listen: &str) -> Server {
+    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    Server::bind(listen.parse().unwrap(), service).await.unwrap()
+}
+
+/// Finds the server by its port mapper alone.
+fn by_port_mapper(address: SocketAddr, transport: TransportChoice) -> ClientConfig {
+    let mut config = ClientConfig::default();
+    config.transport = transport;
+    config.portmap_port = address.port();
+    config
+}
+
+async fn connect(server: &Server, transport: TransportChoice) -> Client {
+    let address = server.local_addr();
+    let config = by_port_mapper(address, transport);
+    Client::connect(&address.ip().to_string(), b"/", config).await.unwrap()
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..Default::default() }
+}
+
+#[tokio::test]
+async fn the_port_mapper_leads_to_the_service_on_ipv4_and_ipv6() {
+    for listen in ["127.0.0.1:0", "[::1]:0"] {
+        let server = serve(listen).await;
+        let address = server.local_addr();
+        for (transport, protocol) in TRANSPORTS {
+            let client = connect(&server, transport).await;
+            assert_eq!((client.address(), client.protocol()), (address, protocol));
+            assert!(client.null().await.unwrap() < Duration::from_secs(5));
+            let exports =
+                Client::exports(&address.ip().to_string(), by_port_mapper(address, transport)).await;
+            assert_eq!(exports.unwrap()[0].directory, b"/");
+            let pinger = Pinger::connect(&address.ip().to_string(), by_port_mapper(address, transport)).await;
+            assert_eq!(pinger.unwrap().ping().await.unwrap().1, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_procedure_does_what_it_says() {
+    let server = serve("127.0.0.1:0").await;
+    for (transport, _) in TRANSPORTS {
+        let client = connect(&server, transport).await;
+        let root = client.root();
+        let directory = client.mkdir(root, b"directory", mode(0o750)).await.unwrap();
+        assert_eq!((directory.metadata.file_type, directory.metadata.mode), (FileType::Directory, 0o750));
+        let inside = directory.handle;
+
+        let file = client.create_new(inside, b"file", mode(0o640)).await.unwrap();
+        let error = client.create_new(inside, b"file", mode(0o640)).await.unwrap_err();
+        assert_eq!(error.status(), Some(NfsStatus::EXIST));
+        let written = client.write(file.handle, 3, b"data", Stability::Unstable).await.unwrap();
+        assert_eq!((written.count, written.stability), (4, Stability::Unstable));
+        assert_eq!(client.commit(file.handle, 0, 0).await.unwrap(), written.verifier);
+        let (data, eof) = client.read(file.handle, 0, 100).await.unwrap();
+        assert_eq!((&data[..], eof), (&b"\0\0\0data"[..], true));
+
+        let time = Time { seconds: 1_000_000_000, nanoseconds: 7 };
+        let attributes = SetAttributes { size: Some(5), mtime: Some(SetTime::To(time)), ..mode(0o600) };
+        client.set_attributes(file.handle, attributes).await.unwrap();
+        let metadata = client.metadata(file.handle).await.unwrap();
+        assert_eq!((metadata.size, metadata.mtime, metadata.mode), (5, time, 0o600));
+        assert_eq!(client.access(file.handle, 0x3f).await.unwrap() & 1, 1);
+
+        client.hard_link(file.handle, inside, b"second name").await.unwrap();
+        assert_eq!(client.metadata(file.handle).await.unwrap().links, 2);
+        let link = client.symlink(inside, b"link", b"no/where").await.unwrap();
+        assert_eq!(client.read_link(link.handle).await.unwrap(), b"no/where");
+        let fifo = client.make_node(inside, b"fifo", SpecialFile::Fifo, mode(0o600)).await.unwrap();
+        assert_eq!(fifo.metadata.file_type, FileType::Fifo);
+
+        client.rename((inside, b"second name"), (root, b"moved")).await.unwrap();
+        let moved = client.resolve(b"/moved").await.unwrap();
+        assert_eq!(moved.metadata.fileid, metadata.fileid);
+        assert_eq!(client.resolve(b"/directory/link").await.unwrap().metadata.file_type, FileType::Symlink);
+
+        let mut names = Vec::new();
+        let mut listing = client.read_dir(inside);
+        while let Some(entry) = listing.next_complete().await.unwrap() {
+            names.push(entry.name);
+        }
+        names.sort();
+        assert_eq!(names, [&b"fifo"[..], b"file", b"link"]);
+
+        assert!(client.fs_stat(root).await.unwrap().tbytes > 0);
+        assert!(client.fs_info(root).await.unwrap().rtmax > 0);
+        assert_eq!(client.path_conf(root).await.unwrap().name_max, 255);
+
+        let error = client.rmdir(root, b"directory").await.unwrap_err();
+        assert_eq!(error.status(), Some(NfsStatus::NOTEMPTY));
+        for name in [&b"fifo"[..], b"file", b"link"] {
+            client.remove(inside, name).await.unwrap();
+        }
+        client.rmdir(root, b"directory").await.unwrap();
+        client.remove(root, b"moved").await.unwrap();
+        assert_eq!(client.lookup(root, b"moved").await.unwrap_err().status(), Some(NfsStatus::NOENT));
+        let stats = client.status().stats;
+        assert_eq!((stats.resends.total(), stats.calls, stats.malformed), (0, stats.replies, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_file_reads_writes_and_seeks_across_blocks() {
+    let server = serve("127.0.0.1:0").await;
+    let data: Vec<_> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
+    for (transport, _) in TRANSPORTS {
+        let client = connect(&server, transport).await;
+        let made = client.create(client.root(), b"file", mode(0o600)).await.unwrap();
+        let mut file = File::new(client.clone(), made.handle);
+        file.write_all(&data).await.unwrap();
+        file.seek(std::io::SeekFrom::Start(1_000_000)).await.unwrap();
+        file.write_all(b"overwritten").await.unwrap();
+        file.flush().await.unwrap();
+        file.seek(std::io::SeekFrom::Start(999_999)).await.unwrap();
+        let mut found = [0; 13];
+        file.read_exact(&mut found).await.unwrap();
+        assert_eq!(found[0], data[999_999]);
+        assert_eq!(&found[1..12], b"overwritten");
+        file.seek(std::io::SeekFrom::Start(2_999_990)).await.unwrap();
+        let mut end = Vec::new();
+        file.read_to_end(&mut end).await.unwrap();
+        assert_eq!(end, &data[2_999_990..]);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_survives_a_server_that_forgets() {
+    let data: Vec<_> = (0..2_000_000_u32).map(|index| (index % 241) as u8).collect();
+    for (transport, _) in TRANSPORTS {
+        let server = serve("127.0.0.1:0").await;
+        let crash = |nth| Rule {
+            calls: Calls::Procedure(nfs_wireless_client::Procedure::Write),
+            when: When::Nth(nth),
+            action: Action::Crash,
+        };
+        server.with_service(|service| service.set_faults(Faults::from(vec![crash(1), crash(2)])));
+        let client = connect(&server, transport).await;
+        let made = client.create(client.root(), b"file", mode(0o600)).await.unwrap();
+        let mut file = File::new(client, made.handle);
+        file.write_all(&data).await.unwrap();
+        file.shutdown().await.unwrap();
+        let stored = server.with_service(|service| {
+            service.crash();
+            service.backend().read_file(b"/file").unwrap()
+        });
+        assert!(stored == data, "over {transport:?}");
+    }
+}
+
+#[tokio::test]
+async fn repeated_calls_that_were_carried_out_are_no_failures() {
+    let mut config = ServiceConfig::default();
+    config.reply_cache = None;
+    let service = Service::new(config, Memory::default(), 1, Instant::now()).unwrap();
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap();
+    let client = connect(&server, TransportChoice::Udp).await;
+    let root = client.root();
+    let lose_first_reply_of = |procedure| {
+        let rule =
+            Rule { calls: Calls::Procedure(procedure), when: When::First(1), action: Action::DropReply };
+        server.with_service(|service| service.set_faults(Faults::from(vec![rule])));
+    };
+    use nfs_wireless_client::Procedure;
+    lose_first_reply_of(Procedure::Mkdir);
+    client.mkdir(root, b"directory", mode(0o700)).await.unwrap();
+    lose_first_reply_of(Procedure::Symlink);
+    client.symlink(root, b"link", b"target").await.unwrap();
+    lose_first_reply_of(Procedure::Create);
+    let file = client.create_new(root, b"file", mode(0o600)).await.unwrap();
+    lose_first_reply_of(Procedure::Link);
+    client.hard_link(file.handle, root, b"second name").await.unwrap();
+    lose_first_reply_of(Procedure::Rename);
+    let error = client.rename((root, b"second name"), (root, b"third name")).await.unwrap_err();
+    assert!(matches!(error, Error::Ambiguous { .. }), "it was done, but that cannot be seen: {error}");
+    lose_first_reply_of(Procedure::Remove);
+    client.remove(root, b"third name").await.unwrap();
+    lose_first_reply_of(Procedure::Rmdir);
+    client.rmdir(root, b"directory").await.unwrap();
+    assert_eq!(client.status().stats.resends.timeout, 7);
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_at_once_and_silence_within_the_time_allowed() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (transport, _) in TRANSPORTS {
+        let start = Instant::now();
+        let error = Client::connect("127.0.0.1", b"/", by_port_mapper(closed, transport)).await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    // Datagrams and connections are taken in and never answered.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let _datagrams = std::net::UdpSocket::bind(address).unwrap();
+    for (transport, _) in TRANSPORTS {
+        let mut config = by_port_mapper(address, transport);
+        config.connect_timeout = Some(Duration::from_millis(800));
+        let error = Client::connect("127.0.0.1", b"/", config).await.unwrap_err();
+        assert!(matches!(error, Error::ConnectTimeout { .. }) && error.is_silence(), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_given_up_after_its_timeout() {
+    let server = serve("127.0.0.1:0").await;
+    let mut config = by_port_mapper(server.local_addr(), TransportChoice::Udp);
+    config.call_timeout = Some(Duration::from_millis(900));
+    let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+    let drop = Rule { calls: Calls::Any, when: When::Always, action: Action::DropCall };
+    server.with_service(|service| service.set_faults(Faults::from(vec![drop])));
+    let error = client.metadata(client.root()).await.unwrap_err();
+    assert!(matches!(error, Error::Silent { attempts: 2, .. }), "one resend at 700 ms: {error}");
+}

@@ -1,0 +1,475 @@
+//! The client's session against the embedded server, with every fault the server can be told to have.
+//!
+//! Both are the machines that the programs run; only the wire between them and the clock are made up here.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use nfs_wire::{
+    FileHandle, Procedure, Status, mount,
+    nfs3_types::nfs3::nfstime3,
+    padding,
+    portmap::Protocol,
+    rpc::{Program, Rejection},
+};
+use nfs_wireless_client::{
+    Placement, RetryPolicy, SetAttributes, TransferError, UploadSpec,
+    engine::{Carrier, EngineConfig, WindowLimits},
+    session::{Event, Incoming, Session, SessionConfig, Transfer},
+    transfer::{Download, Limits, Listing, Upload},
+};
+use nfs_wireless_server::{
+    Action, Calls, Faults, Memory, MemoryConfig, Peer, Rule, Service, ServiceConfig, When,
+};
+use proptest::prelude::*;
+
+const DELAY: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+struct World {
+    now: Instant,
+    session: Session,
+    service: Service,
+    to_server: VecDeque<(Instant, Vec<u8>)>,
+    to_client: VecDeque<(Instant, Vec<u8>)>,
+    source: Vec<u8>,
+    sink: Vec<u8>,
+    replies: Vec<(u64, Vec<u8>, u32)>,
+    outcome: Option<Result<(), TransferError>>,
+    progress: u64,
+}
+
+fn server() -> SocketAddr {
+    "192.0.2.1:2049".parse().unwrap()
+}
+
+impl World {
+    fn new(faults: Faults) -> Self {
+        Self::with(ServiceConfig::default(), faults, 4096)
+    }
+
+    fn with(config: ServiceConfig, faults: Faults, block: u32) -> Self {
+        let now = Instant::now();
+        let mut service = Service::new(config, Memory::new(MemoryConfig::default()), 1, now).unwrap();
+        service.set_faults(faults);
+        let mut credential = Vec::new();
+        nfs_wire::auth::Credential::None.encode(&mut credential);
+        let window = WindowLimits { calls: 8, read_bytes: 1 << 20, write_bytes: 1 << 20 };
+        let retry = RetryPolicy::hybrid();
+        let session = SessionConfig {
+            engine: EngineConfig { carrier: Carrier::Datagrams, retry, window, credential },
+            limits: Limits { read_block: block, write_block: block },
+            stall_timeout: None,
+            rate_limit: None,
+        };
+        Self {
+            now,
+            session: Session::new(session, server(), 2, now),
+            service,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            source: Vec::new(),
+            sink: Vec::new(),
+            replies: Vec::new(),
+            outcome: None,
+            progress: 0,
+        }
+    }
+
+    /// Lets time pass until `done`.
+    fn run(&mut self, done: impl Fn(&Self) -> bool) {
+        let end = self.now + PATIENCE;
+        while !done(self) {
+            self.drain();
+            let arrivals =
+                self.to_server.front().into_iter().chain(self.to_client.front()).map(|(at, _)| *at);
+            let timers = self.session.poll_timeout().into_iter().chain(self.service.poll_timeout());
+            let Some(next) = arrivals.chain(timers).min() else {
+                if done(self) {
+                    return;
+                }
+                panic!("nothing is left to happen: {:?}", self.session.stats());
+            };
+            assert!(next < end, "not done after {PATIENCE:?}: {:?}", self.session.stats());
+            self.now = self.now.max(next);
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        let peer = Peer { address: "192.0.2.2:700".parse().unwrap(), protocol: Protocol::Udp };
+        while let Some(call) = arrived(&mut self.to_server, now) {
+            self.service.handle_input(now, peer, &call).unwrap();
+        }
+        self.service.handle_timeout(now);
+        while let Some(reply) = arrived(&mut self.to_client, now) {
+            self.take_in(&reply);
+        }
+        self.session.handle_timeout(now);
+    }
+
+    fn take_in(&mut self, reply: &[u8]) {
+        match self.session.handle_head(self.now, server(), reply, true).unwrap() {
+            Incoming::NeedMore => panic!("a datagram is complete"),
+            Incoming::Done => {}
+            Incoming::Data { offset, length, data_at, .. } => {
+                let (start, length) = (usize::try_from(offset).unwrap(), length as usize);
+                self.sink[start..start + length].copy_from_slice(&reply[data_at..data_at + length]);
+                self.session.handle_payload_done(self.now);
+            }
+            Incoming::Reply { token, results_at, outcome, attempts } => {
+                outcome.unwrap();
+                self.replies.push((token, reply[results_at..].to_vec(), attempts));
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(transmit) = self.session.poll_transmit(self.now) {
+            let mut message = transmit.head.to_vec();
+            if let Some(payload) = transmit.payload {
+                let (start, length) = (usize::try_from(payload.offset).unwrap(), payload.length as usize);
+                message.extend_from_slice(&self.source[start..start + length]);
+                message.resize(message.len() + padding(length), 0);
+            }
+            self.to_server.push_back((self.now + DELAY, message));
+        }
+        while let Some(reply) = self.service.poll_transmit(self.now) {
+            self.to_client.push_back((self.now + DELAY, reply.bytes));
+        }
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Progress(_, bytes) => self.progress += bytes,
+                Event::Finished(_) => self.outcome = Some(Ok(())),
+                Event::Failed(_, error) => self.outcome = Some(Err(error)),
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    fn call(&mut self, call: (Program, u32), encode: impl FnOnce(&mut Vec<u8>)) -> (Vec<u8>, u32) {
+        self.session.submit(self.now, 7, call, None, encode).unwrap();
+        self.run(|world| !world.replies.is_empty());
+        let (_, results, attempts) = self.replies.pop().unwrap();
+        (results, attempts)
+    }
+
+    fn root(&mut self) -> FileHandle {
+        let (results, _) = self.call((Program::MOUNT, mount::procedure::MNT), |buffer| {
+            mount::encode_path(buffer, b"/");
+        });
+        mount::decode_mount(&results).unwrap().unwrap().handle
+    }
+
+    fn upload(&mut self, contents: &[u8], placement: Placement) -> Result<(), TransferError> {
+        let directory = self.root();
+        self.source = contents.to_vec();
+        let spec = UploadSpec {
+            directory,
+            name: b"file".to_vec(),
+            placement,
+            size: contents.len() as u64,
+            mode: 0o640,
+            attributes: SetAttributes::default(),
+        };
+        self.transfer(Transfer::Upload(Box::new(Upload::new(spec))))
+    }
+
+    fn download(&mut self, size: usize) -> Result<(), TransferError> {
+        let (root, name) = (self.root(), &b"file"[..]);
+        let (results, _) = self.call((Program::NFS, Procedure::Lookup.number()), |buffer| {
+            nfs_wire::encode(buffer, &root);
+            nfs_wire::encode(buffer, &nfs_wire::nfs3_types::nfs3::filename3::from(name));
+        });
+        let found = nfs_wire::reply::decode::<nfs_wire::nfs3_types::nfs3::LOOKUP3resok>(&results);
+        let file = FileHandle::try_from(&found.unwrap().unwrap().object).unwrap();
+        self.sink = vec![0; size];
+        self.transfer(Transfer::Download(Download::new(&file, size as u64)))
+    }
+
+    fn transfer(&mut self, transfer: Transfer) -> Result<(), TransferError> {
+        (self.outcome, self.progress) = (None, 0);
+        self.session.start(self.now, transfer);
+        self.run(|world| world.outcome.is_some());
+        self.outcome.take().unwrap()
+    }
+
+    fn file(&mut self) -> Vec<u8> {
+        self.service.backend().read_file(b"/file").unwrap()
+    }
+
+    /// Lists the root and returns the names.
+    fn list(&mut self) -> Result<Vec<Vec<u8>>, TransferError> {
+        let mut listing = Listing::new(self.root(), 512);
+        let mut names = Vec::new();
+        while !listing.is_done() {
+            let call = (Program::NFS, listing.procedure().number());
+            let (results, _) = self.call(call, |buffer| listing.encode(buffer));
+            names.extend(listing.handle_results(&results)?.into_iter().map(|entry| entry.name));
+        }
+        Ok(names)
+    }
+}
+
+/// Takes the next message off the wire, if it has arrived.
+fn arrived(wire: &mut VecDeque<(Instant, Vec<u8>)>, now: Instant) -> Option<Vec<u8>> {
+    if wire.front()?.0 > now {
+        return None;
+    }
+    wire.pop_front().map(|(_, message)| message)
+}
+
+fn contents(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 31 % 251) as u8).collect()
+}
+
+fn temporary() -> Placement {
+    Placement::Temporary(b".file.part".to_vec())
+}
+
+fn rule(calls: Calls, when: When, action: Action) -> Rule {
+    Rule { calls, when, action }
+}
+
+/// Copies in and out with these faults and compares.
+fn survives(faults: Faults) -> World {
+    survives_with(ServiceConfig::default(), faults, 4096)
+}
+
+fn survives_with(config: ServiceConfig, faults: Faults, block: u32) -> World {
+    let data = contents(100_001);
+    let mut world = World::with(config, faults, block);
+    world.upload(&data, temporary()).unwrap();
+    assert!(world.file() == data, "what arrived at the server differs");
+    assert_eq!(world.list().unwrap(), [b"file"], "no temporary file is left");
+    world.download(data.len()).unwrap();
+    assert!(world.sink == data, "what came back differs");
+    world
+}
+
+#[test]
+fn a_clean_server_gets_every_byte_once() {
+    let world = survives(Faults::default());
+    assert_eq!(world.session.stats().resends.total(), 0);
+    assert_eq!(world.progress, 100_001);
+}
+
+#[test]
+fn an_empty_file_is_made_and_read() {
+    let mut world = World::new(Faults::default());
+    world.upload(b"", temporary()).unwrap();
+    assert_eq!(world.file(), b"");
+    world.download(0).unwrap();
+}
+
+#[test]
+fn lost_calls_and_replies_are_repaired() {
+    for action in [Action::DropCall, Action::DropReply] {
+        let world = survives(Faults::from(vec![rule(Calls::Program(100_003), When::Chance(0.2), action)]));
+        assert!(world.session.stats().resends.timeout > 5);
+    }
+}
+
+#[test]
+fn lost_replies_without_a_reply_cache_are_repaired() {
+    let mut config = ServiceConfig::default();
+    config.reply_cache = None;
+    let chance = rule(Calls::Program(100_003), When::Chance(0.3), Action::DropReply);
+    survives_with(config.clone(), Faults::from(vec![chance]), 4096);
+    // The rename's own reply is lost, and the server does not remember that it did it.
+    let rename = rule(Calls::Procedure(Procedure::Rename), When::First(1), Action::DropReply);
+    survives_with(config, Faults::from(vec![rename]), 4096);
+}
+
+#[test]
+fn delayed_reordered_and_duplicated_replies_are_harmless() {
+    let actions =
+        [Action::DelayReply(Duration::from_millis(900)), Action::ReorderReply, Action::DuplicateReply];
+    for action in actions {
+        survives(Faults::from(vec![rule(Calls::Program(100_003), When::Chance(0.3), action)]));
+    }
+}
+
+#[test]
+fn a_resend_that_was_useless_is_counted() {
+    let slow = Action::DelayReply(Duration::from_millis(900));
+    let calls = Calls::Procedure(Procedure::Read);
+    let mut world = World::new(Faults::from(vec![rule(calls, When::First(1), slow)]));
+    world.upload(&contents(4096), temporary()).unwrap();
+    world.download(4096).unwrap();
+    let later = world.now + Duration::from_secs(2);
+    world.run(|world| world.to_client.is_empty() && world.to_server.is_empty() || world.now > later);
+    assert_eq!(world.session.stats().resends.timeout, 1);
+    assert!(world.session.stats().useless_resends <= 1);
+}
+
+#[test]
+fn short_reads_and_writes_go_on_where_the_server_stopped() {
+    let shorten = |procedure| rule(Calls::Procedure(procedure), When::Chance(0.5), Action::Shorten(1000));
+    let world = survives(Faults::from(vec![shorten(Procedure::Read), shorten(Procedure::Write)]));
+    assert!(world.session.stats().calls > 60);
+}
+
+#[test]
+fn jukebox_is_waited_for() {
+    for procedure in
+        [Procedure::Create, Procedure::Write, Procedure::Commit, Procedure::Rename, Procedure::Read]
+    {
+        let world = survives(Faults::jukebox(procedure, 3));
+        assert_eq!(world.session.stats().postponed, 3, "{procedure}");
+    }
+}
+
+#[test]
+fn a_changed_verifier_makes_unstable_data_be_written_again() {
+    let calls = Calls::Procedure(Procedure::Write);
+    let world = survives(Faults::from(vec![rule(calls, When::Nth(20), Action::ChangeVerifier)]));
+    assert!(world.session.stats().calls > 25 + 19);
+    // At the COMMIT, when nothing is left to be written.
+    let calls = Calls::Procedure(Procedure::Commit);
+    survives(Faults::from(vec![rule(calls, When::Nth(1), Action::ChangeVerifier)]));
+}
+
+#[test]
+fn a_crash_that_loses_uncommitted_data_loses_nothing_of_the_upload() {
+    for procedure in [Procedure::Write, Procedure::Commit] {
+        for nth in [1, 2, 5, 24] {
+            let crash = rule(Calls::Procedure(procedure), When::Nth(nth), Action::Crash);
+            survives(Faults::from(vec![crash]));
+        }
+    }
+    let crashes = rule(Calls::Procedure(Procedure::Write), When::Chance(0.02), Action::Crash);
+    survives(Faults::from(vec![crashes]));
+}
+
+#[test]
+fn a_server_without_commit_is_enough() {
+    survives(Faults::no_commit());
+    let only_commit = Rule::always(Procedure::Commit, Action::Reject(Rejection::ProcedureUnavailable));
+    let world = survives(Faults::from(vec![only_commit]));
+    assert!(world.session.stats().calls > 50, "everything is written again, stably");
+}
+
+#[test]
+fn a_server_that_ignores_large_calls_is_asked_for_less() {
+    let world = survives_with(ServiceConfig::default(), Faults::silent_above(8192), 32 << 10);
+    assert_eq!(world.session.limits(), Limits { read_block: 8192, write_block: 8192 });
+}
+
+#[test]
+fn a_server_that_rejects_large_calls_is_asked_for_less() {
+    let larger = |procedure, rejection| {
+        rule(Calls::Larger { procedure, bytes: 8192 }, When::Always, Action::Reject(rejection))
+    };
+    let faults = Faults::from(vec![
+        larger(Procedure::Read, Rejection::SystemError),
+        larger(Procedure::Write, Rejection::GarbageArguments),
+    ]);
+    let world = survives_with(ServiceConfig::default(), faults, 32 << 10);
+    assert_eq!(world.session.limits(), Limits { read_block: 8192, write_block: 8192 });
+}
+
+#[test]
+fn odd_handles_work() {
+    let mut config = ServiceConfig::default();
+    config.handle_bytes = 25;
+    survives_with(config, Faults::default(), 4096);
+}
+
+#[test]
+fn errors_in_the_middle_end_the_transfer_with_their_status() {
+    for status in [Status::NOSPC, Status::STALE, Status::IO] {
+        let mut world = World::new(Faults::fail_at(Procedure::Write, 50_000, status));
+        let error = world.upload(&contents(100_000), temporary()).unwrap_err();
+        assert_eq!(error, TransferError::Status { procedure: Procedure::Write, status });
+        assert!(world.service.backend().read_file(b"/file").is_err(), "the target never appears");
+        assert_eq!(world.session.outstanding(), 0, "nothing is left behind");
+    }
+    let mut world = World::new(Faults::fail_at(Procedure::Read, 50_000, Status::IO));
+    world.upload(&contents(100_000), temporary()).unwrap();
+    let error = world.download(100_000).unwrap_err();
+    assert_eq!(error, TransferError::Status { procedure: Procedure::Read, status: Status::IO });
+}
+
+#[test]
+fn a_file_that_shrank_is_noticed() {
+    let mut world = World::new(Faults::default());
+    world.upload(&contents(10_000), temporary()).unwrap();
+    let error = world.download(20_000).unwrap_err();
+    assert_eq!(error, TransferError::SourceShrank { expected: 20_000, found: 10_000 });
+}
+
+#[test]
+fn an_existing_target_is_replaced_and_a_leftover_cleared() {
+    let mut world = World::new(Faults::default());
+    let time = nfstime3 { seconds: 1, nseconds: 0 };
+    world.service.backend().write_file(time, b"/file", &contents(500_000)).unwrap();
+    world.service.backend().write_file(time, b"/.file.part", b"somebody's leftover").unwrap();
+    let data = contents(30_000);
+    world.upload(&data, temporary()).unwrap();
+    assert!(world.file() == data);
+    assert_eq!(world.list().unwrap(), [b"file"]);
+}
+
+#[test]
+fn writing_in_place_cuts_what_was_longer() {
+    let mut world = World::new(Faults::default());
+    let time = nfstime3 { seconds: 1, nseconds: 0 };
+    world.service.backend().write_file(time, b"/file", &contents(500_000)).unwrap();
+    let data = contents(30_000);
+    world.upload(&data, Placement::InPlace).unwrap();
+    assert!(world.file() == data);
+}
+
+#[test]
+fn listings_fall_back_to_readdir_and_notice_circles() {
+    let fill = |world: &mut World| {
+        let time = nfstime3 { seconds: 1, nseconds: 0 };
+        for index in 0..300 {
+            let path = format!("/entry-{index:03}");
+            world.service.backend().write_file(time, path.as_bytes(), b"").unwrap();
+        }
+    };
+    for faults in [Faults::default(), Faults::no_readdirplus()] {
+        let mut world = World::new(faults);
+        fill(&mut world);
+        let mut names = world.list().unwrap();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 300);
+    }
+    let stuck = |procedure| Rule::always(procedure, Action::StickCookie);
+    let mut world = World::new(Faults::from(vec![stuck(Procedure::Readdirplus), stuck(Procedure::Readdir)]));
+    fill(&mut world);
+    assert!(matches!(world.list(), Err(TransferError::NoProgress { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any mixture of faults that a server recovers from: the bytes are right in the end.
+    #[test]
+    fn any_mixture_of_faults_is_survived(
+        loss in 0.0..0.3, reorder in 0.0..0.3, duplicate in 0.0..0.3, short in 0.0..0.3, crash in 0.0..0.02,
+        cache: bool,
+    ) {
+        let mut config = ServiceConfig::default();
+        if !cache {
+            config.reply_cache = None;
+        }
+        let nfs = Calls::Program(100_003);
+        survives_with(config, Faults::from(vec![
+            rule(nfs, When::Chance(loss / 2.0), Action::DropCall),
+            rule(nfs, When::Chance(loss / 2.0), Action::DropReply),
+            rule(nfs, When::Chance(reorder), Action::ReorderReply),
+            rule(nfs, When::Chance(duplicate), Action::DuplicateReply),
+            rule(Calls::Procedure(Procedure::Read), When::Chance(short), Action::Shorten(700)),
+            rule(Calls::Procedure(Procedure::Write), When::Chance(short), Action::Shorten(700)),
+            rule(Calls::Procedure(Procedure::Write), When::Chance(crash), Action::Crash),
+        ]), 4096);
+    }
+}

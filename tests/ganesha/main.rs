@@ -1,0 +1,10 @@
+//! The client library and the command against a real nfs-ganesha.
+//!
+//! Every test has a server of its own: it needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and says so.
+
+mod cli;
+mod library;
+mod nfsw;
+mod rpcbind;
+mod server;
+mod tree;

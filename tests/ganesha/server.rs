@@ -1,0 +1,157 @@
+//! A private nfs-ganesha for one test: own ports, own mount namespace, own port mapper.
+
+use std::{
+    fs,
+    net::{TcpListener, UdpSocket},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nfs_wireless_client::{Client, ClientConfig, TransportChoice};
+use tempfile::TempDir;
+
+use crate::rpcbind;
+
+/// What differs from a plain read-write export.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    /// Nothing can be changed.
+    pub(crate) read_only: bool,
+    /// Repeated calls are run again.
+    pub(crate) no_reply_cache: bool,
+}
+
+/// A running server. It ends when this is dropped.
+pub(crate) struct Ganesha {
+    state: TempDir,
+    nfs_port: u16,
+    mount_port: u16,
+    process: Child,
+}
+
+impl Ganesha {
+    /// Starts a server and waits until it answers over UDP and TCP.
+    ///
+    /// # Panics
+    /// When it cannot be had: the message says what is missing.
+    pub(crate) fn start(options: Options) -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "this test runs a real NFS server, which needs root: run the tests as root, as CI does"
+        );
+        let state = TempDir::with_prefix("nfsw-ganesha-").expect("a temporary directory");
+        let export = state.path().join("export");
+        fs::create_dir(&export).expect("an export directory");
+        rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
+        let (nfs_port, mount_port) = (free_port(), free_port());
+        let access = if options.read_only { "RO" } else { "RW" };
+        let configuration = format!(
+            "NFS_CORE_PARAM {{ Protocols = 3; Enable_UDP = true; Enable_NLM = false; Enable_RQUOTA = false;
+               NFS_Port = {nfs_port}; MNT_Port = {mount_port}; Bind_addr = 127.0.0.1; DRC_Disabled = {}; }}
+             NFS_KRB5 {{ Active_krb5 = false; }}
+             EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = /export; Access_Type = {access};
+               Squash = No_Root_Squash; Protocols = 3; Transports = UDP, TCP; SecType = sys;
+               PrivilegedPort = false; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}
+             LOG {{ Default_Log_Level = EVENT; }}",
+            options.no_reply_cache,
+            path = export.display(),
+        );
+        fs::write(state.path().join("ganesha.conf"), configuration).expect("a configuration file");
+        let process = launch(state.path());
+        let server = Self { state, nfs_port, mount_port, process };
+        // On a thread of its own, for the test may be running inside a runtime.
+        thread::scope(|scope| scope.spawn(|| server.wait_until_ready()).join()).expect("the server is ready");
+        server
+    }
+
+    /// The exported directory, which is also the path to mount.
+    pub(crate) fn export(&self) -> PathBuf {
+        self.state.path().join("export")
+    }
+
+    /// A client configuration that finds the server.
+    pub(crate) fn config(&self, transport: TransportChoice) -> ClientConfig {
+        let mut config = ClientConfig::default();
+        config.transport = transport;
+        config.nfs_port = Some(self.nfs_port);
+        config.mount_port = Some(self.mount_port);
+        config
+    }
+
+    /// Kills the server as a power cut would, waits until its write verifier is sure to differ, and starts it again.
+    pub(crate) fn crash_and_restart(&mut self) {
+        self.kill();
+        // The verifier is the start time in whole seconds.
+        thread::sleep(Duration::from_millis(1100));
+        self.process = launch(self.state.path());
+    }
+
+    /// The ports of NFS and MOUNT.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.nfs_port, self.mount_port)
+    }
+
+    fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    fn wait_until_ready(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let end = Instant::now() + Duration::from_secs(30);
+        for transport in [TransportChoice::Udp, TransportChoice::Tcp] {
+            let mut config = self.config(transport);
+            config.connect_timeout = Some(Duration::from_secs(1));
+            let path = self.export();
+            let path = path.as_os_str().as_encoded_bytes();
+            while let Err(error) = runtime.block_on(Client::connect("127.0.0.1", path, config.clone())) {
+                let log = || fs::read_to_string(self.state.path().join("ganesha.log")).unwrap_or_default();
+                assert!(
+                    Instant::now() < end,
+                    "nfs-ganesha does not answer over {transport:?}: {error}\n{}",
+                    log()
+                );
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+impl Drop for Ganesha {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Starts the server in a mount namespace where `/run` holds the socket of our port mapper.
+fn launch(state: &Path) -> Child {
+    assert!(
+        Path::new("/usr/bin/ganesha.nfsd").exists(),
+        "this test needs a real NFS server: install the packages nfs-ganesha and nfs-ganesha-vfs (ci.sh does)"
+    );
+    let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib/nfs &&
+        ln -s \"$0/rpcbind.sock\" /run/rpcbind.sock &&
+        exec ganesha.nfsd -F -f \"$0/ganesha.conf\" -L \"$0/ganesha.log\" -p /run/ganesha.pid -N NIV_EVENT";
+    Command::new("unshare")
+        .args(["--mount", "--propagation", "slave", "sh", "-c", script])
+        .arg(state)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("unshare runs")
+}
+
+/// A port that is free on both UDP and TCP.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
