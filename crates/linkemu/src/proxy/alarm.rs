@@ -28,10 +28,8 @@ mod timerfd {
 
     impl Alarm {
         pub(in super::super) fn new() -> io::Result<Self> {
-            let timer = timerfd_create(
-                TimerfdClockId::Monotonic,
-                TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-            )?;
+            let timer =
+                timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
             #[allow(deprecated, reason = "the safe constructor: an `OwnedFd` keeps its descriptor")]
             let timer = AsyncFd::new(timer)?;
             Ok(Self { timer, armed: None })
@@ -66,10 +64,7 @@ mod timerfd {
 
         fn arm(&self, delay: Duration) -> io::Result<()> {
             let spec = Itimerspec {
-                it_interval: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                },
+                it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
                 it_value: Timespec {
                     tv_sec: delay.as_secs() as i64,
                     tv_nsec: i64::from(delay.subsec_nanos()),

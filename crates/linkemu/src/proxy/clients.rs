@@ -3,13 +3,15 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr, UdpSocket as StdSocket},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use tokio::{net::UdpSocket, task::JoinHandle};
 
-use super::ProxyError;
+use super::{
+    ProxyError,
+    socket::{self, Outlet},
+};
 use crate::{Cell, Endpoint};
 
 /// How often silent clients are looked for.
@@ -37,7 +39,7 @@ pub(super) struct Clients {
 #[derive(Debug)]
 struct Client {
     mobile: u16,
-    socket: Arc<UdpSocket>,
+    outlet: Outlet,
     reader: Option<JoinHandle<()>>,
     last_seen: Instant,
 }
@@ -85,35 +87,23 @@ impl Clients {
         forward: usize,
         client: SocketAddr,
         cell: &mut Cell,
-    ) -> Option<Option<Arc<UdpSocket>>> {
+    ) -> Option<Option<UdpSocket>> {
         if let Some(known) = self.clients.get_mut(&client) {
             known.last_seen = now;
             return Some(None);
         }
         let (_, ours) = *self.servers.get(forward)?;
-        let socket = if self.clients.len() < self.most {
-            bind(ours, client.port())
-        } else {
-            None
-        };
+        let socket = if self.clients.len() < self.most { bind(ours, client.port()) } else { None };
         let mobile = socket.is_some().then(|| self.mobile(client.ip(), cell)).flatten();
-        let (Some(socket), Some(mobile)) = (socket, mobile) else {
+        let (Some((outlet, inlet)), Some(mobile)) = (socket, mobile) else {
             self.refused += 1;
             return None;
         };
-        let socket = Arc::new(socket);
-        tracing::debug!(%client, mobile, ours = ?socket.local_addr().ok(), "a new client");
+
+        tracing::debug!(%client, mobile, ours = ?outlet.local_address().ok(), "a new client");
         self.addresses.insert((mobile, client.port()), client);
-        self.clients.insert(
-            client,
-            Client {
-                mobile,
-                socket: socket.clone(),
-                reader: None,
-                last_seen: now,
-            },
-        );
-        Some(Some(socket))
+        self.clients.insert(client, Client { mobile, outlet, reader: None, last_seen: now });
+        Some(Some(inlet))
     }
 
     /// The mobile of an address, counted once more.
@@ -166,7 +156,7 @@ impl Clients {
             return false;
         };
         let client = self.address(from).and_then(|address| self.clients.get(&address));
-        client.is_some_and(|client| client.socket.try_send_to(payload, *server).is_ok())
+        client.is_some_and(|client| client.outlet.send(payload, *server))
     }
 
     /// The address of the client at a port of a mobile.
@@ -214,11 +204,10 @@ fn source_address(server: SocketAddr) -> std::io::Result<IpAddr> {
 }
 
 /// A socket with the port number of the client, or any if that is taken or not ours to have.
-fn bind(ours: IpAddr, port: u16) -> Option<UdpSocket> {
-    let socket = StdSocket::bind((ours, port))
+fn bind(ours: IpAddr, port: u16) -> Option<(Outlet, UdpSocket)> {
+    StdSocket::bind((ours, port))
         .or_else(|_| StdSocket::bind((ours, 0)))
+        .and_then(socket::open)
         .inspect_err(|error| tracing::warn!(%error, "no socket for a new client"))
-        .ok()?;
-    socket.set_nonblocking(true).ok()?;
-    UdpSocket::from_std(socket).ok()
+        .ok()
 }

@@ -17,11 +17,7 @@ pub struct Lateness {
 
 impl Default for Lateness {
     fn default() -> Self {
-        Self {
-            bins: vec![0; BINS + 1],
-            count: 0,
-            most: Duration::ZERO,
-        }
+        Self { bins: vec![0; BINS + 1], count: 0, most: Duration::ZERO }
     }
 }
 
@@ -60,11 +56,7 @@ impl Lateness {
     pub fn to_json(&self) -> String {
         let mut json = format!("{{\"count\":{}", self.count);
         for (name, share) in [("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0)] {
-            let _ = write!(
-                json,
-                ",\"{name}\":{:.3}",
-                self.quantile(share).as_secs_f64() * 1e3
-            );
+            let _ = write!(json, ",\"{name}\":{:.3}", self.quantile(share).as_secs_f64() * 1e3);
         }
         json.push('}');
         json

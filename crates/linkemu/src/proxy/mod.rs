@@ -24,12 +24,12 @@
 mod alarm;
 mod clients;
 mod lateness;
+mod socket;
 
 use std::{
     fmt,
     io::{self, ErrorKind},
-    net::SocketAddr,
-    sync::Arc,
+    net::{SocketAddr, UdpSocket as StdSocket},
     time::{Duration, Instant},
 };
 
@@ -41,15 +41,13 @@ use tokio::{
 };
 
 pub use self::lateness::Lateness;
-use self::{alarm::Alarm, clients::Clients};
+use self::{alarm::Alarm, clients::Clients, socket::Outlet};
 use crate::{Cell, ConfigError, Delivery, Endpoint, LinkConfig, Observer, Snapshot, Station};
 
 /// Batches that may wait between a socket and the link; more stay in the socket's own buffer.
 const BATCHES: usize = 64;
 /// Datagrams read from a socket in one go.
 const BATCH: usize = 64;
-/// Socket buffers asked for, so that the emulated queue is the one that overflows.
-const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// What a proxy does.
 #[derive(Clone, Debug)]
@@ -128,7 +126,7 @@ pub struct ProxyStats {
 /// A link on real sockets.
 pub struct Proxy {
     cell: Cell,
-    listeners: Vec<Arc<UdpSocket>>,
+    listeners: Vec<Outlet>,
     readers: Vec<JoinHandle<()>>,
     clients: Clients,
     inputs: mpsc::Receiver<Batch>,
@@ -171,13 +169,7 @@ struct Batch {
 impl ProxyConfig {
     /// A proxy for `link` that forwards nothing yet.
     pub fn new(link: LinkConfig, seed: u64) -> Self {
-        Self {
-            forwards: Vec::new(),
-            link,
-            seed,
-            most_clients: 1024,
-            idle: Duration::from_secs(600),
-        }
+        Self { forwards: Vec::new(), link, seed, most_clients: 1024, idle: Duration::from_secs(600) }
     }
 }
 
@@ -197,17 +189,10 @@ impl Proxy {
         let mut readers = Vec::new();
         for (index, forward) in config.forwards.iter().enumerate() {
             let address = forward.listen;
-            let socket = UdpSocket::bind(address)
-                .await
-                .map_err(|source| ProxyError::Listen { address, source })?;
-            let socket = Arc::new(socket);
-            enlarge_buffers(&socket);
-            readers.push(tokio::spawn(read(
-                socket.clone(),
-                Source::Listener(index),
-                input.clone(),
-            )));
-            listeners.push(socket);
+            let opened = StdSocket::bind(address).and_then(socket::open);
+            let (outlet, inlet) = opened.map_err(|source| ProxyError::Listen { address, source })?;
+            readers.push(tokio::spawn(read(inlet, Source::Listener(index), input.clone())));
+            listeners.push(outlet);
         }
         let servers = config.forwards.iter().map(|forward| forward.to).collect();
         Ok(Self {
@@ -235,14 +220,12 @@ impl Proxy {
     /// # Errors
     /// What the system says about a socket that it gave.
     pub fn local_addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.listeners.iter().map(|socket| socket.local_addr()).collect()
+        self.listeners.iter().map(Outlet::local_address).collect()
     }
 
     /// A handle for another task.
     pub fn handle(&self) -> ProxyHandle {
-        ProxyHandle {
-            commands: self.command.clone(),
-        }
+        ProxyHandle { commands: self.command.clone() }
     }
 
     /// Forwards until [`ProxyHandle::stop`], then closes the records. Dropping the future stops it at once.
@@ -306,7 +289,6 @@ impl Proxy {
     /// From a client to the server of `forward`: a new client gets a socket and a mobile.
     fn up(&mut self, now: Instant, forward: usize, client: SocketAddr) -> Option<(Endpoint, Endpoint)> {
         if let Some(new) = self.clients.admit(now, forward, client, &mut self.cell)? {
-            enlarge_buffers(&new);
             let reader = tokio::spawn(read(new, Source::Client(client), self.input.clone()));
             self.clients.keep_reader(client, reader);
         }
@@ -316,8 +298,7 @@ impl Proxy {
     fn transmit(&mut self, delivery: Delivery) {
         let sent = match delivery.to.station {
             Station::Host(forward) => {
-                self.clients
-                    .send(delivery.from, usize::from(forward), &delivery.payload)
+                self.clients.send(delivery.from, usize::from(forward), &delivery.payload)
             }
             Station::Mobile(_) => {
                 let client = self.clients.address(delivery.to);
@@ -326,14 +307,13 @@ impl Proxy {
                 };
                 let listener = self.listeners.get(usize::from(forward));
                 match (client, listener) {
-                    (Some(client), Some(listener)) => listener.try_send_to(&delivery.payload, client).is_ok(),
+                    (Some(client), Some(listener)) => listener.send(&delivery.payload, client),
                     _ => false,
                 }
             }
         };
         self.unsent += u64::from(!sent);
-        self.lateness
-            .record(clock().saturating_duration_since(delivery.at));
+        self.lateness.record(clock().saturating_duration_since(delivery.at));
     }
 }
 
@@ -372,12 +352,8 @@ impl ProxyHandle {
 impl ProxyStats {
     /// The counters as one JSON object.
     pub fn to_json(&self) -> String {
-        let states: Vec<String> = self
-            .link
-            .states
-            .iter()
-            .map(|state| format!("\"{}\"", state.name()))
-            .collect();
+        let states: Vec<String> =
+            self.link.states.iter().map(|state| format!("\"{}\"", state.name())).collect();
         format!(
             "{{\"channel_time_s\":{:.6},\"states\":[{}],\"queue_packets\":{:?},\"clients\":{},\"refused\":{},\
              \"strangers\":{},\"unsent\":{},\"lateness\":{},\"link\":{}}}",
@@ -395,7 +371,7 @@ impl ProxyStats {
 }
 
 /// Reads a socket until the proxy is gone.
-async fn read(socket: Arc<UdpSocket>, source: Source, input: mpsc::Sender<Batch>) {
+async fn read(socket: UdpSocket, source: Source, input: mpsc::Sender<Batch>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
         if socket.readable().await.is_err() {
@@ -421,21 +397,4 @@ async fn read(socket: Arc<UdpSocket>, source: Source, input: mpsc::Sender<Batch>
 
 fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-#[cfg(target_os = "linux")]
-fn enlarge_buffers(socket: &UdpSocket) {
-    use rustix::net::sockopt;
-
-    // The system may give less; overflow of its buffers then shows as loss that the link does not know of.
-    let receive = sockopt::set_socket_recv_buffer_size(socket, SOCKET_BUFFER_BYTES);
-    let send = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER_BYTES);
-    if let Err(error) = receive.and(send) {
-        tracing::debug!(%error, "socket buffers stay as they are");
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn enlarge_buffers(_socket: &UdpSocket) {
-    let _ = SOCKET_BUFFER_BYTES;
 }
