@@ -10,6 +10,8 @@ mod export;
 mod fragment;
 mod link;
 mod preset;
+#[cfg(feature = "tokio")]
+pub mod proxy;
 mod queue;
 mod rate;
 mod reassembly;
