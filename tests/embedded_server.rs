@@ -117,6 +117,7 @@ async fn every_procedure_does_what_it_says() {
         client.rmdir(root, b"directory").await.unwrap();
         client.remove(root, b"moved").await.unwrap();
         assert_eq!(client.lookup(root, b"moved").await.unwrap_err().status(), Some(NfsStatus::NOENT));
+        client.unmount().await.unwrap();
         let stats = client.status().stats;
         assert_eq!((stats.resends.total(), stats.calls, stats.malformed), (0, stats.replies, 0));
     }

@@ -94,6 +94,8 @@ pub(crate) struct LinkState {
     pub(crate) resends: u64,
     /// Calls sent so far.
     pub(crate) calls: u64,
+    /// Calls that wait for a reply now.
+    pub(crate) outstanding: usize,
     /// Median round trip.
     pub(crate) rtt: Option<Duration>,
 }
@@ -169,6 +171,11 @@ impl Observation {
         }
         if link.replies != self.replies {
             self.replies = link.replies;
+            self.answered = now;
+        }
+        if activity.mounted() && link.outstanding == 0 {
+            // It is not the server that is waited for, but a pipe or the local disk.
+            self.progressed = now;
             self.answered = now;
         }
         self.samples.push((now, activity.bytes()));
@@ -270,7 +277,7 @@ mod tests {
         activity.set_mounted();
         activity.expect(4096);
         activity.add_bytes(1024);
-        let mut link = LinkState { replies: 3, ..LinkState::default() };
+        let mut link = LinkState { replies: 3, outstanding: 1, ..LinkState::default() };
         observation.update(start, &activity, link);
         assert_eq!(observation.trouble(start + SECOND, true), None);
         assert_eq!(observation.trouble(start + 4 * SECOND, true).unwrap(), "link down for 4 s");
@@ -280,6 +287,9 @@ mod tests {
         let words = observation.trouble(start + 5 * SECOND, true).unwrap();
         assert_eq!(words, "server slow: no progress for 5 s");
         assert_eq!(observation.stalled(start + 5 * SECOND), 5 * SECOND);
+        link.outstanding = 0;
+        observation.update(start + 6 * SECOND, &activity, link);
+        assert_eq!(observation.stalled(start + 6 * SECOND), Duration::ZERO, "nothing is asked of the server");
     }
 
     #[test]
@@ -291,7 +301,7 @@ mod tests {
         activity.expect(10 << 20);
         activity.add_bytes(2 << 20);
         let rtt = Some(Duration::from_millis(12));
-        let link = LinkState { replies: 1, resends: 1, calls: 99, rtt };
+        let link = LinkState { replies: 1, resends: 1, calls: 99, outstanding: 0, rtt };
         observation.update(start + SECOND, &activity, link);
         let line = observation.line(start + SECOND, &activity, link);
         assert_eq!(line, "2.0 MiB of 10 MiB (20 %)  2.0 MiB/s  ETA 5 s  RTT 12.0 ms  1 resends (1.0 %)");

@@ -119,7 +119,7 @@ pub(crate) async fn follow(context: &Context, found: Found) -> anyhow::Result<Fo
     }
 }
 
-/// Reads a whole directory. Entries whose names could lead elsewhere are left out with a warning.
+/// Reads a whole directory. Entries whose names could lead elsewhere are reported and left out.
 ///
 /// # Errors
 /// What the server answers.
@@ -135,8 +135,8 @@ pub(crate) async fn children(
     while let Some(entry) = entries.next().await.at(shown)? {
         context.activity.step();
         if !is_plain(&entry.name) {
-            let name = escape(&entry.name).into_owned();
-            context.reporter.warning(format!("{shown}: skipped an entry with the unsafe name {name:?}"));
+            let text = format!("{shown}: left out an entry with the unsafe name {}", escape(&entry.name));
+            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
         match (entry.handle, entry.metadata) {

@@ -3,7 +3,8 @@
 use std::{cell::RefCell, sync::Arc};
 
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, TransportChoice, Window,
+    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, Status, TransportChoice,
+    Window,
 };
 
 use crate::{
@@ -24,11 +25,16 @@ pub(crate) struct Session {
     connected: RefCell<Vec<Connected>>,
 }
 
+/// A mounted export.
 #[derive(Debug)]
 struct Connected {
-    host: String,
-    options: UrlOptions,
+    /// What was asked for first; its host and options are those of the connection.
+    remote: Remote,
     client: Client,
+    /// Paths that are known to be in this export, and in none inside it.
+    known: Vec<Vec<u8>>,
+    /// What the server exports, once it was asked.
+    exports: Option<Vec<Vec<u8>>>,
 }
 
 impl Session {
@@ -42,7 +48,7 @@ impl Session {
     /// # Errors
     /// Status 3 when the server cannot be reached or does not let us mount.
     pub(crate) async fn client(&self, remote: &Remote) -> anyhow::Result<Client> {
-        if let Some(client) = self.reuse(remote) {
+        if let Some(client) = self.reuse(remote).await? {
             return Ok(client);
         }
         let config = self.config(&remote.options)?;
@@ -50,9 +56,10 @@ impl Session {
         let client = client.map_err(|error| unreachable(error, remote))?;
         self.activity.set_mounted();
         self.connected.borrow_mut().push(Connected {
-            host: remote.host.clone(),
-            options: remote.options.clone(),
+            remote: remote.clone(),
             client: client.clone(),
+            known: vec![remote.path.clone(), remote.parent().path],
+            exports: None,
         });
         Ok(client)
     }
@@ -100,10 +107,11 @@ impl Session {
     pub(crate) fn link_state(&self) -> LinkState {
         let mut state = LinkState::default();
         for Connected { client, .. } in &*self.connected.borrow() {
-            let stats = client.status().stats;
+            let Status { stats, outstanding, .. } = client.status();
             state.replies += stats.replies;
             state.calls += stats.calls;
             state.resends += stats.resends.total();
+            state.outstanding += outstanding;
             state.rtt = state.rtt.max(stats.rtt.quantile(0.5));
         }
         state
@@ -125,7 +133,7 @@ impl Session {
             .map(|connected| {
                 format!(
                     "{} over {}",
-                    connected.host,
+                    connected.remote.host,
                     transport_name(connected.client.protocol()).to_uppercase()
                 )
             })
@@ -133,16 +141,50 @@ impl Session {
         if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
     }
 
-    fn reuse(&self, remote: &Remote) -> Option<Client> {
+    /// Returns the client for a path, if there is one. An export may lie inside another one, where it is a mere
+    /// empty directory: so the server is asked, once, before a second path is looked for.
+    async fn reuse(&self, remote: &Remote) -> anyhow::Result<Option<Client>> {
+        let Some((at, client)) = self.find(remote) else {
+            return Ok(None);
+        };
+        let exports = {
+            let connected = &self.connected.borrow()[at];
+            if connected.known.contains(&remote.path) {
+                return Ok(Some(client));
+            }
+            connected.exports.clone()
+        };
+        let exports = match exports {
+            Some(exports) => exports,
+            None => {
+                let listed = Client::exports(&remote.host, self.config(&remote.options)?).await;
+                // A server that hides its list has to be taken as it is.
+                listed.unwrap_or_default().into_iter().map(|export| export.directory).collect()
+            }
+        };
+        let inner = exports
+            .iter()
+            .any(|export| is_within(&remote.path, export) && export.len() > client.export().len());
+        let mut all = self.connected.borrow_mut();
+        let connected = &mut all[at];
+        connected.exports = Some(exports);
+        if inner {
+            return Ok(None);
+        }
+        connected.known.extend([remote.path.clone(), remote.parent().path]);
+        Ok(Some(client))
+    }
+
+    /// Returns the connection whose export holds a path most closely, and its place in the list.
+    fn find(&self, remote: &Remote) -> Option<(usize, Client)> {
         let connected = self.connected.borrow();
-        let fitting = connected.iter().filter(|connected| {
-            connected.host == remote.host
-                && connected.options == remote.options
+        let fitting = connected.iter().enumerate().filter(|(_, connected)| {
+            connected.remote.host == remote.host
+                && connected.remote.options == remote.options
                 && is_within(&remote.path, connected.client.export())
         });
-        fitting
-            .max_by_key(|connected| connected.client.export().len())
-            .map(|connected| connected.client.clone())
+        let (at, closest) = fitting.max_by_key(|(_, connected)| connected.client.export().len())?;
+        Some((at, closest.client.clone()))
     }
 }
 

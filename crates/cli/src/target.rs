@@ -7,6 +7,7 @@ use std::{
     fmt,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 pub(crate) use url::UrlOptions;
@@ -28,11 +29,11 @@ pub(crate) enum Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// Name or address of the server, without brackets.
-    pub(crate) host: String,
+    pub(crate) host: Arc<str>,
     /// Absolute path on the server, without empty components and without a final slash.
     pub(crate) path: Vec<u8>,
     /// What the URL asked for.
-    pub(crate) options: UrlOptions,
+    pub(crate) options: Arc<UrlOptions>,
 }
 
 impl Target {
@@ -101,7 +102,7 @@ impl Remote {
                 "a path on a server starts with a slash: {host}:/{shown} (a local file: ./{host}:{shown})"
             ));
         }
-        Ok(Self { host: host.to_owned(), path: normalise(path), options })
+        Ok(Self { host: host.into(), path: normalise(path), options: options.into() })
     }
 
     /// Returns the last component of the path, or `None` for the root.
@@ -112,17 +113,21 @@ impl Remote {
     /// Returns the directory that holds the path; the root holds itself.
     pub(crate) fn parent(&self) -> Self {
         let end = self.path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        Self { path: self.path[..end.max(1)].to_vec(), ..self.clone() }
+        self.at(self.path[..end.max(1)].to_vec())
     }
 
     /// Returns another path on the same server.
     pub(crate) fn with_path(&self, path: &[u8]) -> Self {
-        Self { path: normalise(path), ..self.clone() }
+        self.at(normalise(path))
     }
 
     /// Returns the path of something inside this directory.
     pub(crate) fn join(&self, name: &[u8]) -> Self {
-        Self { path: join(&self.path, name), ..self.clone() }
+        self.at(join(&self.path, name))
+    }
+
+    fn at(&self, path: Vec<u8>) -> Self {
+        Self { host: Arc::clone(&self.host), path, options: Arc::clone(&self.options) }
     }
 }
 

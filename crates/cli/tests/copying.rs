@@ -90,6 +90,8 @@ fn names_follow_the_rules_of_cp() {
 
     let error = fails(2, ["cp", &server.url("/a"), &server.url("/dir/b"), &local("renamed")]);
     assert!(error.contains("not a directory"), "{error}");
+    let output = nfsw(["cp", &server.url("/a"), &server.url("/missing"), &local("renamed")]);
+    assert_eq!(output.status.code(), Some(2), "one of several is missing: {}", stderr(&output));
     let error = fails(1, ["cp", &server.url("/dir"), &local("")]);
     assert!(error.contains("-r"), "{error}");
     let error = fails(1, ["cp", "-r", &server.url("/dir"), &local("renamed")]);

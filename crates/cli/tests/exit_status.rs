@@ -4,7 +4,7 @@ mod common;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::{TcpListener, UdpSocket},
     os::unix::fs::FileExt,
     process::Stdio,
@@ -205,6 +205,21 @@ fn an_interrupted_run_is_130_at_once() {
     signal(&copy, Signal::INT);
     assert_eq!(copy.wait().unwrap().code(), Some(130));
     drop(writer);
+}
+
+#[test]
+fn a_slow_pipe_is_not_a_silent_server() {
+    let server = Server::start();
+    let mut copy =
+        command(["cp", "--timeout", "300ms", "-", &server.url("/in")]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = copy.stdin.take().unwrap();
+    for _ in 0..2 {
+        input.write_all(&noise(100_000)).unwrap();
+        thread::sleep(Duration::from_millis(700));
+    }
+    drop(input);
+    assert!(copy.wait().unwrap().success());
+    assert_eq!(fs::metadata(server.path("in")).unwrap().len(), 200_000);
 }
 
 #[test]

@@ -31,7 +31,7 @@ use nfs_wire::{
 use crate::{
     attr::{Metadata, SetAttributes},
     config::ClientConfig,
-    connect::{Finder, Mounted},
+    connect::{Finder, Found, Mounted},
     driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
     engine::Stats,
     error::Error,
@@ -56,8 +56,9 @@ struct Inner {
     protocol: Protocol,
     export: Vec<u8>,
     root: FileHandle,
+    mount: Found,
     config: ClientConfig,
-    _reactor: Reactor,
+    reactor: Reactor,
 }
 
 /// A file: its handle and its attributes.
@@ -117,10 +118,23 @@ impl Client {
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounted = within(&config, host, finder.mount(path)).await?;
-        let Mounted { connection, address, protocol, export, root } = mounted;
+        let Mounted { connection, address, protocol, export, root, mount } = mounted;
         connection.persist();
-        let inner = Inner { connection, address, protocol, export, root, config, _reactor: reactor };
+        let inner = Inner { connection, address, protocol, export, root, mount, config, reactor };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Tells the server that the export is no longer used (UMNT, RFC 1813 §5.2.3).
+    ///
+    /// Servers only keep a list of it for people to read: the client goes on working, and nothing is lost when this
+    /// is left out.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn unmount(&self) -> Result<(), Error> {
+        let Inner { reactor, config, mount, export, .. } = &*self.inner;
+        let finder = Finder { reactor, config, host: "" };
+        within(config, "the MOUNT service", finder.unmount(*mount, export)).await
     }
 
     /// Lists what `host` exports, without mounting anything.

@@ -65,6 +65,8 @@ pub(crate) struct Mounted {
     pub(crate) protocol: Protocol,
     pub(crate) export: Vec<u8>,
     pub(crate) root: FileHandle,
+    /// The MOUNT service that gave the handle.
+    pub(crate) mount: Found,
 }
 
 impl Finder<'_> {
@@ -72,9 +74,9 @@ impl Finder<'_> {
     pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
         self.on_each_address(async |address| {
             // Side by side: on a long way every round trip counts.
-            let ((export, mount), (protocol, address, connection)) =
+            let ((service, export, mount), (protocol, address, connection)) =
                 tokio::try_join!(self.mount_at(address, path), self.nfs(address))?;
-            Ok(Mounted { connection, address, protocol, export, root: mount.handle })
+            Ok(Mounted { connection, address, protocol, export, root: mount.handle, mount: service })
         })
         .await
     }
@@ -111,19 +113,27 @@ impl Finder<'_> {
         Err(last)
     }
 
-    async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Vec<u8>, Mount), Error> {
-        let (_, service) = self.service(address, Program::MOUNT).await?;
+    /// Tells the MOUNT service that an export is no longer used (UMNT, RFC 1813 §5.2.3).
+    pub(crate) async fn unmount(&self, found: Found, export: &[u8]) -> Result<(), Error> {
+        let service = self.connect(found, Program::MOUNT).await?;
+        let mut arguments = Vec::new();
+        mount::encode_path(&mut arguments, export);
+        mount_call(&service, mount::procedure::UMNT, "UMNT", arguments).await.map(drop)
+    }
+
+    async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Found, Vec<u8>, Mount), Error> {
+        let (found, service) = self.service(address, Program::MOUNT).await?;
         let listed = exports(&service).await.unwrap_or_default();
         let held = listed.iter().map(|export| &export.directory[..]).filter(|export| holds(export, path));
         if let Some(export) = held.max_by_key(|export| export.len()) {
-            return mnt(&service, export).await.map(|mount| (export.to_vec(), mount));
+            return mnt(&service, export).await.map(|mount| (found, export.to_vec(), mount));
         }
         // Not on the list, which may be hidden or name something else: the path itself, then what is above it.
         let mut candidate = path;
         let mut first = None;
         loop {
             match mnt(&service, candidate).await {
-                Ok(mount) => return Ok((candidate.to_vec(), mount)),
+                Ok(mount) => return Ok((found, candidate.to_vec(), mount)),
                 Err(error @ Error::Mount { .. }) => drop(first.get_or_insert(error)),
                 Err(error) => return Err(error),
             }
@@ -289,7 +299,7 @@ impl Finder<'_> {
 
 /// A service on one transport.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+pub(crate) struct Found {
     protocol: Protocol,
     address: SocketAddr,
 }

@@ -30,6 +30,9 @@ const COMMIT_BYTES: usize = 4 << 20;
 /// WRITEs in flight at most.
 const WRITE_BEHIND_CALLS: usize = 16;
 
+/// Bytes of a WRITE at most: each is held in memory until it is stable, and copied on its way.
+const WRITE_BEHIND_BLOCK: usize = 128 << 10;
+
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// An open file on the server: [`AsyncRead`], [`AsyncWrite`] and [`AsyncSeek`].
@@ -105,6 +108,10 @@ impl File {
         }
     }
 
+    fn write_block(&self) -> usize {
+        (self.client.status().write_block as usize).clamp(1, WRITE_BEHIND_BLOCK)
+    }
+
     /// Forgets what was read ahead.
     fn restart_reads(&mut self) {
         self.read = ReadAhead { next: self.position, ..ReadAhead::default() };
@@ -120,7 +127,7 @@ impl File {
 
     /// Sends what is gathered, in blocks; a rest below one block only if `all`.
     fn send_gathered(&mut self, all: bool) {
-        let block = (self.client.status().write_block as usize).max(1);
+        let block = self.write_block();
         while self.write.gathered.len() >= block || (all && !self.write.gathered.is_empty()) {
             let length = block.min(self.write.gathered.len());
             let data = self.write.gathered.split_to(length).freeze();
@@ -288,7 +295,7 @@ impl AsyncWrite for File {
             file.write.start = file.position;
             file.restart_reads();
         }
-        let block = (file.client.status().write_block as usize).max(1);
+        let block = file.write_block();
         let count = data.len().min(block);
         file.write.gathered.extend_from_slice(&data[..count]);
         file.position += count as u64;

@@ -24,12 +24,12 @@ fn servers_may_be_named_in_every_form() {
         let Cli { command: Command::Exports(arguments) } = Cli::parse_from(["nfsw", "exports", host]) else {
             panic!("exports");
         };
-        assert_eq!(arguments.host.host, "nas");
+        assert_eq!(&*arguments.host.host, "nas");
     }
     for host in ["::1", "[::1]", "[::1]:/"] {
         let Cli { command: Command::Ping(arguments) } = Cli::parse_from(["nfsw", "ping", host]) else {
             panic!("ping");
         };
-        assert_eq!(arguments.host.host, "::1");
+        assert_eq!(&*arguments.host.host, "::1");
     }
 }

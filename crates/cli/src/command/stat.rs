@@ -90,7 +90,7 @@ pub(super) fn entry_json(found: &Found, link: Option<&[u8]>) -> Value {
     let time = |time: Time| f64::from(time.seconds) + f64::from(time.nanoseconds) / 1e9;
     let mut entry = json!({
         "path": String::from_utf8_lossy(&found.remote.path),
-        "host": found.remote.host,
+        "host": &*found.remote.host,
         "type": kind_name(metadata.file_type),
         "mode": format!("{:04o}", metadata.mode),
         "links": metadata.links,

@@ -75,7 +75,8 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
     let destination = find_destination(context, &copy.destination).await?;
     match destination {
         Destination::Inside(place) => inside(context, sources, place),
-        Destination::Output(_) | Destination::Named(..) if sources.len() > 1 => {
+        // Also when all but one are missing: what was asked for cannot be meant.
+        Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
             let text =
                 format!("{}: is not a directory, and there are several files to copy", copy.destination);
             Err(Failure::usage(text))

@@ -14,8 +14,8 @@ fn remote(text: &str) -> Remote {
 #[test]
 fn host_and_path_are_split_at_the_first_colon() {
     let target = remote("nas:/srv/a:b");
-    assert_eq!((target.host.as_str(), &target.path[..]), ("nas", &b"/srv/a:b"[..]));
-    assert_eq!(remote("[fe80::1%eth0]:/x").host, "fe80::1%eth0");
+    assert_eq!((&*target.host, &target.path[..]), ("nas", &b"/srv/a:b"[..]));
+    assert_eq!(&*remote("[fe80::1%eth0]:/x").host, "fe80::1%eth0");
     assert_eq!(remote("[::1]:/x").to_string(), "[::1]:/x");
 }
 
@@ -50,14 +50,14 @@ fn url_options_carry_the_names_of_libnfs() {
     let target = remote(
         "nfs://me@nas:2050/a%20b%2525?uid=7&gid=8&mountport=2051&rsize=8192&wsize=4096&timeo=7&version=3",
     );
-    assert_eq!((target.host.as_str(), &target.path[..]), ("nas", &b"/a b%25"[..]));
+    assert_eq!((&*target.host, &target.path[..]), ("nas", &b"/a b%25"[..]));
     let options = &target.options;
     assert_eq!((options.nfs_port, options.mount_port), (Some(2050), Some(2051)));
     assert_eq!((options.uid, options.gid), (Some(7), Some(8)));
     assert_eq!((options.read_block, options.write_block), (Some(8192), Some(4096)));
     assert_eq!(options.initial_timeout, Some(std::time::Duration::from_millis(700)));
     assert_eq!(options.warnings.len(), 1, "{:?}", options.warnings);
-    assert_eq!(remote("nfs://[::1]:2049/x").host, "::1");
+    assert_eq!(&*remote("nfs://[::1]:2049/x").host, "::1");
     assert_eq!(remote("nfs://nas").path, b"/");
     assert_eq!(remote("nfs://nas?nfsport=1").options.nfs_port, Some(1));
 }

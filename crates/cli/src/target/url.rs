@@ -76,7 +76,7 @@ pub(super) fn parse(rest: &[u8]) -> Result<Remote, String> {
     if path.contains(&0) {
         return Err("a path cannot contain a NUL byte (%00)".to_owned());
     }
-    Ok(Remote { host: host.to_owned(), path: normalise(&path), options })
+    Ok(Remote { host: host.into(), path: normalise(&path), options: options.into() })
 }
 
 impl UrlOptions {

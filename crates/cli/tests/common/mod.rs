@@ -47,6 +47,11 @@ impl Server {
         format!("{}{path}?mountport={}", self.url, self.url.rsplit(':').next().unwrap())
     }
 
+    /// Address of the service.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.url.trim_start_matches("nfs://").parse().unwrap()
+    }
+
     /// Local path of a server path.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.path().join(path.trim_start_matches('/'))

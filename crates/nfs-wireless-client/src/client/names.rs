@@ -57,7 +57,8 @@ impl Client {
         let export = self.export();
         let export = export.strip_suffix(b"/").unwrap_or(export);
         let missing = Error::refused(Procedure::Lookup, Status::NOENT);
-        let rest = path.strip_prefix(export).ok_or(missing)?;
+        let below = |rest: &&[u8]| rest.first().is_none_or(|&byte| byte == b'/');
+        let rest = path.strip_prefix(export).filter(below).ok_or(missing)?;
         let mut directory = self.root();
         let mut found = None;
         for name in rest.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
