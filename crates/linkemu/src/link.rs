@@ -65,6 +65,11 @@ impl Link {
         self.cell.observe(observer);
     }
 
+    /// Ends the run: see [`Cell::close_records`].
+    pub fn close_records(&mut self) {
+        self.cell.close_records();
+    }
+
     /// The next datagram that has arrived by `now`, and where.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Side, Delivery)> {
         let delivery = self.cell.poll_transmit(now)?;

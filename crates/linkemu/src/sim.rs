@@ -65,6 +65,59 @@ pub struct Outgoing {
 ///
 /// `N` is one kind of machine, an enum of several, or `Box<dyn Node>`. The same configuration, seed and machines give the
 /// same run everywhere.
+///
+/// A client that asks again every 200 ms until it is answered, and the time that it needs on a link with long fades:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use bytes::Bytes;
+/// use linkemu::{Endpoint, Node, Outgoing, Preset, Simulation};
+///
+/// const CLIENT: Endpoint = Endpoint::mobile(0, 700);
+/// const SERVER: Endpoint = Endpoint::host(0, 53);
+///
+/// enum Machine {
+///     Client { next: Option<Instant>, answered: bool },
+///     Server { answers: Vec<Outgoing> },
+/// }
+///
+/// impl Node for Machine {
+///     fn handle_input(&mut self, _now: Instant, from: Endpoint, to: Endpoint, payload: Bytes) {
+///         match self {
+///             Self::Client { next, answered } => (*next, *answered) = (None, true),
+///             Self::Server { answers } => answers.push(Outgoing { from: to, to: from, payload }),
+///         }
+///     }
+///     fn handle_timeout(&mut self, _now: Instant) {}
+///     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
+///         match self {
+///             Self::Client { next: Some(next), .. } if *next <= now => {
+///                 *next = now + Duration::from_millis(200);
+///                 Some(Outgoing { from: CLIENT, to: SERVER, payload: Bytes::from_static(b"?") })
+///             }
+///             Self::Client { .. } => None,
+///             Self::Server { answers } => answers.pop(),
+///         }
+///     }
+///     fn poll_timeout(&self) -> Option<Instant> {
+///         match self {
+///             Self::Client { next, .. } => *next,
+///             Self::Server { .. } => None,
+///         }
+///     }
+/// }
+///
+/// let mut world = Simulation::new(Preset::named("train")?.config(), 1, 5)?;
+/// let next = Some(world.now());
+/// world.attach(CLIENT.station, Machine::Client { next, answered: false });
+/// world.attach(SERVER.station, Machine::Server { answers: Vec::new() });
+/// let answered = world.run_while(Duration::from_secs(600), |world| {
+///     !matches!(world.node(CLIENT.station), Some(Machine::Client { answered: true, .. }))
+/// });
+/// assert!(answered && world.elapsed() >= Duration::from_millis(70));
+/// # Ok::<(), linkemu::ConfigError>(())
+/// ```
 #[derive(Debug)]
 pub struct Simulation<N> {
     cell: Cell,
