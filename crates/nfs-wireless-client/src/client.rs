@@ -170,7 +170,7 @@ impl Client {
     /// Returns what the client has seen so far.
     pub fn status(&self) -> Status {
         let snapshot = self.inner.connection.snapshot();
-        let limits = snapshot.limits.unwrap_or(Limits { read_block: 0, write_block: 0 });
+        let limits = self.limits();
         Status {
             stats: snapshot.stats,
             read_block: limits.read_block,
@@ -178,6 +178,11 @@ impl Client {
             outstanding: snapshot.outstanding,
             last_heard: snapshot.last_heard,
         }
+    }
+
+    /// Returns the bytes per READ and WRITE in use now, without the counters.
+    pub(crate) fn limits(&self) -> Limits {
+        self.inner.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0 })
     }
 
     /// Calls NULL, which does nothing, and returns how long that took.
@@ -397,10 +402,8 @@ impl Client {
     where
         T: for<'a> Results<'a>,
     {
-        let mut buffer = Vec::with_capacity(arguments.packed_size());
-        encode(&mut buffer, arguments);
         let (results, attempts) = self
-            .call_raw_counted(procedure, buffer)
+            .call_raw_counted(procedure, packed(arguments))
             .await
             .map_err(|error| CountedError { error, attempts: 1 })?;
         decode(procedure, &results)
@@ -409,9 +412,7 @@ impl Client {
     }
 
     async fn call_packed(&self, procedure: Procedure, arguments: &impl Pack) -> Result<Bytes, Error> {
-        let mut buffer = Vec::with_capacity(arguments.packed_size());
-        encode(&mut buffer, arguments);
-        self.call_raw(procedure, buffer).await
+        self.call_raw(procedure, packed(arguments)).await
     }
 
     /// Makes a call with encoded arguments and returns the encoded results.
@@ -531,6 +532,12 @@ async fn within<T>(
             .await
             .unwrap_or_else(|_| Err(Error::ConnectTimeout { host: host.into(), elapsed })),
     }
+}
+
+fn packed(arguments: &impl Pack) -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(arguments.packed_size());
+    encode(&mut buffer, arguments);
+    buffer
 }
 
 fn decode<'a, T: Results<'a>>(procedure: Procedure, results: &'a [u8]) -> Result<T, Error> {

@@ -95,7 +95,7 @@ impl File {
     }
 
     fn start_reads(&mut self) {
-        let block = self.client.status().read_block.max(1);
+        let block = self.client.limits().read_block.max(1);
         let read = &mut self.read;
         while !read.eof
             && read.pending.len() < READ_AHEAD_CALLS
@@ -109,7 +109,7 @@ impl File {
     }
 
     fn write_block(&self) -> usize {
-        (self.client.status().write_block as usize).clamp(1, WRITE_BEHIND_BLOCK)
+        (self.client.limits().write_block as usize).clamp(1, WRITE_BEHIND_BLOCK)
     }
 
     /// Forgets what was read ahead.

@@ -305,7 +305,6 @@ impl Session {
         }
         while let Some(event) = self.engine.poll_event() {
             match event {
-                engine::Event::Expired { owner: PROBE, .. } => self.probing = false,
                 engine::Event::Expired { owner: Owner(token), attempts, elapsed } => {
                     self.events.push_back(Event::Expired { token, attempts, elapsed });
                 }

@@ -202,6 +202,10 @@ impl Connection {
         let _ = self.commands.send(Command::Persist);
     }
 
+    pub(crate) fn limits(&self) -> Option<Limits> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).limits
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
