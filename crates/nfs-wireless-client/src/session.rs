@@ -4,6 +4,8 @@
 //! file bytes and calls [`Session::handle_payload_done`]. It drains [`Session::poll_transmit`], then
 //! [`Session::poll_event`], and calls [`Session::handle_timeout`] at [`Session::poll_timeout`].
 
+mod setup;
+
 use std::{
     collections::VecDeque,
     net::SocketAddr,

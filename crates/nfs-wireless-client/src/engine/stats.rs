@@ -37,6 +37,11 @@ pub struct Resends {
 }
 
 impl Resends {
+    /// Returns what was added since `before`.
+    pub const fn since(&self, before: &Self) -> Self {
+        Self { timeout: self.timeout - before.timeout, reconnect: self.reconnect - before.reconnect }
+    }
+
     /// Returns the sum over all causes.
     pub const fn total(&self) -> u64 {
         self.timeout + self.reconnect
