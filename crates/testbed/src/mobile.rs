@@ -42,9 +42,9 @@ impl Work {
         match self.operation {
             Operation::Read => Transfer::Download(Download::new(&self.file, self.size)),
             Operation::Write => Transfer::Upload(Box::new(Upload::new(UploadSpec {
-                directory: self.root.clone(),
+                directory: self.root,
                 name: Vec::new(),
-                placement: Placement::Existing(self.file.clone()),
+                placement: Placement::Existing(self.file),
                 size: self.size,
                 mode: 0o644,
                 attributes: SetAttributes::default(),

@@ -57,10 +57,9 @@ impl Ping {
 impl Node for Ping {
     fn handle_input(&mut self, now: Instant, _from: Endpoint, _to: Endpoint, payload: Bytes) {
         let Ok(header) = ReplyHeader::decode(&mut Reader::new(&payload)) else { return };
-        if let Some(at) = self.under_way.iter().position(|(number, _)| Xid(*number) == header.xid) {
-            if let Some((_, sent)) = self.under_way.remove(at) {
-                self.answers.push(now - sent);
-            }
+        let call = self.under_way.iter().position(|(number, _)| Xid(*number) == header.xid);
+        if let Some((_, sent)) = call.and_then(|at| self.under_way.remove(at)) {
+            self.answers.push(now - sent);
         }
     }
 
