@@ -134,7 +134,7 @@ impl Mobile {
         (self.session.stats(), &self.before)
     }
 
-    pub(crate) const fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.session.limits()
     }
 

@@ -29,7 +29,9 @@ pub struct Copy {
     pub calls: u64,
     /// Attempts after the first, by cause.
     pub resends: Resends,
-    /// Of these, needless ones: the reply to an earlier attempt arrived anyway.
+    /// NULL calls that asked into a silence.
+    pub probes: u64,
+    /// Of the resends, needless ones: the reply to an earlier attempt arrived anyway.
     pub useless_resends: u64,
     /// Round-trip time, mean over all calls that were sent once.
     pub rtt_mean: Duration,
@@ -182,6 +184,7 @@ fn copy(mobile: &Mobile, first: Instant) -> Copy {
         response,
         calls: now.calls - before.calls,
         resends: now.resends.since(&before.resends),
+        probes: now.probes - before.probes,
         useless_resends: now.useless_resends - before.useless_resends,
         rtt_mean: now.rtt.mean_since(&before.rtt).unwrap_or_default(),
         limits: mobile.limits(),

@@ -6,13 +6,16 @@ use nfs_wire::portmap::Protocol;
 
 use super::SessionConfig;
 use crate::{
-    config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, Window},
-    engine::{Carrier, EngineConfig, WindowLimits},
+    config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, RetryPolicy, Window},
+    engine::{BlockRange, Carrier, EngineConfig, WindowLimits},
     transfer::Limits,
 };
 
 /// READs in flight over UDP when the window is automatic.
 const UDP_WINDOW_CALLS: u32 = 16;
+
+/// READs and WRITEs in flight over UDP at most.
+const MAX_UDP_CALLS: u32 = 1024;
 
 /// Bytes of WRITEs in flight over UDP: servers drop bursts in their own socket buffers, measured from 160 KiB on.
 const UDP_WRITE_BYTES: u64 = 64 << 10;
@@ -47,20 +50,28 @@ impl SessionConfig {
             Protocol::Udp => unfragmented(peer, credential.len()),
         };
         let most = if protocol == Protocol::Udp { MAX_UDP_BLOCK } else { MAX_BLOCK_BYTES };
+        let adaptive = config.retry == RetryPolicy::Adaptive && protocol == Protocol::Udp;
         let block = |size, auto: u32| match size {
-            BlockSize::Auto { max } => auto.min(max.unwrap_or(u32::MAX)),
+            BlockSize::Auto { max } => (if adaptive { most } else { auto }).min(max.unwrap_or(u32::MAX)),
             BlockSize::Exact(bytes) => bytes.min(most),
         };
         let limits = Limits {
             read_block: block(config.read_block, auto_read),
             write_block: block(config.write_block, auto_write),
         };
+        let chosen = |size| matches!(size, BlockSize::Auto { .. });
+        let blocks =
+            (adaptive && chosen(config.read_block) && chosen(config.write_block)).then(|| BlockRange {
+                one_frame: auto_read.min(auto_write),
+                largest: limits.read_block.max(limits.write_block),
+            });
         let window = match protocol {
             Protocol::Udp => WindowLimits {
-                calls: UDP_WINDOW_CALLS,
+                // The adaptive policy finds the window; the others cannot.
+                calls: if adaptive { MAX_UDP_CALLS } else { UDP_WINDOW_CALLS },
                 // The kernel counts its own bookkeeping too: half of the buffer is data at best.
                 read_bytes: receive_buffer as u64 / 4,
-                write_bytes: UDP_WRITE_BYTES,
+                write_bytes: if adaptive { u64::MAX } else { UDP_WRITE_BYTES },
             },
             Protocol::Tcp => WindowLimits {
                 calls: TCP_WINDOW_CALLS,
@@ -78,7 +89,7 @@ impl SessionConfig {
             Protocol::Tcp => Carrier::Connection,
         };
         Self {
-            engine: EngineConfig { carrier, retry: config.retry, window, credential },
+            engine: EngineConfig { carrier, retry: config.retry, window, blocks, credential },
             limits,
             stall_timeout: config.stall_timeout,
             rate_limit: config.rate_limit,
@@ -106,6 +117,13 @@ mod tests {
         let udp = |config: &ClientConfig, peer: &str| {
             SessionConfig::new(config, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
         };
+        let one_frame = |config: &ClientConfig, peer: &str| {
+            let peer = peer.parse().unwrap();
+            SessionConfig::new(config, peer, Protocol::Udp, 1 << 20).engine.blocks.unwrap().one_frame
+        };
+        assert_eq!(one_frame(&config, "192.0.2.1:2049"), 1280, "WRITE has more headers than READ");
+        assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "what may be chosen at most");
+        config.retry = RetryPolicy::hybrid();
         let limits = udp(&config, "192.0.2.1:2049");
         assert_eq!(limits, Limits { read_block: 1344, write_block: 1280 });
         assert_eq!(udp(&config, "[2001:db8::1]:2049").read_block, 1324);
