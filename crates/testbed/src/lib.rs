@@ -17,18 +17,22 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod export;
 mod limit;
 mod mobile;
 mod ping;
 mod plan;
 mod room;
+mod row;
 mod server;
 mod sweep;
 mod world;
 
 pub use error::Error;
+pub use export::{csv, json_lines, table};
 pub use limit::Limit;
 pub use plan::{Operation, Outage, Plan};
 pub use room::{HostCosts, Room, ServerModel};
+pub use row::{OrAuto, Row, policy_name};
 pub use sweep::{Samples, confidence, mean, sweep};
 pub use world::{Copy, Run, run, run_observed};

@@ -1,0 +1,90 @@
+//! `nfsw curve`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use super::{LinkOptions, connection::Policy};
+use crate::units::{self, AutoOr};
+
+/// `nfsw curve`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Client, link and server are the programs' own, under one virtual clock: a copy of ten seconds takes milliseconds,
+and the same seed gives the same result on every machine. Lists are separated by commas; 0,20,..,160 counts on.
+All combinations are run, each with the same seeds, so that all meet the same fades.
+
+`over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for one block
+lost in every fade.
+
+Examples:
+  nfsw curve                                             what the adaptive policy makes of the 1997 link
+  nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
+  nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
+  nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10 --distribution exponential
+  nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
+pub(crate) struct CurveArgs {
+    /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
+    #[arg(long, value_name = "NAME|FILE", default_value = "modern")]
+    pub(crate) room: String,
+    /// Print the file of a room, to copy and change, and stop.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) print_room: Option<String>,
+    /// What to copy: from the server, to it, or one after the other.
+    #[arg(long, value_enum, value_name = "OP", default_value = "both")]
+    pub(crate) op: Op,
+    /// Policies of the client.
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_value = "adaptive")]
+    pub(crate) policy: Vec<Policy>,
+    /// Bytes in one READ or WRITE, or auto.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = AutoOr::parse_block)]
+    pub(crate) block: Vec<AutoOr>,
+    /// Upper bound for --block auto.
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_block)]
+    pub(crate) max_block: Option<u32>,
+    /// READs and WRITEs in flight, or auto [default: the room's].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = AutoOr::parse_calls)]
+    pub(crate) window: Vec<AutoOr>,
+    /// Size of the file.
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = units::parse_size)]
+    pub(crate) size: u64,
+    /// Mobiles that copy at once.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    pub(crate) clients: Vec<u16>,
+    /// Seeds for each point: --seed and those after it.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) runs: u32,
+    /// When the server cannot be reached, counted from the first call (2s:10s).
+    #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
+    pub(crate) outage: Vec<(Duration, Duration)>,
+    /// Copy once before, so that the client knows the link.
+    #[arg(long)]
+    pub(crate) warm: bool,
+    /// Give a copy up after this time and count it as failed.
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = units::parse_duration)]
+    pub(crate) patience: Duration,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
+    /// Write the rows to curve.csv, curve.json and curve.txt in this directory, too.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object a row.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `--op`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Op {
+    /// From the server.
+    Read,
+    /// To the server.
+    Write,
+    /// Both, one row each.
+    Both,
+}
+
+fn parse_outage(text: &str) -> Result<(Duration, Duration), String> {
+    let (at, length) = text.split_once(':').ok_or("it must be AT:LENGTH, such as 2s:10s")?;
+    Ok((units::parse_duration(at)?, units::parse_duration(length)?))
+}

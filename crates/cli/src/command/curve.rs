@@ -1,0 +1,273 @@
+//! `nfsw curve`: response times in virtual time.
+
+use std::{
+    fs,
+    io::{self, IsTerminal, Write},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use testbed::{Operation, Outage, Plan, Room, Row, Samples};
+use toml::{Table, Value};
+
+use crate::{
+    args::{CurveArgs, LinkOptions, Op, Policy},
+    context::interrupted,
+    error::{explain, local},
+    exit::{Exit, Failure},
+    units::AutoOr,
+};
+
+/// Most points of one run.
+const MAX_POINTS: usize = 100_000;
+
+pub(super) fn execute(arguments: &CurveArgs) -> Exit {
+    match run(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            eprintln!("nfsw: {}", explain(&error));
+            Exit::of(&error)
+        }
+    }
+}
+
+fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
+    if let Some(name) = &arguments.print_room {
+        let Some(file) = Room::file(name) else { return Err(unknown(name)) };
+        io::stdout().lock().write_all(file.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let plans = plans(arguments)?;
+    for plan in &plans {
+        plan.check().map_err(|error| Failure::usage(error.to_string()))?;
+    }
+    let (samples, finished) = sweep(&plans, arguments)?;
+    let rows: Vec<Row> = plans
+        .iter()
+        .zip(&samples)
+        .filter_map(|(plan, samples)| Some(Row::new(plan, samples.as_ref()?, arguments.link.seed)))
+        .collect();
+    let text = if arguments.json { testbed::json_lines(&rows) } else { testbed::table(&rows) };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    if let Some(directory) = &arguments.out {
+        write(directory, &rows)?;
+    }
+    if !finished {
+        eprintln!("nfsw: interrupted: {} of {} points are complete", rows.len(), plans.len());
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs all plans, with a progress bar; false if it was interrupted.
+fn sweep(plans: &[Plan], arguments: &CurveArgs) -> anyhow::Result<(Vec<Option<Samples>>, bool)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicUsize::new(0));
+    let total = plans.len() * arguments.runs as usize;
+    let bar = if io::stderr().is_terminal() {
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr_with_hz(10));
+        let style = "{bar:40} {pos} of {len} runs, {elapsed} elapsed, {eta} to go";
+        bar.set_style(ProgressStyle::with_template(style).expect("a template with known fields"));
+        bar
+    } else {
+        ProgressBar::hidden()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = std::thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            testbed::sweep(plans, arguments.link.seed, arguments.runs, &|count| {
+                done.fetch_max(count, Ordering::Relaxed);
+                !stop.load(Ordering::Relaxed)
+            })
+        });
+        runtime.block_on(async {
+            let watch = async {
+                while !working.is_finished() {
+                    bar.set_position(done.load(Ordering::Relaxed) as u64);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::select! {
+                () = interrupted() => stop.store(true, Ordering::Relaxed),
+                () = watch => {}
+            }
+        });
+        working.join().expect("a sweep that panics is a bug")
+    });
+    bar.finish_and_clear();
+    let samples = result.map_err(|error| Failure::usage(error.to_string()))?;
+    let finished = samples.iter().all(Option::is_some);
+    Ok((samples, finished))
+}
+
+fn write(directory: &Path, rows: &[Row]) -> anyhow::Result<()> {
+    fs::create_dir_all(directory).map_err(|error| local(directory, &error))?;
+    for (name, text) in [
+        ("curve.csv", testbed::csv(rows)),
+        ("curve.json", testbed::json_lines(rows)),
+        ("curve.txt", testbed::table(rows)),
+    ] {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|error| local(&path, &error))?;
+    }
+    Ok(())
+}
+
+/// Every combination of what the options list.
+fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
+    let operations: &[Operation] = match arguments.op {
+        Op::Read => &[Operation::Read],
+        Op::Write => &[Operation::Write],
+        Op::Both => &[Operation::Read, Operation::Write],
+    };
+    let rooms = rooms(arguments)?;
+    let windows: Vec<Option<AutoOr>> = match arguments.window.as_slice() {
+        [] => vec![None],
+        windows => windows.iter().copied().map(Some).collect(),
+    };
+    let mut plans = Vec::new();
+    for operation in operations {
+        for policy in &arguments.policy {
+            for clients in &arguments.clients {
+                for block in &arguments.block {
+                    for window in &windows {
+                        for room in &rooms {
+                            let mut plan = Plan::new(room.clone());
+                            plan.operation = *operation;
+                            plan.policy = policy_of(*policy);
+                            plan.clients = *clients;
+                            plan.block = match block.number() {
+                                Some(bytes) => BlockSize::Exact(bytes),
+                                None => BlockSize::Auto { max: arguments.max_block },
+                            };
+                            if let Some(window) = window {
+                                plan.window = window.number().map_or(Window::Auto, Window::Calls);
+                            }
+                            plan.size = arguments.size;
+                            plan.warm = arguments.warm;
+                            plan.patience = arguments.patience;
+                            plan.outages =
+                                arguments.outage.iter().map(|&(at, length)| Outage { at, length }).collect();
+                            plans.push(plan);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if plans.len() > MAX_POINTS {
+        return Err(Failure::usage(format!("{} points; at most {MAX_POINTS} at once", plans.len())));
+    }
+    Ok(plans)
+}
+
+/// The room with every link that the options list.
+fn rooms(arguments: &CurveArgs) -> anyhow::Result<Vec<Room>> {
+    let (name, text) = match Room::file(&arguments.room) {
+        Some(text) => (arguments.room.clone(), text.to_owned()),
+        None => {
+            let path = Path::new(&arguments.room);
+            let is_path = arguments.room.contains(['/', '.']);
+            let text = match fs::read_to_string(path) {
+                Ok(text) => text,
+                Err(error) if is_path => return Err(local(path, &error)),
+                Err(_) => return Err(unknown(&arguments.room)),
+            };
+            (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), text)
+        }
+    };
+    let table = text.parse::<Table>().map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let bads = list(arguments.link.bad.as_deref()).map_err(Failure::usage)?;
+    let arqs = list(arguments.link.arq.as_deref()).map_err(Failure::usage)?;
+    let schedulers = list(arguments.link.scheduler.as_deref()).map_err(Failure::usage)?;
+    let mut rooms = Vec::new();
+    for arq in &arqs {
+        for scheduler in &schedulers {
+            for bad in &bads {
+                let options = LinkOptions {
+                    bad: bad.clone(),
+                    arq: arq.clone(),
+                    scheduler: scheduler.clone(),
+                    ..arguments.link.clone()
+                };
+                let mut table = table.clone();
+                let mut link = options.base()?;
+                if let (true, Some(Value::Table(own))) = (link.is_empty(), table.remove("link")) {
+                    link = own;
+                }
+                options.amend(&mut link)?;
+                table.insert("link".into(), Value::Table(link));
+                let room = Room::from_toml(&name, &table.to_string());
+                rooms.push(room.map_err(|error| Failure::usage(error.to_string()))?);
+            }
+        }
+    }
+    Ok(rooms)
+}
+
+/// Reads `a,b,c`; `0,20,..,160` counts on. Nothing is one value that is not set.
+fn list(text: Option<&str>) -> Result<Vec<Option<String>>, String> {
+    let Some(text) = text else { return Ok(vec![None]) };
+    let items: Vec<&str> = text.split(',').map(str::trim).collect();
+    let mut values = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        if *item != ".." {
+            values.push(Some((*item).to_owned()));
+            continue;
+        }
+        let number = |at: usize| items.get(at).and_then(|it| it.parse::<f64>().ok());
+        let (Some(first), Some(second), Some(last)) =
+            (index.checked_sub(2).and_then(number), index.checked_sub(1).and_then(number), number(index + 1))
+        else {
+            return Err(format!("{text}: .. counts on from two numbers to a third, as in 0,20,..,160"));
+        };
+        let step = second - first;
+        if step <= 0.0 || (last - second) / step > 10_000.0 {
+            return Err(format!("{text}: .. must count upwards, 10000 steps at most"));
+        }
+        let mut next = second + step;
+        while next < last - step / 2.0 {
+            values.push(Some(next.to_string()));
+            next += step;
+        }
+    }
+    Ok(values)
+}
+
+const fn policy_of(policy: Policy) -> RetryPolicy {
+    match policy {
+        Policy::Adaptive => RetryPolicy::Adaptive,
+        Policy::Hybrid => RetryPolicy::hybrid(),
+        Policy::Exponential => RetryPolicy::exponential(),
+        Policy::Kernel => RetryPolicy::kernel(),
+    }
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    let known = Room::names().collect::<Vec<_>>().join(", ");
+    Failure::usage(format!("there is no room {name:?}; there are {known}, or give a file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_count_on() {
+        let values =
+            |text| list(Some(text)).map(|values| values.into_iter().flatten().collect::<Vec<_>>().join(" "));
+        assert_eq!(values("0,20,..,80").unwrap(), "0 20 40 60 80");
+        assert_eq!(values("none,ideal").unwrap(), "none ideal");
+        assert!(values("..,3").is_err() && values("3,2,..,1").is_err());
+        assert_eq!(list(None).unwrap(), [None]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Rows as text: for people, for spreadsheets, for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::Row;
+
+/// A table for a terminal, one line a row.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "op    policy      block window arq                bad ms   mean s  ± 95 %   min     max   over limit  over edge  resends useless failed\n",
+    );
+    for row in rows {
+        let bad = row.bad_ms.map_or_else(|| "-".to_owned(), |bad| format!("{bad:.0}"));
+        let _ = writeln!(
+            text,
+            "{:5} {:11} {:>5} {:>6} {:16} {bad:>8} {:8.2} {:7.2} {:6.2} {:7.2} {:>+9.2} % {:>+8.2} % {:8.3} {:7.4} {:6}",
+            row.op,
+            row.policy,
+            row.block,
+            row.window,
+            row.arq,
+            row.mean_s,
+            row.ci95_s,
+            row.min_s,
+            row.max_s,
+            row.over_limit_pct,
+            row.over_edge_limit_pct,
+            row.resends_per_call,
+            row.useless_resends_per_call,
+            row.failed,
+        );
+    }
+    text
+}
+
+/// One JSON object a line, with the fields of [`Row`].
+pub fn json_lines(rows: &[Row]) -> String {
+    rows.iter().map(|row| json(row).to_string() + "\n").collect()
+}
+
+/// A heading and one line a row, with the fields of [`Row`].
+pub fn csv(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let Value::Object(fields) = json(row) else { continue };
+        if index == 0 {
+            let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+            let _ = writeln!(text, "{}", names.join(","));
+        }
+        let values = fields.values().map(|value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        let _ = writeln!(text, "{}", values.collect::<Vec<_>>().join(","));
+    }
+    text
+}
+
+/// A row, its fractions rounded to what they are good for.
+fn json(row: &Row) -> Value {
+    let mut value = serde_json::to_value(row).expect("a row has nothing that JSON lacks");
+    if let Value::Object(fields) = &mut value {
+        for value in fields.values_mut() {
+            if let Some(number) = value.as_f64().filter(|_| value.is_f64()) {
+                *value = ((number * 1e6).round() / 1e6).into();
+            }
+        }
+    }
+    value
+}
