@@ -162,6 +162,9 @@ impl Reporter {
             }
         }
         let exit = verdict(&self.failures.borrow(), self.succeeded.get());
+        if self.verbose && !self.json {
+            summary.links().into_iter().for_each(|link| self.note(link));
+        }
         if self.stats {
             let _ = write!(io::stderr(), "{}", summary.for_people(self.started.elapsed()));
         }

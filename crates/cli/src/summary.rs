@@ -2,7 +2,10 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use nfs_wireless_client::{Client, Protocol, engine::Stats};
+use nfs_wireless_client::{
+    Client, Protocol,
+    engine::{Belief, Stats},
+};
 use serde_json::{Value, json};
 
 use crate::{exit::Exit, units};
@@ -25,6 +28,8 @@ pub(crate) struct ClientSummary {
     pub(crate) transport: Protocol,
     /// Bytes in one READ or WRITE.
     pub(crate) block_size: u32,
+    /// What it believes about its link.
+    pub(crate) belief: Option<Belief>,
 }
 
 impl Summary {
@@ -81,6 +86,11 @@ impl Summary {
         out
     }
 
+    /// Returns a line for each link that was learned.
+    pub(crate) fn links(&self) -> Vec<String> {
+        self.clients.iter().filter_map(|client| client.belief).map(|belief| link(&belief)).collect()
+    }
+
     fn sum(&self, count: impl Fn(&Stats) -> u64) -> u64 {
         self.clients.iter().map(|client| count(&client.stats)).sum()
     }
@@ -99,13 +109,30 @@ impl Summary {
     }
 }
 
+/// What is believed about a link, for people.
+fn link(belief: &Belief) -> String {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let fades = match (belief.holds, belief.mean_fade) {
+        (true, fade) => format!("fades of {:.0} ms that lose nothing", ms(fade)),
+        (false, fade) if fade.is_zero() => "no fades seen".to_owned(),
+        (false, fade) => format!("fades of {:.0} ms, {:.1} a second", ms(fade), belief.fades_per_second),
+    };
+    format!(
+        "link {:.2} Mbit/s, round trip {:.1} ms, {fades}, blocks of {}, {} in flight",
+        belief.rate * 8.0 / 1e6,
+        ms(belief.base),
+        units::bytes(belief.block.into()),
+        belief.in_flight,
+    )
+}
+
 impl ClientSummary {
     /// Copies a client's numbers.
     pub(crate) fn of(client: &Client) -> Self {
         let status = client.status();
         // Whichever direction the blocks went, the larger of the two is the one that was not cut down.
         let block_size = status.read_block.max(status.write_block);
-        Self { stats: status.stats, transport: client.protocol(), block_size }
+        Self { stats: status.stats, transport: client.protocol(), block_size, belief: status.belief }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
     config::ClientConfig,
     connect::{Finder, Found, Mounted},
     driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
-    engine::Stats,
+    engine::{Belief, Stats},
     error::Error,
     read_dir::ReadDir,
     session::Transfer,
@@ -84,6 +84,8 @@ pub struct Status {
     pub outstanding: usize,
     /// When the server was last heard of.
     pub last_heard: Option<Instant>,
+    /// What the adaptive policy believes about the path, once something was delivered over UDP.
+    pub belief: Option<Belief>,
 }
 
 /// Whether data is to be on stable storage when WRITE returns (RFC 1813 §3.3.7).
@@ -177,6 +179,7 @@ impl Client {
             write_block: limits.write_block,
             outstanding: snapshot.outstanding,
             last_heard: snapshot.last_heard,
+            belief: snapshot.belief,
         }
     }
 

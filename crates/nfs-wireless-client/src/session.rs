@@ -20,7 +20,8 @@ use nfs_wire::{
 use crate::{
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply, Stats,
+        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
+        Stats,
     },
     transfer::{Download, Limits, Machine, Step, TransferError, Upload},
 };
@@ -308,6 +309,7 @@ impl Session {
     /// Fires every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.engine.handle_timeout(now);
+        self.stirred = true;
         if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.paused && pacer.next <= now) {
             pacer.paused = false;
             self.stirred = true;
@@ -338,7 +340,8 @@ impl Session {
 
     /// Returns the next message to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        if self.stirred {
+        // Nothing outstanding means that no reply will stir the transfers.
+        if self.stirred || self.engine.outstanding() == 0 {
             self.stirred = self.feed(now);
         }
         let transmit = self.engine.poll_transmit(now)?;
@@ -359,6 +362,11 @@ impl Session {
         let stalls = self.transfers.iter().filter_map(|it| Some(it.last_progress + self.stall_timeout?));
         let paced = self.pacer.as_ref().filter(|pacer| pacer.paused).map(|pacer| pacer.next);
         self.engine.poll_timeout().into_iter().chain(stalls).chain(paced).min()
+    }
+
+    /// Returns what the adaptive policy believes about the path, once something was delivered.
+    pub fn belief(&self) -> Option<Belief> {
+        self.engine.belief()
     }
 
     /// Returns the counters.

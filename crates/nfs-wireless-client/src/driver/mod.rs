@@ -27,7 +27,7 @@ use self::pump::Pump;
 pub(crate) use self::reactor::Reactor;
 pub use self::storage::{Sink, Source};
 use crate::{
-    engine::Stats,
+    engine::{Belief, Stats},
     error::Error,
     session::{Session, SessionConfig, Transfer},
     transfer::Limits,
@@ -43,6 +43,7 @@ pub(crate) struct Snapshot {
     pub(crate) limits: Option<Limits>,
     pub(crate) outstanding: usize,
     pub(crate) last_heard: Option<Instant>,
+    pub(crate) belief: Option<Belief>,
 }
 
 /// Why a call got no reply.

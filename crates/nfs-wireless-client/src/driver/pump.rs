@@ -216,6 +216,7 @@ impl Pump {
         snapshot.limits = Some(self.session.limits());
         snapshot.outstanding = self.session.outstanding();
         snapshot.last_heard = self.last_heard;
+        snapshot.belief = self.session.belief();
     }
 
     fn finish(&mut self, transfer: TransferId, result: Result<(), Error>) {

@@ -33,7 +33,7 @@ pub use self::{
     calls::CallId,
     message::{CallSpec, Class, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     rtt::RttHistogram,
-    stats::{Resends, Stats},
+    stats::{Belief, Resends, Stats},
     window::WindowLimits,
 };
 use self::{
@@ -345,6 +345,11 @@ impl Engine {
             self.remove(index);
         }
         chosen.into_iter().map(|(_, owner, bytes)| (owner, bytes)).collect()
+    }
+
+    /// Returns what the adaptive policy believes about the path, once something was delivered.
+    pub fn belief(&self) -> Option<Belief> {
+        self.recovery.belief()
     }
 
     /// Returns the counters.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
-    CallId, Carrier, Class, Engine, Event, Owner, Transmit, WindowLimits,
+    Belief, CallId, Carrier, Class, Engine, Event, Owner, Transmit, WindowLimits,
     adaptive::{Adaptive, Answered, BlockRange},
     calls::{Cause, State},
     policy::{self, Policy},
@@ -83,6 +83,14 @@ impl Recovery {
         match self {
             Self::Connection | Self::Timers(_) => None,
             Self::Adaptive(adaptive) => adaptive.block(),
+        }
+    }
+
+    /// Returns what is believed about the path.
+    pub(super) fn belief(&self) -> Option<Belief> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.belief(),
         }
     }
 

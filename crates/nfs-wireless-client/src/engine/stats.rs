@@ -1,5 +1,7 @@
 //! What the engine counted.
 
+use std::time::Duration;
+
 use super::{calls::Cause, rtt::RttHistogram};
 
 /// Counters of an engine, copied out by value.
@@ -26,6 +28,26 @@ pub struct Stats {
     pub postponed: u64,
     /// Round-trip times of calls that were sent once (Karn's rule).
     pub rtt: RttHistogram,
+}
+
+/// What the adaptive policy believes about the path to the server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Belief {
+    /// File bytes per second that the path delivers.
+    pub rate: f64,
+    /// Round-trip time without queues.
+    pub base: Duration,
+    /// Fades that destroyed something, per second of good time.
+    pub fades_per_second: f64,
+    /// Mean length of the fades that were asked into; zero if there was none.
+    pub mean_fade: Duration,
+    /// Whether the link holds what meets a fade, as link-level retransmission does.
+    pub holds: bool,
+    /// Bytes per READ or WRITE.
+    pub block: u32,
+    /// READs or WRITEs in flight.
+    pub in_flight: u32,
 }
 
 /// Attempts after the first, by cause.

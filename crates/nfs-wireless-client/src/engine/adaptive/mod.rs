@@ -17,7 +17,7 @@ use self::{
     margin::Margin, pacer::Pacer, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer,
     window::Window,
 };
-use super::{Class, WindowLimits};
+use super::{Belief, Class, WindowLimits};
 
 /// What is believed about the path to one server.
 #[derive(Debug)]
@@ -61,6 +61,9 @@ struct Losses {
     round_end: u64,
 }
 
+/// Longest time for which a call that is lost again and again waits to be sent.
+const MAX_MARGIN: Duration = Duration::from_secs(4);
+
 /// Rounds with heavy loss that mean a full queue, whatever the silences.
 const HEAVY_ROUNDS: u32 = 3;
 
@@ -88,6 +91,21 @@ impl Adaptive {
             pacer: Pacer::new(now),
             lost: Losses::default(),
         }
+    }
+
+    /// Returns what is believed, once something was delivered.
+    pub(super) fn belief(&self) -> Option<Belief> {
+        let rate = self.window.rate();
+        (rate > 0.0 && self.block > 0).then(|| Belief {
+            rate,
+            base: self.window.base(),
+            fades_per_second: self.sizer.burst_rate(),
+            mean_fade: self.silence.mean_fade(),
+            holds: self.patience.holds(),
+            block: self.block,
+            in_flight: u32::try_from(self.window.bytes(self.block) / u64::from(self.block))
+                .unwrap_or(u32::MAX),
+        })
     }
 
     /// Returns the bytes delivered so far.
@@ -223,7 +241,7 @@ impl Adaptive {
         }
         if losses > 2 {
             let doublings = (losses - 3).min(16);
-            margin += self.trips.timeout(suspect) * (1 << doublings);
+            margin += (self.trips.timeout(suspect) * (1 << doublings)).min(MAX_MARGIN);
         }
         margin
     }

@@ -54,6 +54,8 @@ pub(super) struct Silence {
     hole: Option<Instant>,
     /// The longest of the last silences that were asked into.
     longest: Duration,
+    /// Smoothed length of the silences that were asked into, beyond the pace.
+    fade: Duration,
     /// Length of this silence at which the oldest call is sent again.
     resend_after: Duration,
 }
@@ -80,13 +82,14 @@ impl Silence {
             asked: None,
             hole: None,
             longest: Duration::ZERO,
+            fade: Duration::ZERO,
             resend_after: FIRST_RESEND,
         }
     }
 
     /// A call was sent; `alone`: nothing else was in flight. `timeout` is how long its reply may take.
     pub(super) fn handle_sent(&mut self, now: Instant, alone: bool, timeout: Duration, patient: bool) {
-        if alone {
+        if alone || self.next.is_none() {
             self.since = now;
             self.flowing = false;
             self.asked = None;
@@ -127,6 +130,7 @@ impl Silence {
             Ended { excess: gap.saturating_sub(pace), asked: self.asked.is_some(), long: gap > 2 * pace };
         if ended.asked {
             self.longest = gap.max(self.longest * 7 / 8);
+            self.fade = if self.fade.is_zero() { ended.excess } else { (self.fade * 7 + ended.excess) / 8 };
         }
         self.since = now;
         self.heard = Some(now);
@@ -178,6 +182,11 @@ impl Silence {
     /// Returns when the silence began.
     pub(super) const fn since(&self) -> Instant {
         self.since
+    }
+
+    /// Returns the smoothed length of the silences that were asked into.
+    pub(super) const fn mean_fade(&self) -> Duration {
+        self.fade
     }
 
     /// Returns the smoothed time between replies.

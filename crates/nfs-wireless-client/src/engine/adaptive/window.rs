@@ -17,8 +17,14 @@ const INITIAL_CALLS: u64 = 4;
 /// Calls that may always be in flight.
 const MIN_CALLS: u64 = 2;
 
-/// Queueing delay that the window may cause beyond one block, at least.
+/// Queueing delay that the window may cause beyond one block: an eighth of the base, or eight times the base up to this. It is what keeps
+/// a short burst from emptying the path.
 const ALLOWANCE: Duration = Duration::from_millis(10);
+
+/// Paths with a shorter base are wires without fades, and the narrowest place is a server's socket buffer, which holds about a
+/// hundred datagrams.
+const WIRED: Duration = Duration::from_millis(1);
+const WIRED_ALLOWANCE: Duration = Duration::from_micros(500);
 
 /// How long a base round-trip time is believed.
 const BASE_LIFETIME: Duration = Duration::from_secs(10);
@@ -271,7 +277,9 @@ impl Window {
     }
 
     fn allowance(&self, rate: f64, block: u32) -> f64 {
-        let delay = ALLOWANCE.max(self.base() / 8).as_secs_f64();
+        let base = self.base();
+        let delay = if base < WIRED { WIRED_ALLOWANCE } else { (8 * base).min(ALLOWANCE).max(base / 8) };
+        let delay = delay.as_secs_f64();
         f64::from(block).max(rate * delay)
     }
 
