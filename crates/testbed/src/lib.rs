@@ -2,3 +2,8 @@
 //!
 //! This crate owns no client, link or server logic; it drives the machines of `nfs-wireless-client`,
 //! `linkemu` and `nfs-wireless-server` from one event queue.
+#![forbid(unsafe_code)]
+
+mod row;
+
+pub use row::{Choice, Row};
