@@ -4,6 +4,7 @@
 //! `linkemu` and `nfs-wireless-server` from one event queue.
 #![forbid(unsafe_code)]
 
+pub mod export;
 pub mod published;
 mod row;
 

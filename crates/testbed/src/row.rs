@@ -5,9 +5,10 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 /// A number, or what the client chose by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Choice {
     /// The client chose.
+    #[default]
     Auto,
     /// Fixed by the experiment.
     Fixed(u32),
@@ -35,7 +36,7 @@ impl Serialize for Choice {
 ///
 /// A number that does not exist (the mean response time when every run failed) is NaN here, `null` in JSON and empty in
 /// CSV.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// `read` or `write`.
     pub op: String,
