@@ -368,7 +368,7 @@ impl Client {
     ) -> Result<(), Error> {
         let temporary = match &spec.placement {
             crate::transfer::Placement::Temporary(name) => Some((spec.directory, name.clone())),
-            crate::transfer::Placement::InPlace => None,
+            crate::transfer::Placement::InPlace | crate::transfer::Placement::Existing(_) => None,
         };
         let transfer = Transfer::Upload(Box::new(Upload::new(spec)));
         let result =

@@ -28,7 +28,7 @@ pub struct ClientConfig {
     pub portmap_port: u16,
     /// Who the calls claim to come from. Default: AUTH_SYS with the ids of this process.
     pub credential: Credential,
-    /// When an unanswered datagram is sent again. Default: [`RetryPolicy::Hybrid`].
+    /// When an unanswered datagram is sent again. Default: [`RetryPolicy::Adaptive`].
     pub retry: RetryPolicy,
     /// Bytes per READ. Default: as large as the transport carries safely.
     pub read_block: BlockSize,
@@ -175,9 +175,17 @@ pub enum Window {
 }
 
 /// When an unanswered datagram is sent again. TCP never resends on a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryPolicy {
+    /// Losses are found from later replies and from silences; window and block follow what the path delivers.
+    #[default]
+    Adaptive,
+    /// The Linux kernel's UDP client, for comparison: round-trip timers that remember back-off.
+    Kernel {
+        /// Longest timeout. Default: 60 s.
+        maximum: Duration,
+    },
     /// The timeout doubles after every loss: "No changes" in Dube et al. 1997 §5.
     Exponential {
         /// Timeout of the first attempt. Default: 700 ms.
@@ -223,8 +231,19 @@ impl RetryPolicy {
         }
     }
 
+    /// Returns the Linux kernel's UDP client.
+    pub const fn kernel() -> Self {
+        Self::Kernel { maximum: Self::MAXIMUM }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
-        let (Self::Exponential { initial, maximum } | Self::Hybrid { initial, maximum, .. }) = *self;
+        let (initial, maximum) = match *self {
+            Self::Adaptive => return Ok(()),
+            Self::Kernel { maximum } => (Duration::from_millis(100), maximum),
+            Self::Exponential { initial, maximum } | Self::Hybrid { initial, maximum, .. } => {
+                (initial, maximum)
+            }
+        };
         if initial < Duration::from_millis(1) {
             let value = format!("{initial:?}");
             return Err(ConfigError::TooSmall { field: "initial timeout", value, bound: "1 ms".into() });
@@ -235,12 +254,6 @@ impl RetryPolicy {
             return Err(ConfigError::TooSmall { field: "maximum timeout", value, bound });
         }
         Ok(())
-    }
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self::hybrid()
     }
 }
 

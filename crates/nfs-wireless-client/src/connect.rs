@@ -10,12 +10,10 @@ use nfs_wire::{
 };
 
 use crate::{
-    config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, TransportChoice, Window},
+    config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor},
-    engine::{Carrier, EngineConfig, WindowLimits},
     error::Error,
     session::SessionConfig,
-    transfer::Limits,
 };
 
 /// Where NFS usually listens when no port mapper can be asked.
@@ -23,31 +21,6 @@ const NFS_PORT: u16 = 2049;
 
 /// How long the first transport is tried before the second one joins in.
 const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
-
-/// READs in flight over UDP when the window is automatic.
-const UDP_WINDOW_CALLS: u32 = 16;
-
-/// Bytes of WRITEs in flight over UDP: servers drop bursts in their own socket buffers, measured from 160 KiB on.
-const UDP_WRITE_BYTES: u64 = 64 << 10;
-
-/// Bytes in flight over TCP: more only fills caches, measured on loopback and at 1 ms.
-const TCP_WINDOW_BYTES: u64 = 4 << 20;
-
-/// READs and WRITEs in flight over TCP.
-const TCP_WINDOW_CALLS: u32 = 64;
-
-/// Payload of an Ethernet frame after the IP and UDP headers.
-const FRAME_PAYLOAD_V4: u32 = 1500 - 28;
-const FRAME_PAYLOAD_V6: u32 = 1500 - 48;
-
-/// RPC and READ reply before the data: 24 + 104 bytes with attributes (RFC 1813 §3.3.6).
-const READ_OVERHEAD: u32 = 128;
-
-/// WRITE call before the data, without credential and handle: RPC header 40, lengths and fields 28 bytes.
-const WRITE_OVERHEAD: u32 = 40 + 28;
-
-/// Largest READ or WRITE over UDP that all known servers and the IP header leave room for, in bytes.
-const MAX_UDP_BLOCK: u32 = 32 << 10;
 
 /// Looks for a server's services on behalf of a client.
 #[derive(Debug)]
@@ -284,11 +257,11 @@ impl Finder<'_> {
         let reserved = config.reserved_port && program.number != Program::PORTMAP.number;
         let result = match protocol {
             Protocol::Udp => {
-                let session = move |buffer| session_config(&config, address, Protocol::Udp, buffer);
+                let session = move |buffer| SessionConfig::new(&config, address, Protocol::Udp, buffer);
                 Connection::datagrams(self.reactor, address, reserved, session).await
             }
             Protocol::Tcp => {
-                let session = session_config(&config, address, Protocol::Tcp, 0);
+                let session = SessionConfig::new(&config, address, Protocol::Tcp, 0);
                 Connection::stream(self.reactor, address, reserved, session).await
             }
         };
@@ -302,68 +275,6 @@ impl Finder<'_> {
 pub(crate) struct Found {
     protocol: Protocol,
     address: SocketAddr,
-}
-
-/// Derives the settings of a session from the client's and the transport's.
-fn session_config(
-    config: &ClientConfig,
-    peer: SocketAddr,
-    protocol: Protocol,
-    receive_buffer: usize,
-) -> SessionConfig {
-    let mut credential = Vec::new();
-    config.credential.encode(&mut credential);
-    let (auto_read, auto_write) = match protocol {
-        Protocol::Tcp => (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES),
-        Protocol::Udp => unfragmented(peer, credential.len()),
-    };
-    let most = if protocol == Protocol::Udp { MAX_UDP_BLOCK } else { MAX_BLOCK_BYTES };
-    let block = |size, auto: u32| match size {
-        BlockSize::Auto { max } => auto.min(max.unwrap_or(u32::MAX)),
-        BlockSize::Exact(bytes) => bytes.min(most),
-    };
-    let limits = Limits {
-        read_block: block(config.read_block, auto_read),
-        write_block: block(config.write_block, auto_write),
-    };
-    let window = match protocol {
-        Protocol::Udp => WindowLimits {
-            calls: UDP_WINDOW_CALLS,
-            // The kernel counts its own bookkeeping too: half of the buffer is data at best.
-            read_bytes: receive_buffer as u64 / 4,
-            write_bytes: UDP_WRITE_BYTES,
-        },
-        Protocol::Tcp => WindowLimits {
-            calls: TCP_WINDOW_CALLS,
-            read_bytes: TCP_WINDOW_BYTES,
-            write_bytes: TCP_WINDOW_BYTES,
-        },
-    };
-    let window = match config.window {
-        Window::Auto => window,
-        // The user's number of calls counts; only our own receive buffer still limits it.
-        Window::Calls(calls) => WindowLimits { calls, write_bytes: u64::MAX, ..window },
-    };
-    let carrier = match protocol {
-        Protocol::Udp => Carrier::Datagrams,
-        Protocol::Tcp => Carrier::Connection,
-    };
-    SessionConfig {
-        engine: EngineConfig { carrier, retry: config.retry, window, credential },
-        limits,
-        stall_timeout: config.stall_timeout,
-        rate_limit: config.rate_limit,
-    }
-}
-
-/// Returns the largest READ and WRITE blocks that fit one Ethernet frame.
-fn unfragmented(peer: SocketAddr, credential: usize) -> (u32, u32) {
-    let frame = if peer.is_ipv4() { FRAME_PAYLOAD_V4 } else { FRAME_PAYLOAD_V6 };
-    let handle = nfs_wire::nfs3_types::nfs3::NFS3_FHSIZE as u32;
-    let credential = u32::try_from(credential).expect("a credential has at most 408 bytes");
-    let write = frame - WRITE_OVERHEAD - handle - credential;
-    // Multiples of 64 keep source and file offsets aligned to cache lines.
-    (frame - READ_OVERHEAD, write / 64 * 64)
 }
 
 async fn exports(connection: &Connection) -> Result<Vec<Export>, Error> {
@@ -467,18 +378,5 @@ mod tests {
         assert_eq!(parent(b"/a/b"), Some(&b"/a"[..]));
         assert_eq!(parent(b"/a/"), Some(&b"/"[..]));
         assert_eq!(parent(b"/"), None);
-    }
-
-    #[test]
-    fn automatic_udp_blocks_fit_one_frame() {
-        let mut config = ClientConfig::default();
-        let udp = |config: &ClientConfig, peer: &str| {
-            session_config(config, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
-        };
-        let limits = udp(&config, "192.0.2.1:2049");
-        assert_eq!(limits, Limits { read_block: 1344, write_block: 1280 });
-        assert_eq!(udp(&config, "[2001:db8::1]:2049").read_block, 1324);
-        config.read_block = BlockSize::Exact(1 << 20);
-        assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "rtmax over UDP lies");
     }
 }

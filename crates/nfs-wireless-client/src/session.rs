@@ -4,6 +4,8 @@
 //! file bytes and calls [`Session::handle_payload_done`]. It drains [`Session::poll_transmit`], then
 //! [`Session::poll_event`], and calls [`Session::handle_timeout`] at [`Session::poll_timeout`].
 
+mod setup;
+
 use std::{
     collections::VecDeque,
     net::SocketAddr,
@@ -17,7 +19,9 @@ use nfs_wire::{
 
 use crate::{
     config::MIN_BLOCK_BYTES,
-    engine::{self, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Reply, Stats},
+    engine::{
+        self, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply, Stats,
+    },
     transfer::{Download, Limits, Machine, Step, TransferError, Upload},
 };
 
@@ -162,6 +166,9 @@ const TRANSFER_BIT: u64 = 1 << 63;
 /// How often a large call is sent in vain before the server is asked whether it is there at all.
 const SUSPICIOUS_ATTEMPTS: u32 = 2;
 
+/// How long a large call has been sent in vain by then, at least: a fade is not a server that ignores it.
+const SUSPICIOUS_TIME: Duration = Duration::from_secs(1);
+
 impl Session {
     /// Starts with nothing to do.
     pub fn new(config: SessionConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
@@ -193,8 +200,13 @@ impl Session {
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Option<CallId> {
         let owner = Owner(token & !TRANSFER_BIT);
+        let repeat = if program == Program::NFS && is_idempotent(procedure) {
+            Repeat::Idempotent
+        } else {
+            Repeat::SameXid
+        };
         let class = Class::Control;
-        let spec = CallSpec { program, procedure, class, owner, payload: None, bytes: 0, deadline };
+        let spec = CallSpec { program, procedure, class, repeat, owner, payload: None, bytes: 0, deadline };
         self.engine.submit(now, spec, encode)
     }
 
@@ -237,7 +249,11 @@ impl Session {
     ) -> Result<Incoming, DecodeError> {
         let reply = match self.engine.handle_head(now, peer, bytes, complete)? {
             Head::NeedMore => return Ok(Incoming::NeedMore),
-            Head::Stray => return Ok(Incoming::Done),
+            Head::Stray => {
+                // It may have shown that others are lost, which makes room for more.
+                self.stirred = true;
+                return Ok(Incoming::Done);
+            }
             Head::Reply(reply) => reply,
         };
         let results = &bytes[reply.results_at..];
@@ -308,8 +324,10 @@ impl Session {
                 engine::Event::Expired { owner: Owner(token), attempts, elapsed } => {
                     self.events.push_back(Event::Expired { token, attempts, elapsed });
                 }
-                engine::Event::Silent { class, bytes, attempts } => {
-                    let suspicious = bytes > self.proven(class) && attempts >= SUSPICIOUS_ATTEMPTS;
+                engine::Event::Silent { class, bytes, attempts, elapsed } => {
+                    let suspicious = bytes > self.proven(class)
+                        && attempts >= SUSPICIOUS_ATTEMPTS
+                        && elapsed >= SUSPICIOUS_TIME;
                     if suspicious && !self.probing {
                         self.probe(now);
                     }
@@ -349,8 +367,15 @@ impl Session {
     }
 
     /// Returns the bytes per READ and WRITE in use now.
-    pub const fn limits(&self) -> Limits {
-        self.limits
+    pub fn limits(&self) -> Limits {
+        self.narrowed(self.engine.block())
+    }
+
+    /// Returns the limits with a block that the engine chose.
+    fn narrowed(&self, block: Option<u32>) -> Limits {
+        let block = block.unwrap_or(u32::MAX);
+        let Limits { read_block, write_block } = self.limits;
+        Limits { read_block: read_block.min(block), write_block: write_block.min(block) }
     }
 
     /// Returns how many calls are outstanding.
@@ -364,6 +389,8 @@ impl Session {
 
     /// Lets the transfers, in turn, queue one call; whether one did.
     fn feed(&mut self, now: Instant) -> bool {
+        let block = self.engine.next_block(now);
+        let limits = self.narrowed(block);
         let paused = self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
         for step in 0..self.transfers.len() {
             let turn = (self.turn + step) % self.transfers.len();
@@ -371,13 +398,19 @@ impl Session {
             let engine = &self.engine;
             let has_room = |class, bytes| !paused && engine.has_room(class, bytes);
             let machine = transfer.machine();
-            let Some(call) = machine.next_call(self.limits, &has_room) else {
+            let Some(call) = machine.next_call(limits, &has_room) else {
                 continue;
             };
             let spec = CallSpec {
                 program: Program::NFS,
                 procedure: call.procedure.number(),
                 class: call.class,
+                repeat: if call.class == Class::Control && !is_idempotent(call.procedure.number()) {
+                    Repeat::SameXid
+                } else {
+                    // No two WRITEs of a transfer overlap.
+                    Repeat::Idempotent
+                },
                 owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
                 payload: call.payload,
                 bytes: call.bytes,
@@ -499,6 +532,7 @@ impl Session {
             program: Program::NFS,
             procedure: Procedure::Null.number(),
             class: Class::Control,
+            repeat: Repeat::Idempotent,
             owner: PROBE,
             payload: None,
             bytes: 0,
@@ -528,6 +562,28 @@ impl Session {
         }
         self.stirred = true;
     }
+}
+
+/// Whether a procedure changes nothing that running it again would change (RFC 1813 §4.7). WRITE is not among them: two
+/// of an application's may overlap.
+fn is_idempotent(procedure: u32) -> bool {
+    use Procedure as P;
+    [
+        P::Null,
+        P::Getattr,
+        P::Lookup,
+        P::Access,
+        P::Readlink,
+        P::Read,
+        P::Readdir,
+        P::Readdirplus,
+        P::Fsstat,
+        P::Fsinfo,
+        P::Pathconf,
+        P::Commit,
+    ]
+    .iter()
+    .any(|it| it.number() == procedure)
 }
 
 /// How late a pause may end without the rate suffering: timers of drivers are only good to a millisecond or two.

@@ -4,14 +4,18 @@
 //! send now, [`Engine::handle_head`] takes what was received, [`Engine::complete`] ends a call,
 //! [`Engine::poll_timeout`] and [`Engine::handle_timeout`] make time pass. The engine knows RPC, not NFS.
 
+mod adaptive;
 mod calls;
+mod message;
 mod policy;
+mod recovery;
 mod rtt;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod timer;
 mod window;
+mod xids;
 
 use std::{
     collections::VecDeque,
@@ -21,27 +25,30 @@ use std::{
 
 use nfs_wire::{
     DecodeError, Reader,
-    rpc::{Program, Rejection, ReplyHeader, encode_call_header, set_xid},
+    rpc::{Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 
 pub use self::{
+    adaptive::BlockRange,
     calls::CallId,
+    message::{CallSpec, Class, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     rtt::RttHistogram,
     stats::{Resends, Stats},
     window::WindowLimits,
 };
 use self::{
-    calls::{Calls, MAX_CALLS, Match, State},
-    policy::Policy,
+    calls::{Calls, Cause, MAX_CALLS, State},
+    recovery::Recovery,
     timer::TimerTable,
     window::Window,
+    xids::{Attempt, Xids},
 };
 use crate::config::RetryPolicy;
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Datagrams may be lost: calls are sent again when the policy's timer runs out.
+    /// Datagrams may be lost: calls are sent again when the policy says so.
     Datagrams,
     /// A connection loses nothing while it lives: calls are sent again only after it was made anew.
     Connection,
@@ -56,115 +63,10 @@ pub struct EngineConfig {
     pub retry: RetryPolicy,
     /// Limit on READs and WRITEs in flight.
     pub window: WindowLimits,
+    /// What the adaptive policy may choose blocks from; `None`: they are given.
+    pub blocks: Option<BlockRange>,
     /// The credential of every call, already encoded.
     pub credential: Vec<u8>,
-}
-
-/// What a call is for; decides its place in the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// Anything small: sent at once, ahead of data.
-    Control,
-    /// Brings file data.
-    Read,
-    /// Carries file data.
-    Write,
-}
-
-/// Whose call it is: a number the submitter chose and gets back with the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(pub u64);
-
-/// File bytes that follow a message's head and that only the driver touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Payload {
-    /// Offset in the source file.
-    pub offset: u64,
-    /// Length in bytes, without padding.
-    pub length: u32,
-}
-
-/// A call to be made.
-#[derive(Clone, Copy, Debug)]
-pub struct CallSpec {
-    /// Program and version to call.
-    pub program: Program,
-    /// Number of the procedure.
-    pub procedure: u32,
-    /// What the call is for.
-    pub class: Class,
-    /// Whose call it is.
-    pub owner: Owner,
-    /// File bytes that follow the arguments.
-    pub payload: Option<Payload>,
-    /// File bytes that the call moves, in either direction; counted by the window.
-    pub bytes: u32,
-    /// When to give the call up.
-    pub deadline: Option<Instant>,
-}
-
-/// A message to send now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit<'a> {
-    /// The call it belongs to.
-    pub id: CallId,
-    /// Whose call it is.
-    pub owner: Owner,
-    /// The message up to its payload.
-    pub head: &'a [u8],
-    /// File bytes that follow the head; the driver pads them to a multiple of four.
-    pub payload: Option<Payload>,
-}
-
-/// What the head of a received message turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
-    /// The message's header is not all there yet.
-    NeedMore,
-    /// Nobody waits for this message.
-    Stray,
-    /// A reply to an outstanding call; it stays outstanding until [`Engine::complete`].
-    Reply(Reply),
-}
-
-/// A reply to an outstanding call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// The call that is answered.
-    pub id: CallId,
-    /// Whose call it is.
-    pub owner: Owner,
-    /// Program that was called.
-    pub program: Program,
-    /// Where the results begin in the message.
-    pub results_at: usize,
-    /// Whether the server ran the call.
-    pub outcome: Result<(), Rejection>,
-    /// How often the call was sent; above one it may have been run more than once.
-    pub attempts: u32,
-}
-
-/// What became of a call without a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The call's deadline passed; it is no longer outstanding.
-    Expired {
-        /// Whose call it was.
-        owner: Owner,
-        /// How often it was sent.
-        attempts: u32,
-        /// How long it was outstanding.
-        elapsed: Duration,
-    },
-    /// A READ or WRITE stayed unanswered and is sent again.
-    Silent {
-        /// What the call is for.
-        class: Class,
-        /// File bytes that it moves.
-        bytes: u32,
-        /// How often it was sent before.
-        attempts: u32,
-    },
 }
 
 /// First delay of a call that the server asked to repeat later; every further one is twice as long.
@@ -176,16 +78,22 @@ const MAX_POSTPONEMENT: Duration = Duration::from_secs(1);
 /// Makes calls to one server over one socket. See the [module documentation](self).
 #[derive(Debug)]
 pub struct Engine {
-    carrier: Carrier,
     credential: Vec<u8>,
     peer: SocketAddr,
-    policy: Box<dyn Policy>,
+    recovery: Recovery,
     window: Window,
     calls: Calls,
+    xids: Xids,
     timers: TimerTable,
-    resend: VecDeque<CallId>,
+    /// Transmissions in the order of sending, with their numbers; what is older than an answered one has left.
+    order: VecDeque<(u64, CallId)>,
+    transmissions: u64,
+    resend: VecDeque<(CallId, Cause)>,
     control: VecDeque<CallId>,
     bulk: VecDeque<CallId>,
+    /// A NULL call into the silence is to be sent, before anything else.
+    probe: Option<Program>,
+    probe_head: Vec<u8>,
     events: VecDeque<Event>,
     now: Instant,
     stats: Stats,
@@ -194,18 +102,22 @@ pub struct Engine {
 impl Engine {
     /// Starts with nothing outstanding; `seed` decides the first XID.
     pub fn new(config: EngineConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
-        let EngineConfig { carrier, retry, window, credential } = config;
+        let EngineConfig { carrier, retry, window, blocks, credential } = config;
         Self {
-            carrier,
             credential,
             peer,
-            policy: policy::build(retry),
+            recovery: Recovery::new(carrier, retry, blocks, now),
             window: Window::new(window),
-            calls: Calls::new(seed),
+            calls: Calls::default(),
+            xids: Xids::new(seed),
             timers: TimerTable::default(),
+            order: VecDeque::new(),
+            transmissions: 0,
             resend: VecDeque::new(),
             control: VecDeque::new(),
             bulk: VecDeque::new(),
+            probe: None,
+            probe_head: Vec::new(),
             events: VecDeque::new(),
             now,
             stats: Stats::default(),
@@ -222,9 +134,8 @@ impl Engine {
         self.advance(now);
         let id = self.calls.insert(self.now, &spec)?;
         let slot = self.calls.at(id.slot);
-        // The real XID is put in at the first send, so that XIDs rise in the order of sending.
-        let placeholder = nfs_wire::rpc::Xid(0);
-        encode_call_header(&mut slot.head, placeholder, spec.program, spec.procedure, &self.credential);
+        // The real XID is put in when the call is sent, so that XIDs rise in the order of sending.
+        encode_call_header(&mut slot.head, Xid(0), spec.program, spec.procedure, &self.credential);
         encode(&mut slot.head);
         if let Some(deadline) = spec.deadline {
             self.timers.set(id.slot, deadline);
@@ -236,7 +147,7 @@ impl Engine {
     /// Forgets a call. A reply that arrives later is stray.
     pub fn cancel(&mut self, now: Instant, id: CallId) {
         self.advance(now);
-        if self.calls.find(id).is_some() {
+        if self.calls.is_live(id) {
             self.remove(id.slot);
         }
     }
@@ -266,39 +177,38 @@ impl Engine {
                 return Err(error);
             }
         };
-        match self.calls.resolve(header.xid) {
-            Match::Live(id) => {
-                let slot = self.calls.at(id.slot);
-                Ok(Head::Reply(Reply {
-                    id,
-                    owner: slot.owner,
-                    program: slot.program,
-                    results_at: bytes.len() - reader.rest().len(),
-                    outcome: header.outcome,
-                    attempts: slot.attempts,
-                }))
-            }
-            Match::Surplus => {
-                self.stats.useless_resends += 1;
-                self.stats.stray_replies += 1;
-                Ok(Head::Stray)
-            }
-            Match::Unknown => {
-                self.stats.stray_replies += 1;
-                Ok(Head::Stray)
-            }
-        }
+        let Some(attempt) = self.xids.find(header.xid) else {
+            self.stats.stray_replies += 1;
+            return Ok(Head::Stray);
+        };
+        let live = self.calls.find(attempt.call).filter(|slot| slot.xids.contains(&header.xid));
+        let Some(slot) = live else {
+            let late = *attempt;
+            (attempt.answered, attempt.surplus) = (true, attempt.surplus.saturating_sub(1));
+            self.handle_late(&late);
+            return Ok(Head::Stray);
+        };
+        slot.replied = Some(header.xid);
+        Ok(Head::Reply(Reply {
+            id: attempt.call,
+            owner: slot.owner,
+            program: slot.program,
+            results_at: bytes.len() - reader.rest().len(),
+            outcome: header.outcome,
+            attempts: slot.attempts,
+        }))
     }
 
     /// Ends a call whose reply has been taken in completely.
     pub fn complete(&mut self, now: Instant, id: CallId) {
         self.advance(now);
-        let Some(slot) = self.calls.find(id) else { return };
-        self.stats.replies += 1;
-        if slot.attempts == 1 {
-            self.stats.rtt.record(self.now.saturating_duration_since(slot.last_sent));
+        if !self.calls.is_live(id) {
+            return;
         }
+        self.stats.replies += 1;
+        let answered = self.take_reply(id);
         self.remove(id.slot);
+        self.handle_answer(answered);
     }
 
     /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait.
@@ -306,32 +216,36 @@ impl Engine {
     /// The delay starts at 10 ms and doubles up to 1 s.
     pub fn postpone(&mut self, now: Instant, id: CallId) {
         self.advance(now);
-        let Some(slot) = self.calls.find(id) else { return };
-        let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
-        if matches!(slot.state, State::InFlight | State::Resending) {
-            self.window.leave(class, bytes);
+        if !self.calls.is_live(id) {
+            return;
         }
+        let answered = self.take_reply(id);
+        self.leave_window(id.slot);
+        let slot = self.calls.at(id.slot);
         slot.state = State::Postponed;
         let factor = 1_u32.checked_shl(slot.postponed).unwrap_or(u32::MAX);
         let delay = FIRST_POSTPONEMENT.saturating_mul(factor).min(MAX_POSTPONEMENT);
         slot.postponed += 1;
-        self.calls.retire_xid(id.slot);
+        // Replies to its attempts so far are not the next answer.
+        slot.start_over();
         let again = self.now + delay;
-        self.timers.set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
+        let due = slot.deadline.map_or(again, |deadline| deadline.min(again));
+        self.timers.set(id.slot, due);
         self.stats.postponed += 1;
+        self.handle_answer(answered);
     }
 
     /// Queues every call again that was sent over a connection that is gone.
     pub fn handle_reconnect(&mut self, now: Instant) {
         self.advance(now);
-        let lost: Vec<_> = self.calls.iter().filter(|(_, slot)| slot.state == State::InFlight).collect();
-        let mut lost: Vec<_> =
-            lost.into_iter().map(|(index, slot)| (slot.last_sent, index, slot.generation)).collect();
+        let lost = self.calls.iter().filter(|(_, slot)| slot.state == State::InFlight);
+        let mut lost: Vec<_> = lost
+            .map(|(index, slot)| (slot.number, CallId { slot: index, generation: slot.generation }))
+            .collect();
         lost.sort_unstable();
-        for (_, index, generation) in lost {
-            self.calls.at(index).state = State::Resending;
-            self.stats.resends.reconnect += 1;
-            self.resend.push_back(CallId { slot: index, generation });
+        for (_, id) in lost {
+            self.calls.at(id.slot).state = State::Resending;
+            self.resend.push_back((id, Cause::Reconnect));
         }
     }
 
@@ -340,7 +254,7 @@ impl Engine {
         self.advance(now);
         while let Some((due, index)) = self.timers.earliest() {
             if due > self.now {
-                return;
+                break;
             }
             self.timers.clear(index);
             let slot = self.calls.at(index);
@@ -352,54 +266,32 @@ impl Engine {
                 self.remove(index);
                 continue;
             }
-            match slot.state {
-                State::InFlight => {
-                    slot.state = State::Resending;
-                    if slot.class != Class::Control {
-                        let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
-                        self.events.push_back(Event::Silent { class, bytes, attempts });
-                    }
-                    self.stats.resends.timeout += 1;
-                    self.resend.push_back(id);
-                    if let Some(deadline) = slot.deadline {
-                        self.timers.set(index, deadline);
-                    }
-                }
+            let (state, deadline) = (slot.state, slot.deadline);
+            match state {
+                State::InFlight => self.repeat(id, Cause::Timeout),
+                State::Suspect => self.repeat(id, Cause::Rack),
                 State::Postponed => {
                     slot.state = State::Queued;
                     let class = slot.class;
-                    if let Some(deadline) = slot.deadline {
-                        self.timers.set(index, deadline);
-                    }
                     self.enqueue(id, class);
                 }
                 State::Queued | State::Resending | State::Free => {}
             }
+            if let Some(deadline) = deadline {
+                self.timers.set(index, deadline);
+            }
         }
+        self.handle_silence();
     }
 
     /// Returns the next message to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.advance(now);
-        let (id, first) = self.next_to_send()?;
-        if first {
-            self.calls.assign_xid(id.slot);
+        if let Some(program) = self.probe.take() {
+            return Some(self.transmit_probe(program));
         }
-        let slot = self.calls.at(id.slot);
-        if first {
-            self.stats.calls += 1;
-            self.window.enter(slot.class, slot.bytes);
-            set_xid(&mut slot.head, slot.xid);
-        }
-        let resends = slot.attempts;
-        slot.attempts += 1;
-        slot.state = State::InFlight;
-        slot.last_sent = self.now;
-        if self.carrier == Carrier::Datagrams {
-            let again = self.now + self.policy.timeout(resends);
-            self.timers.set(id.slot, slot.deadline.map_or(again, |deadline| deadline.min(again)));
-        }
-        Some(Transmit { id, owner: slot.owner, head: &slot.head, payload: slot.payload })
+        let (id, cause) = self.next_to_send()?;
+        Some(self.transmit(id, cause))
     }
 
     /// Returns the next call that expired or is sent again.
@@ -409,12 +301,27 @@ impl Engine {
 
     /// Returns when to call [`Engine::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.earliest().map(|(due, _)| due)
+        let timer = self.timers.earliest().map(|(due, _)| due);
+        timer.into_iter().chain(self.recovery.next()).min()
     }
 
     /// Whether another READ or WRITE of `bytes` would be sent at once.
     pub fn has_room(&self, class: Class, bytes: u32) -> bool {
-        self.bulk.is_empty() && self.window.admits(class, bytes) && self.calls.outstanding() < MAX_CALLS / 2
+        self.bulk.is_empty()
+            && self.resend.is_empty()
+            && self.window.admits(&self.recovery.limits(self.window.limits()), class, bytes)
+            && self.calls.outstanding() < MAX_CALLS / 2
+    }
+
+    /// Returns the bytes of the next READ or WRITE, if the policy chooses them.
+    pub fn next_block(&mut self, now: Instant) -> Option<u32> {
+        self.advance(now);
+        self.recovery.next_block(now)
+    }
+
+    /// Returns the bytes of the last READ or WRITE, or of the first, if the policy chooses them.
+    pub fn block(&self) -> Option<u32> {
+        self.recovery.block()
     }
 
     /// Returns how many calls are outstanding: sent, or waiting to be.
@@ -453,16 +360,23 @@ impl Engine {
         }
     }
 
-    /// Takes the next call off the queues; the flag says whether it starts a new XID.
-    fn next_to_send(&mut self) -> Option<(CallId, bool)> {
-        while let Some(id) = self.resend.pop_front() {
-            if self.calls.find(id).is_some_and(|slot| slot.state == State::Resending) {
-                return Some((id, false));
+    /// Takes the next call off the queues, and why it is sent again if it is.
+    fn next_to_send(&mut self) -> Option<(CallId, Option<Cause>)> {
+        let limits = self.recovery.limits(self.window.limits());
+        while let Some(&(id, cause)) = self.resend.front() {
+            let Some(slot) = self.calls.find(id).filter(|slot| slot.state == State::Resending) else {
+                self.resend.pop_front();
+                continue;
+            };
+            if !slot.counted && !self.window.admits(&limits, slot.class, slot.bytes) {
+                break;
             }
+            self.resend.pop_front();
+            return Some((id, Some(cause)));
         }
         while let Some(id) = self.control.pop_front() {
             if self.calls.find(id).is_some_and(|slot| slot.state == State::Queued) {
-                return Some((id, true));
+                return Some((id, None));
             }
         }
         while let Some(&id) = self.bulk.front() {
@@ -470,21 +384,84 @@ impl Engine {
                 self.bulk.pop_front();
                 continue;
             };
-            if !self.window.admits(slot.class, slot.bytes) {
+            if !self.window.admits(&limits, slot.class, slot.bytes) {
                 return None;
             }
             self.bulk.pop_front();
-            return Some((id, true));
+            return Some((id, None));
         }
         None
     }
 
-    fn remove(&mut self, index: u32) {
+    fn transmit(&mut self, id: CallId, cause: Option<Cause>) -> Transmit<'_> {
+        let alone = self.order.is_empty();
+        self.transmissions += 1;
+        let number = self.transmissions;
+        let slot = self.calls.at(id.slot);
+        let keeps_xid = slot.repeat == Repeat::SameXid || !self.recovery.gives_fresh_xids();
+        match slot.xids.last().copied().filter(|_| keeps_xid) {
+            Some(xid) => {
+                if let Some(attempt) = self.xids.find(xid) {
+                    attempt.sends += 1;
+                    attempt.sent = self.now;
+                }
+            }
+            None => {
+                let attempt = Attempt {
+                    call: id,
+                    index: slot.xids.len() as u32,
+                    sends: 1,
+                    number,
+                    sent: self.now,
+                    delivered: self.recovery.delivered(),
+                    answered: false,
+                    surplus: 0,
+                };
+                let calls = &self.calls;
+                let xid = self.xids.assign(attempt, |call| calls.is_live(call));
+                let slot = self.calls.at(id.slot);
+                slot.xids.push(xid);
+                set_xid(&mut slot.head, xid);
+            }
+        }
+        let slot = self.calls.at(id.slot);
+        match cause {
+            Some(cause) => self.stats.resends.count(cause),
+            None if slot.attempts == 0 => self.stats.calls += 1,
+            None => {}
+        }
+        if !slot.counted {
+            slot.counted = true;
+            self.window.enter(slot.class, slot.bytes);
+        }
+        let resends = slot.attempts;
+        slot.attempts += 1;
+        slot.state = State::InFlight;
+        slot.last_sent = self.now;
+        slot.number = number;
+        let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
+        if let Some(timeout) = self.recovery.timeout(class, resends) {
+            let again = self.now + timeout;
+            self.timers.set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
+        }
+        if self.recovery.handle_sent(self.now, class, bytes, alone, self.window.bytes()) {
+            self.order.push_back((number, id));
+        }
+        let slot = self.calls.at(id.slot);
+        Transmit { id, owner: slot.owner, head: &slot.head, payload: slot.payload }
+    }
+
+    fn leave_window(&mut self, index: u32) {
         let slot = self.calls.at(index);
-        if matches!(slot.state, State::InFlight | State::Resending) {
+        if slot.counted {
+            slot.counted = false;
             let (class, bytes) = (slot.class, slot.bytes);
             self.window.leave(class, bytes);
         }
+    }
+
+    fn remove(&mut self, index: u32) {
+        self.leave_window(index);
         self.timers.clear(index);
         self.calls.remove(index);
     }

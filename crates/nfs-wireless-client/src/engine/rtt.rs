@@ -11,6 +11,7 @@ const BUCKETS: usize = 36 * STEPS;
 pub struct RttHistogram {
     counts: [u32; BUCKETS],
     total: u64,
+    sum_micros: u64,
 }
 
 impl RttHistogram {
@@ -22,6 +23,13 @@ impl RttHistogram {
         let index = (octave * STEPS + fraction).min(BUCKETS - 1);
         self.counts[index] = self.counts[index].saturating_add(1);
         self.total += 1;
+        self.sum_micros = self.sum_micros.saturating_add(micros);
+    }
+
+    /// Returns the mean of the samples that were recorded after `before` was copied.
+    pub fn mean_since(&self, before: &Self) -> Option<Duration> {
+        let count = self.total - before.total;
+        (count > 0).then(|| Duration::from_micros((self.sum_micros - before.sum_micros) / count))
     }
 
     /// Returns the number of samples.
@@ -50,7 +58,7 @@ impl RttHistogram {
 
 impl Default for RttHistogram {
     fn default() -> Self {
-        Self { counts: [0; BUCKETS], total: 0 }
+        Self { counts: [0; BUCKETS], total: 0, sum_micros: 0 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the engine counted.
 
-use super::rtt::RttHistogram;
+use super::{calls::Cause, rtt::RttHistogram};
 
 /// Counters of an engine, copied out by value.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,8 @@ pub struct Stats {
     pub replies: u64,
     /// Attempts after the first, by cause.
     pub resends: Resends,
+    /// NULL calls that asked into a silence.
+    pub probes: u64,
     /// Resends that turned out to be needless: an earlier attempt's reply arrived anyway.
     pub useless_resends: u64,
     /// Replies to calls that were answered, cancelled or unknown, and messages from elsewhere.
@@ -32,13 +34,36 @@ pub struct Stats {
 pub struct Resends {
     /// The policy's timer ran out.
     pub timeout: u64,
+    /// Something sent later was answered.
+    pub rack: u64,
+    /// A silence lasted for seconds, and probes were not answered either.
+    pub probe: u64,
     /// The connection was lost and made again.
     pub reconnect: u64,
 }
 
 impl Resends {
+    pub(super) const fn count(&mut self, cause: Cause) {
+        match cause {
+            Cause::Timeout => self.timeout += 1,
+            Cause::Rack => self.rack += 1,
+            Cause::Probe => self.probe += 1,
+            Cause::Reconnect => self.reconnect += 1,
+        }
+    }
+
+    /// Returns what was added since `before`.
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            timeout: self.timeout - before.timeout,
+            rack: self.rack - before.rack,
+            probe: self.probe - before.probe,
+            reconnect: self.reconnect - before.reconnect,
+        }
+    }
+
     /// Returns the sum over all causes.
     pub const fn total(&self) -> u64 {
-        self.timeout + self.reconnect
+        self.timeout + self.rack + self.probe + self.reconnect
     }
 }

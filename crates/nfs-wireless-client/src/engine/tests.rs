@@ -19,7 +19,7 @@ impl Bench {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
         let window = WindowLimits { calls: 2, read_bytes: 1 << 20, write_bytes: 1 << 20 };
-        let config = EngineConfig { carrier, retry, window, credential: vec![0; 8] };
+        let config = EngineConfig { carrier, retry, window, blocks: None, credential: vec![0; 8] };
         Self { engine: Engine::new(config, server(), 1, epoch), epoch }
     }
 
@@ -37,6 +37,7 @@ impl Bench {
             program: Program::NFS,
             procedure: 6,
             class,
+            repeat: Repeat::SameXid,
             owner: Owner(owner),
             payload: None,
             bytes: 100,
@@ -177,7 +178,7 @@ fn a_call_expires_at_its_deadline_and_not_before() {
     assert_eq!(bench.run_silent(999), [700]);
     assert_eq!(
         bench.engine.poll_event(),
-        Some(Event::Silent { class: Class::Read, bytes: 100, attempts: 1 })
+        Some(Event::Silent { class: Class::Read, bytes: 100, attempts: 1, elapsed: 700 * MS })
     );
     assert_eq!(bench.engine.poll_event(), None);
     bench.engine.handle_timeout(bench.at(1000));

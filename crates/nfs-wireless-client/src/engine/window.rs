@@ -2,7 +2,7 @@
 
 use super::Class;
 
-/// A fixed window. At least one call is always admitted, however large.
+/// The widest window. At least one call is always admitted, however large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// READs and WRITEs in flight at once.
@@ -27,14 +27,24 @@ impl Window {
         Self { limits, calls: 0, read_bytes: 0, write_bytes: 0 }
     }
 
+    /// Returns the configured limits.
+    pub(super) const fn limits(&self) -> WindowLimits {
+        self.limits
+    }
+
+    /// Returns the bytes in flight.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.read_bytes + self.write_bytes
+    }
+
     /// Whether a call of `class` that moves `bytes` may be sent now.
-    pub(super) const fn admits(&self, class: Class, bytes: u32) -> bool {
+    pub(super) const fn admits(&self, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
         match class {
             Class::Control => true,
             _ if self.calls == 0 => true,
-            _ if self.calls >= self.limits.calls => false,
-            Class::Read => self.read_bytes + bytes as u64 <= self.limits.read_bytes,
-            Class::Write => self.write_bytes + bytes as u64 <= self.limits.write_bytes,
+            _ if self.calls >= limits.calls => false,
+            Class::Read => self.read_bytes + bytes as u64 <= limits.read_bytes,
+            Class::Write => self.write_bytes + bytes as u64 <= limits.write_bytes,
         }
     }
 
@@ -65,14 +75,14 @@ mod tests {
     fn the_window_is_full_at_its_calls_or_its_bytes_but_never_for_the_first() {
         let limits = WindowLimits { calls: 3, read_bytes: 100, write_bytes: 50 };
         let mut window = Window::new(limits);
-        assert!(window.admits(Class::Write, 4096), "one call is always admitted");
+        assert!(window.admits(&limits, Class::Write, 4096), "one call is always admitted");
         window.enter(Class::Read, 60);
-        assert!(window.admits(Class::Read, 40) && !window.admits(Class::Read, 41));
+        assert!(window.admits(&limits, Class::Read, 40) && !window.admits(&limits, Class::Read, 41));
         window.enter(Class::Write, 50);
-        assert!(!window.admits(Class::Write, 1) && window.admits(Class::Read, 40));
+        assert!(!window.admits(&limits, Class::Write, 1) && window.admits(&limits, Class::Read, 40));
         window.enter(Class::Read, 1);
-        assert!(!window.admits(Class::Read, 0) && window.admits(Class::Control, 0));
+        assert!(!window.admits(&limits, Class::Read, 0) && window.admits(&limits, Class::Control, 0));
         window.leave(Class::Write, 50);
-        assert!(window.admits(Class::Write, 50));
+        assert!(window.admits(&limits, Class::Write, 50));
     }
 }

@@ -28,6 +28,7 @@ impl Bench {
                 carrier: Carrier::Datagrams,
                 retry: RetryPolicy::hybrid(),
                 window,
+                blocks: None,
                 credential: vec![0; 8],
             },
             limits: Limits { read_block: 1000, write_block: 1000 },

@@ -43,6 +43,8 @@ pub enum Placement {
     Temporary(Vec<u8>),
     /// Into the target itself, which is made when missing.
     InPlace,
+    /// Into this file, which exists and keeps what it has beyond the source's end.
+    Existing(FileHandle),
 }
 
 /// What an [`Upload`] is to make.
@@ -102,16 +104,20 @@ enum Phase {
 }
 
 impl Upload {
-    /// Starts before CREATE.
+    /// Starts before CREATE, or before the first WRITE into a file that exists.
     pub fn new(spec: UploadSpec) -> Self {
         let mut todo = RangeSet::default();
         todo.insert(Range { start: 0, end: spec.size });
-        Self {
+        let (phase, file) = match &spec.placement {
+            Placement::Temporary(_) | Placement::InPlace => (Phase::Create, nfs_fh3::default()),
+            Placement::Existing(file) => (Phase::Data, file.to_fh3()),
+        };
+        let mut upload = Self {
             directory: spec.directory.to_fh3(),
             spec,
-            phase: Phase::Create,
+            phase,
             busy: false,
-            file: nfs_fh3::default(),
+            file,
             fileid: None,
             block: 0,
             todo,
@@ -121,7 +127,9 @@ impl Upload {
             committing: false,
             write_through: false,
             empty_writes: 0,
-        }
+        };
+        upload.advance_from_data();
+        upload
     }
 
     /// Returns the handle of the file being written, once the server has given one.
@@ -132,7 +140,7 @@ impl Upload {
     /// Returns the temporary name that may be lying about when the transfer ends early.
     pub fn leftover(&self) -> Option<&[u8]> {
         match (&self.spec.placement, self.phase) {
-            (_, Phase::Create | Phase::Done) | (Placement::InPlace, _) => None,
+            (_, Phase::Create | Phase::Done) | (Placement::InPlace | Placement::Existing(_), _) => None,
             (Placement::Temporary(name), _) => Some(name),
         }
     }
@@ -150,7 +158,7 @@ impl Upload {
     fn working_name(&self) -> &[u8] {
         match &self.spec.placement {
             Placement::Temporary(name) => name,
-            Placement::InPlace => &self.spec.name,
+            Placement::InPlace | Placement::Existing(_) => &self.spec.name,
         }
     }
 
@@ -213,14 +221,15 @@ impl Upload {
     const fn rename_or_done(&self) -> Phase {
         match self.spec.placement {
             Placement::Temporary(_) => Phase::Rename,
-            Placement::InPlace => Phase::Done,
+            Placement::InPlace | Placement::Existing(_) => Phase::Done,
         }
     }
 
     /// The attributes to set at the end: those asked for, and what creating and writing had to bend.
     fn final_attributes(&self) -> SetAttributes {
         let mut attributes = self.spec.attributes;
-        if attributes.mode.is_none() && self.spec.mode & OWNER_WRITE == 0 {
+        let made = !matches!(self.spec.placement, Placement::Existing(_));
+        if made && attributes.mode.is_none() && self.spec.mode & OWNER_WRITE == 0 {
             attributes.mode = Some(self.spec.mode);
         }
         if self.spec.placement == Placement::InPlace {
@@ -420,7 +429,9 @@ impl Upload {
                     SetAttributes { mode: Some(self.spec.mode | OWNER_WRITE), ..Default::default() };
                 let how = match self.spec.placement {
                     Placement::Temporary(_) => createhow3::GUARDED(attributes.to_wire()),
-                    Placement::InPlace => createhow3::UNCHECKED(attributes.to_wire()),
+                    Placement::InPlace | Placement::Existing(_) => {
+                        createhow3::UNCHECKED(attributes.to_wire())
+                    }
                 };
                 encode(buffer, &how);
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Policy, doubled};
+use super::{Class, Policy, doubled};
 
 /// Timeout r is T + c·r for r ≤ a, then (T + c·a)·2^(r−a).
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Hybrid {
 }
 
 impl Policy for Hybrid {
-    fn timeout(&self, resends: u32) -> Duration {
+    fn timeout(&self, _class: Class, resends: u32) -> Duration {
         let linear = resends.min(self.linear_steps);
         let base = self.initial.saturating_add(self.linear_step.saturating_mul(linear));
         doubled(base, resends - linear, self.maximum)
@@ -33,8 +33,9 @@ mod tests {
             linear_step: Duration::from_millis(100),
             maximum: Duration::from_secs(60),
         };
-        let millis: Vec<_> = (0..11).map(|resends| policy.timeout(resends).as_millis()).collect();
+        let millis: Vec<_> =
+            (0..11).map(|resends| policy.timeout(Class::Read, resends).as_millis()).collect();
         assert_eq!(millis, [700, 800, 900, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(policy.timeout(u32::MAX), Duration::from_secs(60));
+        assert_eq!(policy.timeout(Class::Read, u32::MAX), Duration::from_secs(60));
     }
 }

@@ -1,28 +1,47 @@
-//! When an unanswered call is sent again: one trait, one file per policy.
+//! Timers: when an unanswered call is sent again if nothing else tells. One trait, one file per policy.
 
 mod exponential;
 mod hybrid;
+mod kernel;
 
 use std::{fmt, time::Duration};
 
+use super::Class;
 use crate::config::RetryPolicy;
 
-/// Decides how long to wait for the reply to an attempt.
+/// Decides how long to wait for the reply to an attempt, and how many calls may wait.
 pub(super) trait Policy: fmt::Debug + Send {
     /// Returns the timeout of attempt `resends` of a call; 0 is the first send.
-    fn timeout(&self, resends: u32) -> Duration;
+    fn timeout(&self, class: Class, resends: u32) -> Duration;
+
+    /// A call was answered after so many resends; `rtt` is known if there were none (Karn's rule).
+    fn handle_reply(&mut self, class: Class, rtt: Option<Duration>, resends: u32) {
+        let _ = (class, rtt, resends);
+    }
+
+    /// A call is sent again because attempt `resends` was not answered in time.
+    fn handle_timeout(&mut self, class: Class, resends: u32) {
+        let _ = (class, resends);
+    }
+
+    /// Returns how many READs and WRITEs may be in flight, if the policy has an opinion.
+    fn window(&self) -> Option<u32> {
+        None
+    }
 }
 
-/// Builds the policy that a configuration names.
-pub(super) fn build(config: RetryPolicy) -> Box<dyn Policy> {
-    match config {
+/// Builds the timers that a configuration names; `None` for the adaptive policy, which has none.
+pub(super) fn build(config: RetryPolicy) -> Option<Box<dyn Policy>> {
+    Some(match config {
+        RetryPolicy::Adaptive => return None,
         RetryPolicy::Exponential { initial, maximum } => {
             Box::new(exponential::Exponential { initial, maximum })
         }
         RetryPolicy::Hybrid { initial, linear_steps, linear_step, maximum } => {
             Box::new(hybrid::Hybrid { initial, linear_steps, linear_step, maximum })
         }
-    }
+        RetryPolicy::Kernel { maximum } => Box::new(kernel::Kernel::new(maximum)),
+    })
 }
 
 /// Doubles `base` `times` times without overflow, capped at `maximum`.

@@ -1,0 +1,52 @@
+//! How long a call may still be overtaken, not lost, after something sent later was answered (RFC 8985 §6.2).
+
+use std::time::Duration;
+
+/// Bounds of the margin before any reordering was seen.
+const SMALLEST: Duration = Duration::from_millis(1);
+const LARGEST: Duration = Duration::from_millis(50);
+
+/// A small call overtakes data inside servers: its reply is weaker evidence.
+const SMALL_CALL: Duration = Duration::from_millis(6);
+
+/// Most doublings of the margin.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// An eighth of the base round-trip time, doubled whenever it proved too short.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Margin {
+    doublings: u32,
+}
+
+impl Margin {
+    /// An earlier attempt was answered after all.
+    pub(super) fn lengthen(&mut self) {
+        self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
+    }
+
+    /// Returns the margin. `weak`: the evidence is of another class than the suspect.
+    pub(super) fn get(&self, base: Duration, smoothed: Duration, weak: bool) -> Duration {
+        let margin =
+            ((base / 8).clamp(SMALLEST, LARGEST) * (1 << self.doublings)).min(smoothed.max(SMALLEST));
+        if weak { margin.max(SMALL_CALL) } else { margin }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_margin_doubles_when_it_was_too_short_up_to_a_round_trip() {
+        let ms = Duration::from_millis;
+        let mut margin = Margin::default();
+        assert_eq!(margin.get(ms(40), ms(110), false), ms(5));
+        assert_eq!(margin.get(ms(40), ms(110), true), ms(6));
+        margin.lengthen();
+        assert_eq!(margin.get(ms(40), ms(110), false), ms(10));
+        for _ in 0..100 {
+            margin.lengthen();
+        }
+        assert_eq!(margin.get(ms(40), ms(110), false), ms(110));
+    }
+}

@@ -1,0 +1,240 @@
+//! The adaptive policy: what it believes about the path, and what follows from it.
+//!
+//! One file for each idea; this one only joins them. `docs/adaptive.md` describes the whole.
+
+mod margin;
+mod patience;
+mod rtt;
+mod silence;
+mod sizer;
+mod window;
+
+use std::time::{Duration, Instant};
+
+pub use self::sizer::BlockRange;
+use self::{
+    margin::Margin, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer, window::Window,
+};
+use super::{Class, WindowLimits};
+
+/// What is believed about the path to one server.
+#[derive(Debug)]
+pub(super) struct Adaptive {
+    trips: RoundTrips,
+    silence: Silence,
+    patience: Patience,
+    margin: Margin,
+    window: Window,
+    /// Bytes of the last READ or WRITE.
+    block: u32,
+    /// What may be chosen for the next ones; `None` leaves the choice to the caller.
+    range: Option<BlockRange>,
+    sizer: Sizer,
+    lost: Losses,
+}
+
+/// An attempt that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) class: Class,
+    pub(super) bytes: u32,
+    pub(super) sent: Instant,
+    /// Bytes that had been delivered when it was sent.
+    pub(super) delivered: u64,
+    /// Whether the time since `sent` is its round-trip time.
+    pub(super) exact: bool,
+    /// Whether it was the oldest call outstanding, sent before the silence that it ends.
+    pub(super) held: bool,
+    /// Whether other calls are outstanding.
+    pub(super) waiting: bool,
+}
+
+/// Losses and replies of the last rounds, to tell a full queue from a burst.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    losses: u32,
+    replies: u32,
+    heavy_rounds: u32,
+    round_end: u64,
+}
+
+/// Rounds with heavy loss that mean a full queue, whatever the silences.
+const HEAVY_ROUNDS: u32 = 3;
+
+/// Replies in one of these rounds, at least.
+const LOSS_ROUND: u32 = 10;
+
+/// Block of the first READ or WRITE, in bytes.
+const FIRST_BLOCK: u32 = 4096;
+
+impl Adaptive {
+    pub(super) fn new(range: Option<BlockRange>, now: Instant) -> Self {
+        Self {
+            trips: RoundTrips::default(),
+            silence: Silence::new(now),
+            patience: Patience::default(),
+            margin: Margin::default(),
+            window: Window::new(now),
+            block: 0,
+            range,
+            sizer: Sizer::new(now),
+            lost: Losses::default(),
+        }
+    }
+
+    /// Returns the bytes delivered so far.
+    pub(super) const fn delivered(&self) -> u64 {
+        self.window.delivered()
+    }
+
+    /// Returns the bytes of the last READ or WRITE, or of the first, if the choice is ours.
+    pub(super) fn block(&self) -> Option<u32> {
+        let range = self.range?;
+        Some(if self.block == 0 { FIRST_BLOCK.min(range.largest) } else { self.block })
+    }
+
+    /// Returns the bytes of the next READ or WRITE, if the choice is ours.
+    pub(super) fn next_block(&mut self, now: Instant) -> Option<u32> {
+        let range = self.range?;
+        let block = self.block()?;
+        let rate = self.window.rate();
+        let next = self.sizer.choose(now, rate, self.patience.holds(), block, range);
+        if next != self.block && self.block > 0 && rate > 0.0 {
+            self.window.handle_block_change(self.block, next);
+            self.silence.handle_block_change(self.block, next);
+        }
+        self.block = next;
+        Some(next)
+    }
+
+    /// Returns how much may be in flight.
+    pub(super) fn limits(&self, limits: WindowLimits) -> WindowLimits {
+        let bytes = self.window.bytes(self.block);
+        WindowLimits {
+            calls: limits.calls,
+            read_bytes: limits.read_bytes.min(bytes),
+            write_bytes: limits.write_bytes.min(bytes),
+        }
+    }
+
+    /// A call was sent; `alone`: nothing else was outstanding; `in_flight` is in bytes, it included.
+    pub(super) fn handle_sent(
+        &mut self,
+        now: Instant,
+        class: Class,
+        bytes: u32,
+        alone: bool,
+        in_flight: u64,
+    ) {
+        if self.range.is_none() {
+            self.block = self.block.max(bytes);
+        }
+        self.silence.handle_sent(now, alone, self.trips.timeout(class), self.patience.holds());
+        self.window.handle_sent(in_flight);
+        if alone {
+            self.sizer.handle_idle(now);
+        }
+    }
+
+    /// A reply is there; what it overtook and what it means comes after this.
+    pub(super) fn look_back(&mut self, now: Instant) {
+        self.silence.look_back(now);
+    }
+
+    /// Takes a reply in.
+    pub(super) fn handle_reply(&mut self, now: Instant, answered: &Answered) {
+        let Answered { class, bytes, sent, delivered, exact, held, waiting } = *answered;
+        let rtt = now.saturating_duration_since(sent);
+        if exact {
+            self.trips.sample(class, rtt);
+            if class != Class::Control {
+                self.window.handle_reply(now, sent, delivered, bytes, self.block);
+            }
+        }
+        let held = held && sent <= self.silence.since();
+        let ended = self.silence.handle_reply(now, waiting, self.trips.timeout(class), self.patience.holds());
+        self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
+        if ended.asked && (ended.long || !held) {
+            self.patience.learn(held);
+        }
+        self.lost.replies += 1;
+        if delivered >= self.lost.round_end && self.lost.replies >= LOSS_ROUND {
+            self.end_loss_round(delivered);
+        }
+    }
+
+    /// An attempt was answered that something had been sent again for.
+    pub(super) fn handle_needless_resend(&mut self) {
+        self.margin.lengthen();
+    }
+
+    /// A call was overtaken that was sent at `sent`, when `delivered` bytes had been delivered.
+    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, delivered: u64) {
+        self.lost.losses += 1;
+        let smoothed = self.trips.smoothed(Class::Read).unwrap_or_default();
+        let explained = self.silence.explains(now, 2 * smoothed + Duration::from_millis(500));
+        let full = !explained && self.window.is_queueing(self.block);
+        if full || self.lost.heavy_rounds >= HEAVY_ROUNDS {
+            if self.window.handle_congestion(delivered, self.block)
+                && let Some(range) = self.range
+            {
+                self.sizer.handle_congestion(now, self.block, range);
+            }
+        } else {
+            self.sizer.handle_burst(now, sent);
+        }
+    }
+
+    /// Returns how long an overtaken call may still be answered before it is sent again.
+    pub(super) fn margin(
+        &self,
+        now: Instant,
+        suspect: Class,
+        sent: Instant,
+        losses: u32,
+        evidence: Class,
+    ) -> Duration {
+        let smoothed = self.trips.smoothed(suspect).unwrap_or_default();
+        let mut margin = self.margin.get(self.window.base(), smoothed, evidence != suspect);
+        if evidence != suspect {
+            // A small call overtakes data that is still on its way, and what changes something may take a disk's time.
+            let usual = match suspect {
+                Class::Control => self.trips.timeout(suspect),
+                Class::Read | Class::Write => self.window.base(),
+            };
+            margin += (sent + usual).saturating_duration_since(now);
+            margin = margin.max(self.silence.pace() / 2);
+        }
+        if losses > 2 {
+            let doublings = (losses - 3).min(16);
+            margin += self.trips.timeout(suspect) * (1 << doublings);
+        }
+        margin
+    }
+
+    /// Returns when [`Adaptive::handle_silence`] is wanted.
+    pub(super) const fn next(&self) -> Option<Instant> {
+        self.silence.next()
+    }
+
+    /// Nothing is outstanding any more.
+    pub(super) fn handle_idle(&mut self) {
+        self.silence.stop();
+    }
+
+    /// The silence has lasted: asks into it. Whether the oldest call itself is to be sent again, too.
+    pub(super) fn handle_silence(&mut self, now: Instant) -> bool {
+        self.silence.handle_probe(now, self.window.rate())
+    }
+
+    fn end_loss_round(&mut self, delivered: u64) {
+        let Losses { losses, replies, heavy_rounds, .. } = self.lost;
+        let heavy = losses * 4 > replies;
+        self.lost = Losses {
+            losses: 0,
+            replies: 0,
+            heavy_rounds: if heavy { heavy_rounds + 1 } else { 0 },
+            round_end: self.window.delivered().max(delivered),
+        };
+    }
+}

@@ -1,0 +1,76 @@
+//! Round-trip time per class of calls (RFC 6298 §2, without Karn's rule: samples are exact).
+
+use std::time::Duration;
+
+use super::Class;
+
+/// Timeout before any sample (RFC 6298 §2.1).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+
+/// Smallest allowance over the smoothed round-trip time: timers of drivers are good to a few milliseconds.
+const MIN_ALLOWANCE: Duration = Duration::from_millis(10);
+
+/// Smoothed round-trip time and its mean deviation, for each class.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrips {
+    classes: [Option<Estimate>; 3],
+    last: Option<Class>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    smoothed: Duration,
+    deviation: Duration,
+}
+
+impl RoundTrips {
+    /// Takes a sample in.
+    pub(super) fn sample(&mut self, class: Class, rtt: Duration) {
+        let estimate = &mut self.classes[class as usize];
+        *estimate = Some(match *estimate {
+            None => Estimate { smoothed: rtt, deviation: rtt / 2 },
+            Some(Estimate { smoothed, deviation }) => Estimate {
+                smoothed: (smoothed * 7 + rtt) / 8,
+                deviation: (deviation * 3 + rtt.abs_diff(smoothed)) / 4,
+            },
+        });
+        self.last = Some(class);
+    }
+
+    /// Returns the smoothed time of a class, or of the class that was sampled last.
+    pub(super) fn smoothed(&self, class: Class) -> Option<Duration> {
+        self.estimate(class).map(|it| it.smoothed)
+    }
+
+    /// Returns how long a reply of this class may take before its absence means something.
+    pub(super) fn timeout(&self, class: Class) -> Duration {
+        self.estimate(class).map_or(INITIAL_RTO, |it| it.smoothed + (4 * it.deviation).max(MIN_ALLOWANCE))
+    }
+
+    fn estimate(&self, class: Class) -> Option<Estimate> {
+        self.classes[class as usize].or_else(|| self.classes[self.last? as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn timeouts_follow_the_samples_of_their_class() {
+        let mut trips = RoundTrips::default();
+        assert_eq!(trips.timeout(Class::Read), INITIAL_RTO);
+        trips.sample(Class::Read, 100 * MS);
+        assert_eq!(trips.timeout(Class::Read), 300 * MS);
+        assert_eq!(trips.timeout(Class::Control), 300 * MS, "a class without samples borrows");
+        for _ in 0..100 {
+            trips.sample(Class::Read, 100 * MS);
+        }
+        let settled = trips.timeout(Class::Read);
+        assert!(settled >= 109 * MS && settled <= 110 * MS, "{settled:?}");
+        trips.sample(Class::Control, 5 * MS);
+        assert_eq!(trips.timeout(Class::Control), 15 * MS);
+    }
+}

@@ -1,0 +1,203 @@
+//! Silence: when it begins to mean something, and when to ask into it.
+//!
+//! Replies come at a pace. When they stop for longer than that pace explains, small probes find the end of the fade
+//! within about one round trip.
+
+use std::time::{Duration, Instant};
+
+/// Shortest time between probes.
+const MIN_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Shortest silence that means something, however quick the pace.
+const MIN_THRESHOLD: Duration = Duration::from_millis(20);
+
+/// Longest time between probes in the first [`URGENT`] of a silence.
+const URGENT_INTERVAL: Duration = Duration::from_millis(75);
+const URGENT: Duration = Duration::from_millis(2100);
+
+/// Longest time between probes while silences this long have been seen to end, up to [`USUAL`].
+const USUAL_INTERVAL: Duration = Duration::from_millis(25);
+const USUAL: Duration = Duration::from_secs(6);
+
+/// Longest time between probes.
+const MAX_INTERVAL: Duration = Duration::from_millis(1150);
+
+/// First probe before anything is known of the pace.
+const FIRST_PROBE: Duration = Duration::from_millis(100);
+
+/// Silence after which the oldest call itself is sent again; doubles up to the maximum (RFC 6298 §2.1, §5.5).
+const FIRST_RESEND: Duration = Duration::from_secs(1);
+const MAX_RESEND: Duration = Duration::from_secs(64);
+
+/// Bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that
+/// probes take a third of a slow link at most.
+const PROBE_BYTES: f64 = 3.0 * 150.0;
+
+/// On a link that holds frames nothing is asked before this.
+const PATIENT_PROBE: Duration = Duration::from_millis(490);
+
+/// The pace of replies, and the silence since the last one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    /// Smoothed time between replies, and its mean deviation.
+    pace: Option<(Duration, Duration)>,
+    /// The beginning of the silence: the last reply, or the first call after there was none in flight.
+    since: Instant,
+    /// Whether something has been heard since the pipe was empty.
+    flowing: bool,
+    /// The last reply.
+    heard: Option<Instant>,
+    next: Option<Instant>,
+    /// The first probe sent into this silence.
+    asked: Option<Instant>,
+    /// When the last hole in the stream of replies ended.
+    hole: Option<Instant>,
+    /// The longest of the last silences that were asked into.
+    longest: Duration,
+    /// Length of this silence at which the oldest call is sent again.
+    resend_after: Duration,
+}
+
+/// A silence that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// How long it lasted beyond the usual pace.
+    pub(super) excess: Duration,
+    /// Whether it was asked into.
+    pub(super) asked: bool,
+    /// Whether it lasted twice the usual pace: no mere unevenness.
+    pub(super) long: bool,
+}
+
+impl Silence {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            pace: None,
+            since: now,
+            flowing: false,
+            heard: None,
+            next: None,
+            asked: None,
+            hole: None,
+            longest: Duration::ZERO,
+            resend_after: FIRST_RESEND,
+        }
+    }
+
+    /// A call was sent; `alone`: nothing else was in flight. `timeout` is how long its reply may take.
+    pub(super) fn handle_sent(&mut self, now: Instant, alone: bool, timeout: Duration, patient: bool) {
+        if alone {
+            self.since = now;
+            self.flowing = false;
+            self.asked = None;
+            self.resend_after = FIRST_RESEND;
+            self.next = Some(now + self.threshold(timeout, patient));
+        }
+    }
+
+    /// A reply is there: was there a hole in the stream before it?
+    pub(super) fn look_back(&mut self, now: Instant) {
+        let gap = now.saturating_duration_since(self.since);
+        let usual = self.pace.map_or(gap, |(pace, deviation)| pace + pace / 2 + 2 * deviation);
+        if if self.flowing { gap > usual } else { self.asked.is_some() } {
+            self.hole = Some(now);
+        }
+    }
+
+    /// A reply was heard; `waiting`: others are outstanding. Returns what the silence before it was.
+    pub(super) fn handle_reply(
+        &mut self,
+        now: Instant,
+        waiting: bool,
+        timeout: Duration,
+        patient: bool,
+    ) -> Ended {
+        let gap = now.saturating_duration_since(self.since);
+        if self.flowing {
+            self.pace = Some(match self.pace {
+                None => (gap, gap / 2),
+                Some((pace, deviation)) => {
+                    let gap = gap.min(4 * (pace + deviation));
+                    ((pace * 7 + gap) / 8, (deviation * 3 + gap.abs_diff(pace)) / 4)
+                }
+            });
+        }
+        let pace = self.pace.map_or(Duration::ZERO, |(pace, _)| pace);
+        let ended =
+            Ended { excess: gap.saturating_sub(pace), asked: self.asked.is_some(), long: gap > 2 * pace };
+        if ended.asked {
+            self.longest = gap.max(self.longest * 7 / 8);
+        }
+        self.since = now;
+        self.heard = Some(now);
+        self.flowing = true;
+        self.asked = None;
+        self.resend_after = FIRST_RESEND;
+        self.next = waiting.then(|| now + self.threshold(timeout, patient));
+        ended
+    }
+
+    /// Replies with blocks of another size come at another pace.
+    pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
+        let ratio = f64::from(to) / f64::from(from);
+        self.pace = self.pace.map(|(pace, deviation)| (pace.mul_f64(ratio), deviation.mul_f64(ratio)));
+    }
+
+    /// Nothing is outstanding any more.
+    pub(super) fn stop(&mut self) {
+        self.next = None;
+    }
+
+    /// A probe goes out now; `rate` is the path's, in bytes per second. Returns whether it is time to send the oldest call again,
+    /// too: perhaps somebody answers calls and no probes.
+    pub(super) fn handle_probe(&mut self, now: Instant, rate: f64) -> bool {
+        self.asked.get_or_insert(now);
+        let silence = now.saturating_duration_since(self.since);
+        let usual = silence < self.longest.mul_f64(1.5).min(USUAL);
+        let interval = match silence {
+            _ if self.heard.is_none() => silence / 2,
+            _ if usual => (silence / 12).min(USUAL_INTERVAL),
+            _ if silence < Duration::from_millis(200) => silence / 12,
+            _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
+            _ => (silence / 4).min(MAX_INTERVAL),
+        };
+        let share = Duration::from_secs_f64(if rate > 0.0 { (PROBE_BYTES / rate).min(60.0) } else { 0.0 });
+        let resend = silence >= self.resend_after;
+        if resend {
+            self.resend_after = (2 * self.resend_after).min(MAX_RESEND);
+        }
+        self.next = Some(now + interval.max(MIN_INTERVAL).max(share).max(self.pace() / 4));
+        resend
+    }
+
+    /// Returns when the next probe is due.
+    pub(super) const fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Returns when the silence began.
+    pub(super) const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Returns the smoothed time between replies.
+    pub(super) fn pace(&self) -> Duration {
+        self.pace.map_or(Duration::ZERO, |(pace, _)| pace)
+    }
+
+    /// Whether a hole in the stream of replies ended within `span` before `now`.
+    pub(super) fn explains(&self, now: Instant, span: Duration) -> bool {
+        self.hole.is_some_and(|hole| now.saturating_duration_since(hole) <= span)
+    }
+
+    fn threshold(&self, timeout: Duration, patient: bool) -> Duration {
+        let threshold = match (self.pace, self.heard) {
+            (_, None) => FIRST_PROBE,
+            (Some((pace, deviation)), Some(_)) if self.flowing => {
+                timeout.min((pace + pace / 4 + 3 * deviation).max(MIN_THRESHOLD))
+            }
+            (_, Some(_)) => timeout,
+        };
+        if patient { threshold.max(PATIENT_PROBE) } else { threshold }
+    }
+}

@@ -1,0 +1,168 @@
+//! How many bytes one READ or WRITE should move.
+//!
+//! Large blocks waste fewer headers, small ones lose less to a burst: each burst destroys one block on average. With rate C and
+//! λ bursts per second of good time, a block of b bytes takes D(b) = air(b)/C and costs air(b)/b · 1/(1 − λ·D(b)) per byte.
+
+use std::time::{Duration, Instant};
+
+/// Limits of the block, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// Largest block whose message fits one Ethernet frame.
+    pub one_frame: u32,
+    /// Largest block at all.
+    pub largest: u32,
+}
+
+/// Blocks tried between one frame and the largest.
+const BLOCKS: [u32; 7] = [2048, 4096, 6144, 8192, 12 << 10, 16 << 10, 32 << 10];
+
+/// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
+const HEADERS: f64 = 340.0;
+
+/// Headers of IP and link in each Ethernet frame, and the bytes they leave.
+const FRAME_HEADERS: f64 = 38.0;
+const FRAME_BYTES: f64 = 1480.0;
+
+/// Bursts and good time that are taken for granted before anything was seen: one burst a second, but not for long.
+const PRIOR_BURSTS: f64 = 0.35;
+const PRIOR_SECONDS: f64 = 0.35;
+
+/// Good time after which the past counts half.
+const MEMORY: f64 = 60.0;
+
+/// How long a full queue keeps blocks small.
+const CAP_LIFETIME: Duration = Duration::from_secs(30);
+
+/// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
+const SAFE_DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
+
+/// What earlier losses count when another one comes.
+const FORGETTING: f64 = 0.9;
+
+/// A change of block must gain this much.
+const HYSTERESIS: f64 = 0.003;
+
+/// Counts bursts, and chooses the block.
+#[derive(Debug)]
+pub(super) struct Sizer {
+    bursts: f64,
+    seconds: f64,
+    counted_until: Instant,
+    last_burst: Option<Instant>,
+    /// Losses to bursts and to full queues, the latest counting most.
+    fades: f64,
+    drops: f64,
+    /// No larger blocks: their fragments overflow a queue.
+    cap: Option<(u32, Instant)>,
+}
+
+impl Sizer {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            bursts: 0.0,
+            seconds: 0.0,
+            counted_until: now,
+            last_burst: None,
+            fades: 0.0,
+            drops: 0.0,
+            cap: None,
+        }
+    }
+
+    /// Replies flow: the time since the last one was good, but for `silence`.
+    pub(super) fn handle_flow(&mut self, now: Instant, silence: Duration) {
+        let passed = now.saturating_duration_since(self.counted_until).saturating_sub(silence);
+        self.counted_until = now;
+        self.seconds += passed.as_secs_f64().min(1.0);
+        if self.seconds > 2.0 * MEMORY {
+            self.seconds /= 2.0;
+            self.bursts /= 2.0;
+        }
+    }
+
+    /// Nothing was in flight until now.
+    pub(super) fn handle_idle(&mut self, now: Instant) {
+        self.counted_until = now;
+    }
+
+    /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's.
+    pub(super) fn handle_burst(&mut self, now: Instant, sent: Instant) {
+        if self.last_burst.is_none_or(|last| sent > last) {
+            self.bursts += 1.0;
+            self.fades = self.fades * FORGETTING + 1.0;
+            self.drops *= FORGETTING;
+            self.last_burst = Some(now);
+        }
+    }
+
+    /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better.
+    pub(super) fn handle_congestion(&mut self, now: Instant, block: u32, range: BlockRange) {
+        self.drops = self.drops * FORGETTING + 1.0;
+        self.fades *= FORGETTING;
+        if self.drops >= 2.0 && self.drops > 2.0 * self.fades {
+            self.cap = Some(((block / 2).max(range.one_frame), now));
+        }
+    }
+
+    /// Bursts per second of good time.
+    pub(super) fn burst_rate(&self) -> f64 {
+        (self.bursts + PRIOR_BURSTS) / (self.seconds + PRIOR_SECONDS)
+    }
+
+    /// Returns the block to use from now on. `rate` is the path's in bytes per second, 0 if it is not known yet; `holds`: link-level
+    /// retransmission makes bursts harmless.
+    pub(super) fn choose(
+        &mut self,
+        now: Instant,
+        rate: f64,
+        holds: bool,
+        block: u32,
+        range: BlockRange,
+    ) -> u32 {
+        if self.cap.is_some_and(|(_, since)| now.saturating_duration_since(since) > CAP_LIFETIME) {
+            self.cap = None;
+        }
+        let largest = self.cap.map_or(range.largest, |(cap, _)| cap.min(range.largest));
+        if rate <= 0.0 {
+            return block.min(largest);
+        }
+        let bursts = if holds { 0.0 } else { self.burst_rate() };
+        let one_frame = range.one_frame.min(range.largest);
+        let allowed =
+            |bytes: u32| bytes == one_frame || f64::from(rate_of(rate, bytes)) < SAFE_DATAGRAMS_PER_SECOND;
+        let candidates = BLOCKS
+            .into_iter()
+            .filter(|&bytes| bytes > one_frame && bytes <= largest)
+            .chain([one_frame, largest]);
+        let best = candidates
+            .filter(|&bytes| allowed(bytes))
+            .map(|bytes| (cost(bytes, rate, bursts), bytes))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        match best {
+            Some((least, bytes))
+                if block > largest
+                    || !allowed(block)
+                    || least < cost(block, rate, bursts) * (1.0 - HYSTERESIS) =>
+            {
+                bytes
+            }
+            _ => block,
+        }
+    }
+}
+
+fn rate_of(rate: f64, block: u32) -> f32 {
+    (rate / f64::from(block)) as f32
+}
+
+/// Bytes on the air for each byte of the file.
+fn overhead(block: u32) -> f64 {
+    let bytes = f64::from(block);
+    (bytes + HEADERS + FRAME_HEADERS * ((bytes + 136.0) / FRAME_BYTES).ceil()) / bytes
+}
+
+fn cost(block: u32, rate: f64, bursts: f64) -> f64 {
+    let time = f64::from(block) * overhead(block) / (rate * 1.06);
+    overhead(block) / (1.0 - (bursts * time).min(0.99))
+}

@@ -1,0 +1,244 @@
+//! How many bytes may be in flight: what the path holds, and a little more.
+//!
+//! The rate is what was *delivered* between the sending of a call and its reply; bytes in flight divided by the round-trip
+//! time would run away with the queue that they themselves make.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// Rounds over which the highest rate counts.
+const RATE_ROUNDS: usize = 8;
+
+/// Calls in flight at first.
+const INITIAL_CALLS: u64 = 4;
+
+/// Calls that may always be in flight.
+const MIN_CALLS: u64 = 2;
+
+/// Queueing delay that the window may cause beyond one block, at least.
+const ALLOWANCE: Duration = Duration::from_millis(10);
+
+/// How long a base round-trip time is believed.
+const BASE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// A round without this much growth of the rate ends the start (RFC 9743 has no number; a fifth is the prototype's).
+const START_GROWTH: f64 = 1.2;
+
+/// Most by which one round of the start widens the window.
+const START_FACTOR: u64 = 16;
+
+/// Spacings whose median counts.
+const SPACINGS: usize = 5;
+
+/// Delivered rate, base round-trip time, and the window they make.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Bytes.
+    window: u64,
+    /// Bytes delivered so far.
+    delivered: u64,
+    /// The round ends with the reply to a call sent after this much was delivered.
+    round_end: u64,
+    /// Highest rate in bytes per second, of each of the last rounds.
+    rates: VecDeque<f64>,
+    base: Option<Duration>,
+    base_seen: Instant,
+    /// Lowest round-trip time in this round.
+    round_min: Option<Duration>,
+    starting: bool,
+    stale_rounds: u32,
+    best_rate: f64,
+    /// Most that was in flight in this round.
+    used: u64,
+    /// When the window was last cut, in delivered bytes.
+    cut_at: Option<u64>,
+    draining: Option<Instant>,
+    /// Times between the last replies of the start, to bytes.
+    spacing: VecDeque<f64>,
+    last_reply: Option<(Instant, Instant)>,
+    last_rtt: Duration,
+    /// The window when this round of the start began.
+    round_window: u64,
+}
+
+impl Window {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            window: 0,
+            delivered: 0,
+            round_end: 0,
+            rates: VecDeque::from([0.0]),
+            base: None,
+            base_seen: now,
+            round_min: None,
+            starting: true,
+            stale_rounds: 0,
+            best_rate: 0.0,
+            used: 0,
+            cut_at: None,
+            draining: None,
+            spacing: VecDeque::new(),
+            last_reply: None,
+            last_rtt: Duration::ZERO,
+            round_window: 0,
+        }
+    }
+
+    pub(super) const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Returns the delivered rate in bytes per second.
+    pub(super) fn rate(&self) -> f64 {
+        self.rates.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Returns the round-trip time without queues, as far as it is known.
+    pub(super) fn base(&self) -> Duration {
+        self.base.unwrap_or_default()
+    }
+
+    /// Returns the window in bytes.
+    pub(super) fn bytes(&self, block: u32) -> u64 {
+        if self.draining.is_some() {
+            return u64::from(block);
+        }
+        let least = if self.delivered == 0 { INITIAL_CALLS } else { MIN_CALLS };
+        self.window.max(least * u64::from(block))
+    }
+
+    /// So much is in flight now.
+    pub(super) fn handle_sent(&mut self, in_flight: u64) {
+        self.used = self.used.max(in_flight);
+    }
+
+    /// A reply brought `bytes`; when its call was sent at `sent`, `delivered` bytes had been.
+    pub(super) fn handle_reply(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        delivered: u64,
+        bytes: u32,
+        block: u32,
+    ) {
+        let rtt = now.saturating_duration_since(sent).max(Duration::from_micros(1));
+        self.delivered += u64::from(bytes);
+        self.last_rtt = rtt;
+        if self.base.is_none_or(|base| rtt <= base) {
+            (self.base, self.base_seen) = (Some(rtt), now);
+        }
+        self.round_min = Some(self.round_min.map_or(rtt, |least| least.min(rtt)));
+        if self.draining.is_some_and(|since| sent >= since) {
+            (self.base, self.base_seen) = (Some(rtt), now);
+            self.draining = None;
+        }
+        let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
+        if let Some(highest) = self.rates.back_mut() {
+            *highest = highest.max(rate);
+        }
+        if self.starting {
+            self.grow(now, sent, bytes, block);
+        }
+        if delivered >= self.round_end {
+            self.end_round(now, block);
+        }
+    }
+
+    /// During the start the spacing of replies to calls that were sent together tells the rate before a round has.
+    fn grow(&mut self, now: Instant, sent: Instant, bytes: u32, block: u32) {
+        self.window = self.window.max(INITIAL_CALLS * u64::from(block)) + u64::from(bytes);
+        if let Some((last, last_sent)) = self.last_reply {
+            let gap = now.saturating_duration_since(last);
+            if sent.saturating_duration_since(last_sent) * 2 <= gap {
+                self.spacing.push_back(f64::from(bytes) / gap.as_secs_f64().max(1e-6));
+                if self.spacing.len() > SPACINGS {
+                    self.spacing.pop_front();
+                }
+            }
+        }
+        self.last_reply = Some((now, sent));
+        if self.spacing.len() >= 2 {
+            let mut rates: Vec<f64> = self.spacing.iter().copied().collect();
+            rates.sort_unstable_by(f64::total_cmp);
+            let target = self.target(rates[rates.len() / 2], block);
+            self.window = target.min(self.round_window * START_FACTOR);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant, block: u32) {
+        self.round_end = self.delivered;
+        self.round_window = self.window.max(INITIAL_CALLS * u64::from(block));
+        let rate = self.rate();
+        let target = self.target(rate, block);
+        if self.starting {
+            let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base());
+            let allowance = self.allowance(rate, block) / rate.max(1.0);
+            self.stale_rounds = if rate > self.best_rate * START_GROWTH { 0 } else { self.stale_rounds + 1 };
+            self.best_rate = self.best_rate.max(rate);
+            if queueing.as_secs_f64() > allowance || self.stale_rounds >= 3 {
+                self.starting = false;
+                self.window = target;
+            }
+        } else {
+            let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
+            let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
+            let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
+            if empty && busy {
+                // Nothing queues, so the window is what limits the rate.
+                self.window = target.max(self.window + self.window / 4);
+            } else if target < self.window || busy {
+                self.window = u64::midpoint(self.window, target);
+            }
+        }
+        if now.saturating_duration_since(self.base_seen) > BASE_LIFETIME && self.draining.is_none() {
+            self.draining = Some(now);
+        }
+        self.used = 0;
+        self.round_min = None;
+        self.rates.push_back(0.0);
+        if self.rates.len() > RATE_ROUNDS {
+            self.rates.pop_front();
+        }
+    }
+
+    /// Blocks of another size take another time on the path.
+    pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
+        let change = Duration::from_secs_f64(f64::from(from.abs_diff(to)) / self.rate());
+        self.base = self.base.map(|base| if to > from { base + change } else { base.saturating_sub(change) });
+        self.window = self.window * u64::from(to) / u64::from(from);
+    }
+
+    /// Whether the last reply had queued for longer than the window allows.
+    pub(super) fn is_queueing(&self, block: u32) -> bool {
+        let rate = self.rate();
+        let queueing = self.last_rtt.saturating_sub(self.base()).as_secs_f64();
+        queueing * rate > self.allowance(rate, block)
+    }
+
+    /// The queue is full.
+    ///
+    /// Returns whether that was news: it is acted on once for all that was in flight together.
+    pub(super) fn handle_congestion(&mut self, delivered: u64, block: u32) -> bool {
+        if self.cut_at.is_some_and(|cut| delivered < cut) {
+            return false;
+        }
+        self.cut_at = Some(self.delivered);
+        self.starting = false;
+        self.window = (self.window * 7 / 10).max(MIN_CALLS * u64::from(block));
+        self.rates.clear();
+        self.rates.push_back(0.0);
+        true
+    }
+
+    fn allowance(&self, rate: f64, block: u32) -> f64 {
+        let delay = ALLOWANCE.max(self.base() / 8).as_secs_f64();
+        f64::from(block).max(rate * delay)
+    }
+
+    fn target(&self, rate: f64, block: u32) -> u64 {
+        let base = self.base().as_secs_f64();
+        (rate * base + self.allowance(rate, block)) as u64
+    }
+}

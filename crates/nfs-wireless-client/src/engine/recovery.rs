@@ -1,0 +1,294 @@
+//! How losses are found: by timers alone, or by everything that replies tell.
+
+use std::time::{Duration, Instant};
+
+use nfs_wire::rpc::{Program, encode_call_header};
+
+use super::{
+    CallId, Carrier, Class, Engine, Event, Owner, Transmit, WindowLimits,
+    adaptive::{Adaptive, Answered, BlockRange},
+    calls::{Cause, State},
+    policy::{self, Policy},
+    xids::Attempt,
+};
+use crate::config::RetryPolicy;
+
+/// What decides that a call is sent again.
+#[derive(Debug)]
+pub(super) enum Recovery {
+    /// A connection loses nothing.
+    Connection,
+    /// A timer for each call.
+    Timers(Box<dyn Policy>),
+    /// Later replies, silences, and what was learned from them.
+    Adaptive(Box<Adaptive>),
+}
+
+/// A slot that no call has: the calls of probes.
+const PROBE_SLOT: u32 = u32::MAX;
+
+/// NULL, which does nothing, in every program (RFC 5531 §12.1).
+const NULL: u32 = 0;
+
+impl Recovery {
+    pub(super) fn new(carrier: Carrier, retry: RetryPolicy, range: Option<BlockRange>, now: Instant) -> Self {
+        match (carrier, policy::build(retry)) {
+            (Carrier::Connection, _) => Self::Connection,
+            (Carrier::Datagrams, Some(policy)) => Self::Timers(policy),
+            (Carrier::Datagrams, None) => Self::Adaptive(Box::new(Adaptive::new(range, now))),
+        }
+    }
+
+    pub(super) const fn gives_fresh_xids(&self) -> bool {
+        matches!(self, Self::Adaptive(_))
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        match self {
+            Self::Connection | Self::Timers(_) => 0,
+            Self::Adaptive(adaptive) => adaptive.delivered(),
+        }
+    }
+
+    /// Returns the timeout of an attempt, if there is one.
+    pub(super) fn timeout(&self, class: Class, resends: u32) -> Option<Duration> {
+        match self {
+            Self::Connection | Self::Adaptive(_) => None,
+            Self::Timers(policy) => Some(policy.timeout(class, resends)),
+        }
+    }
+
+    /// Narrows the limits of the window.
+    pub(super) fn limits(&self, limits: WindowLimits) -> WindowLimits {
+        match self {
+            Self::Connection => limits,
+            Self::Timers(policy) => WindowLimits {
+                calls: policy.window().map_or(limits.calls, |it| it.min(limits.calls)),
+                ..limits
+            },
+            Self::Adaptive(adaptive) => adaptive.limits(limits),
+        }
+    }
+
+    /// Returns the bytes of the next READ or WRITE, if the policy chooses them.
+    pub(super) fn next_block(&mut self, now: Instant) -> Option<u32> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.next_block(now),
+        }
+    }
+
+    /// Returns the bytes of the last READ or WRITE, or of the first, if the policy chooses them.
+    pub(super) fn block(&self) -> Option<u32> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.block(),
+        }
+    }
+
+    /// A call was sent; whether the order of transmissions matters.
+    pub(super) fn handle_sent(
+        &mut self,
+        now: Instant,
+        class: Class,
+        bytes: u32,
+        alone: bool,
+        in_flight: u64,
+    ) -> bool {
+        let Self::Adaptive(adaptive) = self else { return false };
+        adaptive.handle_sent(now, class, bytes, alone, in_flight);
+        true
+    }
+
+    /// Returns when to ask into a silence.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.next(),
+        }
+    }
+}
+
+/// What a reply showed about the call that it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    attempt: Attempt,
+    class: Class,
+    bytes: u32,
+    attempts: u32,
+}
+
+impl Engine {
+    /// Looks at the reply of a call before the call is forgotten: its time, and which resends were needless.
+    pub(super) fn take_reply(&mut self, id: CallId) -> Option<Answer> {
+        let slot = self.calls.at(id.slot);
+        let xid = slot.replied.or_else(|| slot.xids.last().copied())?;
+        let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
+        let attempt = *self.xids.find(xid)?;
+        if attempt.sends == 1 {
+            self.stats.rtt.record(self.now.saturating_duration_since(attempt.sent));
+        }
+        // Attempts after the answered one were needless. An answer to an earlier one may still come, and then those
+        // between were.
+        let later = slot.xids.len() as u64 - 1 - u64::from(attempt.index);
+        self.stats.useless_resends += later;
+        if later > 0
+            && let Recovery::Adaptive(adaptive) = &mut self.recovery
+        {
+            adaptive.handle_needless_resend();
+        }
+        for earlier in &slot.xids[..attempt.index as usize] {
+            if let Some(earlier) = self.xids.find(*earlier) {
+                earlier.surplus = 1;
+            }
+        }
+        if let Some(attempt) = self.xids.find(xid) {
+            attempt.surplus = attempt.sends - 1;
+        }
+        Some(Answer { attempt, class, bytes, attempts })
+    }
+
+    /// Learns from a reply, and finds the calls that it overtook.
+    pub(super) fn handle_answer(&mut self, answer: Option<Answer>) {
+        let Some(Answer { attempt, class, bytes, attempts }) = answer else { return };
+        match &mut self.recovery {
+            Recovery::Connection => {}
+            Recovery::Timers(policy) => {
+                let rtt = self.now.saturating_duration_since(attempt.sent);
+                policy.handle_reply(class, (attempts == 1).then_some(rtt), attempts - 1);
+            }
+            Recovery::Adaptive(_) => self.learn(&attempt, class, bytes, attempt.sends == 1),
+        }
+    }
+
+    /// A reply to a call that has ended, or to a probe.
+    pub(super) fn handle_late(&mut self, late: &Attempt) {
+        let is_probe = late.call.slot == PROBE_SLOT;
+        if !is_probe {
+            self.stats.stray_replies += 1;
+        }
+        if late.surplus > 0 {
+            self.stats.useless_resends += 1;
+        }
+        if let Recovery::Adaptive(adaptive) = &mut self.recovery {
+            if late.surplus > 0 {
+                adaptive.handle_needless_resend();
+            }
+            // A reply counts once, however often it comes.
+            if !late.answered {
+                self.learn(late, Class::Control, 0, is_probe);
+            }
+        }
+    }
+
+    fn learn(&mut self, attempt: &Attempt, class: Class, bytes: u32, exact: bool) {
+        let oldest = self.oldest();
+        if let Recovery::Adaptive(adaptive) = &mut self.recovery {
+            adaptive.look_back(self.now);
+        }
+        let held = oldest.is_none_or(|(number, _)| attempt.number <= number);
+        while let Some(&(number, id)) = self.order.front() {
+            if number >= attempt.number {
+                break;
+            }
+            self.order.pop_front();
+            self.suspect(number, id, class);
+        }
+        self.oldest();
+        let waiting = !self.order.is_empty();
+        let Recovery::Adaptive(adaptive) = &mut self.recovery else { return };
+        let answered =
+            Answered { class, bytes, sent: attempt.sent, delivered: attempt.delivered, exact, held, waiting };
+        adaptive.handle_reply(self.now, &answered);
+    }
+
+    /// Something sent after transmission `number` was answered: if the call still waits for it, it is probably lost.
+    fn suspect(&mut self, number: u64, id: CallId, evidence: Class) {
+        let Recovery::Adaptive(adaptive) = &mut self.recovery else { return };
+        let Some(slot) = self.calls.find(id) else { return };
+        if slot.number != number || slot.state != State::InFlight {
+            return;
+        }
+        slot.state = State::Suspect;
+        slot.losses += 1;
+        let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
+        let delivered = slot.xids.last().and_then(|xid| self.xids.find(*xid)).map_or(0, |it| it.delivered);
+        let due = self.now + adaptive.margin(self.now, class, sent, losses, evidence);
+        if class != Class::Control {
+            adaptive.handle_loss(self.now, sent, delivered);
+        }
+        self.timers.set(id.slot, deadline.map_or(due, |deadline| deadline.min(due)));
+        self.leave_window(id.slot);
+    }
+
+    /// Returns the oldest transmission that is still waited for, and forgets those before it.
+    fn oldest(&mut self) -> Option<(u64, CallId)> {
+        while let Some(&(number, id)) = self.order.front() {
+            let slot = self.calls.peek(id);
+            if slot.is_some_and(|slot| slot.number == number && slot.state == State::InFlight) {
+                return Some((number, id));
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// Sends a call again.
+    pub(super) fn repeat(&mut self, id: CallId, cause: Cause) {
+        let slot = self.calls.at(id.slot);
+        slot.state = State::Resending;
+        let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
+        if class != Class::Control {
+            let elapsed = self.now.saturating_duration_since(slot.submitted);
+            self.events.push_back(Event::Silent { class, bytes, attempts, elapsed });
+        }
+        if let Recovery::Timers(policy) = &mut self.recovery {
+            policy.handle_timeout(class, attempts - 1);
+        }
+        // What still counts in the window needs no room in it, and must not wait behind what does.
+        match cause {
+            Cause::Probe => self.resend.push_front((id, cause)),
+            Cause::Timeout | Cause::Rack | Cause::Reconnect => self.resend.push_back((id, cause)),
+        }
+    }
+
+    /// Asks into a silence that has lasted too long.
+    pub(super) fn handle_silence(&mut self) {
+        if self.recovery.next().is_none_or(|due| due > self.now) {
+            return;
+        }
+        let oldest = self.oldest();
+        let Recovery::Adaptive(adaptive) = &mut self.recovery else { return };
+        if oldest.is_none() {
+            adaptive.handle_idle();
+            return;
+        }
+        let resend = adaptive.handle_silence(self.now);
+        self.probe = oldest.and_then(|(_, id)| self.calls.peek(id)).map(|slot| slot.program);
+        if let Some((_, id)) = oldest.filter(|_| resend) {
+            self.repeat(id, Cause::Probe);
+        }
+    }
+
+    /// Makes the NULL call that asks into a silence. It belongs to nobody, and is not sent again.
+    pub(super) fn transmit_probe(&mut self, program: Program) -> Transmit<'_> {
+        self.transmissions += 1;
+        self.stats.probes += 1;
+        let id = CallId { slot: PROBE_SLOT, generation: 0 };
+        let attempt = Attempt {
+            call: id,
+            index: 0,
+            sends: 1,
+            number: self.transmissions,
+            sent: self.now,
+            delivered: self.recovery.delivered(),
+            answered: false,
+            surplus: 0,
+        };
+        let calls = &self.calls;
+        let xid = self.xids.assign(attempt, |call| calls.is_live(call));
+        self.probe_head.clear();
+        encode_call_header(&mut self.probe_head, xid, program, NULL, &self.credential);
+        Transmit { id, owner: Owner(u64::MAX), head: &self.probe_head, payload: None }
+    }
+}

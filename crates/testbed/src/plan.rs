@@ -1,0 +1,106 @@
+//! What an experiment is: who copies what, how, over which link.
+
+use std::time::Duration;
+
+use nfs_wireless_client::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, Window};
+
+use crate::{Error, Room};
+
+/// Which way a file goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// From the server to the mobile.
+    Read,
+    /// From the mobile to the server, to stable storage.
+    Write,
+}
+
+impl Operation {
+    /// `"read"` or `"write"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// A time during which the server cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Its beginning, counted from the first call.
+    pub at: Duration,
+    /// How long it lasts.
+    pub length: Duration,
+}
+
+/// One experiment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Link and hosts.
+    pub room: Room,
+    /// Which way the file goes.
+    pub operation: Operation,
+    /// Size of the file, in bytes. Default 1 MB, 1,048,576 bytes (Dube et al. 1997 §4).
+    pub size: u64,
+    /// When calls are sent again.
+    pub policy: RetryPolicy,
+    /// Bytes per READ or WRITE. Default 4096 (Dube et al. 1997 §5.1).
+    pub block: BlockSize,
+    /// READs and WRITEs in flight. Default: the room's.
+    pub window: Window,
+    /// Mobiles that copy at once, 1 to 10,000. Default 1.
+    pub clients: u16,
+    /// How much later than its predecessor each mobile starts. Default 0.
+    pub spacing: Duration,
+    /// When the server cannot be reached.
+    pub outages: Vec<Outage>,
+    /// How often one more mobile calls NULL, to see the round-trip time beside the copy. Default never.
+    pub ping: Option<Duration>,
+    /// Whether a file was copied before, so that the client knows the link. Default no.
+    pub warm: bool,
+    /// When a copy is given up, counted from its first call. Default 300 s (Dube et al. 1995 §4.2).
+    pub patience: Duration,
+}
+
+impl Plan {
+    /// The copy of 1 MB in 4096-byte blocks to one mobile.
+    pub fn new(room: Room) -> Self {
+        Self {
+            window: room.window.map_or(Window::Auto, Window::Calls),
+            room,
+            operation: Operation::Read,
+            size: 1 << 20,
+            policy: RetryPolicy::default(),
+            block: BlockSize::Exact(4096),
+            clients: 1,
+            spacing: Duration::ZERO,
+            outages: Vec::new(),
+            ping: None,
+            warm: false,
+            patience: Duration::from_secs(300),
+        }
+    }
+
+    /// Checks what no single field's type can.
+    ///
+    /// # Errors
+    /// [`Error`] names the field and its bounds.
+    pub fn check(&self) -> Result<(), Error> {
+        let range = |field, value: u64, low: u64, high: u64, bound| match (low..=high).contains(&value) {
+            true => Ok(()),
+            false => Err(Error::OutOfRange { field, value: value.to_string(), bound }),
+        };
+        range("clients", self.clients.into(), 1, 10_000, "1 to 10000")?;
+        range("size", self.size, 1, 1 << 40, "1 byte to 1 TiB")?;
+        if let BlockSize::Exact(bytes) = self.block {
+            range("block", bytes.into(), 1, MAX_BLOCK_BYTES.into(), "512 bytes to 1 MiB")?;
+        }
+        if self.ping.is_some_and(|every| every.is_zero()) {
+            let value = "0 s".into();
+            return Err(Error::OutOfRange { field: "ping", value, bound: "longer than 0 s" });
+        }
+        self.room.link.validate().map_err(Error::from)
+    }
+}

@@ -1,0 +1,195 @@
+//! The server host: the embedded server behind the wire, and what it is asked before the clock starts.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use linkemu::{Endpoint, Node, Outgoing, Station};
+use nfs_wire::{
+    FileHandle, Procedure, Reader, mount,
+    nfs3_types::nfs3::{LOOKUP3resok, filename3, nfstime3, stable_how},
+    portmap::Protocol,
+    reply,
+    rpc::{Program, ReplyHeader, Xid, encode_call_header},
+};
+use nfs_wireless_server::{Memory, MemoryConfig, Peer, Service, ServiceConfig};
+
+use crate::{Error, Outage, ServerModel};
+
+/// Where the server is reached on the link.
+pub(crate) const SERVER: Endpoint = Endpoint::host(0, nfs_wireless_server::NFS_PORT);
+
+/// Length of file handles, in bytes: that of many real servers, and of the independent model.
+const HANDLE_BYTES: u8 = 32;
+
+/// The server's socket address, as clients see it.
+pub(crate) fn server_address() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), SERVER.port)
+}
+
+/// The embedded server as a machine on the link.
+#[derive(Debug)]
+pub(crate) struct ServerHost {
+    service: Service,
+    outages: Vec<Outage>,
+    epoch: Instant,
+}
+
+impl ServerHost {
+    pub(crate) fn new(
+        model: &ServerModel,
+        outages: Vec<Outage>,
+        seed: u64,
+        now: Instant,
+    ) -> Result<Self, Error> {
+        let mut config = ServiceConfig::default();
+        config.handle_bytes = HANDLE_BYTES;
+        config.udp_transfer_bytes = nfs_wireless_server::MAX_UDP_TRANSFER_BYTES;
+        config.timing.threads = model.threads;
+        config.timing.read_time = model.read;
+        config.timing.write_time = model.write;
+        config.timing.commit_time = model.commit;
+        let mut memory = MemoryConfig::default();
+        memory.capacity_bytes = u64::MAX;
+        let service = Service::new(config, Memory::new(memory), seed, now)?;
+        Ok(Self { service, outages, epoch: now })
+    }
+
+    /// Makes a file of `size` bytes and returns its handle and that of the root, without the link.
+    pub(crate) fn place(&mut self, now: Instant, name: &str, size: u64) -> (FileHandle, FileHandle) {
+        let path = format!("/{name}");
+        let time = nfstime3 { seconds: 1, nseconds: 0 };
+        let backend = self.service.backend();
+        let made = if size == 0 {
+            backend.write_file(time, path.as_bytes(), &[]).map(drop)
+        } else if size <= COMPARED_BYTES {
+            let mut contents = vec![0; usize::try_from(size).expect("at most COMPARED_BYTES")];
+            pattern(0, &mut contents);
+            backend.write_file(time, path.as_bytes(), &contents).map(drop)
+        } else {
+            let node = backend.write_file(time, path.as_bytes(), &[]);
+            node.and_then(|node| backend.write(time, node, size - 1, &[0], stable_how::FILE_SYNC)).map(drop)
+        };
+        made.expect("memory without a limit");
+        let mnt = self.ask(now, Program::MOUNT, mount::procedure::MNT, |buffer| {
+            mount::encode_path(buffer, b"/");
+        });
+        let root = mount::decode_mount(&mnt).expect("our server").expect("it exports the root").handle;
+        let found = self.ask(now, Program::NFS, Procedure::Lookup.number(), |buffer| {
+            nfs_wire::encode(buffer, &root);
+            nfs_wire::encode(buffer, &filename3::from(name.as_bytes()));
+        });
+        let found = reply::decode::<LOOKUP3resok>(&found).expect("our server").expect("we made the file");
+        (FileHandle::try_from(&found.object).expect("our server"), root)
+    }
+
+    /// Whether a file has this size and the bytes it should have.
+    pub(crate) fn holds(&mut self, name: &str, size: u64) -> bool {
+        let contents = self.service.backend().read_file(format!("/{name}").as_bytes()).unwrap_or_default();
+        let mut expected = vec![0; contents.len()];
+        pattern(0, &mut expected);
+        contents.len() as u64 == size && contents == expected
+    }
+
+    fn ask(
+        &mut self,
+        now: Instant,
+        program: Program,
+        procedure: u32,
+        arguments: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<u8> {
+        let mut credential = Vec::new();
+        nfs_wire::auth::Credential::None.encode(&mut credential);
+        let mut call = Vec::new();
+        encode_call_header(&mut call, Xid(1), program, procedure, &credential);
+        arguments(&mut call);
+        self.service.handle_input(now, peer(Endpoint::host(1, 1)), &call).expect("a call of ours");
+        self.service.handle_timeout(now);
+        let reply = self.service.poll_transmit(now).expect("calls before the clock starts take no time");
+        let mut reader = Reader::new(&reply.bytes);
+        ReplyHeader::decode(&mut reader).expect("our server").outcome.expect("a procedure it has");
+        reader.rest().to_vec()
+    }
+
+    fn is_cut_off(&self, now: Instant) -> bool {
+        let at = now.saturating_duration_since(self.epoch);
+        self.outages.iter().any(|outage| (outage.at..outage.at.saturating_add(outage.length)).contains(&at))
+    }
+}
+
+impl Node for ServerHost {
+    fn handle_input(&mut self, now: Instant, from: Endpoint, _to: Endpoint, payload: Bytes) {
+        if !self.is_cut_off(now) {
+            // What is no call is counted by the service.
+            let _ = self.service.handle_input(now, peer(from), &payload);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.service.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
+        loop {
+            let reply = self.service.poll_transmit(now)?;
+            if !self.is_cut_off(now) {
+                let to = endpoint(reply.peer.address);
+                return Some(Outgoing { from: SERVER, to, payload: reply.bytes.into() });
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.service.poll_timeout()
+    }
+}
+
+/// The address under which the server knows a place on the link.
+fn peer(from: Endpoint) -> Peer {
+    let (network, number) = match from.station {
+        Station::Mobile(number) => (18, number),
+        Station::Host(number) => (19, number),
+    };
+    let [high, low] = number.to_be_bytes();
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, network, high, low)), from.port);
+    Peer { address, protocol: Protocol::Udp }
+}
+
+/// The place on the link behind an address that [`peer`] made.
+fn endpoint(address: SocketAddr) -> Endpoint {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            let [_, network, high, low] = ip.octets();
+            let number = u16::from_be_bytes([high, low]);
+            match network {
+                18 => Endpoint::mobile(number, address.port()),
+                _ => Endpoint::host(number, address.port()),
+            }
+        }
+        IpAddr::V6(_) => SERVER,
+    }
+}
+
+/// The longest file whose contents are compared; longer ones are holes, so that memory stays bounded.
+pub(crate) const COMPARED_BYTES: u64 = 64 << 20;
+
+/// The bytes at `offset` of every file in the room: no block equals another.
+pub(crate) fn pattern(offset: u64, buffer: &mut [u8]) {
+    for (byte, at) in buffer.iter_mut().zip(offset..) {
+        *byte = (at ^ (at >> 9).wrapping_mul(0x9d) ^ (at >> 17)) as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_on_the_link_have_addresses_of_their_own() {
+        for place in [Endpoint::mobile(0, 7), Endpoint::mobile(9999, 700), Endpoint::host(3, 1)] {
+            assert_eq!(endpoint(peer(place).address), place);
+        }
+    }
+}

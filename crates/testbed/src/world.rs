@@ -1,0 +1,239 @@
+//! One run: mobiles, link and server under one virtual clock.
+
+use std::time::{Duration, Instant};
+
+use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
+use nfs_wireless_client::{
+    AuthSys, ClientConfig, Credential, Protocol, TransportChoice,
+    engine::Resends,
+    session::{Session, SessionConfig},
+    transfer::Limits,
+};
+
+use crate::{
+    Error, Limit, Operation, Plan,
+    mobile::{Mobile, Progress, Work},
+    ping::Ping,
+    server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
+};
+
+/// What became of one mobile's copy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Copy {
+    /// When its first call was made, counted from the first of all.
+    pub started: Duration,
+    /// From its first call to its end; `None` if it failed or was given up.
+    pub response: Option<Duration>,
+    /// Calls made.
+    pub calls: u64,
+    /// Attempts after the first, by cause.
+    pub resends: Resends,
+    /// NULL calls that asked into a silence.
+    pub probes: u64,
+    /// Of the resends, needless ones: the reply to an earlier attempt arrived anyway.
+    pub useless_resends: u64,
+    /// Round-trip time, mean over all calls that were sent once.
+    pub rtt_mean: Duration,
+    /// Bytes per READ and WRITE in the end.
+    pub limits: Limits,
+}
+
+/// What one run shows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Run {
+    /// Its seed.
+    pub seed: u64,
+    /// One for each mobile.
+    pub copies: Vec<Copy>,
+    /// The end of the last copy, counted from the first call; `None` if one failed.
+    pub last_done: Option<Duration>,
+    /// What the channel allowed.
+    pub limit: Limit,
+    /// Round-trip times of the pings that were answered while a copy was under way.
+    pub pings: Vec<Duration>,
+    /// The link's counters.
+    pub link: linkemu::Stats,
+}
+
+/// How long replies that nobody waits for any more may take to be counted.
+const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// Longer than any plan's patience: mobiles give up by themselves.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Bytes of the client's receive buffer, as Linux grants to who asks for more than its default.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// Makes the copies of a plan once.
+///
+/// # Errors
+/// [`Error`] when the plan cannot be.
+pub fn run(plan: &Plan, seed: u64) -> Result<Run, Error> {
+    run_observed(plan, seed, None)
+}
+
+/// As [`run`], with somebody who is told of every datagram and frame.
+///
+/// # Errors
+/// [`Error`] when the plan cannot be.
+pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>) -> Result<Run, Error> {
+    plan.check()?;
+    let mobiles = plan.clients + u16::from(plan.ping.is_some());
+    let mut world = Simulation::new(plan.room.link.clone(), mobiles, seed)?;
+    if let Some(observer) = observer {
+        world.cell_mut().observe(observer);
+    }
+    let epoch = world.now();
+    let mut server = ServerHost::new(&plan.room.server, plan.outages.clone(), seed, epoch)?;
+    for number in 0..plan.clients {
+        let mobile = mobile(plan, seed, number, &mut server, epoch)?;
+        world.attach(Station::Mobile(number), Machine::Mobile(Box::new(mobile)));
+    }
+    if let Some(every) = plan.ping {
+        let ping = Ping::new(plan.clients, every, epoch);
+        world.attach(Station::Mobile(plan.clients), Machine::Ping(ping));
+    }
+    world.attach(SERVER.station, Machine::Server(Box::new(server)));
+    // A mobile that is done stays done, so each is asked only until it is.
+    let mut done = 0;
+    world.run_while(FOR_EVER, |world| {
+        while done < plan.clients && find(world, done).is_done() {
+            done += 1;
+        }
+        done < plan.clients
+    });
+    let end = world.elapsed();
+    if let Some(Machine::Ping(ping)) = world.node_mut(Station::Mobile(plan.clients)) {
+        ping.stop();
+    }
+    world.run_while(end + AFTERMATH, |_| true);
+    report(plan, seed, &mut world)
+}
+
+fn mobile(
+    plan: &Plan,
+    seed: u64,
+    number: u16,
+    server: &mut ServerHost,
+    epoch: Instant,
+) -> Result<Mobile, Error> {
+    let mut config = ClientConfig::default();
+    config.transport = TransportChoice::Udp;
+    config.credential =
+        Credential::Sys(AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] });
+    config.retry = plan.policy;
+    config.read_block = plan.block;
+    config.write_block = plan.block;
+    config.window = plan.window;
+    config.check()?;
+    let settings = SessionConfig::new(&config, server_address(), Protocol::Udp, RECEIVE_BUFFER);
+    let name = format!("file-{number}");
+    let size = match plan.operation {
+        Operation::Read => plan.size,
+        Operation::Write => 0,
+    };
+    let (file, root) = server.place(epoch, &name, size);
+    let session = Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch);
+    let work = Work { operation: plan.operation, file, root, size: plan.size, patience: plan.patience };
+    let starts = epoch + plan.spacing * u32::from(number);
+    Ok(Mobile::new(number, session, plan.room.client, work, starts, u32::from(plan.warm)))
+}
+
+fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run, Error> {
+    let channel_start = world.cell().channel_start();
+    let first = (0..plan.clients).map(|number| find(world, number).starts()).min();
+    let first = first.expect("a plan has at least one client");
+    let copies: Vec<Copy> = (0..plan.clients).map(|number| copy(find(world, number), first)).collect();
+    for number in 0..plan.clients {
+        let mobile = find(world, number);
+        assert!(mobile.intact(), "bytes that arrived are not those of the file: seed {seed}");
+        let written =
+            plan.operation == Operation::Write && matches!(mobile.progress(), Progress::Finished(_));
+        if written && plan.size <= COMPARED_BYTES {
+            let Some(Machine::Server(server)) = world.node_mut(SERVER.station) else { continue };
+            assert!(server.holds(&format!("file-{number}"), plan.size), "an upload is broken: seed {seed}");
+        }
+    }
+    // Mobile 0 stands for all where each has a channel of its own.
+    let mut channel = Channel::new(&plan.room.link.channel, seed, 0)?;
+    let start = channel_start.map_or(Duration::ZERO, |start| first.saturating_duration_since(start));
+    let limit = Limit::of(plan, &mut channel, start).ok_or_else(|| Error::OutOfRange {
+        field: "limit",
+        value: "never".into(),
+        bound: "reached by a channel that is good at times",
+    })?;
+    let ends: Option<Vec<_>> = copies.iter().map(|copy| Some(copy.started + copy.response?)).collect();
+    let pings = match world.node(Station::Mobile(plan.clients)) {
+        Some(Machine::Ping(ping)) => ping.answers().to_vec(),
+        _ => Vec::new(),
+    };
+    let last_done = ends.and_then(|ends| ends.into_iter().max());
+    Ok(Run { seed, copies, last_done, limit, pings, link: world.cell().stats() })
+}
+
+fn copy(mobile: &Mobile, first: Instant) -> Copy {
+    let (now, before) = mobile.stats();
+    let response = match mobile.progress() {
+        Progress::Finished(at) => Some(at - mobile.starts()),
+        Progress::Waiting | Progress::Copying | Progress::Failed => None,
+    };
+    Copy {
+        started: mobile.starts().saturating_duration_since(first),
+        response,
+        calls: now.calls - before.calls,
+        resends: now.resends.since(&before.resends),
+        probes: now.probes - before.probes,
+        useless_resends: now.useless_resends - before.useless_resends,
+        rtt_mean: now.rtt.mean_since(&before.rtt).unwrap_or_default(),
+        limits: mobile.limits(),
+    }
+}
+
+fn find(world: &Simulation<Machine>, number: u16) -> &Mobile {
+    match world.node(Station::Mobile(number)) {
+        Some(Machine::Mobile(mobile)) => mobile,
+        _ => unreachable!("mobiles below `clients` copy"),
+    }
+}
+
+/// Whatever is on the link.
+#[derive(Debug)]
+enum Machine {
+    Mobile(Box<Mobile>),
+    Ping(Ping),
+    Server(Box<ServerHost>),
+}
+
+impl Machine {
+    fn node(&mut self) -> &mut dyn Node {
+        match self {
+            Self::Mobile(mobile) => &mut **mobile,
+            Self::Ping(ping) => ping,
+            Self::Server(server) => &mut **server,
+        }
+    }
+}
+
+impl Node for Machine {
+    fn handle_input(&mut self, now: Instant, from: Endpoint, to: Endpoint, payload: bytes::Bytes) {
+        self.node().handle_input(now, from, to, payload);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.node().handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
+        self.node().poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Mobile(mobile) => mobile.poll_timeout(),
+            Self::Ping(ping) => ping.poll_timeout(),
+            Self::Server(server) => server.poll_timeout(),
+        }
+    }
+}
