@@ -22,6 +22,7 @@ mod limit;
 mod mobile;
 mod ping;
 mod plan;
+pub mod plot;
 pub mod published;
 mod room;
 mod row;
