@@ -79,7 +79,7 @@ impl Session {
         config.nfs_port = url.nfs_port;
         config.mount_port = url.mount_port;
         act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
-        config.retry = retry(arguments, url);
+        config.retry = retry(arguments, url)?;
         let block = |exact: Option<u32>| match exact.or_else(|| arguments.block_size.number()) {
             Some(bytes) => BlockSize::Exact(bytes),
             None => {
@@ -212,17 +212,29 @@ fn smooth_block(rate: u64) -> u32 {
     bytes as u32
 }
 
-fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> RetryPolicy {
-    let initial = url.initial_timeout.or(arguments.timeo).unwrap_or(RetryPolicy::INITIAL);
-    let maximum = arguments.max_timeo.unwrap_or_else(|| RetryPolicy::MAXIMUM.max(initial));
-    match arguments.policy {
-        Policy::Exponential => RetryPolicy::Exponential { initial, maximum },
-        Policy::Hybrid => RetryPolicy::Hybrid {
+fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> anyhow::Result<RetryPolicy> {
+    let ConnectionArgs { timeo, linear_steps, linear_step, max_timeo, .. } = *arguments;
+    let timers = timeo.is_some() || linear_steps.is_some() || linear_step.is_some() || max_timeo.is_some();
+    let policy = match arguments.policy {
+        Some(policy) => policy,
+        None if timers || url.initial_timeout.is_some() => Policy::Hybrid,
+        None => Policy::Adaptive,
+    };
+    let initial = url.initial_timeout.or(timeo).unwrap_or(RetryPolicy::INITIAL);
+    let maximum = max_timeo.unwrap_or_else(|| RetryPolicy::MAXIMUM.max(initial));
+    match policy {
+        Policy::Adaptive if timers => Err(Failure::usage(
+            "--timeo, --linear-steps, --linear-step and --max-timeo set timers that --policy adaptive does not have; leave them out, or use --policy hybrid",
+        )),
+        Policy::Adaptive => Ok(RetryPolicy::Adaptive),
+        Policy::Kernel => Ok(RetryPolicy::Kernel { maximum }),
+        Policy::Exponential => Ok(RetryPolicy::Exponential { initial, maximum }),
+        Policy::Hybrid => Ok(RetryPolicy::Hybrid {
             initial,
-            linear_steps: arguments.linear_steps.unwrap_or(RetryPolicy::LINEAR_STEPS),
-            linear_step: arguments.linear_step.unwrap_or(RetryPolicy::LINEAR_STEP),
+            linear_steps: linear_steps.unwrap_or(RetryPolicy::LINEAR_STEPS),
+            linear_step: linear_step.unwrap_or(RetryPolicy::LINEAR_STEP),
             maximum,
-        },
+        }),
     }
 }
 
@@ -248,9 +260,17 @@ mod tests {
         assert_eq!(config.read_block, BlockSize::Exact(1024));
         assert_eq!(config.write_block, BlockSize::Exact(8192));
         let RetryPolicy::Hybrid { initial, .. } = config.retry else { panic!("{:?}", config.retry) };
-        assert_eq!(initial.as_secs(), 2);
+        assert_eq!(initial.as_secs(), 2, "a timer was asked for, so the policy is one with timers");
         let Credential::Sys(user) = config.credential else { panic!("no credential") };
         assert_eq!((user.uid, user.gid, user.gids), (5, 7, vec![]));
+    }
+
+    #[test]
+    fn the_policy_is_adaptive_unless_timers_are_asked_for() {
+        assert_eq!(config(&["h:/x"]).unwrap().retry, RetryPolicy::Adaptive);
+        assert_eq!(config(&["--policy", "kernel", "h:/x"]).unwrap().retry, RetryPolicy::kernel());
+        let error = config(&["--policy", "adaptive", "--timeo", "1s", "h:/x"]).unwrap_err();
+        assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage);
     }
 
     #[test]

@@ -40,8 +40,8 @@ impl Summary {
             "calls": self.sum(|stats| stats.calls),
             "resends": {
                 "timeout": self.sum(|stats| stats.resends.timeout),
-                "rack": 0,
-                "probe": 0,
+                "rack": self.sum(|stats| stats.resends.rack),
+                "probe": self.sum(|stats| stats.resends.probe),
                 "reconnect": self.sum(|stats| stats.resends.reconnect),
             },
             "useless_resends": self.sum(|stats| stats.useless_resends),

@@ -13,10 +13,10 @@ pub(crate) struct ConnectionArgs {
     /// Transport for NFS, MOUNT and the port mapper; auto takes what the server answers on.
     #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
     pub(crate) transport: Transport,
-    /// When an unanswered UDP call is sent again: the timeout grows linearly at first, or doubles at once.
-    #[arg(long, value_enum, value_name = "NAME", default_value = "hybrid")]
-    pub(crate) policy: Policy,
-    /// Bytes in one READ or WRITE (1024, 8K ...); auto takes what the transport carries safely.
+    /// How lost UDP calls are found [default: adaptive; hybrid with --timeo, --linear-steps, --linear-step or --max-timeo].
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) policy: Option<Policy>,
+    /// Bytes in one READ or WRITE (1024, 8K ...); auto finds what the link carries best.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = AutoOr::parse_block)]
     pub(crate) block_size: AutoOr,
     /// Upper bound for --block-size auto.
@@ -77,8 +77,12 @@ pub(crate) enum Transport {
 /// `--policy`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// A few linear steps, then doubling.
+    /// From later replies and from silences; learns the link as it goes.
+    Adaptive,
+    /// By a timeout that takes a few linear steps, then doubles.
     Hybrid,
-    /// Doubling from the first resend.
+    /// By a timeout that doubles from the first resend.
     Exponential,
+    /// By timeouts as the Linux kernel's UDP client has them.
+    Kernel,
 }
