@@ -2,7 +2,7 @@
 //!
 //! This crate owns no client, link or server logic; it drives the machines of `nfs-wireless-client`, `linkemu` and
 //! `nfs-wireless-server` from one event queue. A [`Plan`] says what is copied in which [`Room`]; [`run`] copies it once for
-//! one seed, and [`sweep`] for many, in parallel. The same plan and seed give the same [`Run`] on every machine.
+//! one seed, and [`sweep()`] for many, in parallel. The same plan and seed give the same [`Run`] on every machine.
 //!
 //! ```
 //! use testbed::{Plan, Room, run};

@@ -94,6 +94,8 @@ pub struct Engine {
     /// A NULL call into the silence is to be sent, before anything else.
     probe: Option<Program>,
     probe_head: Vec<u8>,
+    /// When a READ or WRITE that waits for its turn may leave.
+    paced_until: Option<Instant>,
     events: VecDeque<Event>,
     now: Instant,
     stats: Stats,
@@ -118,6 +120,7 @@ impl Engine {
             bulk: VecDeque::new(),
             probe: None,
             probe_head: Vec::new(),
+            paced_until: None,
             events: VecDeque::new(),
             now,
             stats: Stats::default(),
@@ -302,7 +305,7 @@ impl Engine {
     /// Returns when to call [`Engine::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.earliest().map(|(due, _)| due);
-        timer.into_iter().chain(self.recovery.next()).min()
+        timer.into_iter().chain(self.recovery.next_probe()).chain(self.paced_until).min()
     }
 
     /// Whether another READ or WRITE of `bytes` would be sent at once.
@@ -363,13 +366,21 @@ impl Engine {
     /// Takes the next call off the queues, and why it is sent again if it is.
     fn next_to_send(&mut self) -> Option<(CallId, Option<Cause>)> {
         let limits = self.recovery.limits(self.window.limits());
+        let paced_until = self.recovery.paced_until(self.now);
+        self.paced_until = None;
         while let Some(&(id, cause)) = self.resend.front() {
             let Some(slot) = self.calls.find(id).filter(|slot| slot.state == State::Resending) else {
                 self.resend.pop_front();
                 continue;
             };
-            if !slot.counted && !self.window.admits(&limits, slot.class, slot.bytes) {
-                break;
+            if slot.class != Class::Control && !slot.counted {
+                if !self.window.admits(&limits, slot.class, slot.bytes) {
+                    break;
+                }
+                if paced_until.is_some() {
+                    self.paced_until = paced_until;
+                    break;
+                }
             }
             self.resend.pop_front();
             return Some((id, Some(cause)));
@@ -385,6 +396,10 @@ impl Engine {
                 continue;
             };
             if !self.window.admits(&limits, slot.class, slot.bytes) {
+                return None;
+            }
+            if paced_until.is_some() {
+                self.paced_until = paced_until;
                 return None;
             }
             self.bulk.pop_front();

@@ -101,10 +101,18 @@ impl Recovery {
     }
 
     /// Returns when to ask into a silence.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next_probe(&self) -> Option<Instant> {
         match self {
             Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.next(),
+            Self::Adaptive(adaptive) => adaptive.next_probe(),
+        }
+    }
+
+    /// Returns when the next READ or WRITE may leave, if not now.
+    pub(super) fn paced_until(&self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.paced_until(now),
         }
     }
 }
@@ -254,7 +262,7 @@ impl Engine {
 
     /// Asks into a silence that has lasted too long.
     pub(super) fn handle_silence(&mut self) {
-        if self.recovery.next().is_none_or(|due| due > self.now) {
+        if self.recovery.next_probe().is_none_or(|due| due > self.now) {
             return;
         }
         let oldest = self.oldest();

@@ -3,6 +3,7 @@
 //! One file for each idea; this one only joins them. `docs/adaptive.md` describes the whole.
 
 mod margin;
+mod pacer;
 mod patience;
 mod rtt;
 mod silence;
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 
 pub use self::sizer::BlockRange;
 use self::{
-    margin::Margin, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer, window::Window,
+    margin::Margin, pacer::Pacer, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer,
+    window::Window,
 };
 use super::{Class, WindowLimits};
 
@@ -30,6 +32,7 @@ pub(super) struct Adaptive {
     /// What may be chosen for the next ones; `None` leaves the choice to the caller.
     range: Option<BlockRange>,
     sizer: Sizer,
+    pacer: Pacer,
     lost: Losses,
 }
 
@@ -64,6 +67,10 @@ const HEAVY_ROUNDS: u32 = 3;
 /// Replies in one of these rounds, at least.
 const LOSS_ROUND: u32 = 10;
 
+/// Half of the time after which a first READ or WRITE is sent again that brought no reply, as its block may be large and the link
+/// slow.
+const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
+
 /// Block of the first READ or WRITE, in bytes.
 const FIRST_BLOCK: u32 = 4096;
 
@@ -78,6 +85,7 @@ impl Adaptive {
             block: 0,
             range,
             sizer: Sizer::new(now),
+            pacer: Pacer::new(now),
             lost: Losses::default(),
         }
     }
@@ -97,7 +105,7 @@ impl Adaptive {
     pub(super) fn next_block(&mut self, now: Instant) -> Option<u32> {
         let range = self.range?;
         let block = self.block()?;
-        let rate = self.window.rate();
+        let rate = self.window.capacity();
         let next = self.sizer.choose(now, rate, self.patience.holds(), block, range);
         if next != self.block && self.block > 0 && rate > 0.0 {
             self.window.handle_block_change(self.block, next);
@@ -131,6 +139,9 @@ impl Adaptive {
         }
         self.silence.handle_sent(now, alone, self.trips.timeout(class), self.patience.holds());
         self.window.handle_sent(in_flight);
+        if class != Class::Control {
+            self.pacer.spend(now, bytes, self.block);
+        }
         if alone {
             self.sizer.handle_idle(now);
         }
@@ -149,6 +160,7 @@ impl Adaptive {
             self.trips.sample(class, rtt);
             if class != Class::Control {
                 self.window.handle_reply(now, sent, delivered, bytes, self.block);
+                self.pacer.set_rate(now, self.window.peak(), self.block);
             }
         }
         let held = held && sent <= self.silence.since();
@@ -204,6 +216,10 @@ impl Adaptive {
             };
             margin += (sent + usual).saturating_duration_since(now);
             margin = margin.max(self.silence.pace() / 2);
+            if self.trips.known(suspect).is_none() {
+                // Nobody knows how long such a call takes.
+                margin = margin.max(now.saturating_duration_since(sent));
+            }
         }
         if losses > 2 {
             let doublings = (losses - 3).min(16);
@@ -213,8 +229,13 @@ impl Adaptive {
     }
 
     /// Returns when [`Adaptive::handle_silence`] is wanted.
-    pub(super) const fn next(&self) -> Option<Instant> {
+    pub(super) const fn next_probe(&self) -> Option<Instant> {
         self.silence.next()
+    }
+
+    /// Returns when the next READ or WRITE may leave, if not now.
+    pub(super) fn paced_until(&self, now: Instant) -> Option<Instant> {
+        self.pacer.next(now)
     }
 
     /// Nothing is outstanding any more.
@@ -224,7 +245,12 @@ impl Adaptive {
 
     /// The silence has lasted: asks into it. Whether the oldest call itself is to be sent again, too.
     pub(super) fn handle_silence(&mut self, now: Instant) -> bool {
-        self.silence.handle_probe(now, self.window.rate())
+        let timeout = match self.trips.known(Class::Read).or_else(|| self.trips.known(Class::Write)) {
+            Some(_) => self.trips.timeout(Class::Read).max(self.trips.timeout(Class::Write)),
+            // Nobody knows how long the first block takes.
+            None => PATIENCE_WITH_THE_FIRST,
+        };
+        self.silence.handle_probe(now, self.window.rate(), timeout)
     }
 
     fn end_loss_round(&mut self, delivered: u64) {

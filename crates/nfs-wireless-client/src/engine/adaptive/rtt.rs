@@ -42,6 +42,11 @@ impl RoundTrips {
         self.estimate(class).map(|it| it.smoothed)
     }
 
+    /// Returns the smoothed time of a class that has been sampled.
+    pub(super) fn known(&self, class: Class) -> Option<Duration> {
+        self.classes[class as usize].map(|it| it.smoothed)
+    }
+
     /// Returns how long a reply of this class may take before its absence means something.
     pub(super) fn timeout(&self, class: Class) -> Duration {
         self.estimate(class).map_or(INITIAL_RTO, |it| it.smoothed + (4 * it.deviation).max(MIN_ALLOWANCE))

@@ -20,7 +20,7 @@ const USUAL_INTERVAL: Duration = Duration::from_millis(25);
 const USUAL: Duration = Duration::from_secs(6);
 
 /// Longest time between probes.
-const MAX_INTERVAL: Duration = Duration::from_millis(1150);
+const MAX_INTERVAL: Duration = Duration::from_millis(1250);
 
 /// First probe before anything is known of the pace.
 const FIRST_PROBE: Duration = Duration::from_millis(100);
@@ -148,21 +148,21 @@ impl Silence {
         self.next = None;
     }
 
-    /// A probe goes out now; `rate` is the path's, in bytes per second. Returns whether it is time to send the oldest call again,
+    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take. Returns whether it is time to send the oldest call again,
     /// too: perhaps somebody answers calls and no probes.
-    pub(super) fn handle_probe(&mut self, now: Instant, rate: f64) -> bool {
+    pub(super) fn handle_probe(&mut self, now: Instant, rate: f64, timeout: Duration) -> bool {
         self.asked.get_or_insert(now);
         let silence = now.saturating_duration_since(self.since);
-        let usual = silence < self.longest.mul_f64(1.5).min(USUAL);
+        let usual = silence < (2 * self.longest).min(USUAL);
         let interval = match silence {
             _ if self.heard.is_none() => silence / 2,
             _ if usual => (silence / 12).min(USUAL_INTERVAL),
             _ if silence < Duration::from_millis(200) => silence / 12,
             _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
-            _ => (silence / 4).min(MAX_INTERVAL),
+            _ => (silence / 8).min(MAX_INTERVAL),
         };
         let share = Duration::from_secs_f64(if rate > 0.0 { (PROBE_BYTES / rate).min(60.0) } else { 0.0 });
-        let resend = silence >= self.resend_after;
+        let resend = silence >= self.resend_after.max(2 * timeout);
         if resend {
             self.resend_after = (2 * self.resend_after).min(MAX_RESEND);
         }

@@ -23,11 +23,17 @@ const ALLOWANCE: Duration = Duration::from_millis(10);
 /// How long a base round-trip time is believed.
 const BASE_LIFETIME: Duration = Duration::from_secs(10);
 
+/// Part of what the path holds that is left in flight to drain its queue.
+const DRAINED: f64 = 0.85;
+
+/// Blocks in a window that is drained to one call.
+const NARROW: u64 = 8;
+
 /// A round without this much growth of the rate ends the start (RFC 9743 has no number; a fifth is the prototype's).
 const START_GROWTH: f64 = 1.2;
 
 /// Most by which one round of the start widens the window.
-const START_FACTOR: u64 = 16;
+const START_FACTOR: u64 = 64;
 
 /// Spacings whose median counts.
 const SPACINGS: usize = 5;
@@ -103,7 +109,8 @@ impl Window {
     /// Returns the window in bytes.
     pub(super) fn bytes(&self, block: u32) -> u64 {
         if self.draining.is_some() {
-            return u64::from(block);
+            let path = (DRAINED * self.rate() * self.base().as_secs_f64()) as u64;
+            return if self.is_narrow(block) { block.into() } else { path.max(block.into()) };
         }
         let least = if self.delivered == 0 { INITIAL_CALLS } else { MIN_CALLS };
         self.window.max(least * u64::from(block))
@@ -159,11 +166,33 @@ impl Window {
             }
         }
         self.last_reply = Some((now, sent));
-        if self.spacing.len() >= 2 {
-            let mut rates: Vec<f64> = self.spacing.iter().copied().collect();
-            rates.sort_unstable_by(f64::total_cmp);
-            let target = self.target(rates[rates.len() / 2], block);
-            self.window = target.min(self.round_window * START_FACTOR);
+        let rate = self.spacing_rate();
+        if rate > 0.0 {
+            self.window = self.target(rate, block).min(self.round_window * START_FACTOR);
+        }
+    }
+
+    /// Returns the rate that the spacing of replies showed at the start; 0 before.
+    fn spacing_rate(&self) -> f64 {
+        if self.spacing.len() < 2 {
+            return 0.0;
+        }
+        let mut rates: Vec<f64> = self.spacing.iter().copied().collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    }
+
+    /// Returns the highest rate there is a sign of, in bytes per second; 0 before anything is known.
+    pub(super) fn peak(&self) -> f64 {
+        if self.capacity() > 0.0 { self.rate().max(self.spacing_rate()) } else { 0.0 }
+    }
+
+    /// Returns what the bottleneck carries in bytes per second, at the start more than was delivered; 0 before anything is known.
+    pub(super) fn capacity(&self) -> f64 {
+        match self.spacing_rate() {
+            _ if !self.starting => self.rate(),
+            spacing if spacing > 0.0 => self.rate().max(spacing),
+            _ => 0.0,
         }
     }
 
@@ -193,7 +222,9 @@ impl Window {
             }
         }
         if now.saturating_duration_since(self.base_seen) > BASE_LIFETIME && self.draining.is_none() {
-            self.draining = Some(now);
+            // What is in flight now, and what leaves until it has arrived, still queues.
+            let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
+            self.draining = Some(drained);
         }
         self.used = 0;
         self.round_min = None;
@@ -205,9 +236,11 @@ impl Window {
 
     /// Blocks of another size take another time on the path.
     pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
-        let change = Duration::from_secs_f64(f64::from(from.abs_diff(to)) / self.rate());
-        self.base = self.base.map(|base| if to > from { base + change } else { base.saturating_sub(change) });
-        self.window = self.window * u64::from(to) / u64::from(from);
+        let change = Duration::from_secs_f64(f64::from(from.abs_diff(to)) / self.capacity().max(1.0));
+        self.base = self
+            .base
+            .map(|base| if to > from { base + change } else { base.saturating_sub(change).max(base / 2) });
+        self.window = (self.window + u64::from(to)).saturating_sub(from.into());
     }
 
     /// Whether the last reply had queued for longer than the window allows.
@@ -230,6 +263,11 @@ impl Window {
         self.rates.clear();
         self.rates.push_back(0.0);
         true
+    }
+
+    /// Whether the path holds so little that one call at a time costs next to nothing for a while.
+    fn is_narrow(&self, block: u32) -> bool {
+        self.window <= NARROW * u64::from(block)
     }
 
     fn allowance(&self, rate: f64, block: u32) -> f64 {
