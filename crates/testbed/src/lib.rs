@@ -18,6 +18,7 @@
 
 mod error;
 pub mod export;
+pub mod figures;
 mod limit;
 mod mobile;
 mod ping;
@@ -28,6 +29,7 @@ mod room;
 mod row;
 mod server;
 mod sweep;
+mod trace;
 mod world;
 
 pub use error::Error;
@@ -36,4 +38,5 @@ pub use plan::{Operation, Outage, Plan};
 pub use room::{HostCosts, Room, ServerModel};
 pub use row::{Choice, Row};
 pub use sweep::{Samples, confidence, mean, sweep};
+pub use trace::{TraceEvent, TraceKind, trace};
 pub use world::{Copy, Run, run, run_observed};

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
+use linkemu::Periods;
+use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 use serde::{Serialize, Serializer};
+
+use crate::{Plan, Samples, confidence, mean};
 
 /// A number, or what the client chose by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,8 +102,88 @@ pub struct Row {
     pub last_done_s: f64,
     /// NULL calls sent to probe the link, a run.
     pub probes: f64,
-    /// Runs that ended without the file.
+    /// Copies that failed or were given up.
     pub failed: u32,
+}
+
+impl Row {
+    /// What `samples` of a plan came out as; `seed` is that of the first run.
+    pub fn new(plan: &Plan, seed: u64, samples: &Samples) -> Self {
+        let channel = &plan.room.link.channel;
+        let (bad_ms, good_ms, distribution) = match &channel.periods {
+            Periods::AlwaysGood => (0.0, f64::NAN, "none".to_owned()),
+            Periods::Drawn { good, bad } => {
+                (1e3 * bad.mean.as_secs_f64(), 1e3 * good.mean.as_secs_f64(), bad.shape.to_string())
+            }
+            Periods::Trace(_) => (f64::NAN, f64::NAN, "trace".to_owned()),
+        };
+        let copies = || samples.runs.iter().flat_map(|run| &run.copies);
+        let responses = samples.responses();
+        let (over_limit, over_edge_limit) = (samples.over_limit(), samples.over_edge_limit());
+        let each_run =
+            |number: fn(&crate::Run) -> f64| mean(&samples.runs.iter().map(number).collect::<Vec<_>>());
+        let goodput: Vec<f64> = responses.iter().map(|seconds| 8.0 * plan.size as f64 / seconds).collect();
+        let last_done: Vec<f64> =
+            samples.runs.iter().filter_map(|run| run.last_done).map(|it| it.as_secs_f64()).collect();
+        let rtt: Vec<f64> = copies().map(|copy| 1e3 * copy.rtt_mean.as_secs_f64()).collect();
+        Self {
+            op: plan.operation.name().to_owned(),
+            room: plan.room.name.clone(),
+            bad_ms,
+            good_ms,
+            distribution,
+            block: match plan.block {
+                BlockSize::Exact(bytes) => Choice::Fixed(bytes),
+                BlockSize::Auto { .. } => Choice::Auto,
+            },
+            window: match plan.window {
+                Window::Calls(calls) => Choice::Fixed(calls),
+                Window::Auto => Choice::Auto,
+            },
+            policy: policy_name(&plan.policy).to_owned(),
+            arq: plan.room.link.arq.kind.name().to_owned(),
+            scheduler: plan.room.link.queue.scheduler.name().to_owned(),
+            clients: plan.clients.into(),
+            runs: u32::try_from(samples.runs.len()).unwrap_or(u32::MAX),
+            seed,
+            mean_s: mean(&responses),
+            min_s: responses.iter().copied().fold(f64::NAN, f64::min),
+            max_s: responses.iter().copied().fold(f64::NAN, f64::max),
+            ci95_s: confidence(&responses),
+            limit_s: each_run(|run| run.limit.physical.as_secs_f64()),
+            edge_limit_s: each_run(|run| run.limit.edge_aware.as_secs_f64()),
+            over_limit_pct: mean(&over_limit),
+            over_edge_limit_pct: mean(&over_edge_limit),
+            resends_per_call: samples.resends_per_call(),
+            useless_resends_per_call: samples.useless_resends_per_call(),
+            goodput_bps: mean(&goodput),
+            worst_over_limit_pct: over_limit.iter().copied().fold(f64::NAN, f64::max),
+            worst_over_edge_limit_pct: over_edge_limit.iter().copied().fold(f64::NAN, f64::max),
+            rtt_mean_ms: mean(&rtt),
+            jain: each_run(jain),
+            last_done_s: mean(&last_done),
+            probes: copies().map(|copy| copy.probes).sum::<u64>() as f64 / samples.runs.len() as f64,
+            failed: u32::try_from(samples.failed()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// The name of a policy on the command line.
+pub(crate) const fn policy_name(policy: &RetryPolicy) -> &'static str {
+    match policy {
+        RetryPolicy::Exponential { .. } => "exponential",
+        RetryPolicy::Hybrid { .. } => "hybrid",
+        RetryPolicy::Kernel { .. } => "kernel",
+        _ => "adaptive",
+    }
+}
+
+/// Jain's index of the response times of a run's copies: (Σx)² / (n Σx²).
+fn jain(run: &crate::Run) -> f64 {
+    let times: Vec<f64> =
+        run.copies.iter().filter_map(|copy| copy.response).map(|it| it.as_secs_f64()).collect();
+    let (sum, squares) = (times.iter().sum::<f64>(), times.iter().map(|time| time * time).sum::<f64>());
+    sum * sum / (times.len() as f64 * squares)
 }
 
 #[cfg(test)]
@@ -153,6 +237,25 @@ pub(crate) mod tests {
                           last_done_s probes failed";
         assert_eq!(fields, documented.split_whitespace().collect::<Vec<_>>());
         assert_eq!((value["block"].clone(), value["window"].clone()), (4096.into(), "auto".into()));
+    }
+
+    #[test]
+    fn row_of_runs_says_what_they_were_and_what_they_took() {
+        let mut plan = Plan::new(crate::Room::named("modern").expect("a room"));
+        plan.policy = RetryPolicy::exponential();
+        plan.window = Window::Calls(1);
+        plan.clients = 2;
+        let samples = crate::sweep(&[plan.clone()], 7, 2, &|_| true)
+            .expect("a valid plan")
+            .remove(0)
+            .expect("all runs");
+        let row = Row::new(&plan, 7, &samples);
+        assert_eq!((row.op.as_str(), row.policy.as_str(), row.arq.as_str()), ("read", "exponential", "none"));
+        assert_eq!((row.block, row.window), (Choice::Fixed(4096), Choice::Fixed(1)));
+        assert_eq!((row.clients, row.runs, row.seed, row.failed), (2, 2, 7, 0));
+        assert!(row.jain > 0.99 && row.jain <= 1.0, "{}", row.jain);
+        assert!(row.min_s <= row.mean_s && row.mean_s <= row.max_s && row.max_s <= row.last_done_s + 1e-9);
+        assert!((row.over_limit_pct - 100.0 * (row.last_done_s / row.limit_s - 1.0)).abs() < 1.0);
     }
 
     #[test]

@@ -248,9 +248,7 @@ fn line<DB: DrawingBackend>(area: &Area<'_, DB>, look: Look, places: &[(i32, i32
     };
     match dash {
         None => area.draw(&PathElement::new(places.to_vec(), stroke)),
-        Some((size, gap)) => {
-            area.draw(&DashedPathElement::new(places.iter().copied(), size, gap, stroke))
-        }
+        Some((size, gap)) => area.draw(&DashedPathElement::new(places.iter().copied(), size, gap, stroke)),
     }
 }
 
