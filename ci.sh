@@ -9,8 +9,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
 
-# Debian packages of the programs that the tests talk to: the real server and the client to compare with.
-packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils)
+# Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark)
 libraries=(nfs-wire nfs-wireless-client nfs-wireless-server linkemu)
 
 check_packages() {

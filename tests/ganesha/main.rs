@@ -4,6 +4,7 @@
 
 mod cli;
 mod library;
+mod link;
 mod nfsw;
 mod rpcbind;
 mod server;

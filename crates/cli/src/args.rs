@@ -3,6 +3,7 @@
 mod connection;
 mod copy;
 mod files;
+mod link;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+pub(crate) use link::{LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
 use crate::{target::Remote, units};
 
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
+    /// Emulate a bad link: as a UDP proxy, or as a picture.
+    Link(LinkArgs),
     /// Serve a generated tree on this machine, copy it out and back, and compare.
     Demo(DemoArgs),
     /// Print a completion script for a shell.

@@ -6,6 +6,7 @@ mod cp;
 mod demo;
 mod df;
 mod exports;
+mod link;
 mod ln;
 mod ls;
 mod mkdir;
@@ -40,6 +41,7 @@ pub(crate) fn execute(command: Command) -> Exit {
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
         Command::Serve(arguments) => serve::execute(&arguments),
+        Command::Link(arguments) => link::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::manual(&arguments),

@@ -121,6 +121,8 @@ pub struct ProxyStats {
     pub unsent: u64,
     /// How much later than computed datagrams left.
     pub lateness: Lateness,
+    /// Why observers have stopped, for those that have: a full disk, say. The link goes on.
+    pub problems: Vec<String>,
 }
 
 /// A link on real sockets.
@@ -265,6 +267,7 @@ impl Proxy {
             strangers: self.clients.strangers,
             unsent: self.unsent,
             lateness: self.lateness.clone(),
+            problems: self.cell.observer_problems(),
         }
     }
 

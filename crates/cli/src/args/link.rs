@@ -1,0 +1,156 @@
+//! `nfsw link`, and the options that describe an emulated link wherever one is.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+
+use crate::units;
+
+/// `nfsw link`
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct LinkArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: LinkCommand,
+}
+
+/// The subcommands of `nfsw link`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LinkCommand {
+    /// Run a UDP proxy with a bad link inside, without root.
+    Proxy(Box<LinkProxyArgs>),
+    /// Draw the fades of a seed.
+    Show(Box<LinkShowArgs>),
+    /// List the links that have a name.
+    Presets,
+}
+
+/// `nfsw link proxy`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Clients send to the proxy instead of the server; what they send and what comes back crosses one emulated link.
+The pairs of --listen and --to match in order and share the link: NFS and MOUNT, say. Each client keeps a port of
+its own towards the server. The same seed gives the same fades in every run, from the first datagram on.
+
+Examples:
+  nfsw link proxy --preset train --listen 127.0.0.1:5353 --to 9.9.9.9:53        then: dig @127.0.0.1 -p 5353 example.org
+  nfsw link proxy --preset paper-1997 --bad 80 --seed 1 --listen 127.0.0.1:12049 --to nas:2049 \\
+                  --listen 127.0.0.1:12048 --to nas:20048 --pcap link.pcapng
+  nfsw cp --transport udp 'nfs://127.0.0.1/srv/photos/cat.jpg?nfsport=12049&mountport=12048' .")]
+pub(crate) struct LinkProxyArgs {
+    /// Where clients send to; port 0 takes any free one. Once for each --to.
+    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The server behind the link.
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    pub(crate) to: Vec<String>,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
+    /// Stop after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) lifetime: Option<Duration>,
+    /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+    /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Write one line for each RPC message: XID, procedure, attempt, fate and state of the channel.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rpc_log: Option<PathBuf>,
+    /// Print the counters as one JSON object at the end.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Do not show the live view.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `nfsw link show`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+In the plot # is good, . is bad and + is both within one column.
+
+Examples:
+  nfsw link show --preset paper-1997 --bad 80 --seed 1
+  nfsw link show --good 57s --bad 3s --distribution exponential --for 10m")]
+pub(crate) struct LinkShowArgs {
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
+    /// How much of it to show.
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
+    pub(crate) length: Duration,
+    /// Print one JSON object, with every period.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A link: a preset or a file, and what differs from it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Link")]
+pub(crate) struct LinkOptions {
+    /// A link with a name; `nfsw link presets` lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+    /// A link described in a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Rate of the medium in bit/s (9600, 1M ...).
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<String>,
+    /// One-way delay of the medium.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<String>,
+    /// Largest IP packet, in bytes.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) mtu: Option<u32>,
+    /// Who may send at the same time: half or full.
+    #[arg(long, value_name = "HALF|FULL")]
+    pub(crate) duplex: Option<String>,
+    /// Mean length of good periods, in ms unless it has a unit.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) good: Option<String>,
+    /// Mean length of bad periods, in ms unless it has a unit; 0 is none.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) bad: Option<String>,
+    /// Share of the time that is bad (3%): sets the mean good period from the mean bad one.
+    #[arg(long, value_name = "SHARE", conflicts_with = "good")]
+    pub(crate) loss: Option<String>,
+    /// Lengths of periods: uniform, exponential, deterministic, pareto:EXPONENT or log-normal:SIGMA.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) distribution: Option<String>,
+    /// Round periods to multiples of this.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) granularity: Option<String>,
+    /// State at the beginning: random or good.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase: Option<String>,
+    /// When the channel's time begins: first-datagram or creation.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) start: Option<String>,
+    /// Link-level retransmission: none, ideal, stop-and-wait, rts-cts or selective-repeat.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) arq: Option<String>,
+    /// Air time of an acknowledgement, or of a block acknowledgement with selective-repeat.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) arq_ack: Option<String>,
+    /// Pause after a failed attempt.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) arq_retry: Option<String>,
+    /// Whether stop-and-wait asks with an RTS before it repeats a frame: on or off.
+    #[arg(long, value_name = "ON|OFF")]
+    pub(crate) arq_rts: Option<String>,
+    /// Failed attempts before a frame is given up [default: never].
+    #[arg(long, value_name = "N")]
+    pub(crate) retry_limit: Option<u32>,
+    /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheduler: Option<String>,
+    /// Packets that may wait before the medium [default: 50 or one round trip's worth].
+    #[arg(long, value_name = "PACKETS")]
+    pub(crate) queue: Option<u32>,
+    /// Which fades: the same seed gives the same.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}

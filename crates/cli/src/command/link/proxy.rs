@@ -1,0 +1,189 @@
+//! `nfsw link proxy`: the link on real sockets.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Write},
+    net::{SocketAddr, ToSocketAddrs},
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use linkemu::{
+    CaptureWriter, ChannelState, RecordWriter,
+    proxy::{Forward, Proxy, ProxyConfig, ProxyError, ProxyHandle, ProxyStats},
+};
+
+use super::rpc_log::RpcLog;
+use crate::{
+    args::LinkProxyArgs,
+    context::interrupted,
+    error::{io_text, local},
+    exit::{Exit, Failure},
+};
+
+/// How often the live view is drawn anew.
+const REDRAW: Duration = Duration::from_millis(200);
+
+/// How often somebody looks whether an output has failed.
+const LOOK: Duration = Duration::from_secs(1);
+
+pub(super) fn run(arguments: &LinkProxyArgs) -> anyhow::Result<Exit> {
+    let config = config(arguments)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut proxy = Proxy::bind(config).await.map_err(explained)?;
+        observe(&mut proxy, arguments)?;
+        announce(arguments, &proxy.local_addresses()?)?;
+        let handle = proxy.handle();
+        let running = tokio::spawn(proxy.run());
+        let end = async {
+            match arguments.lifetime {
+                Some(lifetime) => tokio::time::sleep(lifetime).await,
+                None => std::future::pending().await,
+            }
+        };
+        let exit = tokio::select! {
+            () = interrupted() => Exit::Interrupted,
+            () = end => Exit::Done,
+            () = watch(&handle, !arguments.quiet) => Exit::Done,
+        };
+        handle.stop().await;
+        let stats = running.await?;
+        report(arguments, &stats)?;
+        // A proxy without an end is ended by whoever started it.
+        Ok(if arguments.lifetime.is_none() { Exit::Done } else { exit })
+    })
+}
+
+fn config(arguments: &LinkProxyArgs) -> anyhow::Result<ProxyConfig> {
+    let (listens, tos) = (arguments.listen.len(), arguments.to.len());
+    if listens != tos {
+        return Err(Failure::usage(format!(
+            "{listens} --listen and {tos} --to; they match in order, so there must be as many of each"
+        )));
+    }
+    let mut config = ProxyConfig::new(arguments.link.link()?, arguments.link.seed);
+    for (listen, to) in arguments.listen.iter().zip(&arguments.to) {
+        config.forwards.push(Forward { listen: *listen, to: resolve(to, *listen)? });
+    }
+    Ok(config)
+}
+
+/// Returns the first address of a host and port, of the family that clients use if there is one.
+fn resolve(to: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let found = to
+        .to_socket_addrs()
+        .map_err(|error| Failure::usage(format!("--to {to}: {}; it must be HOST:PORT", io_text(&error))))?;
+    let mut found: Vec<_> = found.collect();
+    found.sort_by_key(|address| address.is_ipv4() != listen.is_ipv4());
+    found.first().copied().ok_or_else(|| Failure::usage(format!("--to {to}: the name has no address")))
+}
+
+fn explained(error: ProxyError) -> anyhow::Error {
+    match error {
+        ProxyError::Config(error) => Failure::usage(error.to_string()),
+        ProxyError::Listen { address, source } => Failure::with(
+            Exit::LocalIo,
+            format!("cannot listen on {address}: {} (--listen takes another)", io_text(&source)),
+        ),
+        other => other.into(),
+    }
+}
+
+/// Opens what was asked to be written.
+fn observe(proxy: &mut Proxy, arguments: &LinkProxyArgs) -> anyhow::Result<()> {
+    let create = |path: &Path| File::create(path).map_err(|error| local(path, &error));
+    if let Some(path) = &arguments.records {
+        proxy.observe(Box::new(RecordWriter::new(create(path)?)));
+    }
+    if let Some(path) = &arguments.pcap {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        proxy.observe(Box::new(CaptureWriter::new(create(path)?, now)));
+    }
+    if let Some(path) = &arguments.rpc_log {
+        proxy.observe(Box::new(RpcLog::new(io::BufWriter::new(create(path)?))));
+    }
+    Ok(())
+}
+
+fn announce(arguments: &LinkProxyArgs, addresses: &[SocketAddr]) -> io::Result<()> {
+    let mut out = io::stderr().lock();
+    for (address, to) in addresses.iter().zip(&arguments.to) {
+        writeln!(out, "{address} leads to {to} over the link; Ctrl-C stops it")?;
+    }
+    out.flush()
+}
+
+/// Shows what is going on, and says when an output has failed. Ends when the proxy does.
+async fn watch(handle: &ProxyHandle, live: bool) {
+    let live = live && io::stderr().is_terminal();
+    let bar = if live {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("a template without fields but {msg}"));
+        bar
+    } else {
+        ProgressBar::hidden()
+    };
+    let mut said = 0;
+    let mut before: Option<ProxyStats> = None;
+    while let Some(stats) = handle.stats().await {
+        for problem in stats.problems.iter().skip(said) {
+            bar.suspend(|| eprintln!("nfsw: {problem}; the link goes on"));
+        }
+        said = stats.problems.len();
+        if live {
+            bar.set_message(line(&stats, before.as_ref()));
+        }
+        before = Some(stats);
+        tokio::time::sleep(if live { REDRAW } else { LOOK }).await;
+    }
+    bar.finish_and_clear();
+}
+
+/// The live view: state, rate, queues, loss.
+fn line(now: &ProxyStats, before: Option<&ProxyStats>) -> String {
+    let states = now.link.states.iter().map(|state| match state {
+        ChannelState::Good => "good",
+        ChannelState::Bad => "BAD ",
+    });
+    let states = states.collect::<Vec<_>>().join(" ");
+    let stats = &now.link.stats;
+    let seconds = REDRAW.as_secs_f64();
+    let bits = before.map_or(0, |before| stats.delivered_bytes - before.link.stats.delivered_bytes) * 8;
+    let lost = 100.0 * stats.lost() as f64 / stats.settled().max(1) as f64;
+    let (down, up) =
+        now.link.queue_packets.split_first().map_or((0, 0), |(down, up)| (*down, up.iter().sum()));
+    format!(
+        "{:8.1} s  channel {states}  {:8.1} kbit/s  queued {down} down {up} up  {} datagrams, {lost:.1} % lost  {} clients",
+        now.link.channel_time.as_secs_f64(),
+        bits as f64 / seconds / 1e3,
+        stats.datagrams,
+        now.clients,
+    )
+}
+
+fn report(arguments: &LinkProxyArgs, stats: &ProxyStats) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        return writeln!(out, "{}", stats.to_json());
+    }
+    let link = &stats.link.stats;
+    writeln!(
+        out,
+        "{} datagrams in {:.1} s of channel time: {} delivered, {} lost ({} to the channel, {} to full queues)",
+        link.datagrams,
+        stats.link.channel_time.as_secs_f64(),
+        link.delivered(),
+        link.lost(),
+        link.fate(linkemu::Fate::Channel),
+        link.fate(linkemu::Fate::QueueFull),
+    )?;
+    let late = &stats.lateness;
+    writeln!(
+        out,
+        "deliveries late by {:.2} ms at most, 99 % by less than {:.2} ms",
+        late.most().as_secs_f64() * 1e3,
+        late.quantile(0.99).as_secs_f64() * 1e3
+    )
+}

@@ -1,0 +1,158 @@
+//! From the options of a link to the link: preset or file first, then what was said explicitly.
+
+use std::fs;
+
+use linkemu::LinkConfig;
+use toml::{Table, Value};
+
+use crate::{
+    args::LinkOptions,
+    error::{local, show},
+    exit::Failure,
+};
+
+impl LinkOptions {
+    /// Returns the link.
+    pub(crate) fn link(&self) -> anyhow::Result<LinkConfig> {
+        let mut table = match &self.config {
+            Some(path) => {
+                let text = fs::read_to_string(path).map_err(|error| local(path, &error))?;
+                let wrong = |error| Failure::usage(format!("{}: {error}", show(path)));
+                text.parse::<Table>().map_err(wrong)?
+            }
+            None => Table::new(),
+        };
+        self.amend(&mut table)?;
+        let text = table.to_string();
+        LinkConfig::from_toml(&text, |name| fs::read_to_string(name))
+            .map_err(|error| Failure::usage(explained(&error.to_string())))
+    }
+
+    /// Puts what was said explicitly into the table of a link's file.
+    pub(crate) fn amend(&self, table: &mut Table) -> anyhow::Result<()> {
+        let text = |text: &Option<String>| text.clone().map(Value::String);
+        let number = |number: Option<u32>| number.map(|number| Value::Integer(number.into()));
+        let selective = self.arq.as_deref() == Some("selective-repeat");
+        let rts = match self.arq_rts.as_deref() {
+            None => None,
+            Some("on") => Some(Value::String("rts".into())),
+            Some("off") => Some(Value::String("off".into())),
+            Some(other) => return Err(Failure::usage(format!("--arq-rts is {other:?}, must be on or off"))),
+        };
+        for (section, key, value) in [
+            ("", "preset", text(&self.preset)),
+            ("", "rate", text(&self.rate)),
+            ("", "delay", text(&self.delay)),
+            ("", "mtu_bytes", number(self.mtu)),
+            ("", "duplex", text(&self.duplex)),
+            ("", "start", text(&self.start)),
+            ("channel", "good", text(&self.good)),
+            ("channel", "bad", text(&self.bad)),
+            ("channel", "loss", text(&self.loss)),
+            ("channel", "distribution", text(&self.distribution)),
+            ("channel", "granularity", text(&self.granularity)),
+            ("channel", "phase", text(&self.phase)),
+            ("arq", "kind", text(&self.arq)),
+            ("arq", if selective { "block_ack" } else { "ack" }, text(&self.arq_ack)),
+            ("arq", "retry", text(&self.arq_retry)),
+            ("arq", "probe", rts),
+            ("arq", "retry_limit", number(self.retry_limit)),
+            ("queue", "scheduler", text(&self.scheduler)),
+            ("queue", "packets", number(self.queue)),
+        ] {
+            let Some(value) = value else { continue };
+            if section.is_empty() {
+                table.insert(key.into(), value);
+                continue;
+            }
+            let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(section) = section {
+                section.insert(key.into(), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names the option where linkemu names the field.
+fn explained(message: &str) -> String {
+    let options = [
+        ("channel.good", "--good"),
+        ("channel.bad", "--bad"),
+        ("channel.distribution", "--distribution"),
+        ("channel.granularity", "--granularity"),
+        ("channel.phase", "--phase"),
+        ("channel.loss", "--loss"),
+        ("arq.kind", "--arq"),
+        ("arq.ack", "--arq-ack"),
+        ("arq.block_ack", "--arq-ack"),
+        ("arq.retry_limit", "--retry-limit"),
+        ("arq.retry", "--arq-retry"),
+        ("queue.scheduler", "--scheduler"),
+        ("queue.packets", "--queue"),
+        ("mtu_bytes", "--mtu"),
+        ("rate", "--rate"),
+        ("delay", "--delay"),
+        ("duplex", "--duplex"),
+        ("start", "--start"),
+        ("preset", "--preset"),
+    ];
+    let option = options.iter().find(|(field, _)| message.starts_with(field));
+    match option {
+        Some((field, option)) => format!("{option}{}", &message[field.len()..]),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser;
+    use linkemu::{ArqKind, Periods};
+
+    use super::*;
+    use crate::args::{Cli, Command, LinkCommand};
+
+    fn link(options: &[&str]) -> anyhow::Result<LinkConfig> {
+        let line = ["nfsw", "link", "show"].iter().chain(options);
+        let Command::Link(arguments) = Cli::parse_from(line).command else { panic!("link") };
+        let LinkCommand::Show(arguments) = arguments.command else { panic!("show") };
+        arguments.link.link()
+    }
+
+    #[test]
+    fn an_option_overrides_the_preset() {
+        let link =
+            link(&["--preset", "paper-1997", "--bad", "80", "--rate", "2M", "--arq", "ideal"]).unwrap();
+        let Periods::Drawn { good, bad } = link.channel.periods else { panic!("drawn periods") };
+        assert_eq!((good.mean, bad.mean), (Duration::from_secs(1), Duration::from_millis(80)));
+        assert_eq!(link.arq.kind, ArqKind::Ideal);
+        assert_eq!(link.rate.mean().bits_per_second(), 2_000_000);
+    }
+
+    #[test]
+    fn a_loss_sets_the_good_periods() {
+        let link = link(&["--preset", "wifi-54", "--bad", "5", "--loss", "20%"]).unwrap();
+        let Periods::Drawn { good, .. } = link.channel.periods else { panic!("drawn periods") };
+        assert_eq!(good.mean, Duration::from_millis(20));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_as_an_option() {
+        for (options, part) in [
+            (["--preset", "wifi"], "paper-1997"),
+            (["--rate", "0"], "--rate"),
+            (["--arq", "magic"], "--arq: cannot read \"magic\""),
+            (["--arq-rts", "maybe"], "--arq-rts"),
+            (["--mtu", "10"], "--mtu"),
+            (["--bad", "soon"], "--bad"),
+            (["--queue", "0"], "--queue"),
+        ] {
+            let error = link(&options).unwrap_err();
+            assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage);
+            let text = error.to_string();
+            assert!(text.contains(part), "{options:?}: {text}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `nfsw link` as a person uses it.
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader},
+    net::{SocketAddr, UdpSocket},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+fn nfsw(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nfsw")).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_seed_is_always_drawn_the_same() {
+    let arguments = ["link", "show", "--preset", "paper-1997", "--bad", "80", "--seed", "7", "--for", "20s"];
+    let (code, first, _) = nfsw(&arguments);
+    assert_eq!(code, 0);
+    assert!(first.starts_with("seed 7") && first.contains("bad 7.41% of the time"), "{first}");
+    assert_eq!(nfsw(&arguments).1, first);
+    let (_, json, _) = nfsw(&[&arguments[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["seed"], 7);
+    assert!(report["periods"].as_array().unwrap().len() > 10);
+}
+
+#[test]
+fn presets_say_where_they_come_from() {
+    let (code, text, _) = nfsw(&["link", "presets"]);
+    assert_eq!(code, 0);
+    assert_eq!(text.matches("source: ").count(), linkemu::Preset::ALL.len());
+    for preset in linkemu::Preset::ALL {
+        assert!(text.contains(preset.name));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_with_the_option_and_the_choice() {
+    for (arguments, part) in [
+        (&["link", "show", "--preset", "wifi"][..], "wifi-54"),
+        (&["link", "show", "--arq", "magic"], "--arq"),
+        (&["link", "show", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (&["link", "proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", "--rate", "0"], "--rate"),
+        (&["link", "proxy", "--listen", "127.0.0.1:0", "--to", "localhost"], "HOST:PORT"),
+        (
+            &["link", "proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", "--to", "127.0.0.1:2"],
+            "as many of each",
+        ),
+    ] {
+        let (code, _, error) = nfsw(arguments);
+        assert!(code == 2 || code == 7 || code == 4, "{arguments:?}: {code}");
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_proxy_carries_datagrams_both_ways_and_counts_them() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_nfsw"))
+        .args([
+            "link",
+            "proxy",
+            "--rate",
+            "1G",
+            "--listen",
+            "127.0.0.1:0",
+            "--to",
+            &to,
+            "--json",
+            "--for",
+            "5s",
+        ])
+        .args(["--pcap", "/dev/full"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(proxy.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let listens: SocketAddr = line.split(' ').next().unwrap().parse().unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(listens).unwrap();
+    for socket in [&client, &server] {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    }
+    let mut buffer = [0; 4096];
+    // More than a capture buffers, so that a full disk is noticed.
+    for number in 0..200_u8 {
+        client.send(&[number; 2000]).unwrap();
+        let (length, from) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!(buffer[..length], [number; 2000]);
+        server.send_to(&buffer[..length], from).unwrap();
+        assert_eq!(client.recv(&mut buffer).unwrap(), 2000);
+    }
+    let mut rest = String::new();
+    while said.read_line(&mut rest).unwrap() > 0 {}
+    assert!(rest.contains("the link goes on"), "a full disk is said: {rest}");
+    let output = proxy.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(counters["link"]["fates"]["delivered"], 400, "{counters}");
+    assert_eq!(counters["clients"], 1);
+}
