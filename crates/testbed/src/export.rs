@@ -7,6 +7,7 @@ mod table;
 use std::io::{self, Write};
 
 pub use csv::Csv;
+pub(crate) use csv::{header, line};
 pub use json::JsonLines;
 pub use table::TextTable;
 

@@ -5,13 +5,14 @@ mod michalakis;
 mod rx_hex;
 mod show;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, iter, time::Duration};
 
 use linkemu::Periods;
 use serde::Serialize;
 
 use crate::{
     Error, Plan, Row, Samples,
+    listing::Style,
     plot::{Axis, Plot},
     published::Library,
     sweep,
@@ -37,6 +38,7 @@ pub struct Experiment {
 enum Panel {
     Curves(Curves),
     Sequence(Sequence),
+    Listing(Listing),
 }
 
 /// Response times over something, or as bars in groups.
@@ -91,6 +93,16 @@ struct Sequence {
     round_trips: RoundTrips,
 }
 
+/// Entries of a directory against time.
+#[derive(Clone, Debug)]
+struct Listing {
+    title: String,
+    subtitle: String,
+    entries: u32,
+    /// What to run, each under a name, with the plan's outages and without.
+    lanes: Vec<(String, Plan, Style)>,
+}
+
 /// Which of the runs is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pick {
@@ -114,7 +126,7 @@ enum RoundTrips {
 }
 
 /// What an experiment came out as.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Figure {
     /// The experiment's name.
@@ -128,6 +140,7 @@ pub struct Figure {
     /// What is known about differences between ours and theirs.
     pub remarks: Vec<&'static str>,
     /// Plots.
+    #[serde(skip)]
     pub plots: Vec<Plot>,
     /// Ours beside the published numbers.
     pub tables: Vec<Table>,
@@ -138,7 +151,7 @@ pub struct Figure {
 }
 
 /// A table of text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// What it shows.
     pub title: String,
@@ -146,6 +159,27 @@ pub struct Table {
     pub header: Vec<String>,
     /// As many cells in each row as there are headings.
     pub rows: Vec<Vec<String>>,
+}
+
+impl fmt::Display for Table {
+    /// Writes the table with its columns lined up.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = || iter::once(&self.header).chain(&self.rows);
+        let cell =
+            |row: &'_ Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+        let widths: Vec<usize> = (0..self.header.len())
+            .map(|column| all().map(|row| cell(row, column)).max().unwrap_or(0))
+            .collect();
+        writeln!(f, "{}", self.title)?;
+        for row in all() {
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
 }
 
 /// A measured point with the published number beside it.
@@ -262,7 +296,7 @@ fn plans(experiments: &[Experiment]) -> (Vec<String>, Vec<Plan>) {
             Panel::Sequence(sequence) if sequence.seed == Pick::Median => {
                 sequence.lanes.iter().take(1).map(|(_, plan)| plan).collect()
             }
-            Panel::Sequence(_) => Vec::new(),
+            Panel::Sequence(_) | Panel::Listing(_) => Vec::new(),
         }
     });
     let mut seen = BTreeMap::new();

@@ -23,7 +23,7 @@ pub struct Plot {
     pub y: Axis,
     /// What is drawn, first to last; names go to the legend in this order.
     pub series: Vec<Series>,
-    /// Names of groups of bars. Not empty: `x` counts groups from 0, and every series is a bar in each of them.
+    /// Names of groups of bars, of up to three lines. Not empty: `x` counts groups from 0, and every series is a bar in each of them.
     pub groups: Vec<String>,
 }
 

@@ -81,9 +81,10 @@ impl Default for ServerModel {
 }
 
 /// The rooms of this crate, with their files.
-const ROOMS: [(&str, &str); 8] = [
+const ROOMS: [(&str, &str); 9] = [
     ("modern", include_str!("../rooms/modern.toml")),
     ("paper-1997", include_str!("../rooms/paper-1997.toml")),
+    ("paper-1997-overflow", include_str!("../rooms/paper-1997-overflow.toml")),
     ("slip-9600", include_str!("../rooms/slip-9600.toml")),
     ("bluetooth", include_str!("../rooms/bluetooth.toml")),
     ("wifi-54", include_str!("../rooms/wifi-54.toml")),

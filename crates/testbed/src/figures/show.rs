@@ -1,16 +1,19 @@
 //! From runs to plots and tables.
 
+use std::time::Duration;
+
 use crate::{
-    Error, Row, Run, Samples,
+    Error, Plan, Row, Run, Samples,
     export::decimals,
+    listing::list,
     plot::{Axis, Look, Plot, Point, Scale, Series},
     published::{Fact, Library},
     trace::{TraceEvent, TraceKind, trace},
 };
 
 use super::{
-    Curve, Curves, Experiment, Figure, FigureEvent, FigureRow, Limit, Panel, Pick, Published, Results,
-    RoundTrips, Sequence, Table, Throughput,
+    Curve, Curves, Experiment, Figure, FigureEvent, FigureRow, Limit, Listing, Panel, Pick, Published,
+    Results, RoundTrips, Sequence, Table, Throughput,
 };
 
 /// An experiment's plots and tables; `None` if not a single point of it was run.
@@ -39,6 +42,7 @@ pub(super) fn figure(
         match panel {
             Panel::Curves(panel) => curves(panel, results, &mut figure),
             Panel::Sequence(panel) => sequence(panel, results, &facts, &mut figure)?,
+            Panel::Listing(panel) => listing(panel, results.seed, &mut figure)?,
         }
     }
     Ok((!figure.plots.is_empty()).then_some(figure))
@@ -129,7 +133,10 @@ fn table(panel: &Curves, all: &[(&Curve, Vec<Measured>)]) -> Table {
     for (curve, points) in all {
         for point in points {
             let Some(row) = &point.row else { continue };
-            let place = panel.groups.get(point.x as usize).cloned().unwrap_or_else(|| number(point.x));
+            let place = panel
+                .groups
+                .get(point.x as usize)
+                .map_or_else(|| number(point.x), |it| it.replace('\n', " "));
             let mut cells = vec![
                 curve.name.clone(),
                 place,
@@ -177,6 +184,8 @@ struct Lane<'a> {
     events: Vec<&'a TraceEvent>,
     seconds: Option<f64>,
     size: u64,
+    /// The physical limit of a copy that had the line for itself, in seconds.
+    limit: Option<f64>,
 }
 
 impl Lane<'_> {
@@ -217,7 +226,8 @@ fn sequence(panel: &Sequence, results: &Results, facts: &[Fact], figure: &mut Fi
             };
             let events = events.iter().filter(|event| usize::from(event.mobile) == mobile).collect();
             let seconds = copy.response.map(|it| it.as_secs_f64());
-            lanes.push(Lane { name, events, seconds, size: *size });
+            let limit = (run.copies.len() == 1).then_some(run.limit.physical.as_secs_f64());
+            lanes.push(Lane { name, events, seconds, size: *size, limit });
         }
     }
     let plot = |y: &str, series| Plot {
@@ -272,9 +282,9 @@ fn sequence_series(lanes: &[Lane<'_>]) -> Vec<Series> {
     let series: Vec<Series> = match lanes {
         [lane] => vec![
             marks(lane, "received".to_owned(), TraceKind::Received, 2),
-            marks(lane, "sent".to_owned(), TraceKind::Sent, 0),
-            marks(lane, "sent again".to_owned(), TraceKind::SentAgain, 1),
             marks(lane, "lost".to_owned(), TraceKind::Lost, 4),
+            marks(lane, "sent again".to_owned(), TraceKind::SentAgain, 1),
+            marks(lane, "sent".to_owned(), TraceKind::Sent, 0),
         ],
         _ => lanes
             .iter()
@@ -290,6 +300,47 @@ fn sequence_series(lanes: &[Lane<'_>]) -> Vec<Series> {
     series.into_iter().filter(|series| !series.points.is_empty()).collect()
 }
 
+fn listing(panel: &Listing, seed: u64, figure: &mut Figure) -> Result<(), Error> {
+    let mut plot = Plot {
+        title: panel.title.clone(),
+        subtitle: panel.subtitle.clone(),
+        x: Axis::linear("time (s)"),
+        y: Axis::linear("entries listed"),
+        series: Vec::new(),
+        groups: Vec::new(),
+    };
+    let mut rows = Vec::new();
+    for (style, (name, plan, how)) in panel.lanes.iter().enumerate() {
+        let entries = list(plan, *how, panel.entries, seed)?;
+        let quiet = list(&Plan { outages: Vec::new(), ..plan.clone() }, *how, panel.entries, seed)?;
+        let end = |entries: &[Duration]| {
+            let all = entries.len() as u64 == u64::from(panel.entries);
+            entries.last().filter(|_| all).map_or(f64::NAN, Duration::as_secs_f64)
+        };
+        let (with, without) = (end(&entries), end(&quiet));
+        let outages = plan.outages.iter().filter(|outage| outage.at.as_secs_f64() < with);
+        let dark = outages.map(|outage| outage.length).sum::<Duration>().as_secs_f64();
+        rows.push(vec![
+            name.clone(),
+            decimals(without, 2),
+            decimals(with, 2),
+            decimals(dark, 1),
+            decimals((with - without - dark).max(0.0), 2),
+        ]);
+        let points =
+            entries.iter().zip(1_u32..).map(|(at, number)| Point::at(at.as_secs_f64(), number.into()));
+        plot.series.push(Series { name: name.clone(), look: Look::Marks(style), points: points.collect() });
+    }
+    let header = ["", "undisturbed (s)", "disturbed (s)", "disconnected (s)", "lost beyond that (s)"];
+    figure.tables.push(Table {
+        title: panel.title.clone(),
+        header: header.map(str::to_owned).to_vec(),
+        rows,
+    });
+    figure.plots.push(plot);
+    Ok(())
+}
+
 fn facts_table(panel: &Sequence, lanes: &[Lane<'_>], facts: &[Fact]) -> Table {
     let goodput = |lane: &Lane<'_>| lane.seconds.map(|seconds| 8.0 * lane.size as f64 / seconds);
     let (unit, per_unit) = match panel.throughput {
@@ -297,7 +348,7 @@ fn facts_table(panel: &Sequence, lanes: &[Lane<'_>], facts: &[Fact]) -> Table {
         Throughput::Kilobytes => ("KB/s", 8000.0),
     };
     type Value<'a> = Box<dyn Fn(&Lane<'_>) -> String + 'a>;
-    let ours: [(&str, &str, Value<'_>); 6] = [
+    let ours: [(&str, &str, Value<'_>); 7] = [
         ("packets needed", "packets", Box::new(|lane| lane.count(TraceKind::Sent).to_string())),
         ("packets received", "packets", Box::new(|lane| lane.received().to_string())),
         (
@@ -312,6 +363,14 @@ fn facts_table(panel: &Sequence, lanes: &[Lane<'_>], facts: &[Fact]) -> Table {
             unit,
             Box::new(|lane| {
                 goodput(lane).map_or_else(|| "not finished".to_owned(), |bits| decimals(bits / per_unit, 1))
+            }),
+        ),
+        (
+            "share of the line",
+            "%",
+            Box::new(|lane| {
+                let share = lane.limit.zip(lane.seconds).map(|(limit, seconds)| 100.0 * limit / seconds);
+                share.map_or_else(String::new, |share| decimals(share, 0))
             }),
         ),
     ];

@@ -1,6 +1,6 @@
 //! Drawing, the same for every kind of file.
 
-use std::sync::Once;
+use std::{collections::BTreeSet, sync::Once};
 
 use plotters::{
     chart::{ChartBuilder, ChartContext},
@@ -127,8 +127,7 @@ fn chart<DB: DrawingBackend>(plot: &Plot, root: &Area<'_, DB>, area: &Area<'_, D
         Span::of(plot.x.scale, low, plot.x.max.unwrap_or(high))
     } else {
         let count = plot.groups.len() as f64;
-        let labels = (0..plot.groups.len()).map(|group| group as f64).collect();
-        Span { scale: Scale::Linear, low: -0.5, high: count - 0.5, labels }
+        Span { scale: Scale::Linear, low: -0.5, high: count - 0.5, labels: Vec::new() }
     };
     let y = Span { scale: Scale::Linear, low: 0.0, high: top, labels: ticks(top, 8) };
     let mut chart = ChartBuilder::on(area)
@@ -138,10 +137,6 @@ fn chart<DB: DrawingBackend>(plot: &Plot, root: &Area<'_, DB>, area: &Area<'_, D
         .x_label_area_size(96)
         .y_label_area_size(124)
         .build_cartesian_2d(x, y)?;
-    let x_label = |value: &f64| match plot.groups.get(value.round() as usize) {
-        Some(group) => group.clone(),
-        None => number(*value),
-    };
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -154,11 +149,18 @@ fn chart<DB: DrawingBackend>(plot: &Plot, root: &Area<'_, DB>, area: &Area<'_, D
         .y_desc(plot.y.label.clone())
         .x_labels(40)
         .y_labels(40)
-        .x_label_formatter(&x_label)
+        .x_label_formatter(&|value| number(*value))
         .y_label_formatter(&|value| number(*value))
         .set_tick_mark_size(plotters::prelude::LabelAreaPosition::Bottom, 10)
         .set_tick_mark_size(plotters::prelude::LabelAreaPosition::Left, 10)
         .draw()?;
+    for (group, name) in plot.groups.iter().enumerate() {
+        let (x, y) = chart.backend_coord(&(group as f64, 0.0));
+        for (row, words) in name.lines().enumerate() {
+            let style = text(27, INK, HPos::Center, VPos::Top);
+            root.draw(&Text::new(words.to_owned(), (x, y + 10 + 28 * row as i32), style))?;
+        }
+    }
     for (index, series) in plot.series.iter().enumerate() {
         if plot.groups.is_empty() {
             curve(root, &chart, plot, series, top)?;
@@ -187,7 +189,10 @@ fn curve<DB: DrawingBackend>(
         }
     }
     line(root, series.look, &places)?;
-    places.iter().try_for_each(|&at| mark(root, series.look, at, size_of(series)))
+    // Marks on the same pixel add nothing but bytes.
+    let mut seen = BTreeSet::new();
+    let mut new = places.iter().filter(|place| seen.insert(**place));
+    new.try_for_each(|&at| mark(root, series.look, at, size_of(series)))
 }
 
 fn bars<DB: DrawingBackend>(

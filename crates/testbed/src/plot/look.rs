@@ -46,7 +46,7 @@ pub(super) fn style(number: usize) -> Style {
         0 => (RGBColor(0, 0, 0), Shape::Circle, None),
         1 => (RGBColor(213, 94, 0), Shape::Square, Some((20, 8))),
         2 => (RGBColor(0, 114, 178), Shape::Triangle, Some((6, 6))),
-        3 => (RGBColor(230, 159, 0), Shape::Diamond, Some((34, 8))),
+        3 => (RGBColor(230, 159, 0), Shape::Diamond, Some((26, 16))),
         4 => (RGBColor(0, 158, 115), Shape::Cross, Some((12, 14))),
         _ => (RGBColor(204, 121, 167), Shape::TriangleDown, Some((4, 14))),
     };
