@@ -3,6 +3,7 @@
 mod cat;
 mod chmod;
 mod cp;
+mod curve;
 mod demo;
 mod df;
 mod exports;
@@ -42,6 +43,7 @@ pub(crate) fn execute(command: Command) -> Exit {
         Command::Ping(arguments) => ping::execute(arguments),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Link(arguments) => link::execute(&arguments),
+        Command::Curve(arguments) => curve::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::manual(&arguments),

@@ -1,9 +1,12 @@
 //! Named experiments: the papers' figures and tables, run again, with the published numbers beside ours.
 
 mod dube;
+mod free;
 mod michalakis;
 mod rx_hex;
 mod show;
+
+pub use free::free;
 
 use std::{collections::BTreeMap, fmt, iter, time::Duration};
 

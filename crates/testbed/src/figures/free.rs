@@ -1,0 +1,131 @@
+//! Rows of a user's own sweep as a figure.
+
+use super::{Figure, FigureRow};
+use crate::{
+    Choice, Row,
+    plot::{Axis, Look, Plot, Point, Scale, Series},
+};
+
+/// What may differ between the rows of a sweep, beside the place on the horizontal axis.
+const WORDS: [fn(&Row) -> String; 6] = [
+    |row| row.op.clone(),
+    |row| row.policy.clone(),
+    |row| row.arq.clone(),
+    |row| format!("block {}", row.block),
+    |row| format!("window {}", row.window),
+    |row| format!("bad {} ms", row.bad_ms),
+];
+
+/// The number behind one horizontal axis.
+type Number = fn(&Row) -> Option<f64>;
+
+/// Numbers that may be the horizontal axis, the first that differs is; and which of [`WORDS`] says the same.
+const AXES: [(&str, Scale, usize, Number); 3] = [
+    ("mean bad period (ms)", Scale::Linear, 5, |row| Some(row.bad_ms)),
+    ("block (bytes)", Scale::PowersOfTwo, 3, |row| fixed(row.block)),
+    ("window (calls)", Scale::PowersOfTwo, 4, |row| fixed(row.window)),
+];
+
+fn fixed(choice: Choice) -> Option<f64> {
+    match choice {
+        Choice::Auto => None,
+        Choice::Fixed(number) => Some(number.into()),
+    }
+}
+
+/// The rows of a sweep as a figure of one plot: curves over the first number that differs, with one curve for everything
+/// else that does; bars if nothing that has an axis differs.
+pub fn free(rows: &[Row]) -> Figure {
+    let differs = |word: &fn(&Row) -> String| rows.windows(2).any(|pair| word(&pair[0]) != word(&pair[1]));
+    let axis = AXES.iter().find(|(_, _, _, number)| {
+        rows.iter().all(|row| number(row).is_some())
+            && rows.windows(2).any(|it| number(&it[0]) != number(&it[1]))
+    });
+    let words = WORDS
+        .iter()
+        .enumerate()
+        .filter(|(index, word)| differs(word) && axis.is_none_or(|(_, _, same, _)| same != index));
+    let words: Vec<_> = words.map(|(_, word)| word).collect();
+    let name = |row: &Row| words.iter().map(|word| word(row)).collect::<Vec<_>>().join(", ");
+    let first = rows.first();
+    let mut plot = Plot {
+        title: format!("Response times in room {}", first.map_or("", |row| row.room.as_str())),
+        subtitle: first.map_or_else(String::new, |row| {
+            format!("{} runs a point from seed {}; whiskers: 95 % confidence", row.runs, row.seed)
+        }),
+        y: Axis::linear("response time (s)"),
+        ..Plot::default()
+    };
+    let point = |x: f64, row: &Row| {
+        let whisker = (row.mean_s - row.ci95_s, row.mean_s + row.ci95_s);
+        Point { x, y: row.mean_s, whisker: (whisker.1 > whisker.0).then_some(whisker) }
+    };
+    match axis {
+        Some((label, scale, _, number)) => {
+            plot.x = Axis { label: (*label).to_owned(), scale: *scale, max: None };
+            for row in rows {
+                let point = point(number(row).unwrap_or_default(), row);
+                let name = name(row);
+                match plot.series.iter_mut().find(|series| series.name == name) {
+                    Some(series) => series.points.push(point),
+                    None => {
+                        let look = Look::Curve(plot.series.len());
+                        plot.series.push(Series { name, look, points: vec![point] });
+                    }
+                }
+            }
+        }
+        None => {
+            plot.groups = rows.iter().map(|row| name(row).replace(", ", "\n")).collect();
+            let points = rows.iter().enumerate().map(|(place, row)| point(place as f64, row)).collect();
+            plot.series.push(Series { name: String::new(), look: Look::Curve(2), points });
+        }
+    }
+    let rows = rows.iter().map(|row| FigureRow {
+        figure: "curve".to_owned(),
+        panel: plot.title.clone(),
+        series: name(row),
+        x: axis.and_then(|(_, _, _, number)| number(row)).unwrap_or_default(),
+        published_min_s: None,
+        published_mean_s: None,
+        published_max_s: None,
+        row: row.clone(),
+    });
+    Figure {
+        name: "curve".to_owned(),
+        title: plot.title.clone(),
+        source: plot.subtitle.clone(),
+        says: Vec::new(),
+        remarks: Vec::new(),
+        tables: Vec::new(),
+        rows: rows.collect(),
+        events: Vec::new(),
+        plots: vec![plot],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::example;
+
+    #[test]
+    fn axis_is_what_differs_and_curves_are_the_rest() {
+        let row = |bad_ms, policy: &str| Row { bad_ms, policy: policy.to_owned(), ..example() };
+        let figure =
+            free(&[row(0.0, "hybrid"), row(80.0, "hybrid"), row(0.0, "kernel"), row(80.0, "kernel")]);
+        let plot = &figure.plots[0];
+        assert_eq!(plot.x.label, "mean bad period (ms)");
+        let names: Vec<&str> = plot.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!((names, plot.series[1].points.len()), (vec!["hybrid", "kernel"], 2));
+        let blocks = [1024, 4096].map(|block| Row { block: Choice::Fixed(block), ..example() });
+        assert_eq!(free(&blocks).plots[0].x.label, "block (bytes)");
+    }
+
+    #[test]
+    fn without_a_number_that_differs_there_are_bars() {
+        let rows = ["hybrid", "kernel"].map(|policy| Row { policy: policy.to_owned(), ..example() });
+        assert_eq!(free(&rows).plots[0].groups, ["hybrid", "kernel"]);
+        assert!(free(&rows[..1]).plots[0].svg().is_ok());
+    }
+}
