@@ -13,7 +13,7 @@ use clap_complete::Shell;
 
 pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
-pub(crate) use curve::{CurveArgs, Way};
+pub(crate) use curve::{CurveArgs, Op};
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use link::{LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Emulate a bad link: as a UDP proxy, or as a picture.
     Link(LinkArgs),
-    /// Compute response times on bad links in virtual time: tables and plots, published figures too.
+    /// Compute response-time curves in virtual time.
     Curve(Box<CurveArgs>),
     /// Serve a generated tree on this machine, copy it out and back, and compare.
     Demo(DemoArgs),

@@ -14,18 +14,25 @@ use crate::{
 impl LinkOptions {
     /// Returns the link.
     pub(crate) fn link(&self) -> anyhow::Result<LinkConfig> {
-        let mut table = match &self.config {
-            Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| local(path, &error))?;
-                let wrong = |error| Failure::usage(format!("{}: {error}", show(path)));
-                text.parse::<Table>().map_err(wrong)?
-            }
-            None => Table::new(),
-        };
+        let mut table = self.base()?;
         self.amend(&mut table)?;
         let text = table.to_string();
         LinkConfig::from_toml(&text, |name| fs::read_to_string(name))
             .map_err(|error| Failure::usage(explained(&error.to_string())))
+    }
+
+    /// Returns what a file or a preset says: a whole link, or nothing.
+    pub(crate) fn base(&self) -> anyhow::Result<Table> {
+        let mut table = Table::new();
+        if let Some(path) = &self.config {
+            let text = fs::read_to_string(path).map_err(|error| local(path, &error))?;
+            let wrong = |error| Failure::usage(format!("{}: {error}", show(path)));
+            table = text.parse().map_err(wrong)?;
+        }
+        if let Some(preset) = &self.preset {
+            table.insert("preset".into(), Value::String(preset.clone()));
+        }
+        Ok(table)
     }
 
     /// Puts what was said explicitly into the table of a link's file.
@@ -40,7 +47,6 @@ impl LinkOptions {
             Some(other) => return Err(Failure::usage(format!("--arq-rts is {other:?}, must be on or off"))),
         };
         for (section, key, value) in [
-            ("", "preset", text(&self.preset)),
             ("", "rate", text(&self.rate)),
             ("", "delay", text(&self.delay)),
             ("", "mtu_bytes", number(self.mtu)),

@@ -8,9 +8,8 @@ mod show;
 
 pub use free::free;
 
-use std::{collections::BTreeMap, fmt, iter, time::Duration};
+use std::{collections::BTreeMap, fmt, iter};
 
-use linkemu::Periods;
 use serde::Serialize;
 
 use crate::{
@@ -316,11 +315,4 @@ fn plans(experiments: &[Experiment]) -> (Vec<String>, Vec<Plan>) {
 /// Two plans have the same key if they are the same.
 fn key(plan: &Plan) -> String {
     format!("{plan:?}")
-}
-
-/// Sets the mean bad period of a plan whose channel draws its periods.
-pub(crate) fn set_bad(plan: &mut Plan, mean: Duration) {
-    if let Periods::Drawn { bad, .. } = &mut plan.room.link.channel.periods {
-        bad.mean = mean;
-    }
 }

@@ -17,7 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
-pub mod export;
+mod export;
 pub mod figures;
 mod limit;
 mod listing;
@@ -35,10 +35,11 @@ mod trace;
 mod world;
 
 pub use error::Error;
+pub use export::{csv, json_lines, table};
 pub use limit::Limit;
 pub use plan::{Operation, Outage, Plan};
 pub use room::{HostCosts, Room, ServerModel};
-pub use row::{Choice, Row};
+pub use row::{OrAuto, Row, policy_name};
 pub use sweep::{Samples, confidence, mean, sweep};
 pub use trace::{TraceEvent, TraceKind, trace};
 pub use world::{Copy, Run, run, run_observed};

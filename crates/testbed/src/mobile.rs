@@ -15,6 +15,11 @@ use nfs_wireless_client::{
     transfer::{Download, Limits, Upload},
 };
 
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
 use crate::{
     HostCosts, Operation,
     server::{COMPARED_BYTES, SERVER, pattern, server_address},
@@ -25,6 +30,9 @@ const PORT: u16 = 700;
 
 /// READ replies up to this length carry no data worth a processor's time.
 const READ_REPLY_HEAD: usize = 128;
+
+/// Bytes of a datagram in each Ethernet frame.
+const FRAME_BYTES: usize = 1480;
 
 /// A file to be copied.
 #[derive(Clone, Debug)]
@@ -68,6 +76,8 @@ pub(crate) struct Mobile {
     place: Endpoint,
     session: Session,
     costs: HostCosts,
+    /// Decides which frames the interface loses.
+    overflow: ChaCha8Rng,
     work: Work,
     /// Copies to make before the one that counts.
     rehearsals: u32,
@@ -86,7 +96,7 @@ pub(crate) struct Mobile {
 
 impl Mobile {
     pub(crate) fn new(
-        number: u16,
+        (number, seed): (u16, u64),
         session: Session,
         costs: HostCosts,
         work: Work,
@@ -97,6 +107,7 @@ impl Mobile {
             place: Endpoint::mobile(number, PORT),
             session,
             costs,
+            overflow: ChaCha8Rng::seed_from_u64(seed),
             work,
             rehearsals,
             starts,
@@ -174,6 +185,15 @@ impl Mobile {
         }
     }
 
+    /// Whether the interface loses one of the frames of a datagram.
+    fn overflows(&mut self, bytes: usize) -> bool {
+        let frames = bytes.div_ceil(FRAME_BYTES) as i32;
+        let lost = 1.0 - (1.0 - self.costs.overflow).powi(frames);
+        // 53 bits are a fraction from 0 to 1.
+        let draw = (self.overflow.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        draw < lost
+    }
+
     fn gives_up_at(&self) -> Instant {
         self.starts + self.work.patience
     }
@@ -188,6 +208,10 @@ impl Mobile {
 impl Node for Mobile {
     fn handle_input(&mut self, now: Instant, _from: Endpoint, _to: Endpoint, payload: Bytes) {
         let data = payload.len().saturating_sub(READ_REPLY_HEAD);
+        let reads = self.work.operation == Operation::Read;
+        if reads && data > 0 && self.overflows(payload.len()) {
+            return;
+        }
         let cost = match self.work.operation {
             Operation::Read if data > 0 => self.costs.read(data as u64),
             Operation::Read | Operation::Write => Duration::ZERO,

@@ -6,8 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
-
 use crate::{
     export,
     figures::{Figure, Table},
@@ -77,26 +75,14 @@ fn files(figure: &Figure, directory: &Path) -> Result<Files, ReportError> {
         files.svg.push(svg);
     }
     if !figure.rows.is_empty() {
-        add(format!("{}.csv", figure.name), &csv(&figure.rows, directory)?)?;
+        add(format!("{}.csv", figure.name), export::csv(&figure.rows).as_bytes())?;
     }
     if !figure.events.is_empty() {
-        add(format!("{}-packets.csv", figure.name), &csv(&figure.events, directory)?)?;
+        add(format!("{}-packets.csv", figure.name), export::csv(&figure.events).as_bytes())?;
     }
     let json = serde_json::to_vec(figure).map_err(|error| failed(directory, error.into()))?;
     add(format!("{}.json", figure.name), &json)?;
     Ok(files)
-}
-
-fn csv(rows: &[impl Serialize], directory: &Path) -> Result<Vec<u8>, ReportError> {
-    let mut out = Vec::new();
-    let mut write = || {
-        if let Some(first) = rows.first() {
-            export::header(first, &mut out)?;
-        }
-        rows.iter().try_for_each(|row| export::line(row, &mut out))
-    };
-    write().map_err(|error| failed(directory, error))?;
-    Ok(out)
 }
 
 fn save(path: &Path, contents: &[u8]) -> Result<(), ReportError> {

@@ -29,7 +29,7 @@ pub struct Room {
 
 /// Time a mobile host spends on its one processor, one message after the other, to take in the reply of a READ or to
 /// prepare a WRITE. The default is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HostCosts {
     /// For each READ reply.
@@ -40,6 +40,9 @@ pub struct HostCosts {
     pub write_per_call: Duration,
     /// For each 1024 bytes of data in it.
     pub write_per_kib: Duration,
+    /// The share of received frames with file data that the interface loses because its buffer is full, 0 to 1
+    /// (Dube et al. 1997 §5.1).
+    pub overflow: f64,
 }
 
 impl HostCosts {
@@ -81,10 +84,9 @@ impl Default for ServerModel {
 }
 
 /// The rooms of this crate, with their files.
-const ROOMS: [(&str, &str); 9] = [
+const ROOMS: [(&str, &str); 8] = [
     ("modern", include_str!("../rooms/modern.toml")),
     ("paper-1997", include_str!("../rooms/paper-1997.toml")),
-    ("paper-1997-overflow", include_str!("../rooms/paper-1997-overflow.toml")),
     ("slip-9600", include_str!("../rooms/slip-9600.toml")),
     ("bluetooth", include_str!("../rooms/bluetooth.toml")),
     ("wifi-54", include_str!("../rooms/wifi-54.toml")),
@@ -145,6 +147,10 @@ impl Room {
                 read_per_kib: duration(&raw.client.read_per_kib, "client.read_per_kib")?,
                 write_per_call: duration(&raw.client.write_per_call, "client.write_per_call")?,
                 write_per_kib: duration(&raw.client.write_per_kib, "client.write_per_kib")?,
+                overflow: match raw.client.overflow.unwrap_or(0.0) {
+                    share if (0.0..=1.0).contains(&share) => share,
+                    share => return Err(wrong(format!("client.overflow is {share}, must be 0 to 1"))),
+                },
             },
             window: raw.client.window,
             server: ServerModel {
@@ -179,6 +185,7 @@ struct RawClient {
     read_per_kib: Option<String>,
     write_per_call: Option<String>,
     write_per_kib: Option<String>,
+    overflow: Option<f64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -143,7 +143,14 @@ fn mobile(
     let (file, root) = server.place(epoch, &name, size);
     let work = Work { operation: plan.operation, file, root, size: plan.size, patience: plan.patience };
     let starts = epoch + plan.spacing * u32::from(number);
-    Ok(Mobile::new(number, session, plan.room.client, work, starts, u32::from(plan.warm)))
+    Ok(Mobile::new(
+        (number, seed ^ u64::from(number) << 32),
+        session,
+        plan.room.client,
+        work,
+        starts,
+        u32::from(plan.warm),
+    ))
 }
 
 fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run, Error> {

@@ -1,89 +1,99 @@
-//! `nfsw curve`
+//! `nfsw curve`.
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{LinkOptions, Policy};
+use super::{LinkOptions, connection::Policy};
 use crate::units::{self, AutoOr};
 
 /// `nfsw curve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The client, the server and the link are the ones of this program, under a virtual clock: a copy of ten seconds takes
-milliseconds, and the same seed gives the same numbers everywhere. Contenders meet the same fades.
-Options with an s in their value name take lists: 0,40,80 or 0,20,..,160. One row is printed for each combination.
+Client, link and server are the programs' own, under one virtual clock: a copy of ten seconds takes milliseconds,
+and the same seed gives the same result on every machine. Lists are separated by commas; 0,20,..,160 counts on.
+All combinations are run, each with the same seeds, so that all meet the same fades.
 
-Limit is the earliest end that the channel allows for this block size, edge the same if every bad period also costs
-one block; over and edge say by how many per cent the runs were slower.
+`over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for one block
+lost in every fade.
 
 Examples:
-  nfsw curve --bad 0,20,..,160 --policy exponential,hybrid,adaptive --out curves
-  nfsw curve --room wifi-54 --bad 5 --loss 3% --block auto --op both
-  nfsw curve --clients 8 --arq selective-repeat --scheduler round-robin-frame --bad 160
-  nfsw curve --figure 1997-5 --out figure            a published figure, run again
-  nfsw curve --figure all --out report               all of them: report/index.html")]
+  nfsw curve                                             what the adaptive policy makes of the 1997 link
+  nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
+  nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
+  nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10 --distribution exponential
+  nfsw curve --figure 1997-5 --out figure                a published figure, run again, with the published numbers
+  nfsw curve --figure all --out report                   all of them: report/index.html
+  nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
 pub(crate) struct CurveArgs {
-    /// A published figure or table instead of an experiment of your own; a wrong name lists the right ones.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "op", "block", "window", "policy", "clients", "size",
-        "outage", "warm", "LinkOptions"])]
+    /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them; a wrong
+    /// name lists the right ones.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "print_room", "op", "policy", "block", "max_block",
+        "window", "size", "clients", "outage", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
+        "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
+        "retry_limit", "scheduler", "queue"])]
     pub(crate) figure: Option<String>,
-    /// Link and hosts: a name, or a TOML file. A wrong name lists the right ones.
+    /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
     #[arg(long, value_name = "NAME|FILE", default_value = "modern")]
     pub(crate) room: String,
-    /// Which way the file goes.
-    #[arg(long, value_enum, value_name = "WAY", default_value = "read")]
-    pub(crate) op: Way,
-    /// Bytes in one READ or WRITE, or auto.
-    #[arg(long, value_name = "SIZES", default_value = "4096", value_delimiter = ',', value_parser = AutoOr::parse_block)]
-    pub(crate) block: Vec<AutoOr>,
-    /// Calls in flight, or auto [default: the room's].
-    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = AutoOr::parse_calls)]
-    pub(crate) window: Vec<AutoOr>,
-    /// How lost calls are found.
-    #[arg(long, value_enum, value_name = "NAMES", default_value = "adaptive", value_delimiter = ',')]
+    /// Print the file of a room, to copy and change, and stop.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) print_room: Option<String>,
+    /// What to copy: from the server, to it, or one after the other.
+    #[arg(long, value_enum, value_name = "OP", default_value = "both")]
+    pub(crate) op: Op,
+    /// Policies of the client.
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_value = "adaptive")]
     pub(crate) policy: Vec<Policy>,
-    /// Mobiles that copy at the same time.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) clients: u16,
-    /// Size of each file, in bytes.
+    /// Bytes in one READ or WRITE, or auto.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = AutoOr::parse_block)]
+    pub(crate) block: Vec<AutoOr>,
+    /// Upper bound for --block auto.
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_block)]
+    pub(crate) max_block: Option<u32>,
+    /// READs and WRITEs in flight, or auto [default: the room's].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = AutoOr::parse_calls)]
+    pub(crate) window: Vec<AutoOr>,
+    /// Size of the file.
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = units::parse_size)]
     pub(crate) size: u64,
-    /// Runs of each point, with the seeds --seed and up.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Mobiles that copy at once.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    pub(crate) clients: Vec<u16>,
+    /// Seeds for each point: --seed and those after it.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: u32,
-    /// The server cannot be reached from AT on for LENGTH (5s:2s); may be repeated.
+    /// When the server cannot be reached, counted from the first call (2s:10s).
     #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
     pub(crate) outage: Vec<(Duration, Duration)>,
-    /// Copy a file before the one that is timed, so that the client knows the link.
+    /// Copy once before, so that the client knows the link.
     #[arg(long)]
     pub(crate) warm: bool,
-    /// Write plots (SVG, PNG), CSV, JSON and a page to this directory.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print one JSON object for each row.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print CSV.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) csv: bool,
+    /// Give a copy up after this time and count it as failed.
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = units::parse_duration)]
+    pub(crate) patience: Duration,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
+    /// Write plots (SVG and PNG), CSV, JSON and a page with all of them (index.html) to this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object a row.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `--op`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum Op {
     /// From the server.
     Read,
-    /// To the server, to stable storage.
+    /// To the server.
     Write,
-    /// One row each.
+    /// Both, one row each.
     Both,
 }
 
 fn parse_outage(text: &str) -> Result<(Duration, Duration), String> {
-    let (at, length) = text.split_once(':').ok_or("expected AT:LENGTH, such as 5s:2s")?;
-    let (at, length) = (units::parse_duration(at)?, units::parse_duration(length)?);
-    if length.is_zero() { Err("an outage takes more than 0 s".to_owned()) } else { Ok((at, length)) }
+    let (at, length) = text.split_once(':').ok_or("it must be AT:LENGTH, such as 2s:10s")?;
+    Ok((units::parse_duration(at)?, units::parse_duration(length)?))
 }

@@ -1,8 +1,7 @@
 //! `nfsw curve`: response times in virtual time.
 
-mod plans;
-
 use std::{
+    fs,
     io::{self, IsTerminal, Write},
     path::Path,
     sync::{
@@ -12,178 +11,304 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 use testbed::{
-    Plan, Row,
-    export::{Csv, Exporter, JsonLines, TextTable},
+    Operation, Outage, Plan, Room, Row,
     figures::{self, Figure},
     report,
 };
+use toml::{Table, Value};
 
 use crate::{
-    args::CurveArgs,
+    args::{CurveArgs, LinkOptions, Op, Policy},
     context::interrupted,
-    error::{explain, show},
+    error::{explain, local, show},
     exit::{Exit, Failure},
+    units::AutoOr,
 };
 
-/// How often the bar is drawn.
-const REDRAW: Duration = Duration::from_millis(100);
+/// Most points of one run.
+const MAX_POINTS: usize = 100_000;
 
 pub(super) fn execute(arguments: &CurveArgs) -> Exit {
-    let done = match &arguments.figure {
-        Some(name) => published(arguments, name),
-        None => free(arguments),
-    };
-    done.unwrap_or_else(|error| {
-        eprintln!("nfsw: {}", explain(&error));
-        Exit::of(&error)
-    })
+    match run(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            eprintln!("nfsw: {}", explain(&error));
+            Exit::of(&error)
+        }
+    }
 }
 
-/// A user's own experiment.
-fn free(arguments: &CurveArgs) -> anyhow::Result<Exit> {
-    let plans: Vec<Plan> = plans::plans(arguments)?;
+fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
+    if let Some(name) = &arguments.print_room {
+        let Some(file) = Room::file(name) else { return Err(unknown(name)) };
+        io::stdout().lock().write_all(file.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    if let Some(name) = &arguments.figure {
+        return published(arguments, name);
+    }
+    let plans = plans(arguments)?;
+    for plan in &plans {
+        plan.check().map_err(|error| Failure::usage(error.to_string()))?;
+    }
     let (runs, seed) = (arguments.runs, arguments.link.seed);
-    let total = plans.len() * runs as usize;
-    let job = {
-        let plans = plans.clone();
-        move |done: &(dyn Fn(usize) -> bool + Sync)| testbed::sweep(&plans, seed, runs, done)
-    };
-    let (samples, exit) = watched(total, job)?;
+    let (samples, interrupted) =
+        watched(plans.len() * runs as usize, |done| testbed::sweep(&plans, seed, runs, done))?;
     let rows: Vec<Row> = plans
         .iter()
         .zip(&samples)
-        .filter_map(|(plan, samples)| Some(Row::new(plan, seed, samples.as_ref()?)))
+        .filter_map(|(plan, samples)| Some(Row::new(plan, samples.as_ref()?, seed)))
         .collect();
-    let exporter: &dyn Exporter = match (arguments.json, arguments.csv) {
-        (true, _) => &JsonLines,
-        (_, true) => &Csv,
-        _ => &TextTable,
-    };
-    print(|out| exporter.write(&rows, out))?;
-    if exit == Exit::Interrupted {
-        eprintln!("nfsw: interrupted; {} of {} rows are complete", rows.len(), plans.len());
-    }
+    print(&if arguments.json { testbed::json_lines(&rows) } else { testbed::table(&rows) })?;
     if !rows.is_empty() {
-        write_report(arguments, &[figures::free(&rows)])?;
+        write(arguments, &[figures::free(&rows)])?;
     }
-    Ok(exit)
+    if interrupted {
+        eprintln!("nfsw: interrupted: {} of {} points are complete", rows.len(), plans.len());
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Done)
 }
 
-/// Published experiments.
+/// Runs published figures again.
 fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
-    let experiments = figures::named(name).map_err(usage)?;
+    let experiments = figures::named(name).map_err(|error| Failure::usage(error.to_string()))?;
     let (runs, seed) = (arguments.runs, arguments.link.seed);
-    let total = figures::jobs(&experiments, runs);
-    let job = {
-        let experiments = experiments.clone();
-        move |done: &(dyn Fn(usize) -> bool + Sync)| figures::run(&experiments, runs, seed, done)
-    };
-    let (figures, exit) = watched(total, job)?;
-    if arguments.json || arguments.csv {
-        print(|out| rows(&figures, arguments.json, out))?;
-    } else if arguments.out.is_none() || experiments.len() == 1 {
-        print(|out| tables(&figures, out))?;
+    let (figures, interrupted) =
+        watched(figures::jobs(&experiments, runs), |done| figures::run(&experiments, runs, seed, done))?;
+    for figure in &figures {
+        print(&if arguments.json { testbed::json_lines(&figure.rows) } else { described(figure) })?;
     }
-    if exit == Exit::Interrupted {
-        eprintln!(
-            "nfsw: interrupted; {} of {} figures have points, and those that were not reached are missing",
-            figures.len(),
-            experiments.len()
-        );
+    write(arguments, &figures)?;
+    if interrupted {
+        let (shown, all) = (figures.len(), experiments.len());
+        eprintln!("nfsw: interrupted: {shown} of {all} figures have points, the last of them not all");
+        return Ok(Exit::Interrupted);
     }
-    write_report(arguments, &figures)?;
-    Ok(exit)
+    Ok(Exit::Done)
 }
 
-fn rows(figures: &[Figure], json: bool, out: &mut dyn Write) -> io::Result<()> {
-    if json {
-        for row in figures.iter().flat_map(|figure| &figure.rows) {
-            serde_json::to_writer(&mut *out, row)?;
-            writeln!(out)?;
-        }
-        return Ok(());
+/// A figure for a terminal.
+fn described(figure: &Figure) -> String {
+    let mut text = format!("{} {}\n{}\n", figure.name, figure.title, figure.source);
+    for table in &figure.tables {
+        text += &format!("\n{table}");
     }
-    let rows: Vec<Row> = figures.iter().flat_map(|figure| &figure.rows).map(|row| row.row.clone()).collect();
-    Csv.write(&rows, out)
-}
-
-fn tables(figures: &[Figure], out: &mut dyn Write) -> io::Result<()> {
-    for figure in figures {
-        writeln!(out, "{} {}\n{}\n", figure.name, figure.title, figure.source)?;
-        figure.tables.iter().try_for_each(|table| writeln!(out, "{table}"))?;
-        figure.remarks.iter().try_for_each(|remark| writeln!(out, "- {remark}"))?;
+    for (index, remark) in figure.remarks.iter().enumerate() {
+        text += &format!("{}- {remark}\n", if index == 0 { "\n" } else { "" });
     }
-    Ok(())
-}
-
-fn write_report(arguments: &CurveArgs, figures: &[Figure]) -> anyhow::Result<()> {
-    let Some(directory) = &arguments.out else { return Ok(()) };
-    if figures.is_empty() {
-        return Ok(());
-    }
-    let page = report::write(figures, arguments.runs, arguments.link.seed, directory)
-        .map_err(|error| Failure::with(Exit::LocalIo, error.to_string()))?;
-    eprintln!("nfsw: wrote {}", show(Path::new(&page)));
-    Ok(())
-}
-
-/// Runs a job of so many runs with a progress bar, until it is done or interrupted.
-fn watched<T: Send + 'static>(
-    total: usize,
-    job: impl FnOnce(&(dyn Fn(usize) -> bool + Sync)) -> Result<T, testbed::Error> + Send + 'static,
-) -> anyhow::Result<(T, Exit)> {
-    let (stop, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let bar = bar(total);
-    let result = runtime.block_on(async {
-        let (worker_stop, worker_finished) = (Arc::clone(&stop), Arc::clone(&finished));
-        let mut worker = tokio::task::spawn_blocking(move || {
-            job(&|done| {
-                worker_finished.fetch_max(done, Ordering::Relaxed);
-                !worker_stop.load(Ordering::Relaxed)
-            })
-        });
-        let mut interruption = std::pin::pin!(interrupted());
-        let mut redraw = tokio::time::interval(REDRAW);
-        loop {
-            tokio::select! {
-                result = &mut worker => break result,
-                () = &mut interruption, if !stop.load(Ordering::Relaxed) => stop.store(true, Ordering::Relaxed),
-                _ = redraw.tick() => bar.set_position(finished.load(Ordering::Relaxed) as u64),
-            }
-        }
-    });
-    bar.finish_and_clear();
-    let exit = if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done };
-    Ok((result?.map_err(usage)?, exit))
-}
-
-fn bar(total: usize) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left");
-    ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// Names the option where the testbed names the field.
-fn usage(error: testbed::Error) -> anyhow::Error {
-    let message = error.to_string();
-    match error {
-        testbed::Error::OutOfRange { field: "clients" | "size" | "block", .. } => {
-            Failure::usage(format!("--{message}"))
-        }
-        testbed::Error::Published(_) => Failure::with(Exit::SomeFailed, message),
-        _ => Failure::usage(message),
-    }
+    text + "\n"
 }
 
 /// Writes to standard output; that nobody reads on is no failure.
-fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    match write(&mut io::BufWriter::new(io::stdout().lock())) {
+fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+/// Writes the report that `--out` asks for.
+fn write(arguments: &CurveArgs, figures: &[Figure]) -> anyhow::Result<()> {
+    let Some(directory) = arguments.out.as_ref().filter(|_| !figures.is_empty()) else { return Ok(()) };
+    let page = report::write(figures, arguments.runs, arguments.link.seed, directory)
+        .map_err(|error| Failure::with(Exit::LocalIo, error.to_string()))?;
+    eprintln!("nfsw: wrote {}", show(&page));
+    Ok(())
+}
+
+/// Does a job of so many runs with a progress bar; true if it was interrupted.
+fn watched<T: Send>(
+    total: usize,
+    job: impl FnOnce(&(dyn Fn(usize) -> bool + Sync)) -> Result<T, testbed::Error> + Send,
+) -> anyhow::Result<(T, bool)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicUsize::new(0));
+    let bar = if io::stderr().is_terminal() {
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr_with_hz(10));
+        let style = "{bar:40} {pos} of {len} runs, {elapsed} elapsed, {eta} to go";
+        bar.set_style(ProgressStyle::with_template(style).expect("a template with known fields"));
+        bar
+    } else {
+        ProgressBar::hidden()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = std::thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            job(&|count| {
+                done.fetch_max(count, Ordering::Relaxed);
+                !stop.load(Ordering::Relaxed)
+            })
+        });
+        runtime.block_on(async {
+            let watch = async {
+                while !working.is_finished() {
+                    bar.set_position(done.load(Ordering::Relaxed) as u64);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::select! {
+                () = interrupted() => stop.store(true, Ordering::Relaxed),
+                () = watch => {}
+            }
+        });
+        working.join().expect("a sweep that panics is a bug")
+    });
+    bar.finish_and_clear();
+    let result = result.map_err(|error| Failure::usage(error.to_string()))?;
+    // A signal that came when all was done interrupted nothing.
+    Ok((result, done.load(Ordering::Relaxed) < total))
+}
+
+/// Every combination of what the options list.
+fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
+    let operations: &[Operation] = match arguments.op {
+        Op::Read => &[Operation::Read],
+        Op::Write => &[Operation::Write],
+        Op::Both => &[Operation::Read, Operation::Write],
+    };
+    let rooms = rooms(arguments)?;
+    let windows: Vec<Option<AutoOr>> = match arguments.window.as_slice() {
+        [] => vec![None],
+        windows => windows.iter().copied().map(Some).collect(),
+    };
+    let mut plans = Vec::new();
+    for operation in operations {
+        for policy in &arguments.policy {
+            for clients in &arguments.clients {
+                for block in &arguments.block {
+                    for window in &windows {
+                        for room in &rooms {
+                            let mut plan = Plan::new(room.clone());
+                            plan.operation = *operation;
+                            plan.policy = policy_of(*policy);
+                            plan.clients = *clients;
+                            plan.block = match block.number() {
+                                Some(bytes) => BlockSize::Exact(bytes),
+                                None => BlockSize::Auto { max: arguments.max_block },
+                            };
+                            if let Some(window) = window {
+                                plan.window = window.number().map_or(Window::Auto, Window::Calls);
+                            }
+                            plan.size = arguments.size;
+                            plan.warm = arguments.warm;
+                            plan.patience = arguments.patience;
+                            plan.outages =
+                                arguments.outage.iter().map(|&(at, length)| Outage { at, length }).collect();
+                            plans.push(plan);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if plans.len() > MAX_POINTS {
+        return Err(Failure::usage(format!("{} points; at most {MAX_POINTS} at once", plans.len())));
+    }
+    Ok(plans)
+}
+
+/// The room with every link that the options list.
+fn rooms(arguments: &CurveArgs) -> anyhow::Result<Vec<Room>> {
+    let (name, text) = match Room::file(&arguments.room) {
+        Some(text) => (arguments.room.clone(), text.to_owned()),
+        None => {
+            let path = Path::new(&arguments.room);
+            let is_path = arguments.room.contains(['/', '.']);
+            let text = match fs::read_to_string(path) {
+                Ok(text) => text,
+                Err(error) if is_path => return Err(local(path, &error)),
+                Err(_) => return Err(unknown(&arguments.room)),
+            };
+            (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), text)
+        }
+    };
+    let table = text.parse::<Table>().map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let bads = list(arguments.link.bad.as_deref()).map_err(Failure::usage)?;
+    let arqs = list(arguments.link.arq.as_deref()).map_err(Failure::usage)?;
+    let schedulers = list(arguments.link.scheduler.as_deref()).map_err(Failure::usage)?;
+    let mut rooms = Vec::new();
+    for arq in &arqs {
+        for scheduler in &schedulers {
+            for bad in &bads {
+                let options = LinkOptions {
+                    bad: bad.clone(),
+                    arq: arq.clone(),
+                    scheduler: scheduler.clone(),
+                    ..arguments.link.clone()
+                };
+                let mut table = table.clone();
+                let mut link = options.base()?;
+                if let (true, Some(Value::Table(own))) = (link.is_empty(), table.remove("link")) {
+                    link = own;
+                }
+                options.amend(&mut link)?;
+                table.insert("link".into(), Value::Table(link));
+                let room = Room::from_toml(&name, &table.to_string());
+                rooms.push(room.map_err(|error| Failure::usage(error.to_string()))?);
+            }
+        }
+    }
+    Ok(rooms)
+}
+
+/// Reads `a,b,c`; `0,20,..,160` counts on. Nothing is one value that is not set.
+fn list(text: Option<&str>) -> Result<Vec<Option<String>>, String> {
+    let Some(text) = text else { return Ok(vec![None]) };
+    let items: Vec<&str> = text.split(',').map(str::trim).collect();
+    let mut values = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        if *item != ".." {
+            values.push(Some((*item).to_owned()));
+            continue;
+        }
+        let number = |at: usize| items.get(at).and_then(|it| it.parse::<f64>().ok());
+        let (Some(first), Some(second), Some(last)) =
+            (index.checked_sub(2).and_then(number), index.checked_sub(1).and_then(number), number(index + 1))
+        else {
+            return Err(format!("{text}: .. counts on from two numbers to a third, as in 0,20,..,160"));
+        };
+        let step = second - first;
+        if step <= 0.0 || (last - second) / step > 10_000.0 {
+            return Err(format!("{text}: .. must count upwards, 10000 steps at most"));
+        }
+        let mut next = second + step;
+        while next < last - step / 2.0 {
+            values.push(Some(next.to_string()));
+            next += step;
+        }
+    }
+    Ok(values)
+}
+
+const fn policy_of(policy: Policy) -> RetryPolicy {
+    match policy {
+        Policy::Adaptive => RetryPolicy::Adaptive,
+        Policy::Hybrid => RetryPolicy::hybrid(),
+        Policy::Exponential => RetryPolicy::exponential(),
+        Policy::Kernel => RetryPolicy::kernel(),
+    }
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    let known = Room::names().collect::<Vec<_>>().join(", ");
+    Failure::usage(format!("there is no room {name:?}; there are {known}, or give a file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_count_on() {
+        let values =
+            |text| list(Some(text)).map(|values| values.into_iter().flatten().collect::<Vec<_>>().join(" "));
+        assert_eq!(values("0,20,..,80").unwrap(), "0 20 40 60 80");
+        assert_eq!(values("none,ideal").unwrap(), "none ideal");
+        assert!(values("..,3").is_err() && values("3,2,..,1").is_err());
+        assert_eq!(list(None).unwrap(), [None]);
     }
 }

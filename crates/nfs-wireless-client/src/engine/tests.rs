@@ -1,3 +1,5 @@
+mod adaptive;
+
 use nfs_wire::rpc::Xid;
 use proptest::prelude::*;
 

@@ -2,34 +2,37 @@
 
 use super::{Figure, FigureRow};
 use crate::{
-    Choice, Row,
+    OrAuto, Row,
     plot::{Axis, Look, Plot, Point, Scale, Series},
 };
 
 /// What may differ between the rows of a sweep, beside the place on the horizontal axis.
-const WORDS: [fn(&Row) -> String; 6] = [
-    |row| row.op.clone(),
-    |row| row.policy.clone(),
-    |row| row.arq.clone(),
+const WORDS: [fn(&Row) -> String; 8] = [
+    |row| row.op.to_owned(),
+    |row| row.policy.to_owned(),
+    |row| row.arq.to_owned(),
     |row| format!("block {}", row.block),
     |row| format!("window {}", row.window),
-    |row| format!("bad {} ms", row.bad_ms),
+    |row| row.bad_ms.map_or_else(String::new, |bad| format!("bad {bad} ms")),
+    |row| format!("{} clients", row.clients),
+    |row| row.scheduler.to_owned(),
 ];
 
 /// The number behind one horizontal axis.
 type Number = fn(&Row) -> Option<f64>;
 
 /// Numbers that may be the horizontal axis, the first that differs is; and which of [`WORDS`] says the same.
-const AXES: [(&str, Scale, usize, Number); 3] = [
-    ("mean bad period (ms)", Scale::Linear, 5, |row| Some(row.bad_ms)),
+const AXES: [(&str, Scale, usize, Number); 4] = [
+    ("mean bad period (ms)", Scale::Linear, 5, |row| row.bad_ms),
     ("block (bytes)", Scale::PowersOfTwo, 3, |row| fixed(row.block)),
     ("window (calls)", Scale::PowersOfTwo, 4, |row| fixed(row.window)),
+    ("clients", Scale::Linear, 6, |row| Some(row.clients.into())),
 ];
 
-fn fixed(choice: Choice) -> Option<f64> {
+fn fixed(choice: OrAuto) -> Option<f64> {
     match choice {
-        Choice::Auto => None,
-        Choice::Fixed(number) => Some(number.into()),
+        OrAuto::Auto => None,
+        OrAuto::Number(number) => Some(number.into()),
     }
 }
 
@@ -106,25 +109,36 @@ pub fn free(rows: &[Row]) -> Figure {
 
 #[cfg(test)]
 mod tests {
+    use nfs_wireless_client::{BlockSize, RetryPolicy};
+
     use super::*;
-    use crate::row::tests::example;
+    use crate::{Plan, Room, sweep};
+
+    fn row(policy: RetryPolicy, bad_ms: u64, block: u32) -> Row {
+        let mut plan = Plan::new(Room::named("modern").expect("a room"));
+        plan.room.link.channel.set_bad_mean(std::time::Duration::from_millis(bad_ms));
+        plan.policy = policy;
+        plan.block = BlockSize::Exact(block);
+        plan.size = 64 << 10;
+        let samples = sweep(&[plan.clone()], 1, 2, &|_| true).expect("a valid plan").remove(0);
+        Row::new(&plan, &samples.expect("not interrupted"), 1)
+    }
 
     #[test]
     fn axis_is_what_differs_and_curves_are_the_rest() {
-        let row = |bad_ms, policy: &str| Row { bad_ms, policy: policy.to_owned(), ..example() };
-        let figure =
-            free(&[row(0.0, "hybrid"), row(80.0, "hybrid"), row(0.0, "kernel"), row(80.0, "kernel")]);
+        let (hybrid, kernel) = (RetryPolicy::hybrid(), RetryPolicy::kernel());
+        let rows = [row(hybrid, 0, 4096), row(hybrid, 80, 4096), row(kernel, 0, 4096), row(kernel, 80, 4096)];
+        let figure = free(&rows);
         let plot = &figure.plots[0];
         assert_eq!(plot.x.label, "mean bad period (ms)");
         let names: Vec<&str> = plot.series.iter().map(|series| series.name.as_str()).collect();
         assert_eq!((names, plot.series[1].points.len()), (vec!["hybrid", "kernel"], 2));
-        let blocks = [1024, 4096].map(|block| Row { block: Choice::Fixed(block), ..example() });
-        assert_eq!(free(&blocks).plots[0].x.label, "block (bytes)");
+        assert_eq!(free(&[row(hybrid, 0, 1024), row(hybrid, 0, 4096)]).plots[0].x.label, "block (bytes)");
     }
 
     #[test]
     fn without_a_number_that_differs_there_are_bars() {
-        let rows = ["hybrid", "kernel"].map(|policy| Row { policy: policy.to_owned(), ..example() });
+        let rows = [RetryPolicy::hybrid(), RetryPolicy::kernel()].map(|policy| row(policy, 40, 4096));
         assert_eq!(free(&rows).plots[0].groups, ["hybrid", "kernel"]);
         assert!(free(&rows[..1]).plots[0].svg().is_ok());
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::{
     Error, Plan, Row, Run, Samples,
-    export::decimals,
     listing::list,
     plot::{Axis, Look, Plot, Point, Scale, Series},
     published::{Fact, Library},
@@ -58,7 +57,7 @@ struct Measured {
 fn measured(curve: &Curve, results: &Results) -> Vec<Measured> {
     let measured = |(x, plan): &(f64, _)| Measured {
         x: *x,
-        row: results.of(plan).map(|samples| Row::new(plan, results.seed, samples)),
+        row: results.of(plan).map(|samples| Row::new(plan, samples, results.seed)),
         published: curve.published.iter().find(|it| it.x == *x).copied(),
     };
     curve.plans.iter().map(measured).collect()
@@ -166,8 +165,13 @@ fn table(panel: &Curves, all: &[(&Curve, Vec<Measured>)]) -> Table {
     Table { title: panel.title.clone(), header: header.into_iter().map(str::to_owned).collect(), rows }
 }
 
-fn note(mean: String, failed: u32) -> String {
+fn note(mean: String, failed: usize) -> String {
     if failed == 0 { mean } else { format!("{mean} ({failed} given up)") }
+}
+
+/// A number with this many decimals, or a dash if there is none.
+fn decimals(number: f64, digits: usize) -> String {
+    if number.is_finite() { format!("{number:.digits$}") } else { "–".to_owned() }
 }
 
 fn span(min: f64, max: f64) -> String {

@@ -1,0 +1,198 @@
+use super::*;
+
+struct Path {
+    bench: Bench,
+    millis: u64,
+}
+
+impl Path {
+    fn new() -> Self {
+        Self { bench: Bench::new(Carrier::Datagrams, RetryPolicy::Adaptive), millis: 0 }
+    }
+
+    fn submit(&mut self, class: Class, repeat: Repeat) -> CallId {
+        let spec = CallSpec {
+            program: Program::NFS,
+            procedure: 6,
+            class,
+            repeat,
+            owner: Owner(1),
+            payload: None,
+            bytes: 4096,
+            deadline: None,
+        };
+        let now = self.bench.at(self.millis);
+        self.bench.engine.submit(now, spec, |buffer| buffer.extend_from_slice(b"args")).unwrap()
+    }
+
+    /// Sends everything there is to send and returns the XIDs of calls, and of NULLs into a silence.
+    fn sent(&mut self) -> (Vec<Xid>, Vec<Xid>) {
+        let now = self.bench.at(self.millis);
+        let (mut calls, mut probes) = (Vec::new(), Vec::new());
+        while let Some(transmit) = self.bench.engine.poll_transmit(now) {
+            let xid = Xid(u32::from_be_bytes(transmit.head[..4].try_into().unwrap()));
+            let list = if transmit.head.ends_with(b"args") { &mut calls } else { &mut probes };
+            list.push(xid);
+        }
+        (calls, probes)
+    }
+
+    /// Lets `millis` pass and returns how many calls and NULLs left.
+    fn pass(&mut self, millis: u64) -> (Vec<Xid>, Vec<Xid>) {
+        let (mut calls, mut probes) = (Vec::new(), Vec::new());
+        for _ in 0..millis {
+            self.millis += 1;
+            let now = self.bench.at(self.millis);
+            self.bench.engine.handle_timeout(now);
+            let (more, asked) = self.sent();
+            assert!(self.bench.engine.poll_timeout().is_none_or(|due| due > now), "would spin");
+            calls.extend(more);
+            probes.extend(asked);
+        }
+        (calls, probes)
+    }
+
+    fn reply(&mut self, xid: Xid) -> bool {
+        matches!(self.bench.reply(self.millis, xid), Head::Reply(_))
+    }
+
+    /// Teaches it a round trip of 40 ms, one call at a time.
+    fn learn(&mut self) {
+        for _ in 0..20 {
+            self.submit(Class::Read, Repeat::Idempotent);
+            let (calls, _) = self.sent();
+            self.pass(40);
+            assert!(self.reply(calls[0]));
+        }
+    }
+}
+
+#[test]
+fn a_call_that_was_overtaken_is_sent_again_under_another_xid() {
+    let mut path = Path::new();
+    path.learn();
+    path.submit(Class::Read, Repeat::Idempotent);
+    path.submit(Class::Read, Repeat::Idempotent);
+    let (calls, _) = path.sent();
+    path.pass(40);
+    assert!(path.reply(calls[1]), "the first is lost");
+    let (again, probes) = path.pass(10);
+    assert_eq!((again.len(), probes.len()), (1, 0));
+    assert_ne!(again[0], calls[0]);
+    assert_eq!(path.bench.engine.stats().resends, Resends { rack: 1, ..Resends::default() });
+    path.pass(30);
+    assert!(path.reply(again[0]));
+    assert_eq!(path.bench.engine.stats().useless_resends, 0);
+    assert_eq!(path.bench.engine.outstanding(), 0);
+}
+
+#[test]
+fn any_attempts_reply_ends_the_call_and_what_was_needless_is_counted() {
+    let mut path = Path::new();
+    path.learn();
+    path.submit(Class::Read, Repeat::Idempotent);
+    path.submit(Class::Read, Repeat::Idempotent);
+    let (calls, _) = path.sent();
+    path.pass(40);
+    path.reply(calls[1]);
+    let (again, _) = path.pass(10);
+    assert!(path.reply(calls[0]), "it was late, not lost");
+    assert_eq!(path.bench.engine.stats().useless_resends, 1);
+    assert!(!path.reply(again[0]), "the call has ended");
+    assert_eq!(path.bench.engine.stats().useless_resends, 1, "and is not counted twice");
+}
+
+#[test]
+fn what_must_not_run_twice_keeps_its_xid() {
+    let mut path = Path::new();
+    path.learn();
+    path.submit(Class::Control, Repeat::SameXid);
+    let (first, _) = path.sent();
+    let mut again = Vec::new();
+    while again.is_empty() {
+        let (calls, probes) = path.pass(1);
+        again = calls;
+        // The server is there, only this call was lost.
+        probes.into_iter().for_each(|xid| {
+            path.reply(xid);
+        });
+        assert!(path.millis < 3000, "it is never sent again");
+    }
+    assert_eq!(again, first);
+}
+
+#[test]
+fn a_silence_is_asked_into_at_a_bounded_rate() {
+    let mut path = Path::new();
+    path.learn();
+    path.submit(Class::Read, Repeat::Idempotent);
+    path.sent();
+    let (calls, probes) = path.pass(60_000);
+    assert!((30..=100).contains(&probes.len()), "{} probes in 60 s", probes.len());
+    assert!((3..=8).contains(&calls.len()), "{} resends in 60 s", calls.len());
+    // The link is back: one answer to a probe, and the call is on its way again.
+    assert!(!path.reply(*probes.last().unwrap()), "a probe is nobody's call");
+    let (calls, _) = path.pass(60);
+    assert_eq!(calls.len(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Over a path that loses, delays, repeats and reorders, nothing starves, nothing spins, and what is sent again is bounded by
+    /// what was heard and by time. When the path is good again every call ends.
+    #[test]
+    fn any_path_is_survived(
+        seed: u64, loss in 0.0..0.9_f64, delay in 1_u64..400, spread in 0_u64..600, repeats in 0.0..0.5_f64,
+        classes in prop::collection::vec(0_u8..4, 1..40),
+    ) {
+        use rand_chacha::{ChaCha8Rng, rand_core::{Rng, SeedableRng}};
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut chance = move |share: f64| (random.next_u32() as f64) < share * f64::from(u32::MAX);
+        let mut spread_by = ChaCha8Rng::seed_from_u64(!seed);
+        let mut path = Path::new();
+        let mut flying: Vec<(u64, Xid)> = Vec::new();
+        let (mut heard, mut sent) = (0_u64, 0_u64);
+        for class in &classes {
+            match class {
+                0 => path.submit(Class::Control, Repeat::SameXid),
+                1 => path.submit(Class::Control, Repeat::Idempotent),
+                2 => path.submit(Class::Write, Repeat::Idempotent),
+                _ => path.submit(Class::Read, Repeat::Idempotent),
+            };
+        }
+        for step in 0..400_000_u64 {
+            if path.bench.engine.outstanding() == 0 {
+                break;
+            }
+            let (calls, probes) = if step == 0 { path.sent() } else { path.pass(1) };
+            sent += calls.len() as u64;
+            // After a minute the path is good again.
+            let bad = path.millis < 60_000;
+            for xid in calls.into_iter().chain(probes) {
+                let copies = 1 + u32::from(bad && chance(repeats));
+                for _ in 0..copies {
+                    if !(bad && chance(loss)) {
+                        let extra = if bad { u64::from(spread_by.next_u32()) % (spread + 1) } else { 0 };
+                        flying.push((path.millis + delay + extra, xid));
+                    }
+                }
+            }
+            let now = path.millis;
+            let (due, later) = flying.into_iter().partition(|(at, _)| *at <= now);
+            flying = later;
+            for (_, xid) in due {
+                heard += 1;
+                path.reply(xid);
+            }
+            while path.bench.engine.poll_event().is_some() {}
+        }
+        let stats = path.bench.engine.stats();
+        prop_assert_eq!(path.bench.engine.outstanding(), 0, "{:?} at {} ms", stats, path.millis);
+        prop_assert_eq!(stats.replies, classes.len() as u64);
+        // Every reply can make each outstanding call suspect once; silences add one resend a second at most.
+        let bound = heard * classes.len() as u64 + path.millis / 1000 + 1;
+        prop_assert!(stats.resends.total() <= bound && sent <= classes.len() as u64 + bound, "{:?}", stats);
+        prop_assert!(stats.probes <= path.millis / 5 + 1, "{:?}", stats);
+    }
+}

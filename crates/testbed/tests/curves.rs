@@ -1,0 +1,171 @@
+//! The curves, against an independent model of the same room and against the claims of the papers.
+
+use std::time::Duration;
+
+use linkemu::ArqKind;
+use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use testbed::{Operation, Plan, Room, Row, confidence, mean, sweep};
+
+fn plan(room: &str, operation: Operation, policy: RetryPolicy, bad: u64) -> Plan {
+    let mut room = Room::named(room).unwrap();
+    room.link.channel.set_bad_mean(Duration::from_millis(bad));
+    let mut plan = Plan::new(room);
+    plan.operation = operation;
+    plan.policy = policy;
+    plan
+}
+
+fn rows(plans: &[Plan], runs: u32) -> Vec<Row> {
+    let samples = sweep(plans, 1, runs, &|_| true).unwrap();
+    plans.iter().zip(samples).map(|(plan, samples)| Row::new(plan, &samples.unwrap(), 1)).collect()
+}
+
+/// Mean response times in s that a separate simulation of the `modern` room gave, 100 seeds of its own, at mean bad periods of
+/// 0, 40, 80 and 160 ms, and half the widths of their 95 % confidence intervals.
+const MODEL: [(Operation, RetryPolicy, u32, [(f64, f64); 4]); 6] = [
+    (
+        Operation::Read,
+        RetryPolicy::exponential(),
+        1,
+        [(10.36, 0.0), (21.33, 0.47), (22.24, 0.79), (23.48, 0.96)],
+    ),
+    (
+        Operation::Read,
+        RetryPolicy::exponential(),
+        4,
+        [(9.24, 0.0), (11.63, 0.24), (14.24, 0.43), (17.24, 1.15)],
+    ),
+    (Operation::Read, RetryPolicy::hybrid(), 4, [(9.24, 0.0), (11.34, 0.17), (13.84, 0.40), (15.49, 0.35)]),
+    (
+        Operation::Write,
+        RetryPolicy::exponential(),
+        1,
+        [(11.17, 0.0), (23.11, 0.51), (23.98, 0.81), (25.12, 0.97)],
+    ),
+    (
+        Operation::Write,
+        RetryPolicy::exponential(),
+        4,
+        [(9.33, 0.0), (11.80, 0.22), (14.35, 0.42), (17.44, 1.14)],
+    ),
+    (Operation::Write, RetryPolicy::hybrid(), 4, [(9.33, 0.0), (11.50, 0.15), (13.82, 0.30), (15.46, 0.33)]),
+];
+
+#[test]
+fn an_independent_model_of_the_room_agrees() {
+    for (operation, policy, window, expected) in MODEL {
+        for (bad, (theirs, their_width)) in [0, 40, 80, 160].into_iter().zip(expected) {
+            let mut plan = plan("modern", operation, policy, bad);
+            plan.window = Window::Calls(window);
+            let samples = sweep(&[plan], 1, 100, &|_| true).unwrap().remove(0).unwrap();
+            let responses = samples.responses();
+            let (ours, width) = (mean(&responses), confidence(&responses));
+            // Both means are estimates; without errors they are exact.
+            let allowed = if bad == 0 { 0.02 * theirs } else { width.hypot(their_width) + 0.03 * theirs };
+            let apart = (ours - theirs).abs();
+            assert!(
+                apart <= allowed,
+                "{operation:?} {policy:?} window {window}, {bad} ms: {ours} s, {theirs} s"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_testbed_of_1997_takes_the_published_times_without_errors() {
+    // Reads lose frames to a full buffer, at random.
+    for (operation, published) in [(Operation::Read, 30.7), (Operation::Write, 14.2)] {
+        let row = &rows(&[plan("paper-1997", operation, RetryPolicy::exponential(), 0)], 400)[0];
+        assert!(
+            (row.mean_s / published - 1.0).abs() < 0.01,
+            "{operation:?}: {} s, {published} s",
+            row.mean_s
+        );
+    }
+}
+
+/// Dube et al. 1995 §4.1: reads at 80 ms are best with 4096 bytes.
+#[test]
+fn reads_have_a_knee_at_4096_bytes_from_80_ms_up() {
+    for bad in [80, 120, 160] {
+        let plans = [1024, 2048, 4096, 8192].map(|block| {
+            let mut plan = plan("paper-1997", Operation::Read, RetryPolicy::exponential(), bad);
+            plan.block = BlockSize::Exact(block);
+            plan
+        });
+        let seconds: Vec<f64> = rows(&plans, 60).iter().map(|row| row.mean_s).collect();
+        assert!(seconds[0] > 1.1 * seconds[2] && seconds[1] > 1.05 * seconds[2], "{bad} ms: {seconds:?}");
+        assert!(seconds[3] > 0.97 * seconds[2], "beyond the knee little is gained, {bad} ms: {seconds:?}");
+    }
+}
+
+/// Dube et al. 1995, Tables 5 and 6: what each remedy is worth, alone and together.
+#[test]
+fn the_remedies_of_1997_help_as_the_papers_say() {
+    for operation in [Operation::Read, Operation::Write] {
+        let seconds = |policy, arq, bad| {
+            let mut plan = plan("paper-1997", operation, policy, bad);
+            plan.room.link.arq.kind = arq;
+            rows(&[plan], 60)[0].mean_s
+        };
+        let (exponential, hybrid) = (RetryPolicy::exponential(), RetryPolicy::hybrid());
+        let gain = |bad| 1.0 - seconds(hybrid, ArqKind::None, bad) / seconds(exponential, ArqKind::None, bad);
+        let (low, high) = (gain(40), gain(160));
+        assert!(high > low && high > 0.05, "{operation:?}: hybrid gains {low} at 40 ms and {high} at 160 ms");
+        let (plain, backoff) = (seconds(exponential, ArqKind::None, 40), seconds(hybrid, ArqKind::None, 40));
+        let (held, both) = (seconds(exponential, ArqKind::Ideal, 40), seconds(hybrid, ArqKind::Ideal, 40));
+        assert!(held < 0.75 * plain && held < backoff, "{operation:?}: holding is best at low error");
+        assert!(both <= 1.01 * held && both < backoff, "{operation:?}: both are as good as either");
+    }
+}
+
+#[test]
+fn eight_clients_with_fixed_timers_collapse_and_adaptive_ones_do_not() {
+    let eight = |policy| {
+        let mut plan = plan("modern", Operation::Read, policy, 0);
+        plan.clients = 8;
+        plan.window = if policy == RetryPolicy::Adaptive { Window::Auto } else { Window::Calls(4) };
+        plan.patience = Duration::from_secs(3000);
+        rows(&[plan], 3).remove(0)
+    };
+    let fixed = eight(RetryPolicy::hybrid());
+    assert!(fixed.over_limit_pct > 100.0, "timers of 700 ms are too short for the queue: {fixed:?}");
+    let adaptive = eight(RetryPolicy::Adaptive);
+    assert!(adaptive.over_limit_pct < 1.0 && adaptive.jain > 0.98, "{adaptive:?}");
+    assert!(adaptive.useless_resends_per_call < 0.005, "{adaptive:?}");
+}
+
+/// Bounds that the adaptive policy keeps with 4096-byte blocks: over the edge-aware limit, mean of 100 seeds.
+#[test]
+fn the_adaptive_policy_is_within_a_hair_of_what_the_channel_allows() {
+    for (operation, bound) in [(Operation::Read, 1.0), (Operation::Write, 1.5)] {
+        let plans = [0, 20, 40, 60, 80, 100, 120, 140, 160]
+            .map(|bad| plan("modern", operation, RetryPolicy::Adaptive, bad));
+        for row in rows(&plans, 100) {
+            assert!(row.over_edge_limit_pct <= bound, "{row:?}");
+            assert!(row.useless_resends_per_call <= 0.005 && row.failed == 0, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn an_outage_costs_little_more_than_itself() {
+    for (length, lost) in [(500, 0.105), (2000, 0.105), (60_000, 1.0)] {
+        let mut plan = plan("modern", Operation::Read, RetryPolicy::Adaptive, 0);
+        let without = rows(&[plan.clone()], 1)[0].mean_s;
+        let (at, length) = (Duration::from_secs(2), Duration::from_millis(length));
+        plan.outages = vec![testbed::Outage { at, length }];
+        let row = &rows(&[plan], 1)[0];
+        let more = row.mean_s - without - length.as_secs_f64();
+        assert!(more <= lost && row.probes <= 100.0, "{length:?}: {more} s more, {} probes", row.probes);
+    }
+}
+
+#[test]
+fn the_same_plan_and_seed_give_the_same_run() {
+    let mut plan = plan("wifi-54", Operation::Write, RetryPolicy::Adaptive, 5);
+    plan.block = BlockSize::Auto { max: None };
+    plan.size = 4 << 20;
+    let again = || format!("{:?}", testbed::run(&plan, 9).unwrap());
+    assert_eq!(again(), again());
+}
