@@ -6,6 +6,7 @@ mod michalakis;
 mod rx_hex;
 mod show;
 
+pub(crate) use free::OWN;
 pub use free::free;
 
 use std::{collections::BTreeMap, fmt, iter};

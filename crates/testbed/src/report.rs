@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     export,
-    figures::{Figure, Table},
+    figures::{self, Figure, Table},
     plot::PlotError,
 };
 
@@ -95,13 +95,18 @@ fn failed(path: &Path, error: io::Error) -> ReportError {
 
 fn head(page: &mut String, figures: &[Figure], runs: u32, seed: u64) -> fmt::Result {
     let last = seed.wrapping_add(u64::from(runs.saturating_sub(1)));
+    let (title, what) = if figures.iter().all(|figure| figure.name == figures::OWN) {
+        ("Response times over a bad link", "Response times computed")
+    } else {
+        ("NFS over bad links: published and repeated", "Published figures and tables, run again")
+    };
     writeln!(
         page,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>NFS over bad links: published and repeated</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>NFS over bad links: published and repeated</h1>\n\
-         <p>Figures and tables of four papers, run again by the client, the server and the link emulator of nfsw under one \
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>\n\
+         <p>{what} by the client, the server and the link emulator of nfsw under one \
          virtual clock. {runs} runs a point with the seeds {seed} to {last}; contenders meet the same fades. The same command \
          gives the same numbers on every machine.</p>\n\
          <p>In plots, lines with filled marks are ours, hollow marks are published. Whiskers are explained below each \
@@ -203,8 +208,8 @@ svg { width: 100%; height: auto; display: block; }
 details { margin: 1rem 0; }
 summary { cursor: pointer; font-weight: 600; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; margin: .4rem 0; }
-th, td { padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #eee; white-space: nowrap; }
+table { border-collapse: collapse; font-size: .8rem; font-variant-numeric: tabular-nums; margin: .4rem 0; }
+th, td { padding: .15rem .45rem; text-align: right; border-bottom: 1px solid #eee; white-space: nowrap; }
 th { border-bottom: 2px solid #bbb; }
 th:first-child, td:first-child { text-align: left; }
 @media (max-width: 40rem) { nav ul { columns: 1; } }

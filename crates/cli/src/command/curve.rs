@@ -85,7 +85,7 @@ fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
     write(arguments, &figures)?;
     if interrupted {
         let (shown, all) = (figures.len(), experiments.len());
-        eprintln!("nfsw: interrupted: {shown} of {all} figures have points, the last of them not all");
+        eprintln!("nfsw: interrupted: {shown} of {all} figures have complete points");
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Done)

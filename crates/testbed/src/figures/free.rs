@@ -1,10 +1,16 @@
 //! Rows of a user's own sweep as a figure.
 
-use super::{Figure, FigureRow};
+use super::{
+    Figure, FigureRow, Table,
+    show::{decimals, percent},
+};
 use crate::{
     OrAuto, Row,
     plot::{Axis, Look, Plot, Point, Scale, Series},
 };
+
+/// The name of figures that repeat nobody's.
+pub(crate) const OWN: &str = "curve";
 
 /// What may differ between the rows of a sweep, beside the place on the horizontal axis.
 const WORDS: [fn(&Row) -> String; 8] = [
@@ -84,8 +90,9 @@ pub fn free(rows: &[Row]) -> Figure {
             plot.series.push(Series { name: String::new(), look: Look::Curve(2), points });
         }
     }
+    let table = table(&plot.title, rows, &name);
     let rows = rows.iter().map(|row| FigureRow {
-        figure: "curve".to_owned(),
+        figure: OWN.to_owned(),
         panel: plot.title.clone(),
         series: name(row),
         x: axis.and_then(|(_, _, _, number)| number(row)).unwrap_or_default(),
@@ -95,15 +102,37 @@ pub fn free(rows: &[Row]) -> Figure {
         row: row.clone(),
     });
     Figure {
-        name: "curve".to_owned(),
+        name: OWN.to_owned(),
         title: plot.title.clone(),
         source: plot.subtitle.clone(),
         says: Vec::new(),
         remarks: Vec::new(),
-        tables: Vec::new(),
+        tables: vec![table],
         rows: rows.collect(),
         events: Vec::new(),
         plots: vec![plot],
+    }
+}
+
+fn table(title: &str, rows: &[Row], name: &dyn Fn(&Row) -> String) -> Table {
+    let header =
+        ["", "mean bad period (ms)", "mean (s)", "± 95 %", "min–max", "limit (s)", "over limit", "given up"];
+    let cells = |row: &Row| {
+        vec![
+            name(row),
+            row.bad_ms.map_or_else(String::new, |bad| bad.to_string()),
+            decimals(row.mean_s, 2),
+            decimals(row.ci95_s, 2),
+            format!("{}–{}", decimals(row.min_s, 2), decimals(row.max_s, 2)),
+            decimals(row.limit_s, 2),
+            percent(row.over_limit_pct, 1),
+            row.failed.to_string(),
+        ]
+    };
+    Table {
+        title: title.to_owned(),
+        header: header.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(cells).collect(),
     }
 }
 

@@ -143,11 +143,7 @@ fn table(panel: &Curves, all: &[(&Curve, Vec<Measured>)]) -> Table {
                 decimals(row.ci95_s, 1),
                 span(row.min_s, row.max_s),
                 decimals(row.limit_s, 1),
-                if row.over_limit_pct.is_finite() {
-                    format!("{:+.0} %", row.over_limit_pct)
-                } else {
-                    "–".to_owned()
-                },
+                percent(row.over_limit_pct, 0),
             ];
             if published {
                 cells.extend(match point.published {
@@ -170,8 +166,13 @@ fn note(mean: String, failed: usize) -> String {
 }
 
 /// A number with this many decimals, or a dash if there is none.
-fn decimals(number: f64, digits: usize) -> String {
+pub(super) fn decimals(number: f64, digits: usize) -> String {
     if number.is_finite() { format!("{number:.digits$}") } else { "–".to_owned() }
+}
+
+/// A share with its sign, or a dash if there is none.
+pub(super) fn percent(number: f64, digits: usize) -> String {
+    if number.is_finite() { format!("{number:+.digits$} %") } else { "–".to_owned() }
 }
 
 fn span(min: f64, max: f64) -> String {
