@@ -14,6 +14,14 @@ pub enum Error {
         /// The names there are.
         known: String,
     },
+    /// There is no figure of this name.
+    #[error("there is no figure {name:?}; there are {known} and all")]
+    UnknownFigure {
+        /// The name given.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
     /// A room's file cannot be read.
     #[error("room {name:?}: {message}")]
     Room {
@@ -41,4 +49,7 @@ pub enum Error {
         /// The values allowed.
         bound: &'static str,
     },
+    /// The published numbers cannot be read.
+    #[error(transparent)]
+    Published(#[from] crate::published::PublishedError),
 }

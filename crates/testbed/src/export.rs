@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::Row;
@@ -35,13 +36,13 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// One JSON object a line, with the fields of [`Row`].
-pub fn json_lines(rows: &[Row]) -> String {
+/// One JSON object a line, with the fields of the rows.
+pub fn json_lines(rows: &[impl Serialize]) -> String {
     rows.iter().map(|row| json(row).to_string() + "\n").collect()
 }
 
-/// A heading and one line a row, with the fields of [`Row`].
-pub fn csv(rows: &[Row]) -> String {
+/// A heading and one line a row, with the fields of the rows.
+pub fn csv(rows: &[impl Serialize]) -> String {
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
         let Value::Object(fields) = json(row) else { continue };
@@ -51,6 +52,9 @@ pub fn csv(rows: &[Row]) -> String {
         }
         let values = fields.values().map(|value| match value {
             Value::Null => String::new(),
+            Value::String(text) if text.contains([',', '"', '\n']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
             Value::String(text) => text.clone(),
             other => other.to_string(),
         });
@@ -60,7 +64,7 @@ pub fn csv(rows: &[Row]) -> String {
 }
 
 /// A row, its fractions rounded to what they are good for.
-fn json(row: &Row) -> Value {
+fn json(row: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(row).expect("a row has nothing that JSON lacks");
     if let Value::Object(fields) = &mut value {
         for value in fields.values_mut() {

@@ -18,14 +18,20 @@
 
 mod error;
 mod export;
+pub mod figures;
 mod limit;
+mod listing;
 mod mobile;
 mod ping;
 mod plan;
+pub mod plot;
+pub mod published;
+pub mod report;
 mod room;
 mod row;
 mod server;
 mod sweep;
+mod trace;
 mod world;
 
 pub use error::Error;
@@ -35,4 +41,5 @@ pub use plan::{Operation, Outage, Plan};
 pub use room::{HostCosts, Room, ServerModel};
 pub use row::{OrAuto, Row, policy_name};
 pub use sweep::{Samples, confidence, mean, sweep};
+pub use trace::{TraceEvent, TraceKind, trace};
 pub use world::{Copy, Run, run, run_observed};

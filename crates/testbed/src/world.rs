@@ -112,13 +112,8 @@ pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>)
     report(plan, seed, &mut world)
 }
 
-fn mobile(
-    plan: &Plan,
-    seed: u64,
-    number: u16,
-    server: &mut ServerHost,
-    epoch: Instant,
-) -> Result<Mobile, Error> {
+/// The client of mobile `number`.
+pub(crate) fn session(plan: &Plan, seed: u64, number: u16, epoch: Instant) -> Result<Session, Error> {
     let mut config = ClientConfig::default();
     config.transport = TransportChoice::Udp;
     config.credential =
@@ -129,13 +124,23 @@ fn mobile(
     config.window = plan.window;
     config.check()?;
     let settings = SessionConfig::new(&config, server_address(), Protocol::Udp, RECEIVE_BUFFER);
+    Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch))
+}
+
+fn mobile(
+    plan: &Plan,
+    seed: u64,
+    number: u16,
+    server: &mut ServerHost,
+    epoch: Instant,
+) -> Result<Mobile, Error> {
+    let session = session(plan, seed, number, epoch)?;
     let name = format!("file-{number}");
     let size = match plan.operation {
         Operation::Read => plan.size,
         Operation::Write => 0,
     };
     let (file, root) = server.place(epoch, &name, size);
-    let session = Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch);
     let work = Work { operation: plan.operation, file, root, size: plan.size, patience: plan.patience };
     let starts = epoch + plan.spacing * u32::from(number);
     Ok(Mobile::new(

@@ -20,9 +20,11 @@ fn rows(plans: &[Plan], runs: u32) -> Vec<Row> {
     plans.iter().zip(samples).map(|(plan, samples)| Row::new(plan, &samples.unwrap(), 1)).collect()
 }
 
+type Means = [(f64, f64); 4];
+
 /// Mean response times in s that a separate simulation of the `modern` room gave, 100 seeds of its own, at mean bad periods of
 /// 0, 40, 80 and 160 ms, and half the widths of their 95 % confidence intervals.
-const MODEL: [(Operation, RetryPolicy, u32, [(f64, f64); 4]); 6] = [
+const MODEL: [(Operation, RetryPolicy, u32, Means); 6] = [
     (
         Operation::Read,
         RetryPolicy::exponential(),

@@ -22,8 +22,17 @@ Examples:
   nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
   nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
   nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10 --distribution exponential
+  nfsw curve --figure 1997-5 --out figure                a published figure, run again, with the published numbers
+  nfsw curve --figure all --out report                   all of them: report/index.html
   nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
 pub(crate) struct CurveArgs {
+    /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them; a wrong
+    /// name lists the right ones.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "print_room", "op", "policy", "block", "max_block",
+        "window", "size", "clients", "outage", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
+        "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
+        "retry_limit", "scheduler", "queue"])]
+    pub(crate) figure: Option<String>,
     /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
     #[arg(long, value_name = "NAME|FILE", default_value = "modern")]
     pub(crate) room: String,
@@ -65,7 +74,7 @@ pub(crate) struct CurveArgs {
     pub(crate) patience: Duration,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
-    /// Write the rows to curve.csv, curve.json and curve.txt in this directory, too.
+    /// Write plots (SVG and PNG), CSV, JSON and a page with all of them (index.html) to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print one JSON object a row.

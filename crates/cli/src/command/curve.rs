@@ -13,13 +13,17 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
-use testbed::{Operation, Outage, Plan, Room, Row, Samples};
+use testbed::{
+    Operation, Outage, Plan, Room, Row,
+    figures::{self, Figure},
+    report,
+};
 use toml::{Table, Value};
 
 use crate::{
     args::{CurveArgs, LinkOptions, Op, Policy},
     context::interrupted,
-    error::{explain, local},
+    error::{explain, local, show},
     exit::{Exit, Failure},
     units::AutoOr,
 };
@@ -43,36 +47,86 @@ fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
         io::stdout().lock().write_all(file.as_bytes())?;
         return Ok(Exit::Done);
     }
+    if let Some(name) = &arguments.figure {
+        return published(arguments, name);
+    }
     let plans = plans(arguments)?;
     for plan in &plans {
         plan.check().map_err(|error| Failure::usage(error.to_string()))?;
     }
-    let (samples, finished) = sweep(&plans, arguments)?;
+    let (runs, seed) = (arguments.runs, arguments.link.seed);
+    let (samples, interrupted) =
+        watched(plans.len() * runs as usize, |done| testbed::sweep(&plans, seed, runs, done))?;
     let rows: Vec<Row> = plans
         .iter()
         .zip(&samples)
-        .filter_map(|(plan, samples)| Some(Row::new(plan, samples.as_ref()?, arguments.link.seed)))
+        .filter_map(|(plan, samples)| Some(Row::new(plan, samples.as_ref()?, seed)))
         .collect();
-    let text = if arguments.json { testbed::json_lines(&rows) } else { testbed::table(&rows) };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
+    print(&if arguments.json { testbed::json_lines(&rows) } else { testbed::table(&rows) })?;
+    if !rows.is_empty() {
+        write(arguments, &[figures::free(&rows)])?;
     }
-    if let Some(directory) = &arguments.out {
-        write(directory, &rows)?;
-    }
-    if !finished {
+    if interrupted {
         eprintln!("nfsw: interrupted: {} of {} points are complete", rows.len(), plans.len());
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Done)
 }
 
-/// Runs all plans, with a progress bar; false if it was interrupted.
-fn sweep(plans: &[Plan], arguments: &CurveArgs) -> anyhow::Result<(Vec<Option<Samples>>, bool)> {
+/// Runs published figures again.
+fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
+    let experiments = figures::named(name).map_err(|error| Failure::usage(error.to_string()))?;
+    let (runs, seed) = (arguments.runs, arguments.link.seed);
+    let (figures, interrupted) =
+        watched(figures::jobs(&experiments, runs), |done| figures::run(&experiments, runs, seed, done))?;
+    for figure in &figures {
+        print(&if arguments.json { testbed::json_lines(&figure.rows) } else { described(figure) })?;
+    }
+    write(arguments, &figures)?;
+    if interrupted {
+        let (shown, all) = (figures.len(), experiments.len());
+        eprintln!("nfsw: interrupted: {shown} of {all} figures have complete points");
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Done)
+}
+
+/// A figure for a terminal.
+fn described(figure: &Figure) -> String {
+    let mut text = format!("{} {}\n{}\n", figure.name, figure.title, figure.source);
+    for table in &figure.tables {
+        text += &format!("\n{table}");
+    }
+    for (index, remark) in figure.remarks.iter().enumerate() {
+        text += &format!("{}- {remark}\n", if index == 0 { "\n" } else { "" });
+    }
+    text + "\n"
+}
+
+/// Writes to standard output; that nobody reads on is no failure.
+fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the report that `--out` asks for.
+fn write(arguments: &CurveArgs, figures: &[Figure]) -> anyhow::Result<()> {
+    let Some(directory) = arguments.out.as_ref().filter(|_| !figures.is_empty()) else { return Ok(()) };
+    let page = report::write(figures, arguments.runs, arguments.link.seed, directory)
+        .map_err(|error| Failure::with(Exit::LocalIo, error.to_string()))?;
+    eprintln!("nfsw: wrote {}", show(&page));
+    Ok(())
+}
+
+/// Does a job of so many runs with a progress bar; true if it was interrupted.
+fn watched<T: Send>(
+    total: usize,
+    job: impl FnOnce(&(dyn Fn(usize) -> bool + Sync)) -> Result<T, testbed::Error> + Send,
+) -> anyhow::Result<(T, bool)> {
     let stop = Arc::new(AtomicBool::new(false));
     let done = Arc::new(AtomicUsize::new(0));
-    let total = plans.len() * arguments.runs as usize;
     let bar = if io::stderr().is_terminal() {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr_with_hz(10));
         let style = "{bar:40} {pos} of {len} runs, {elapsed} elapsed, {eta} to go";
@@ -84,7 +138,7 @@ fn sweep(plans: &[Plan], arguments: &CurveArgs) -> anyhow::Result<(Vec<Option<Sa
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = std::thread::scope(|scope| {
         let working = scope.spawn(|| {
-            testbed::sweep(plans, arguments.link.seed, arguments.runs, &|count| {
+            job(&|count| {
                 done.fetch_max(count, Ordering::Relaxed);
                 !stop.load(Ordering::Relaxed)
             })
@@ -104,22 +158,9 @@ fn sweep(plans: &[Plan], arguments: &CurveArgs) -> anyhow::Result<(Vec<Option<Sa
         working.join().expect("a sweep that panics is a bug")
     });
     bar.finish_and_clear();
-    let samples = result.map_err(|error| Failure::usage(error.to_string()))?;
-    let finished = samples.iter().all(Option::is_some);
-    Ok((samples, finished))
-}
-
-fn write(directory: &Path, rows: &[Row]) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).map_err(|error| local(directory, &error))?;
-    for (name, text) in [
-        ("curve.csv", testbed::csv(rows)),
-        ("curve.json", testbed::json_lines(rows)),
-        ("curve.txt", testbed::table(rows)),
-    ] {
-        let path = directory.join(name);
-        fs::write(&path, text).map_err(|error| local(&path, &error))?;
-    }
-    Ok(())
+    let result = result.map_err(|error| Failure::usage(error.to_string()))?;
+    // A signal that came when all was done interrupted nothing.
+    Ok((result, done.load(Ordering::Relaxed) < total))
 }
 
 /// Every combination of what the options list.

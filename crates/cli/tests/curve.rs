@@ -1,0 +1,88 @@
+//! `nfsw curve` as a person uses it.
+
+mod common;
+
+use std::{
+    fs,
+    io::Read,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+fn nfsw(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nfsw")).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn every_combination_is_a_row_and_the_plots_are_beside_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let arguments =
+        ["curve", "--bad", "0,40,..,80", "--policy", "hybrid,adaptive", "--size", "64K", "--runs", "2"];
+    let (code, text, _) = nfsw(&[&arguments[..], &["--json", "--out", out]].concat());
+    assert_eq!(code, 0);
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 12, "two ways, two policies, three bad periods");
+    assert!(rows.iter().all(|row| row["mean_s"].as_f64().unwrap() >= row["min_s"].as_f64().unwrap()));
+    for file in ["index.html", "curve.svg", "curve.png", "curve.csv", "curve.json"] {
+        assert!(fs::metadata(directory.path().join(file)).unwrap().len() > 500, "{file}");
+    }
+    assert_eq!(nfsw(&[&arguments[..], &["--json"]].concat()).1, text, "the same seeds, the same numbers");
+}
+
+#[test]
+fn published_figures_are_printed_with_ours_beside_them() {
+    let (code, text, _) = nfsw(&["curve", "--figure", "1995-table-7", "--runs", "2"]);
+    assert_eq!(code, 0);
+    assert!(
+        text.contains("Table 7, section 4.4") && text.contains("30.7") && text.contains("14.2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_said_with_the_choice_and_the_bound() {
+    for (arguments, part) in [
+        (&["curve", "--figure", "1997-2"][..], "rxhex-13"),
+        (&["curve", "--figure", "1997-5", "--bad", "40"], "--bad"),
+        (&["curve", "--room", "attic"], "paper-1997"),
+        (&["curve", "--policy", "hope"], "exponential"),
+        (&["curve", "--size", "0"], "1 byte"),
+        (&["curve", "--clients", "0"], "1 to 10000"),
+        (&["curve", "--bad", "-40"], "-4"),
+        (&["curve", "--rate", "0"], "rate"),
+        (&["curve", "--runs", "0"], "--runs"),
+        (&["curve", "--bad", "0", "--runs", "1", "--size", "8K", "--out", "/proc/none"], "/proc/none"),
+    ] {
+        let (code, _, error) = nfsw(arguments);
+        assert!(code == 2 || code == 7, "{arguments:?}: {code}");
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn interruption_ends_with_its_status_and_says_what_is_complete() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_nfsw"))
+        .args(["curve", "--bad", "0,80", "--op", "read", "--runs", "100000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until it listens to SIGINT, which is bit 1 of the caught signals.
+    let status = format!("/proc/{}/status", process.id());
+    let catches = |text: &str| {
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    while catches(&fs::read_to_string(&status).unwrap()).is_none_or(|mask| mask & 2 == 0) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&process);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut error = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(130));
+    assert!(error.contains("interrupted") && error.contains("of 2"), "{error}");
+}
