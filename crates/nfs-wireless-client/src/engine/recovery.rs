@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
-    Belief, CallId, Carrier, Class, Engine, Event, Owner, Transmit, WindowLimits,
+    Belief, CallId, Carrier, Class, Engine, Event, Owner, Repeat, Transmit, WindowLimits,
     adaptive::{Adaptive, Answered, BlockRange},
     calls::{Cause, State},
     policy::{self, Policy},
@@ -26,6 +26,10 @@ pub(super) enum Recovery {
 
 /// A slot that no call has: the calls of probes.
 const PROBE_SLOT: u32 = u32::MAX;
+
+/// How long a call that must not run twice is given, times the times it was overtaken: not every server has a reply cache, and a copy
+/// that is run late makes again what was renamed or removed meanwhile. The papers' first timeout (Dube et al. 1997 §5.2).
+const CAUTION: Duration = RetryPolicy::INITIAL;
 
 /// NULL, which does nothing, in every program (RFC 5531 §12.1).
 const NULL: u32 = 0;
@@ -228,8 +232,12 @@ impl Engine {
         slot.state = State::Suspect;
         slot.losses += 1;
         let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
+        let cautious = slot.repeat == Repeat::SameXid;
         let delivered = slot.xids.last().and_then(|xid| self.xids.find(*xid)).map_or(0, |it| it.delivered);
-        let due = self.now + adaptive.margin(self.now, class, sent, losses, evidence);
+        let mut due = self.now + adaptive.margin(self.now, class, sent, losses, evidence);
+        if cautious {
+            due = due.max(sent + CAUTION * losses);
+        }
         if class != Class::Control {
             adaptive.handle_loss(self.now, sent, delivered);
         }
