@@ -310,8 +310,10 @@ impl Engine {
 
     /// Whether another READ or WRITE of `bytes` would be sent at once.
     pub fn has_room(&self, class: Class, bytes: u32) -> bool {
-        self.bulk.is_empty()
-            && self.resend.is_empty()
+        // Calls that were answered meanwhile are still in the queues, and wait for nothing.
+        let waits = |id: CallId, state| self.calls.peek(id).is_some_and(|slot| slot.state == state);
+        !self.bulk.iter().any(|&id| waits(id, State::Queued))
+            && !self.resend.iter().any(|&(id, _)| waits(id, State::Resending))
             && self.window.admits(&self.recovery.limits(self.window.limits()), class, bytes)
             && self.calls.outstanding() < MAX_CALLS / 2
     }

@@ -103,6 +103,24 @@ fn any_attempts_reply_ends_the_call_and_what_was_needless_is_counted() {
 }
 
 #[test]
+fn a_call_answered_before_it_was_sent_again_keeps_no_other_waiting() {
+    let mut path = Path::new();
+    path.learn();
+    path.submit(Class::Read, Repeat::Idempotent);
+    path.submit(Class::Read, Repeat::Idempotent);
+    let (calls, _) = path.sent();
+    path.pass(40);
+    path.reply(calls[1]);
+    path.millis += 10;
+    let now = path.bench.at(path.millis);
+    path.bench.engine.handle_timeout(now);
+    assert!(!path.bench.engine.has_room(Class::Read, 4096), "the first call is about to be sent again");
+    assert!(path.reply(calls[0]));
+    assert_eq!(path.bench.engine.outstanding(), 0);
+    assert!(path.bench.engine.has_room(Class::Read, 4096), "nothing else would ever ask for more");
+}
+
+#[test]
 fn what_must_not_run_twice_keeps_its_xid() {
     let mut path = Path::new();
     path.learn();
