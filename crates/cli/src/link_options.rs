@@ -25,7 +25,7 @@ impl LinkOptions {
 
     /// Reads the table; traces lie beside the file that names them.
     fn parse(&self, table: &Table) -> Result<LinkConfig, ConfigError> {
-        let directory = self.config.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let directory = self.config.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
         LinkConfig::from_toml(&table.to_string(), |name| fs::read_to_string(directory.join(name)))
     }
 
