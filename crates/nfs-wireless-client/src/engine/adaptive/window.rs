@@ -32,6 +32,9 @@ const BASE_LIFETIME: Duration = Duration::from_secs(10);
 /// Part of what the path holds that is left in flight to drain its queue.
 const DRAINED: f64 = 0.85;
 
+/// Rounds after a drain in which an empty queue says nothing about the window.
+const REFILLING: u32 = 3;
+
 /// Blocks in a window that is drained to one call.
 const NARROW: u64 = 8;
 
@@ -67,6 +70,8 @@ pub(super) struct Window {
     /// When the window was last cut, in delivered bytes.
     cut_at: Option<u64>,
     draining: Option<Instant>,
+    /// Rounds until the path is as full again as before it was drained.
+    refilling: u32,
     /// Times between the last replies of the start, to bytes.
     spacing: VecDeque<f64>,
     last_reply: Option<(Instant, Instant)>,
@@ -91,6 +96,7 @@ impl Window {
             used: 0,
             cut_at: None,
             draining: None,
+            refilling: 0,
             spacing: VecDeque::new(),
             last_reply: None,
             last_rtt: Duration::ZERO,
@@ -145,7 +151,7 @@ impl Window {
         self.round_min = Some(self.round_min.map_or(rtt, |least| least.min(rtt)));
         if self.draining.is_some_and(|since| sent >= since) {
             (self.base, self.base_seen) = (Some(rtt), now);
-            self.draining = None;
+            (self.draining, self.refilling) = (None, REFILLING);
         }
         let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
         if let Some(highest) = self.rates.back_mut() {
@@ -220,13 +226,14 @@ impl Window {
             let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
             let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
-            if empty && busy {
+            if empty && busy && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
                 self.window = target.max(self.window + self.window / 4);
             } else if target < self.window || busy {
                 self.window = u64::midpoint(self.window, target);
             }
         }
+        self.refilling = self.refilling.saturating_sub(1);
         if now.saturating_duration_since(self.base_seen) > BASE_LIFETIME && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
