@@ -32,6 +32,9 @@ const BASE_LIFETIME: Duration = Duration::from_secs(10);
 /// Part of what the path holds that is left in flight to drain its queue.
 const DRAINED: f64 = 0.85;
 
+/// A first round trip that is twice an earlier run's base and this much longer belongs to another path.
+const WRONG_BASE: Duration = Duration::from_millis(50);
+
 /// Rounds after a drain in which an empty queue says nothing about the window.
 const REFILLING: u32 = 3;
 
@@ -63,6 +66,8 @@ pub(super) struct Window {
     /// Lowest round-trip time in this round.
     round_min: Option<Duration>,
     starting: bool,
+    /// Rate and base are an earlier run's.
+    unconfirmed: bool,
     stale_rounds: u32,
     best_rate: f64,
     /// Most that was in flight in this round.
@@ -91,6 +96,7 @@ impl Window {
             base_seen: now,
             round_min: None,
             starting: true,
+            unconfirmed: false,
             stale_rounds: 0,
             best_rate: 0.0,
             used: 0,
@@ -102,6 +108,16 @@ impl Window {
             last_rtt: Duration::ZERO,
             round_window: 0,
         }
+    }
+
+    /// Starts from an earlier run's rate and base, carefully: half of what they allow until a reply confirms them, nothing of it if that
+    /// refutes them.
+    pub(super) fn resume(&mut self, now: Instant, rate: f64, base: Duration, block: u32) {
+        self.rates = VecDeque::from([rate]);
+        self.best_rate = rate;
+        (self.base, self.base_seen) = (Some(base), now);
+        (self.starting, self.unconfirmed) = (false, true);
+        self.window = self.target(rate, block);
     }
 
     pub(super) const fn delivered(&self) -> u64 {
@@ -125,7 +141,8 @@ impl Window {
             return if self.is_narrow(block) { block.into() } else { path.max(block.into()) };
         }
         let least = if self.delivered == 0 { INITIAL_CALLS } else { MIN_CALLS };
-        self.window.max(least * u64::from(block))
+        let window = if self.unconfirmed { self.window / 2 } else { self.window };
+        window.max(least * u64::from(block))
     }
 
     /// So much is in flight now.
@@ -143,6 +160,9 @@ impl Window {
         block: u32,
     ) {
         let rtt = now.saturating_duration_since(sent).max(Duration::from_micros(1));
+        if std::mem::take(&mut self.unconfirmed) && rtt > self.base() * 2 + WRONG_BASE {
+            *self = Self { delivered: self.delivered, ..Self::new(now) };
+        }
         self.delivered += u64::from(bytes);
         self.last_rtt = rtt;
         if self.base.is_none_or(|base| rtt <= base) {
