@@ -6,6 +6,8 @@ use std::{
     os::{fd::BorrowedFd, unix::fs::FileExt},
 };
 
+use crate::transfer::Upload;
+
 /// Takes the bytes of a download, in any order.
 pub trait Sink: Send {
     /// Writes all of `bytes` at `offset`.
@@ -27,6 +29,9 @@ pub trait Source: Send {
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+
+    /// Takes note of what the server has by now; called often, so that it should rarely do much.
+    fn progressed(&mut self, _upload: &Upload) {}
 }
 
 impl Sink for File {
