@@ -2,10 +2,15 @@
 
 use std::{
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::process::Signal;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, oneshot},
+};
 
 use crate::{
     args::{ConnectionArgs, OutputArgs},
@@ -75,10 +80,13 @@ impl Context {
             Ok(runtime) => runtime,
             Err(error) => return self.reporter.finish(Err(error.into()), &self.session.summary()),
         };
+        let interruption = Interruption::watch();
         let result = runtime.block_on(async {
+            // A file that may not grow is an error like any other, not the end of the process.
+            let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
             tokio::select! {
                 biased;
-                () = interrupted() => {
+                () = interruption.told() => {
                     Err(Failure::with(Exit::Interrupted, format!("interrupted; run again: {}", command_line())))
                 }
                 result = command(self) => result,
@@ -139,15 +147,75 @@ impl Context {
     }
 }
 
-/// Returns when the user or the system asks the process to end.
-pub(crate) async fn interrupted() {
+/// Ends the process when the user or the system asks for it, even if the command hangs in a system call.
+#[derive(Debug)]
+struct Interruption {
+    /// Wakes the command, so that it ends by itself.
+    bell: Arc<Notify>,
+    /// The watch ends when this is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+/// How long a command may take to end by itself. Together with what follows that is less than 200 ms.
+const GRACE: Duration = Duration::from_millis(120);
+
+/// How long writing the last line may take.
+const LAST_WORDS: Duration = Duration::from_millis(20);
+
+impl Interruption {
+    /// Watches on a thread of its own.
+    fn watch() -> Self {
+        let bell = Arc::new(Notify::new());
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        let (watching, ready) = std::sync::mpsc::channel();
+        let ringing = Arc::clone(&bell);
+        thread::spawn(move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                return;
+            };
+            runtime.block_on(async {
+                let interrupted = interrupted();
+                let _ = watching.send(());
+                tokio::select! {
+                    biased;
+                    _ = &mut stopped => return,
+                    () = interrupted => {}
+                }
+                ringing.notify_one();
+                if tokio::time::timeout(GRACE, &mut stopped).await.is_ok() {
+                    return;
+                }
+                // Nothing may hold this up: neither whoever reads standard error nor a lock on it.
+                thread::spawn(|| {
+                    let line = format!("nfsw: interrupted; run again: {}\n", command_line());
+                    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+                });
+                thread::sleep(LAST_WORDS);
+                std::process::exit(Exit::Interrupted.code().into());
+            });
+        });
+        // An error means that there is no watch: then signals end the process as they always do.
+        let _ = ready.recv();
+        Self { bell, _stop: stop }
+    }
+
+    /// Returns when the end was asked for.
+    async fn told(&self) {
+        self.bell.notified().await;
+    }
+}
+
+/// Returns when the user or the system asks the process to end; signals count from this call on.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
     let streams = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = streams else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = streams else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }
 

@@ -51,6 +51,12 @@ impl Activity {
         self.files.fetch_add(1, Relaxed);
     }
 
+    /// Takes back bytes of a file that an earlier run has copied.
+    pub(crate) fn had(&self, bytes: u64) {
+        self.expected_bytes.fetch_sub(bytes, Relaxed);
+        self.step();
+    }
+
     /// Takes back a file that need not be copied.
     pub(crate) fn skip(&self, bytes: u64) {
         self.expected_bytes.fetch_sub(bytes, Relaxed);

@@ -134,7 +134,9 @@ fn a_copy_that_differs_is_6() {
     let part = here.path().join(".file.nfsw-part");
     wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
     let file = fs::OpenOptions::new().write(true).open(server.path("file")).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
     file.write_all_at(&[!content[0]], 0).unwrap();
+    file.set_modified(time).unwrap();
     let output = copy.wait_with_output().unwrap();
     let error = common::stderr(&output);
     assert_eq!(output.status.code(), Some(6), "{error}");
@@ -163,7 +165,7 @@ fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
         assert_eq!(status.code(), Some(5), "{error}");
         assert!(error.contains("no progress for") && error.contains("run again: nfsw cp"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(4));
-        assert_eq!(names(here.path()), [".file.nfsw-part"]);
+        assert_eq!(names(here.path()), [".file.nfsw-journal", ".file.nfsw-part"]);
         ok(["cp", &url, target.to_str().unwrap()]);
         assert_eq!(names(here.path()), ["file"]);
         fs::remove_file(target).unwrap();

@@ -39,6 +39,9 @@ pub(crate) struct CpArgs {
     /// Write straight into the destination file, instead of beside it and renaming when complete.
     #[arg(long)]
     pub(crate) inplace: bool,
+    /// Begin every file anew, whatever an interrupted run has left.
+    #[arg(long)]
+    pub(crate) no_resume: bool,
     /// Read every copy back and compare it with its source.
     #[arg(long)]
     pub(crate) verify: bool,

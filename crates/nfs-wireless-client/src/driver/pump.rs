@@ -201,7 +201,7 @@ impl Pump {
                     }
                     if let (Storage::Source(source), Some(upload)) = (storage, self.session.upload(transfer))
                     {
-                        source.progressed(upload);
+                        source.progressed(upload, bytes);
                     }
                 }
                 Event::Finished(transfer) => self.finish(transfer, Ok(())),

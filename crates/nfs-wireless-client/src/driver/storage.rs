@@ -30,8 +30,10 @@ pub trait Source: Send {
         None
     }
 
-    /// Takes note of what the server has by now; called often, so that it should rarely do much.
-    fn progressed(&mut self, _upload: &Upload) {}
+    /// Takes note that the server accepted `bytes` more; `upload` knows what it has by now.
+    ///
+    /// Runs on the I/O thread, for every WRITE.
+    fn progressed(&mut self, _upload: &Upload, _bytes: u64) {}
 }
 
 impl Sink for File {
