@@ -444,8 +444,10 @@ fn an_interrupted_upload_goes_on_where_it_was() {
     let checkpoint = world.interrupted_upload(&data, 300_000);
     let had = checkpoint.stable.bytes() + checkpoint.unstable.bytes();
     assert!(had >= 300_000 && checkpoint.stable.is_empty(), "{checkpoint:?}");
-    world.upload(&data, resumable(Some(checkpoint))).unwrap();
+    world.upload(&data, resumable(Some(checkpoint.clone()))).unwrap();
     assert_eq!(world.progress, 500_000 - had, "what the server has is not sent again");
+    world.upload(&data, resumable(Some(checkpoint))).unwrap();
+    assert_eq!(world.progress, 0, "nor is a file that got its name just before the end");
     world.service.crash();
     assert!(world.file() == data, "and is stable with the rest");
     assert_eq!(world.list().unwrap(), [b"file"]);

@@ -17,8 +17,9 @@ use nfs_wireless_client::{
     transfer::{Checkpoint, Range, RangeSet, Upload},
 };
 
+use super::node::Attributes;
 use crate::{
-    journal::{Identity, Journal, State},
+    journal::{Identity, Journal, State, nanoseconds},
     local::{self as files, Directory, Part},
     name,
     target::Remote,
@@ -122,6 +123,28 @@ impl Receiving {
         }
         let recorder = Arc::new(Mutex::new(recorder));
         Ok(Self { recorder, file: part.writer()?, had, source_changed })
+    }
+
+    /// Whether an earlier run has copied this source completely and given the copy its name, and nobody changed it since.
+    pub(super) fn is_complete(directory: &Directory, name: &[u8], source: Identity) -> io::Result<bool> {
+        let journal = match directory.read(&name::journal(name)) {
+            Ok(journal) => journal,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let recorded = nanoseconds(journal.metadata()?.modified()?);
+        let (_, Some(state)) = Journal::open(journal)? else { return Ok(false) };
+        let Some(copy) = directory.stat(name)? else { return Ok(false) };
+        let copy = Attributes::from(&copy).identity();
+        let copied = if state.token == files::boot_id() { &state.tentative } else { &state.solid };
+        let is_whole = state.source == source && copied.bytes() == source.size && copy.size == source.size;
+        let is_ours = state.target == [0, copy.file.1, 0, 0];
+        Ok(is_whole && is_ours && (copy.modified <= recorded || copy.modified == source.modified))
+    }
+
+    /// Records that everything is copied.
+    pub(super) fn record(&self) {
+        lock(&self.recorder).record();
     }
 
     /// Returns what takes the missing bytes.

@@ -130,14 +130,20 @@ impl Run<'_> {
         let Target { directory, name, mode, is_named } = target;
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
+        let is_large = attributes.size > SMALL_BYTES;
+        let resumes = is_large && self.copy.resume && !self.copy.inplace;
+        if resumes && Receiving::is_complete(directory, name, attributes.identity()).map_err(here)? {
+            let _ = directory.remove(&journal(name));
+            self.say_resumed(node, &show(&path), attributes.size)?;
+            return self.copied(target);
+        }
         let part = if self.copy.inplace {
             Part::in_place(directory, name, mode | 0o600, is_named)
         } else {
             Part::beside(directory, name, mode | 0o600)
         };
         let part = part.map_err(here)?;
-        let is_large = attributes.size > SMALL_BYTES;
-        let moved = if is_large && self.copy.resume && !self.copy.inplace {
+        let moved = if resumes {
             let receiving = Receiving::open(directory, name, &part, attributes.identity()).map_err(here)?;
             if receiving.source_changed {
                 self.say_changed(node);
@@ -145,10 +151,12 @@ impl Run<'_> {
             self.say_resumed(node, &show(&path), receiving.had.bytes())?;
             let (sink, missing) = (receiving.sink().map_err(here)?, receiving.had.missing(attributes.size));
             let observer = Some(self.context.activity.observer());
-            tokio::select! {
+            let moved = tokio::select! {
                 moved = source.client.download_ranges(source.handle, missing, sink, observer) => moved,
                 never = receiving.flush() => match never {},
-            }
+            };
+            receiving.record();
+            moved
         } else {
             // No journal may claim anything of the file that is begun here.
             if is_large || part.size().map_err(here)? > 0 {
@@ -184,13 +192,18 @@ impl Run<'_> {
             return Err(here(error));
         }
         part.finish().map_err(here)?;
-        if is_large && !self.copy.inplace {
+        if resumes {
             let _ = directory.remove(&journal(name));
         }
+        self.copied(target)
+    }
+
+    /// Looks at a complete copy on this machine, if anybody wants to know.
+    fn copied(&self, Target { directory, name, .. }: Target<'_>) -> anyhow::Result<Attempt> {
         if self.done.is_none() {
             return Ok(Attempt::Complete(None));
         }
-        let copied = directory.stat(name).map_err(here)?;
+        let copied = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
         Ok(Attempt::Complete(copied.as_ref().map(Attributes::from)))
     }
 

@@ -108,6 +108,8 @@ pub struct Upload {
 enum Phase {
     /// Is the temporary file of an earlier upload there?
     Recover,
+    /// It is not: does it have the target's name already?
+    LookAhead,
     /// Does the server still have what it was given then?
     Settle,
     Create,
@@ -165,7 +167,7 @@ impl Upload {
     /// Returns the temporary name that may be lying about when the transfer ends early.
     pub fn leftover(&self) -> Option<&[u8]> {
         match (&self.spec.placement, self.phase) {
-            (_, Phase::Recover | Phase::Create | Phase::Done)
+            (_, Phase::Recover | Phase::LookAhead | Phase::Create | Phase::Done)
             | (Placement::InPlace | Placement::Existing(_), _) => None,
             (Placement::Temporary(name) | Placement::Resumable { name, .. }, _) => Some(name),
         }
@@ -204,7 +206,7 @@ impl Upload {
     fn control_call(&self) -> Option<NextCall> {
         let procedure = match self.phase {
             Phase::Create => Procedure::Create,
-            Phase::Recover | Phase::Find | Phase::Check => Procedure::Lookup,
+            Phase::Recover | Phase::LookAhead | Phase::Find | Phase::Check => Procedure::Lookup,
             Phase::Settle => Procedure::Commit,
             Phase::Clear => Procedure::Remove,
             Phase::Attributes => Procedure::Setattr,
@@ -283,7 +285,12 @@ impl Upload {
         match self.phase {
             Phase::Recover => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
                 Ok(found) => self.recover(found),
-                Err(Status::NOENT) => self.phase = Phase::Create,
+                Err(Status::NOENT) => self.phase = Phase::LookAhead,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::LookAhead => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) if self.is_complete(&found) => self.phase = Phase::Done,
+                Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },
             Phase::Settle => {
@@ -343,44 +350,6 @@ impl Upload {
         self.latest = self.found;
         self.phase = Phase::Data;
         self.advance_from_data();
-    }
-
-    /// Looks whether what has the temporary name is the file of the earlier upload.
-    fn recover(&mut self, found: LOOKUP3resok) {
-        let metadata = optional(&found.obj_attributes);
-        let earlier = self.earlier().filter(|earlier| metadata.is_some_and(|it| earlier.is_of(&it)));
-        let Some(unsettled) = earlier.map(|earlier| !earlier.unstable.is_empty()) else {
-            self.phase = Phase::Clear;
-            return;
-        };
-        (self.file, self.found, self.latest) = (found.object, metadata, metadata);
-        self.phase = Phase::Settle;
-        if !unsettled {
-            self.take_up(None);
-        }
-    }
-
-    /// Goes on from the earlier upload. A COMMIT that was answered with the verifier of its WRITEs has made them stable
-    /// (RFC 1813 §4.8).
-    fn take_up(&mut self, verifier: Option<[u8; 8]>) {
-        let Some(earlier) = self.earlier() else { return };
-        let mut stable = earlier.stable.clone();
-        if verifier == Some(earlier.verifier) {
-            let size = self.found.map_or(0, |found| found.size);
-            earlier.unstable.below(size).drain_into(&mut stable);
-        }
-        let stable = stable.below(self.spec.size);
-        self.todo = stable.missing(self.spec.size);
-        self.stability = Stability::resume(stable);
-        self.phase = Phase::Data;
-        self.advance_from_data();
-    }
-
-    fn earlier(&self) -> Option<&Checkpoint> {
-        match &self.spec.placement {
-            Placement::Resumable { earlier, .. } => earlier.as_deref(),
-            _ => None,
-        }
     }
 
     /// Takes note of attributes; replies may overtake each other, times do not.
@@ -547,7 +516,7 @@ impl Upload {
             }
             Phase::Recover | Phase::Find | Phase::Clear => encode(buffer, &place(self.working_name())),
             Phase::Settle => self.encode_commit(buffer),
-            Phase::Check => encode(buffer, &place(&self.spec.name)),
+            Phase::LookAhead | Phase::Check => encode(buffer, &place(&self.spec.name)),
             Phase::Attributes => {
                 encode(buffer, &self.file);
                 encode(buffer, &self.final_attributes().to_wire());

@@ -1,7 +1,10 @@
 //! What a later run needs to go on with an upload.
 
+use nfs_wire::nfs3_types::nfs3::LOOKUP3resok;
+
+use super::{Phase, Placement, Stability, Upload};
 use crate::{
-    attr::{FileType, Metadata, Time},
+    attr::{FileType, Metadata, SetTime, Time, optional},
     transfer::RangeSet,
 };
 
@@ -40,5 +43,58 @@ impl Checkpoint {
         file.file_type == FileType::Regular
             && (file.fsid, file.fileid, file.atime) == (self.fsid, self.fileid, self.made)
             && file.size >= self.stable.end()
+    }
+}
+
+impl Upload {
+    /// Looks whether what has the temporary name is the file of the earlier upload.
+    pub(super) fn recover(&mut self, found: LOOKUP3resok) {
+        let metadata = optional(&found.obj_attributes);
+        let earlier = self.earlier().filter(|earlier| metadata.is_some_and(|it| earlier.is_of(&it)));
+        let Some(unsettled) = earlier.map(|earlier| !earlier.unstable.is_empty()) else {
+            self.phase = Phase::Clear;
+            return;
+        };
+        (self.file, self.found, self.latest) = (found.object, metadata, metadata);
+        self.phase = Phase::Settle;
+        if !unsettled {
+            self.take_up(None);
+        }
+    }
+
+    /// Goes on from the earlier upload. A COMMIT that was answered with the verifier of its WRITEs has made them stable
+    /// (RFC 1813 §4.8).
+    pub(super) fn take_up(&mut self, verifier: Option<[u8; 8]>) {
+        let Some(earlier) = self.earlier() else { return };
+        let mut stable = earlier.stable.clone();
+        if verifier == Some(earlier.verifier) {
+            let size = self.found.map_or(0, |found| found.size);
+            earlier.unstable.below(size).drain_into(&mut stable);
+        }
+        let stable = stable.below(self.spec.size);
+        self.todo = stable.missing(self.spec.size);
+        self.stability = Stability::resume(stable);
+        self.phase = Phase::Data;
+        self.advance_from_data();
+    }
+
+    fn earlier(&self) -> Option<&Checkpoint> {
+        match &self.spec.placement {
+            Placement::Resumable { earlier, .. } => earlier.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether what has the target's name is the earlier upload's file: it got the name when it was complete.
+    pub(super) fn is_complete(&self, found: &LOOKUP3resok) -> bool {
+        let (Some(earlier), Some(found)) = (self.earlier(), optional(&found.obj_attributes)) else {
+            return false;
+        };
+        let wanted = |time, found| matches!(time, Some(SetTime::To(time)) if time == found);
+        let last = &self.spec.attributes;
+        let kept = wanted(last.atime, found.atime) && wanted(last.mtime, found.mtime);
+        found.file_type == FileType::Regular
+            && (found.fsid, found.fileid, found.size) == (earlier.fsid, earlier.fileid, self.spec.size)
+            && (found.atime == earlier.made || kept)
     }
 }
