@@ -1,7 +1,7 @@
 //! Runs of `nfsw cp` that are killed at random times, until they are done, and somebody who watches.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::{OsStr, OsString},
     fs::{self, File},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -30,6 +30,16 @@ pub(crate) struct Job {
     pub(crate) sizes: HashMap<OsString, u64>,
     /// A run is killed within this time, if it is not done before.
     pub(crate) patience: Duration,
+}
+
+/// What one run did.
+#[derive(Debug, Default)]
+struct Run {
+    finished: bool,
+    /// Bytes that it found copied, if it got as far as to say so.
+    resumed: Option<u64>,
+    /// Files that it copied.
+    copied: Vec<OsString>,
 }
 
 /// What came of it.
@@ -64,21 +74,23 @@ impl Job {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let watcher = scope.spawn(|| self.watch(&done));
-            let mut there = 0_u64;
+            let (mut parts, mut complete) = (0_u64, HashSet::new());
             loop {
                 let may_be_killed = report.kills < kills;
-                let (finished, found) = self.run_once(may_be_killed.then(|| random.below(self.patience)));
+                let run = self.run_once(may_be_killed.then(|| random.below(self.patience)));
                 // A run that was killed before it found anything has changed nothing.
-                if finished || found.is_some() {
-                    let again = there.saturating_sub(found.unwrap_or(0));
+                if run.finished || run.resumed.is_some() || !run.copied.is_empty() {
+                    let twice = run.copied.iter().filter(|name| complete.contains(*name));
+                    let again = twice.map(|name| self.sizes[name]).sum::<u64>()
+                        + parts.saturating_sub(run.resumed.unwrap_or(0));
                     report.again += again;
                     report.worst = report.worst.max(again);
                 }
-                if finished {
+                if run.finished {
                     break;
                 }
                 report.kills += 1;
-                there = self.written();
+                (parts, complete) = self.left();
             }
             done.store(true, Ordering::Relaxed);
             watcher.join().expect("nothing was ever half visible");
@@ -86,9 +98,8 @@ impl Job {
         assert_same(&self.source, &self.target);
     }
 
-    /// Runs the program, and kills it after a time if there is one. Returns whether it came to its end, and how many bytes
-    /// it found copied, if it got as far as to say so.
-    fn run_once(&self, kill_after: Option<Duration>) -> (bool, Option<u64>) {
+    /// Runs the program, and kills it after a time if there is one.
+    fn run_once(&self, kill_after: Option<Duration>) -> Run {
         let log = self.state.with_extension("log");
         let mut run = Command::new(&self.nfsw)
             .arg("cp")
@@ -113,39 +124,39 @@ impl Job {
             }
             thread::sleep(Duration::from_millis(1));
         };
-        let said = fs::read_to_string(&log).unwrap();
-        let events: Vec<serde_json::Value> =
-            said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let mut found = None;
-        for event in &events {
+        let mut run = Run { finished: status.success(), ..Run::default() };
+        for line in fs::read_to_string(&log).unwrap().lines() {
+            let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else { continue };
             match event["event"].as_str() {
-                Some("resumed") => *found.get_or_insert(0) += event["bytes"].as_u64().unwrap(),
-                Some("skipped") => {
+                Some("resumed") => *run.resumed.get_or_insert(0) += event["bytes"].as_u64().unwrap(),
+                Some("file") => {
                     let name = Path::new(event["target"].as_str().unwrap()).file_name().unwrap();
-                    *found.get_or_insert(0) += self.sizes[name];
+                    run.copied.push(name.to_owned());
                 }
-                // A file that is copied although it was complete is one that was not found.
-                Some("file") => drop(found.get_or_insert(0)),
                 _ => {}
             }
         }
-        (status.success(), found)
+        run
     }
 
-    /// Bytes of the source that are at the target, under whatever name.
-    fn written(&self) -> u64 {
-        let mut bytes = 0;
+    /// What a killed run has left: bytes in unfinished files, and the names of complete ones.
+    fn left(&self) -> (u64, HashSet<OsString>) {
+        let (mut parts, mut complete) = (0_u64, HashSet::new());
         let name = self.target.file_name().unwrap();
         let part = [b".", name.as_bytes(), b".nfsw-part"].concat();
         for path in [self.target.clone(), self.target.with_file_name(OsStr::from_bytes(&part))] {
             each_file(&path, &mut |path| {
-                // Files without a journal are small and copied again.
-                let is_whole = !path.file_name().unwrap().as_bytes().ends_with(b".nfsw-journal");
-                let metadata = fs::metadata(path).ok().filter(|_| is_whole);
-                bytes += metadata.map_or(0, |metadata| metadata.len().min(metadata.blocks() * 512));
+                let name = path.file_name().unwrap();
+                if name.as_bytes().ends_with(b".nfsw-part") {
+                    // Blocks, for there may be holes.
+                    let metadata = fs::metadata(path).ok();
+                    parts += metadata.map_or(0, |metadata| metadata.len().min(metadata.blocks() * 512));
+                } else {
+                    complete.insert(name.to_owned());
+                }
             });
         }
-        bytes
+        (parts, complete)
     }
 
     /// Looks at the target again and again: what has its name has all its bytes.

@@ -13,12 +13,27 @@ use std::{
 
 /// `nfsw serve` on a free port of the loopback, for a fresh directory.
 pub(crate) struct Server {
-    pub(crate) root: tempfile::TempDir,
+    pub(crate) root: Root,
     pub(crate) process: Child,
     url: String,
 }
 
+/// A directory, removed with this if it was made for it.
+pub(crate) struct Root(PathBuf, Option<tempfile::TempDir>);
+
+impl Root {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Server {
+    /// Serves a directory that is there.
+    pub(crate) fn at(root: &Path) -> Self {
+        let (process, url) = Self::launch(root, "127.0.0.1:0", &[]);
+        Self { root: Root(root.to_owned(), None), process, url }
+    }
+
     pub(crate) fn start() -> Self {
         Self::with(&[])
     }
@@ -30,7 +45,7 @@ impl Server {
     fn with(options: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let (process, url) = Self::launch(root.path(), "127.0.0.1:0", options);
-        Self { root, process, url }
+        Self { root: Root(root.path().to_owned(), Some(root)), process, url }
     }
 
     /// Kills the server and starts it again at the same address.
