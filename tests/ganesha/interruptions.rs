@@ -143,6 +143,6 @@ fn an_upload_goes_on_after_run_and_server_were_killed() {
         assert!(fs::read(server.export().join("copy")).unwrap() == contents());
         fs::remove_file(server.export().join("copy")).unwrap();
     }
-    assert!(copied[0] <= SIZE as u64 / 2, "a server that runs on has what it had: {copied:?}");
+    assert!(copied[0] <= SIZE as u64 / 2 + (1 << 20), "a server that runs on has what it had: {copied:?}");
     assert_eq!(copied[1], SIZE as u64, "another write verifier proves nothing: {copied:?}");
 }
