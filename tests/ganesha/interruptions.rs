@@ -146,3 +146,42 @@ fn an_upload_goes_on_after_run_and_server_were_killed() {
     assert!(copied[0] <= SIZE as u64 / 2 + (1 << 20), "a server that runs on has what it had: {copied:?}");
     assert_eq!(copied[1], SIZE as u64, "another write verifier proves nothing: {copied:?}");
 }
+
+#[test]
+fn a_tree_goes_on_without_the_files_that_are_complete() {
+    const FILES: u64 = 60;
+    const BYTES: u64 = 20_000;
+    let server = Ganesha::start(Options::default());
+    let place = tempfile::tempdir().unwrap();
+    let (state, tree) = (place.path().join("state"), place.path().join("tree"));
+    fs::create_dir(&tree).unwrap();
+    for number in 0..FILES {
+        fs::write(tree.join(number.to_string()), &contents()[..BYTES as usize]).unwrap();
+    }
+    let run = |options: &str, rate: &str, name: &str| {
+        Command::new(nfsw::binary())
+            .args(["cp", options, "--quiet", "--json", "--jobs", "4", "--bwlimit", rate])
+            .args([tree.as_os_str(), url(&server, name).as_ref()])
+            .env("XDG_STATE_HOME", &state)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    for options in ["-r", "-rp"] {
+        let copy = server.export().join(options);
+        let mut killed = run(options, "8M", options);
+        wait_for(|| fs::read_dir(&copy).is_ok_and(|names| names.count() as u64 > FILES / 2));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        let output = run(options, "1G", options).wait_with_output().unwrap();
+        assert!(output.status.success());
+        let said = String::from_utf8(output.stdout).unwrap();
+        let summary: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        let copied = summary["bytes"].as_u64().unwrap();
+        assert!(copied <= (FILES / 2 + 5) * BYTES, "{options}: {copied} bytes copied");
+        let names = || fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
+        assert_eq!(names().count() as u64, FILES);
+        assert!(names().all(|path| fs::read(path).unwrap() == contents()[..BYTES as usize]));
+    }
+}

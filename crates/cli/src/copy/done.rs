@@ -47,8 +47,11 @@ impl Done {
     /// # Errors
     /// `WouldBlock` when the same command is running; or why nothing can be kept.
     pub(super) fn open(command: &[u8], boot: [u8; 16]) -> io::Result<Self> {
-        let directory = files::state_directory()?;
         let name = format!("tree-{:016x}", fnv1a(command)).into_bytes();
+        Self::open_in(files::state_directory()?, name, boot)
+    }
+
+    fn open_in(directory: Directory, name: Vec<u8>, boot: [u8; 16]) -> io::Result<Self> {
         let mut file = directory.lock(&name, 0o600)?;
         let mut bytes = Vec::new();
         (&mut file).take(MAX_BYTES).read_to_end(&mut bytes)?;
@@ -129,7 +132,57 @@ mod tests {
 
     use super::*;
 
+    fn attributes(size: u64) -> Attributes {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size).unwrap();
+        Attributes::from(&file.metadata().unwrap())
+    }
+
+    #[test]
+    fn what_is_added_is_held_by_the_next_run_until_the_machine_is_started_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |boot| Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [boot; 16]);
+        let (source, copy, other) = (attributes(1).identity(), attributes(2), attributes(3));
+        let done = open(1).unwrap();
+        done.add("a", source, &copy);
+        done.add("b", source, &copy);
+        done.set_made_destination().unwrap();
+        assert_eq!(open(1).unwrap_err().kind(), io::ErrorKind::WouldBlock, "one run at a time");
+        drop(done);
+        // The last record was cut short.
+        let list = File::options().write(true).open(place.path().join("list")).unwrap();
+        list.set_len((HEADER + RECORD + 7) as u64).unwrap();
+        let done = open(1).unwrap();
+        assert!(done.made_destination() && done.holds("a", source, &copy) && !done.holds("b", source, &copy));
+        assert!(!done.holds("a", source, &other) && !done.holds("a", other.identity(), &copy));
+        done.add("c", source, &copy);
+        drop(done);
+        let done = open(1).unwrap();
+        assert!(done.holds("a", source, &copy) && done.holds("c", source, &copy));
+        drop(done);
+        let done = open(2).unwrap();
+        assert!(done.made_destination() && !done.holds("a", source, &copy));
+        done.finish();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
     proptest! {
+        #[test]
+        fn whatever_is_in_a_list_it_is_opened(mut bytes in prop::collection::vec(any::<u8>(), 0..200), magic: bool) {
+            let place = tempfile::tempdir().unwrap();
+            if magic {
+                bytes.splice(..0, MAGIC);
+            }
+            std::fs::write(place.path().join("list"), bytes).unwrap();
+            let open = || Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [0; 16]);
+            let (source, copy) = (attributes(1).identity(), attributes(2));
+            let done = open().unwrap();
+            prop_assert!(!done.holds("a", source, &copy));
+            done.add("a", source, &copy);
+            drop(done);
+            prop_assert!(open().unwrap().holds("a", source, &copy));
+        }
+
         #[test]
         fn no_record_is_taken_for_another(record in prop::array::uniform20(any::<u8>()), flip in 0_usize..160) {
             let mut whole = record;
