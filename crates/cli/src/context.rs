@@ -1,11 +1,16 @@
 //! What every command that talks to servers runs in: connections, output, timeouts and signals.
 
 use std::{
+    pin::pin,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use futures_util::{
+    FutureExt,
+    future::{Fuse, FusedFuture},
+};
 use rustix::process::Signal;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -39,6 +44,9 @@ pub(crate) struct Context {
 
 /// How often the bar is drawn and the timeouts are checked.
 const TICK: Duration = Duration::from_millis(100);
+
+/// A stall is asked into after this time, and again after as long: is it the link or the server?
+const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// After this long without an answer a user without a progress bar is told once.
 const WORTH_A_LINE: Duration = Duration::from_secs(5);
@@ -108,9 +116,25 @@ impl Context {
         let mut told = false;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut question = pin!(Fuse::terminated());
+        let mut asked = self.started;
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                answer = &mut question => {
+                    let answer: Option<Duration> = answer;
+                    answer.into_iter().for_each(|round_trip| observation.answered_after(round_trip));
+                    continue;
+                }
+            }
             let now = Instant::now();
+            if question.is_terminated()
+                && observation.stalled(now) >= ASK_AFTER
+                && now.duration_since(asked) >= ASK_AFTER
+            {
+                asked = now;
+                question.set(self.session.ask().fuse());
+            }
             let link = self.session.link_state();
             observation.update(now, &self.activity, link);
             let shown = self.reporter.show(|| observation.line(now, &self.activity, link));
