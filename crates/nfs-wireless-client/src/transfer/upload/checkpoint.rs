@@ -8,7 +8,7 @@ use crate::{
     transfer::RangeSet,
 };
 
-/// The state of an upload into a temporary file, from which another [`Upload`](super::Upload) goes on.
+/// The state of an upload into a temporary file, from which another [`Upload`] goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// File system of the temporary file.
