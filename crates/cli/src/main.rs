@@ -11,6 +11,7 @@ mod link_options;
 mod local;
 mod mode;
 mod name;
+mod paths;
 mod progress;
 mod remote;
 mod report;
