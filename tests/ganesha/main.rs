@@ -3,6 +3,9 @@
 //! Every test has a server of its own: it needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and says so.
 
 mod cli;
+mod interruptions;
+#[path = "../../crates/cli/tests/common/killing.rs"]
+mod killing;
 mod library;
 mod link;
 mod nfsw;
