@@ -1,5 +1,7 @@
 //! `nfsw link`, and the options that describe an emulated link wherever one is.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
@@ -20,6 +22,13 @@ pub(crate) struct LinkArgs {
 pub(crate) enum LinkCommand {
     /// Run a UDP proxy with a bad link inside, without root.
     Proxy(Box<LinkProxyArgs>),
+    /// Run a program behind a bad link, whatever protocols it speaks.
+    #[cfg(target_os = "linux")]
+    Exec(Box<LinkExecArgs>),
+    /// What `exec` runs inside the namespaces it has made.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Inside(LinkInsideArgs),
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
     /// List the links that have a name.
@@ -50,12 +59,8 @@ pub(crate) struct LinkProxyArgs {
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) records: Option<PathBuf>,
-    /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
     /// Write one line for each RPC message: XID, procedure, attempt, fate and state of the channel.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_log: Option<PathBuf>,
@@ -65,6 +70,66 @@ pub(crate) struct LinkProxyArgs {
     /// Do not show the live view.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// `nfsw link exec`
+#[cfg(target_os = "linux")]
+#[derive(Args, Debug)]
+#[command(after_help = "\
+COMMAND gets a network of its own, whose only way out is the link. At its other end is this host, at the addresses in
+NFSW_HOST and, unless IPv6 is off, NFSW_HOST6: whatever listens on all addresses here is reached there. Other
+destinations are routed if this host does that (sysctl net.ipv4.ip_forward=1 and masquerading). TCP, UDP, ICMP: all
+cross the same link, with the MTU of the link. COMMAND has process IDs and mounts of its own, too.
+
+What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the background is killed.
+Ctrl-C goes to COMMAND. SIGTERM and SIGHUP are passed on to it. Several links at the same time do not meet.
+
+The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command, 126 if it cannot be
+run, and 125 if there is no link.
+
+Making networks needs root, /dev/net/tun, and in a container the capabilities NET_ADMIN and SYS_ADMIN. Without root,
+servers and COMMAND can share a network that is not this host's: see the third example.
+
+Examples:
+  sudo nfsw link exec --preset satellite-600 -- bash
+  sudo nfsw link exec --preset wifi-54 --loss 3% -- sh -c 'nfsw cp -v nfs://$NFSW_HOST/srv/photos/cat.jpg .'
+  unshare -Urn sh -c 'nfsw serve . --listen 0.0.0.0:20490 & exec nfsw link exec --preset train -- bash'")]
+pub(crate) struct LinkExecArgs {
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
+    /// Write the counters as one JSON object when COMMAND has ended.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+    /// Say nothing about the link, also on a terminal.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// What to run, and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `nfsw link inside`
+#[cfg(target_os = "linux")]
+#[derive(Args, Debug)]
+pub(crate) struct LinkInsideArgs {
+    /// The device that leads out.
+    pub(crate) device: String,
+    /// What to run, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What is written down about a link.
+#[derive(Args, Debug)]
+pub(crate) struct CaptureArgs {
+    /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+    /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
 }
 
 /// `nfsw link show`
