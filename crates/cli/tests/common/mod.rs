@@ -20,16 +20,22 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        Self::with(&[])
+        Self::with("127.0.0.1", &[])
     }
 
     pub(crate) fn read_only() -> Self {
-        Self::with(&["--read-only"])
+        Self::with("127.0.0.1", &["--read-only"])
     }
 
-    fn with(options: &[&str]) -> Self {
+    /// A server on all addresses of this host, IPv4 and IPv6.
+    pub(crate) fn everywhere() -> Self {
+        Self::with("[::]", &[])
+    }
+
+    fn with(listen: &str, options: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let mut process = command(["serve", "--listen", "127.0.0.1:0"])
+        let mut process = command(["serve", "--listen"])
+            .arg(format!("{listen}:0"))
             .args(options)
             .arg(root.path())
             .stdout(Stdio::piped())
@@ -37,7 +43,7 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let port = line.split(&format!("{listen}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         let url = format!("nfs://127.0.0.1:{port}");
         Self { root, process, url }
     }

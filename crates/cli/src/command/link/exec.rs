@@ -81,19 +81,17 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
             Ends::of(&host).ok_or_else(|| anyhow::anyhow!("there are 32768 links on this host already"))?;
         let ipv6 = host.configure(ends, Side::Host, mtu_bytes).await;
         let ipv6 = ipv6.map_err(|error| refused(&format!("set up {}", host.name), &error))?;
+        let talkative = !arguments.quiet && io::stderr().is_terminal();
+        if talkative {
+            eprintln!("nfsw: behind the link this host is {} (NFSW_HOST)", ends.ipv4(Side::Host));
+        }
         // Before there is a COMMAND to send them to.
         let mut signals = Signals::catch()?;
         let command = arguments.command.clone();
         let inside = namespace::start(Plan { device: host.name, ends, mtu_bytes, ipv6, command }).await?;
-        // The link should not wait for a processor that COMMAND uses. Not everybody may say so.
-        let _ = rustix::process::setpriority_process(None, -10);
-        let Inside { device, process, mut ended, sent, host: address, host6 } = inside;
+        hurry();
+        let Inside { device, process, mut ended, sent } = inside;
         tunnel.attach(device, host.descriptor)?;
-        let talkative = !arguments.quiet && io::stderr().is_terminal();
-        if talkative {
-            let host6 = host6.map_or_else(String::new, |host6| format!(", {host6} (NFSW_HOST6)"));
-            eprintln!("nfsw: behind the link this host is {address} (NFSW_HOST){host6}");
-        }
         let handle = tunnel.handle();
         let running = tokio::spawn(tunnel.run());
         let status = loop {
@@ -114,6 +112,18 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
         report(stats, talkative, &running.await?);
         Ok(inside::code(status))
     })
+}
+
+/// Lets this thread go before others, for a link is late when it waits for a processor that COMMAND uses.
+fn hurry() {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    #[expect(unsafe_code, reason = "no crate in use has a safe sched_setscheduler")]
+    // SAFETY: the parameters are read during the call.
+    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &lowest) };
+    if refused != 0 {
+        // The next best thing, which may be refused, too.
+        let _ = rustix::process::setpriority_process(None, -10);
+    }
 }
 
 /// Signals that would end this process while COMMAND runs.
@@ -161,10 +171,10 @@ fn report(file: Option<(&Path, File)>, talkative: bool, stats: &TunnelStats) {
     for problem in &stats.problems {
         eprintln!("nfsw: {problem}; the link went on");
     }
-    if let Some((path, mut file)) = file {
-        if let Err(error) = writeln!(file, "{}", stats.to_json()) {
-            eprintln!("nfsw: {}", explain(&local(path, &error)));
-        }
+    if let Some((path, mut file)) = file
+        && let Err(error) = writeln!(file, "{}", stats.to_json())
+    {
+        eprintln!("nfsw: {}", explain(&local(path, &error)));
     }
     if talkative {
         eprint!("{}", super::summary(&stats.link, &stats.lateness));

@@ -10,13 +10,9 @@ use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
-    ioctl::{Updater, ioctl, opcode},
+    ioctl::{Opcode, Updater, ioctl},
 };
 
-/// Bytes of an interface name, its end included (`IFNAMSIZ`).
-const NAME_BYTES: usize = 16;
-/// A TUN device of whole packets without a header of their own: `IFF_TUN | IFF_NO_PI`.
-const TUN: i16 = 0x0001 | 0x1000;
 /// Packets that may wait until the link reads them, so that the emulated queue is the one that overflows.
 const WAITING: u32 = 10_000;
 /// The smallest MTU of IPv6 (RFC 8200 §5).
@@ -42,33 +38,22 @@ pub(super) enum Side {
     Host,
 }
 
-/// `struct ifreq` of netdevice(7), as TUNSETIFF reads it.
-#[repr(C)]
-struct Request {
-    name: [u8; NAME_BYTES],
-    flags: i16,
-    rest: [u8; 22],
-}
-
 impl Device {
     /// Makes a device; `%d` in its name stands for the first free number.
     pub(super) fn make(name: &str) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
-        let mut request = Request { name: [0; NAME_BYTES], flags: TUN, rest: [0; 22] };
-        let name = name.as_bytes();
-        request
-            .name
-            .get_mut(..name.len())
-            .filter(|_| name.len() < NAME_BYTES)
-            .ok_or(Errno::NAMETOOLONG)?
-            .copy_from_slice(name);
-        #[expect(unsafe_code, reason = "no crate in use has TUNSETIFF, which takes a pointer to an `ifreq`")]
-        // SAFETY: TUNSETIFF is _IOW('T', 202, int); the kernel reads and writes an `ifreq`, which is no larger than `Request`.
+        let ifr_name = interface_name(name).ok_or(Errno::NAMETOOLONG)?;
+        // Whole IP packets, without a header of the device's own.
+        let ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
+        let mut request = libc::ifreq { ifr_name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags } };
+        #[expect(unsafe_code, reason = "no crate in use has a safe TUNSETIFF")]
+        // SAFETY: TUNSETIFF reads and writes an `ifreq` (netdevice(7)).
         unsafe {
-            ioctl(&descriptor, Updater::<{ opcode::write::<i32>(b'T', 202) }, _>::new(&mut request))?;
+            ioctl(&descriptor, Updater::<{ libc::TUNSETIFF as Opcode }, _>::new(&mut request))?;
         }
-        let name: Vec<u8> = request.name.into_iter().take_while(|&byte| byte != 0).collect();
+        let name: Vec<u8> =
+            request.ifr_name.into_iter().map(|byte| byte as u8).take_while(|&byte| byte != 0).collect();
         Ok(Self { descriptor, name: String::from_utf8_lossy(&name).into_owned() })
     }
 
@@ -145,6 +130,16 @@ impl Side {
             Self::Mobile => 2,
         }
     }
+}
+
+/// A name as the kernel wants it, its end included.
+fn interface_name(name: &str) -> Option<[libc::c_char; libc::IFNAMSIZ]> {
+    let mut bytes = [0; libc::IFNAMSIZ];
+    let place = bytes.get_mut(..name.len()).filter(|_| name.len() < libc::IFNAMSIZ)?;
+    for (place, byte) in place.iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    Some(bytes)
 }
 
 fn io_error(error: rtnetlink::Error) -> io::Error {

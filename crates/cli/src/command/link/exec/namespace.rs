@@ -3,7 +3,6 @@
 use std::{
     ffi::OsString,
     fs, io,
-    net::{Ipv4Addr, Ipv6Addr},
     os::{fd::OwnedFd, unix::process::CommandExt},
     process::{Child, Command, ExitStatus},
     thread,
@@ -45,8 +44,6 @@ pub(super) struct Inside {
     pub(super) ended: oneshot::Receiver<io::Result<ExitStatus>>,
     /// Comes when the network has sent what COMMAND had left to it.
     pub(super) sent: oneshot::Receiver<()>,
-    pub(super) host: Ipv4Addr,
-    pub(super) host6: Option<Ipv6Addr>,
 }
 
 /// Makes the namespaces and starts COMMAND in them.
@@ -83,20 +80,21 @@ fn enter(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ipv6 = runtime.block_on(device.configure(ends, Side::Mobile, mtu_bytes)).map(|own| own && ipv6);
     let ipv6 = ipv6.map_err(|error| anyhow::anyhow!("cannot set up {name}: {}", io_text(&error)))?;
-    let (host, host6) = (ends.ipv4(Side::Host), ipv6.then(|| ends.ipv6(Side::Host)));
 
     let mut first = Command::new("/proc/self/exe");
     first.arg0("nfsw").args(["link", "inside", &name, "--"]).args(command);
-    first.env("NFSW_HOST", host.to_string());
-    match host6 {
-        Some(host6) => first.env("NFSW_HOST6", host6.to_string()),
-        None => first.env_remove("NFSW_HOST6"),
-    };
+    first.env("NFSW_HOST", ends.ipv4(Side::Host).to_string());
+    if ipv6 {
+        first.env("NFSW_HOST6", ends.ipv6(Side::Host).to_string());
+    } else {
+        // It may be that of an outer link.
+        first.env_remove("NFSW_HOST6");
+    }
     // From here on this thread can have no sibling, but children.
     unshare(UnshareFlags::NEWPID).map_err(|error| refused("make a process namespace", &error))?;
     let child = first.spawn()?;
     let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    Ok((Inside { device: device.descriptor, process, ended, sent, host, host6 }, child))
+    Ok((Inside { device: device.descriptor, process, ended, sent }, child))
 }
 
 /// Whether a TCP connection in the network of this thread has bytes or its end still to send, after its process is gone.
