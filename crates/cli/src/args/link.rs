@@ -61,9 +61,6 @@ pub(crate) struct LinkProxyArgs {
     pub(crate) lifetime: Option<Duration>,
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
-    /// Write one line for each RPC message: XID, procedure, attempt, fate and state of the channel.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rpc_log: Option<PathBuf>,
     /// Print the counters as one JSON object at the end.
     #[arg(long)]
     pub(crate) json: bool,
@@ -130,6 +127,9 @@ pub(crate) struct CaptureArgs {
     /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Write one line for each RPC message over UDP: XID, procedure, attempt, fate and state of the channel.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rpc_log: Option<PathBuf>,
 }
 
 /// `nfsw link show`

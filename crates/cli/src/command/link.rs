@@ -16,6 +16,7 @@ use std::{
 
 use linkemu::{CaptureWriter, ChannelReport, Lateness, Observer, Preset, RecordWriter, Snapshot};
 
+use self::rpc_log::RpcLog;
 use crate::{
     args::{CaptureArgs, LinkArgs, LinkCommand, LinkShowArgs},
     error::{explain, local},
@@ -73,6 +74,9 @@ fn observers(arguments: &CaptureArgs) -> anyhow::Result<Vec<Box<dyn Observer>>> 
     if let Some(path) = &arguments.pcap {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         observers.push(Box::new(CaptureWriter::new(create(path)?, now)));
+    }
+    if let Some(path) = &arguments.rpc_log {
+        observers.push(Box::new(RpcLog::new(io::BufWriter::new(create(path)?))));
     }
     Ok(observers)
 }

@@ -12,7 +12,6 @@ use linkemu::{
     proxy::{Forward, Proxy, ProxyConfig, ProxyError, ProxyHandle, ProxyStats},
 };
 
-use super::rpc_log::RpcLog;
 use crate::{
     args::LinkProxyArgs,
     context::interrupted,
@@ -31,7 +30,9 @@ pub(super) fn run(arguments: &LinkProxyArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut proxy = Proxy::bind(config).await.map_err(explained)?;
-        observe(&mut proxy, arguments)?;
+        for observer in super::observers(&arguments.capture)? {
+            proxy.observe(observer);
+        }
         announce(arguments, &proxy.local_addresses()?)?;
         let handle = proxy.handle();
         let running = tokio::spawn(proxy.run());
@@ -87,17 +88,6 @@ fn explained(error: ProxyError) -> anyhow::Error {
         ),
         other => other.into(),
     }
-}
-
-/// Opens what was asked to be written.
-fn observe(proxy: &mut Proxy, arguments: &LinkProxyArgs) -> anyhow::Result<()> {
-    for observer in super::observers(&arguments.capture)? {
-        proxy.observe(observer);
-    }
-    if let Some(path) = &arguments.rpc_log {
-        proxy.observe(Box::new(RpcLog::new(io::BufWriter::new(super::create(path)?))));
-    }
-    Ok(())
 }
 
 fn announce(arguments: &LinkProxyArgs, addresses: &[SocketAddr]) -> io::Result<()> {
