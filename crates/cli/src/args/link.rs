@@ -54,8 +54,6 @@ pub(crate) struct LinkProxyArgs {
     /// The server behind the link.
     #[arg(long, value_name = "HOST:PORT", required = true)]
     pub(crate) to: Vec<String>,
-    #[command(flatten)]
-    pub(crate) link: LinkOptions,
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
@@ -67,33 +65,39 @@ pub(crate) struct LinkProxyArgs {
     /// Do not show the live view.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
 }
 
 /// `nfsw link exec`
 #[cfg(target_os = "linux")]
 #[derive(Args, Debug)]
-#[command(after_help = "\
-COMMAND gets a network of its own, whose only way out is the link. At its other end is this host, at the addresses in
-NFSW_HOST and, unless IPv6 is off, NFSW_HOST6: whatever listens on all addresses here is reached there. Other
-destinations are routed if this host does that (sysctl net.ipv4.ip_forward=1 and masquerading). TCP, UDP, ICMP: all
-cross the same link, with the MTU of the link. COMMAND has process IDs and mounts of its own, too.
+#[command(
+    override_usage = "nfsw link exec [OPTIONS] -- COMMAND [ARGUMENT]...",
+    after_help = "\
+COMMAND gets a network of its own, whose only way out is the link. At its other end is this host,
+at the addresses in NFSW_HOST and, unless IPv6 is off or the MTU below 1280, NFSW_HOST6: whatever
+listens on all addresses here is reached there. Other destinations are routed if this host does
+that (sysctl net.ipv4.ip_forward=1, and masquerading). TCP, UDP, ICMP: all cross the same link, and
+none has packets longer than its MTU. COMMAND has process IDs and mounts of its own, too.
 
-What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the background is killed.
-Ctrl-C goes to COMMAND. SIGTERM and SIGHUP are passed on to it. Several links at the same time do not meet.
+What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the
+background is killed. Ctrl-C is for COMMAND; SIGTERM and SIGHUP are passed on to it. Links at the
+same time do not meet; in a link within a link the host is the network of the outer COMMAND.
 
-The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command, 126 if it cannot be
-run, and 125 if there is no link.
+The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command,
+126 if it cannot be run, and 125 if there is no link.
 
-Making networks needs root, /dev/net/tun, and in a container the capabilities NET_ADMIN and SYS_ADMIN. Without root,
-servers and COMMAND can share a network that is not this host's: see the third example.
+Making networks needs root and /dev/net/tun, in a container also the capabilities NET_ADMIN and
+SYS_ADMIN. A user who may open /dev/net/tun can do without root in a network of their own, where
+the server runs, too: see the last example.
 
 Examples:
   sudo nfsw link exec --preset satellite-600 -- bash
-  sudo nfsw link exec --preset wifi-54 --loss 3% -- sh -c 'nfsw cp -v nfs://$NFSW_HOST/srv/photos/cat.jpg .'
-  unshare -Urn sh -c 'nfsw serve . --listen 0.0.0.0:20490 & exec nfsw link exec --preset train -- bash'")]
+  sudo nfsw link exec --bad 80 -- sh -c 'nfsw cp nfs://$NFSW_HOST/srv/photos/cat.jpg .'
+  unshare -Urn sh -c 'nfsw serve . --listen 0.0.0.0:20490 & nfsw link exec --rate 1M -- bash'"
+)]
 pub(crate) struct LinkExecArgs {
-    #[command(flatten)]
-    pub(crate) link: LinkOptions,
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
     /// Write the counters as one JSON object when COMMAND has ended.
@@ -105,6 +109,8 @@ pub(crate) struct LinkExecArgs {
     /// What to run, and its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
 }
 
 /// `nfsw link inside`
