@@ -24,8 +24,8 @@ const LATE_MS: f64 = 15.0;
 /// The link of every seed.
 const LINK: [&str; 4] = ["--preset", "paper-1997", "--bad", "80"];
 
-fn server() -> Ganesha {
-    let server = Ganesha::start(Options { everywhere: true, ..Options::default() });
+fn server(alone: bool) -> Ganesha {
+    let server = Ganesha::start(Options { everywhere: true, alone, ..Options::default() });
     let contents: Vec<u8> = (0..MEGABYTE).map(|index| (index * 31 % 251) as u8).collect();
     fs::write(server.export().join("source"), contents).unwrap();
     server
@@ -46,7 +46,7 @@ fn behind(server: &Ganesha, link: &[&str], script: &str) -> Command {
 
 #[test]
 fn copies_over_udp_and_tcp_are_intact() {
-    let server = server();
+    let server = server(false);
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy");
     let source = fs::read(server.export().join("source")).unwrap();
@@ -123,7 +123,7 @@ fn virtual_mean() -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_take_as_long_as_in_virtual_time() {
     nfsw::binary();
-    let server = server();
+    let server = server(true);
     let wanted = virtual_mean();
     for attempt in 1.. {
         let (seconds, late) = read_all(&server).await;

@@ -28,8 +28,11 @@ use crate::{
 };
 
 const SEEDS: u64 = 20;
-/// Lateness of deliveries that 1 % may exceed before the links are not those that were asked for.
-const LATE: Duration = Duration::from_millis(15);
+/// Lateness of deliveries, at the 99th percentile, for which real time may be off by its tolerance once more: the link was
+/// another one than in virtual time by that much.
+const LATE: Duration = Duration::from_millis(5);
+/// Times that all copies are made when the machine was busy with something else.
+const ROUNDS: u32 = 3;
 const MEGABYTE: usize = 1 << 20;
 
 /// One way of copying.
@@ -98,8 +101,8 @@ impl Case {
 struct Seen {
     first_call: Option<Duration>,
     last_reply: Option<Duration>,
-    /// When each lost frame was on the air.
-    lost: Vec<(Duration, Duration)>,
+    /// When each frame was on the air, and whether the channel took it.
+    frames: Vec<(Duration, Duration, bool)>,
     /// XIDs of READs, WRITEs and COMMITs.
     data: Vec<Xid>,
 }
@@ -119,8 +122,11 @@ impl Observer for Stopwatch {
     }
 
     fn frame(&mut self, record: &FrameRecord) {
-        if let (Fate::Channel, Some(first)) = (record.fate, record.first_air) {
-            self.0.lock().unwrap().lost.push((first, record.ended));
+        if let (Fate::Channel | Fate::Delivered, Some(first)) = (record.fate, record.first_air) {
+            let lost = record.fate == Fate::Channel;
+            // 1 Mbit/s.
+            let air = Duration::from_micros(8 * u64::from(record.bytes));
+            self.0.lock().unwrap().frames.push((first, first + air, lost));
         }
     }
 
@@ -138,7 +144,7 @@ struct Run {
     seed: u64,
     seconds: f64,
     lateness: Duration,
-    lost: Vec<(Duration, Duration)>,
+    frames: Vec<(Duration, Duration, bool)>,
 }
 
 async fn proxy(link: LinkConfig, seed: u64, to: SocketAddr) -> (SocketAddr, ProxyHandle, Arc<Mutex<Seen>>) {
@@ -185,26 +191,25 @@ async fn copy(server: Arc<Ganesha>, number: usize, case: Case, seed: u64) -> Run
     handle.stop().await;
     let seen = std::mem::take(&mut *seen.lock().unwrap());
     let seconds = (seen.last_reply.unwrap() - seen.first_call.unwrap()).as_secs_f64();
-    Run { case: number, seed, seconds, lateness: stats.lateness.quantile(0.99), lost: seen.lost }
+    Run { case: number, seed, seconds, lateness: stats.lateness.quantile(0.99), frames: seen.frames }
 }
 
 /// Every policy and ARQ, both ways, 20 seeds each, all at once: they take as long as they take in virtual time.
-///
-/// Links that were late by more than [`LATE`], because the machine was busy with something else, get a second chance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_over_a_bad_link_take_as_long_as_in_virtual_time() {
     nfsw::binary();
-    let server = Arc::new(Ganesha::start(Options::default()));
+    let server = Arc::new(Ganesha::start(Options { alone: true, ..Options::default() }));
     let contents: Vec<u8> = (0..MEGABYTE).map(|index| (index * 31 % 251) as u8).collect();
     fs::write(server.export().join("source"), contents).unwrap();
-    let (failures, late) = compare(&server).await;
-    if failures.is_empty() {
-        return;
+    for round in 1..=ROUNDS {
+        let (failures, late) = compare(&server).await;
+        if failures.is_empty() {
+            return;
+        }
+        let failures = failures.join("\n");
+        assert!(late > LATE && round < ROUNDS, "{failures}; lateness {late:?}");
+        println!("again, for the machine was late by {late:?}: {failures}");
     }
-    assert!(late > LATE, "{}; lateness {late:?}", failures.join("\n"));
-    println!("again, for the machine was late by {late:?}: {}", failures.join("; "));
-    let (failures, late) = compare(&server).await;
-    assert!(failures.is_empty(), "{}; lateness {late:?}", failures.join("\n"));
 }
 
 /// Makes all copies; returns what took longer or shorter than it should, and how late the links were.
@@ -219,6 +224,9 @@ async fn compare(server: &Arc<Ganesha>) -> (Vec<String>, Duration) {
     }
     let runs = copies.join_all().await;
     println!("{} copies in {:.0} s", runs.len(), start.elapsed().as_secs_f64());
+    let late = runs.iter().map(|run| run.lateness).max().unwrap();
+    println!("99 % of the deliveries of each link were late by less than {late:?}");
+    let allowance = 1.0 + late.as_secs_f64() / LATE.as_secs_f64();
     let mut failures = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let real: Vec<f64> = runs.iter().filter(|run| run.case == number).map(|run| run.seconds).collect();
@@ -232,12 +240,10 @@ async fn compare(server: &Arc<Ganesha>) -> (Vec<String>, Duration) {
             100.0 * apart
         );
         println!("{line}");
-        if apart.abs() > case.tolerance {
+        if apart.abs() > case.tolerance * allowance {
             failures.push(line);
         }
     }
-    let late = runs.iter().map(|run| run.lateness).max().unwrap();
-    println!("99 % of the deliveries of each link were late by less than {late:?}");
     for run in &runs {
         check_fades(run, &cases[run.case]);
     }
@@ -305,15 +311,25 @@ fn the_capture_opens_in_tshark_and_the_log_names_the_calls() {
     }
 }
 
-/// What the proxy lost was on the air in a bad period of the same seed in virtual time, to 1 ms.
+/// What the proxy lost was on the air in a bad period of the same seed in virtual time, and what it delivered was not, to 1 ms.
 fn check_fades(run: &Run, case: &Case) {
     const MS: Duration = Duration::from_millis(1);
-    let mut channel = Channel::new(&case.link().channel, run.seed, 0).unwrap();
-    for &(from, to) in &run.lost {
-        let (from, to) = (from.saturating_sub(MS), to + MS);
-        let bad =
-            channel.state(from) == ChannelState::Bad || channel.next_edge(from).is_some_and(|at| at <= to);
-        assert!(bad, "seed {}: lost between {from:?} and {to:?}, but that was good", run.seed);
+    let seed = run.seed;
+    let mut channel = Channel::new(&case.link().channel, seed, 0).unwrap();
+    for &(from, to, lost) in &run.frames {
+        if lost {
+            let (from, to) = (from.saturating_sub(MS), to + MS);
+            let faded = channel.state(from) == ChannelState::Bad
+                || channel.next_edge(from).is_some_and(|at| at <= to);
+            assert!(faded, "seed {seed}: lost between {from:?} and {to:?}, but that was good");
+        } else if case.arq == ArqKind::None && to > from + 2 * MS {
+            let (from, to) = (from + MS, to - MS);
+            let clear = channel.state(from) == ChannelState::Good
+                && channel.next_edge(from).is_none_or(|at| at >= to);
+            assert!(clear, "seed {seed}: delivered between {from:?} and {to:?}, but that was bad");
+        }
     }
-    assert!(case.arq != ArqKind::None || !run.lost.is_empty(), "seed {}: no frame met a fade", run.seed);
+    let lost = run.frames.iter().filter(|frame| frame.2).count();
+    // Ideal ARQ holds what fades and loses nothing.
+    assert_eq!(lost > 0, case.arq == ArqKind::None, "seed {seed}: {lost} frames met a fade");
 }

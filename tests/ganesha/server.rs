@@ -1,7 +1,7 @@
 //! A private nfs-ganesha for one test: own ports, own mount namespace, own port mapper.
 
 use std::{
-    fs,
+    fs::{self, File},
     net::{TcpListener, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use nfs_wireless_client::{Client, ClientConfig, TransportChoice};
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::rpcbind;
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) no_reply_cache: bool,
     /// It listens on all addresses of this host.
     pub(crate) everywhere: bool,
+    /// No other server of these tests runs meanwhile: what is timed needs the machine for itself.
+    pub(crate) alone: bool,
 }
 
 /// A running server. It ends when this is dropped.
@@ -31,6 +34,7 @@ pub(crate) struct Ganesha {
     nfs_port: u16,
     mount_port: u16,
     process: Child,
+    _turn: File,
 }
 
 impl Ganesha {
@@ -43,6 +47,7 @@ impl Ganesha {
             rustix::process::geteuid().is_root(),
             "this test runs a real NFS server, which needs root: run the tests as root, as CI does"
         );
+        let turn = take_turn(options.alone);
         let state = TempDir::with_prefix("nfsw-ganesha-").expect("a temporary directory");
         let export = state.path().join("export");
         fs::create_dir(&export).expect("an export directory");
@@ -63,7 +68,7 @@ impl Ganesha {
         );
         fs::write(state.path().join("ganesha.conf"), configuration).expect("a configuration file");
         let process = launch(state.path());
-        let server = Self { state, nfs_port, mount_port, process };
+        let server = Self { state, nfs_port, mount_port, process, _turn: turn };
         // On a thread of its own, for the test may be running inside a runtime.
         thread::scope(|scope| scope.spawn(|| server.wait_until_ready()).join()).expect("the server is ready");
         server
@@ -149,6 +154,15 @@ fn launch(state: &Path) -> Child {
 }
 
 /// A port that is free on both UDP and TCP.
+/// Waits until nobody is running who wants to be alone, and, to be `alone`, until nobody is running at all.
+fn take_turn(alone: bool) -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock");
+    let file = File::create(path).expect("a lock file beside the build");
+    let kind = if alone { FlockOperation::LockExclusive } else { FlockOperation::LockShared };
+    flock(&file, kind).expect("a lock");
+    file
+}
+
 fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

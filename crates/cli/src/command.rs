@@ -31,7 +31,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         };
     }
     let exit = match command {
-        Command::Cp(arguments) => cp::execute(arguments).0,
+        Command::Cp(arguments) => cp::execute(arguments, None).0,
         Command::Ls(arguments) => on_servers!(arguments, ls::run),
         Command::Stat(arguments) => on_servers!(arguments, stat::run),
         Command::Cat(arguments) => cat::execute(arguments),

@@ -1,8 +1,8 @@
 //! From the options of a link to the link: preset or file first, then what was said explicitly.
 
-use std::fs;
+use std::{fs, path::Path};
 
-use linkemu::LinkConfig;
+use linkemu::{ConfigError, LinkConfig};
 use toml::{Table, Value};
 
 use crate::{
@@ -15,10 +15,18 @@ impl LinkOptions {
     /// Returns the link.
     pub(crate) fn link(&self) -> anyhow::Result<LinkConfig> {
         let mut table = self.base()?;
+        if let Some(path) = &self.config {
+            // What is wrong in the file is told in its own words.
+            self.parse(&table).map_err(|error| Failure::usage(format!("{}: {error}", show(path))))?;
+        }
         self.amend(&mut table)?;
-        let text = table.to_string();
-        LinkConfig::from_toml(&text, |name| fs::read_to_string(name))
-            .map_err(|error| Failure::usage(explained(&error.to_string())))
+        self.parse(&table).map_err(|error| Failure::usage(explained(&error.to_string())))
+    }
+
+    /// Reads the table; traces lie beside the file that names them.
+    fn parse(&self, table: &Table) -> Result<LinkConfig, ConfigError> {
+        let directory = self.config.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
+        LinkConfig::from_toml(&table.to_string(), |name| fs::read_to_string(directory.join(name)))
     }
 
     /// Returns what a file or a preset says: a whole link, or nothing.
@@ -145,6 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_names_traces_beside_it_and_is_named_when_it_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("link.toml");
+        let path = file.to_str().unwrap();
+        fs::write(directory.path().join("fades.csv"), "0,good\n90,bad\n100,end\n").unwrap();
+        fs::write(&file, "[channel]\ntrace = 'fades.csv'\n").unwrap();
+        assert!(matches!(link(&["--config", path]).unwrap().channel.periods, Periods::Trace(_)));
+        fs::write(&file, "mtu_bytes = 10\n").unwrap();
+        let error = link(&["--config", path, "--rate", "1M"]).unwrap_err().to_string();
+        assert!(
+            error.starts_with(path) && error.contains("mtu_bytes") && !error.contains("--mtu"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_named_as_an_option() {
         for (options, part) in [
             (["--preset", "wifi"], "paper-1997"),
@@ -154,6 +178,7 @@ mod tests {
             (["--mtu", "10"], "--mtu"),
             (["--bad", "soon"], "--bad"),
             (["--queue", "0"], "--queue"),
+            (["--loss", "150%"], "--loss"),
         ] {
             let error = link(&options).unwrap_err();
             assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage);

@@ -4,7 +4,7 @@ use std::{
     fmt::Write as _,
     io::{self, IsTerminal},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -100,22 +100,26 @@ pub(crate) struct LinkState {
     pub(crate) rtt: Option<Duration>,
 }
 
+/// What somebody else wants to be seen beside the progress.
+pub(crate) type Aside = Arc<Mutex<String>>;
+
 /// The bar on the terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    aside: Option<Aside>,
 }
 
 impl Progress {
     /// Creates a bar on standard error, if that is a terminal.
-    pub(crate) fn on_terminal() -> Option<Self> {
+    pub(crate) fn on_terminal(aside: Option<Aside>) -> Option<Self> {
         let usable = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if !usable || !io::stderr().is_terminal() {
             return None;
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
         bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
-        Some(Self { bar })
+        Some(Self { bar, aside })
     }
 
     /// Runs something that prints, with the bar out of the way.
@@ -123,17 +127,18 @@ impl Progress {
         self.bar.suspend(print)
     }
 
-    /// Removes the bar, and leaves a line in its place.
+    /// Removes the bar, and leaves a line in its place, unless somebody else has more to say.
     pub(crate) fn end(self, line: Option<String>) {
         self.bar.finish_and_clear();
-        if let Some(line) = line {
+        if let Some(line) = line.filter(|_| self.aside.is_none()) {
             eprintln!("{line}");
         }
     }
 
     /// Draws the line anew.
     pub(crate) fn show(&self, line: String) {
-        self.bar.set_message(line);
+        let aside = self.aside.as_ref().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        self.bar.set_message(aside.unwrap_or_default() + &line);
     }
 }
 

@@ -51,6 +51,14 @@ impl ConfigError {
         Self::Malformed { field, text: text.to_owned(), expected }
     }
 
+    /// Names the field that a value was meant for.
+    pub(crate) fn of(mut self, name: &'static str) -> Self {
+        if let Self::OutOfRange { field, .. } | Self::Malformed { field, .. } = &mut self {
+            *field = name;
+        }
+        self
+    }
+
     pub(crate) fn trace(line: usize, problem: impl Into<String>) -> Self {
         Self::Trace { line, problem: problem.into() }
     }

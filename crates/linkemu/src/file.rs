@@ -229,25 +229,35 @@ impl RawChannel {
             channel.set_bad_mean(time.read("channel.bad")?);
         }
         if let Some(text) = self.loss {
-            channel.set_loss(text.parse()?)?;
+            channel.set_loss(probability("channel.loss", &text)?)?;
         }
         if let Some(text) = self.granularity {
             channel.granularity = Some(parse_duration("channel.granularity", &text, None)?);
         }
         parse(&mut channel.phase, self.phase)?;
         parse(&mut channel.scope, self.scope)?;
-        for (field, frame, bits, loss) in [
-            ("channel.good_bit_errors", self.good_frame_loss, self.good_bit_errors, &mut channel.good_loss),
-            ("channel.bad_bit_errors", self.bad_frame_loss, self.bad_bit_errors, &mut channel.bad_loss),
+        for (loss, frame, bits) in [
+            (
+                &mut channel.good_loss,
+                ("channel.good_frame_loss", self.good_frame_loss),
+                ("channel.good_bit_errors", self.good_bit_errors),
+            ),
+            (
+                &mut channel.bad_loss,
+                ("channel.bad_frame_loss", self.bad_frame_loss),
+                ("channel.bad_bit_errors", self.bad_bit_errors),
+            ),
         ] {
-            match (frame, bits) {
-                (Some(text), Some(_)) => {
+            *loss = match (frame, bits) {
+                ((_, Some(text)), (field, Some(_))) => {
                     return Err(ConfigError::malformed(field, &text, "either a frame loss or bit errors"));
                 }
-                (Some(text), None) => *loss = Loss::Frame(text.parse()?),
-                (None, Some(rate)) => *loss = Loss::Bits(Probability::new(rate)?),
-                (None, None) => {}
-            }
+                ((field, Some(text)), _) => Loss::Frame(probability(field, &text)?),
+                (_, (field, Some(rate))) => {
+                    Loss::Bits(Probability::new(rate).map_err(|error| error.of(field))?)
+                }
+                _ => continue,
+            };
         }
         Ok(())
     }
@@ -303,6 +313,10 @@ fn parse<T: FromStr<Err = ConfigError>>(place: &mut T, text: Option<String>) -> 
         *place = text.parse()?;
     }
     Ok(())
+}
+
+fn probability(field: &'static str, text: &str) -> Result<Probability, ConfigError> {
+    text.parse().map_err(|error: ConfigError| error.of(field))
 }
 
 fn duration(place: &mut Duration, field: &'static str, text: Option<String>) -> Result<(), ConfigError> {

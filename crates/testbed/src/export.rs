@@ -32,6 +32,9 @@ pub fn table(rows: &[Row]) -> String {
             row.useless_resends_per_call,
             row.failed,
         );
+        if let Some(share) = row.competitor_share {
+            let _ = writeln!(text, "      the competitor got {:.0} % of its fair share", 100.0 * share);
+        }
     }
     text
 }

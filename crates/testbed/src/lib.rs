@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod competitor;
 mod error;
 mod export;
 pub mod figures;

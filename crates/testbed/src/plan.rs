@@ -58,6 +58,8 @@ pub struct Plan {
     pub outages: Vec<Outage>,
     /// How often one more mobile calls NULL, to see the round-trip time beside the copy. Default never.
     pub ping: Option<Duration>,
+    /// Whether a TCP flow of somebody else, to or from one more mobile, shares the link from the beginning. Default no.
+    pub competitor: bool,
     /// Whether a file was copied before, so that the client knows the link. Default no.
     pub warm: bool,
     /// When a copy is given up, counted from its first call. Default 300 s (Dube et al. 1995 §4.2).
@@ -78,6 +80,7 @@ impl Plan {
             spacing: Duration::ZERO,
             outages: Vec::new(),
             ping: None,
+            competitor: false,
             warm: false,
             patience: Duration::from_secs(300),
         }

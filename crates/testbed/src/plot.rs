@@ -8,6 +8,7 @@ mod look;
 
 use thiserror::Error;
 
+pub use draw::register_font;
 pub use look::Look;
 
 /// A picture: curves over an axis, or bars in groups.

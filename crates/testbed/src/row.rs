@@ -99,6 +99,8 @@ pub struct Row {
     pub probes: f64,
     /// Copies that failed or were given up.
     pub failed: usize,
+    /// What the competitor got, as a part of what all flows together got, divided by the number of flows: 1 is fair.
+    pub competitor_share: Option<f64>,
 }
 
 impl Row {
@@ -157,6 +159,7 @@ impl Row {
             last_done_s: mean(&done),
             probes: mean(&copies().map(|copy| copy.probes as f64).collect::<Vec<_>>()),
             failed: samples.failed(),
+            competitor_share: plan.competitor.then(|| each(&|run| competitor_share(plan, run))),
         }
     }
 
@@ -179,6 +182,12 @@ pub const fn policy_name(policy: RetryPolicy) -> &'static str {
 
 fn highest(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::max)
+}
+
+fn competitor_share(plan: &Plan, run: &crate::Run) -> f64 {
+    let (Some(competitor), Some(done)) = (run.competitor_rate, run.last_done) else { return f64::NAN };
+    let ours = plan.size as f64 * run.copies.len() as f64 / done.as_secs_f64();
+    competitor / (ours + competitor) * (run.copies.len() + 1) as f64
 }
 
 /// Jain, Chiu and Hawe 1984: (Σx)² / (n·Σx²) over the rates of the copies that ended.

@@ -12,6 +12,7 @@ use nfs_wireless_client::{
 
 use crate::{
     Error, Limit, Operation, Plan,
+    competitor::{self, Receiver, Sender},
     mobile::{Mobile, Progress, Work},
     ping::Ping,
     server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
@@ -53,6 +54,8 @@ pub struct Run {
     pub limit: Limit,
     /// Round-trip times of the pings that were answered while a copy was under way.
     pub pings: Vec<Duration>,
+    /// Bytes per second that the competitor got while copies were under way.
+    pub competitor_rate: Option<f64>,
     /// The link's counters.
     pub link: linkemu::Stats,
 }
@@ -80,7 +83,8 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Run, Error> {
 /// [`Error`] when the plan cannot be.
 pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>) -> Result<Run, Error> {
     plan.check()?;
-    let mobiles = plan.clients + u16::from(plan.ping.is_some());
+    let pings = u16::from(plan.ping.is_some());
+    let mobiles = plan.clients + pings + u16::from(plan.competitor);
     let mut world = Simulation::new(plan.room.link.clone(), mobiles, seed)?;
     if let Some(observer) = observer {
         world.cell_mut().observe(observer);
@@ -96,6 +100,13 @@ pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>)
         world.attach(Station::Mobile(plan.clients), Machine::Ping(ping));
     }
     world.attach(SERVER.station, Machine::Server(Box::new(server)));
+    let mut ends = None;
+    if plan.competitor {
+        let ((from, sender), (to, receiver)) = competitor::flow(plan.operation, plan.clients + pings, epoch);
+        world.attach(from.station, Machine::Sender(sender));
+        world.attach(to.station, Machine::Receiver(receiver));
+        ends = Some((from.station, to.station));
+    }
     // A mobile that is done stays done, so each is asked only until it is.
     let mut done = 0;
     world.run_while(FOR_EVER, |world| {
@@ -108,8 +119,17 @@ pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>)
     if let Some(Machine::Ping(ping)) = world.node_mut(Station::Mobile(plan.clients)) {
         ping.stop();
     }
+    let mut competitor_rate = None;
+    if let Some((from, to)) = ends {
+        if let Some(Machine::Sender(sender)) = world.node_mut(from) {
+            sender.stop();
+        }
+        if let Some(Machine::Receiver(receiver)) = world.node_mut(to) {
+            competitor_rate = Some(receiver.received() as f64 / end.as_secs_f64());
+        }
+    }
     world.run_while(end + AFTERMATH, |_| true);
-    report(plan, seed, &mut world)
+    Ok(Run { competitor_rate, ..report(plan, seed, &mut world)? })
 }
 
 /// The client of mobile `number`.
@@ -182,7 +202,8 @@ fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run
         _ => Vec::new(),
     };
     let last_done = ends.and_then(|ends| ends.into_iter().max());
-    Ok(Run { seed, copies, last_done, limit, pings, link: world.cell().stats() })
+    let link = world.cell().stats();
+    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate: None, link })
 }
 
 fn copy(mobile: &Mobile, first: Instant) -> Copy {
@@ -216,6 +237,8 @@ enum Machine {
     Mobile(Box<Mobile>),
     Ping(Ping),
     Server(Box<ServerHost>),
+    Sender(Sender),
+    Receiver(Receiver),
 }
 
 impl Machine {
@@ -224,6 +247,8 @@ impl Machine {
             Self::Mobile(mobile) => &mut **mobile,
             Self::Ping(ping) => ping,
             Self::Server(server) => &mut **server,
+            Self::Sender(sender) => sender,
+            Self::Receiver(receiver) => receiver,
         }
     }
 }
@@ -246,6 +271,8 @@ impl Node for Machine {
             Self::Mobile(mobile) => mobile.poll_timeout(),
             Self::Ping(ping) => ping.poll_timeout(),
             Self::Server(server) => server.poll_timeout(),
+            Self::Sender(sender) => sender.poll_timeout(),
+            Self::Receiver(receiver) => receiver.poll_timeout(),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct CurveArgs {
     /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them; a wrong
     /// name lists the right ones.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "print_room", "op", "policy", "block", "max_block",
-        "window", "size", "clients", "outage", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
+        "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
         "retry_limit", "scheduler", "queue"])]
     pub(crate) figure: Option<String>,
@@ -66,6 +66,9 @@ pub(crate) struct CurveArgs {
     /// When the server cannot be reached, counted from the first call (2s:10s).
     #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
     pub(crate) outage: Vec<(Duration, Duration)>,
+    /// Let an endless flow of somebody else share the link: aimd is TCP's congestion control (NewReno).
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) competitor: Option<Competitor>,
     /// Copy once before, so that the client knows the link.
     #[arg(long)]
     pub(crate) warm: bool,
@@ -80,6 +83,13 @@ pub(crate) struct CurveArgs {
     /// Print one JSON object a row.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `--competitor`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Competitor {
+    /// Additive increase, multiplicative decrease, in the direction of the copy.
+    Aimd,
 }
 
 /// `--op`

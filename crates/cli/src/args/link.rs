@@ -133,7 +133,7 @@ pub(crate) struct CaptureArgs {
     /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Write one line for each RPC message over UDP: XID, procedure, attempt, fate and state of the channel.
+    /// Write one line for each RPC message over UDP: XID, procedure, how often this XID was sent, fate and state of the channel.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_log: Option<PathBuf>,
 }

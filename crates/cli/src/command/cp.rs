@@ -5,20 +5,20 @@ use crate::{
     context::Context,
     copy::{self, Copy, Overwrite},
     exit::{Exit, Failure},
-    progress::Progress,
+    progress::{Aside, Progress},
     summary::Summary,
     target::Target,
 };
 
-/// Copies, and returns how it ended and the numbers of the run.
-pub(super) fn execute(arguments: CpArgs) -> (Exit, Summary) {
+/// Copies, and returns how it ended and the numbers of the run. `aside` is shown beside the progress.
+pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary) {
     let context = Context::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
     let exit = context.run(async |context| {
         let copy = check(&arguments)?;
         if !arguments.quiet
             && !copy.dry_run
-            && let Some(progress) = Progress::on_terminal()
+            && let Some(progress) = Progress::on_terminal(aside)
         {
             context.reporter.show_progress(progress);
         }

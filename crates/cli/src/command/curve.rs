@@ -195,6 +195,7 @@ fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
                             }
                             plan.size = arguments.size;
                             plan.warm = arguments.warm;
+                            plan.competitor = arguments.competitor.is_some();
                             plan.patience = arguments.patience;
                             plan.outages =
                                 arguments.outage.iter().map(|&(at, length)| Outage { at, length }).collect();

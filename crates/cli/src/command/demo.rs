@@ -1,11 +1,13 @@
-//! `nfsw demo`: the main job on this machine alone, from a generated tree and back.
+//! `nfsw demo`: the main job on this machine alone: a tree there and back, a file over a bad link, and how others do.
 
+mod link;
 mod tree;
 
 use std::{
     io::Write,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -19,6 +21,7 @@ use crate::{
     args::{Cli, Command, DemoArgs},
     error::{explain, local, show},
     exit::{Exit, Failure},
+    progress::Aside,
     summary::Summary,
     units,
 };
@@ -64,6 +67,12 @@ fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
         }
         say!("  both copies are the same as the original: every byte, mode, time and link\n");
     }
+    over_a_bad_link(&here, server.address)?;
+    say!(
+        "1 MB over that link, mean of 20 others with the same statistics, computed by `nfsw curve` in virtual time:\n"
+    );
+    say!("{}", link::chart()?);
+    say!("The whole report, with the figures of four papers run again: nfsw curve --figure all --out report");
     say!("All of it worked, in {}.", units::duration(started.elapsed()));
     if arguments.keep {
         say!("The files are in {}.", show(&place.keep()));
@@ -73,18 +82,49 @@ fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one `nfsw cp` and says how it went.
+/// Bytes of the file that crosses the link: four seconds of its time.
+const SMALL_FILE: usize = 480 << 10;
+
+/// Fetches a file over the papers' link in real time, with both policies and the same fades.
+fn over_a_bad_link(here: &Path, server: SocketAddr) -> anyhow::Result<()> {
+    let original = here.join("served/small.bin");
+    link::generate(&original, SMALL_FILE).map_err(|error| local(&original, &error))?;
+    say!(
+        "Now a bad link in between: 1 Mbit/s, half duplex, fades of 80 ms on average every second (Dube et al. 1997),"
+    );
+    say!("and {} in real time. In the strip # is good, . is faded.\n", units::bytes(SMALL_FILE as u64));
+    for policy in ["adaptive", "exponential"] {
+        let link = link::BadLink::start(server)?;
+        let (url, fetched) = (serve::url(link.address), here.join(format!("small-{policy}")));
+        let source = format!("{url}/small.bin");
+        say!("  nfsw cp -p --policy {policy} {source} {}", show(&fetched));
+        let line = ["nfsw", "cp", "-p", "--transport", "udp", "--policy", policy, &source, &show(&fetched)];
+        run_copy(&line, Some(&link.strip))?;
+        if let Some(told) = link.stop() {
+            say!("    {told}");
+        }
+        compare(&original, &fetched)?;
+    }
+    say!("");
+    Ok(())
+}
+
+/// Runs one quiet `nfsw cp` and says how it went.
 fn copy(transport: &str, source: &str, target: &str) -> anyhow::Result<()> {
     let line = ["nfsw", "cp", "-rp", "--quiet", "--transport", transport, source, target];
     say!("  nfsw cp -rp --transport {transport} {source} {target}");
+    run_copy(&line, None)
+}
+
+fn run_copy(line: &[&str], aside: Option<&Aside>) -> anyhow::Result<()> {
     let Command::Cp(arguments) = Cli::try_parse_from(line)?.command else {
         unreachable!("the line says cp");
     };
     let started = Instant::now();
-    let (exit, Summary { bytes, clients }) = cp::execute(arguments);
+    let (exit, Summary { bytes, clients }) = cp::execute(arguments, aside.map(Arc::clone));
     let elapsed = started.elapsed();
     if exit != Exit::Done {
-        return Err(Failure::with(exit, format!("copying {source} failed")));
+        return Err(Failure::with(exit, format!("{} failed", line.join(" "))));
     }
     let calls: u64 = clients.iter().map(|client| client.stats.calls).sum();
     let resends: u64 = clients.iter().map(|client| client.stats.resends.total()).sum();

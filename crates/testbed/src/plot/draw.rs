@@ -59,15 +59,21 @@ fn on<DB: DrawingBackend>(plot: &Plot, area: &Area<'_, DB>) -> Result<(), PlotEr
     if !plot.series.iter().flat_map(|series| &series.points).any(|point| finite(&point)) {
         return Err(PlotError::Empty(plot.title.clone()));
     }
+    register_font();
+    draw(plot, area).map_err(|error| PlotError::Drawing(error.to_string()))
+}
+
+/// Gives plotters the crate's font, once: it looks for none on the machine.
+///
+/// # Panics
+/// Never: the font is valid.
+pub fn register_font() {
     static FONT: Once = Once::new();
     FONT.call_once(|| {
         let font = include_bytes!("../../fonts/Roboto-Regular-latin.ttf");
-        assert!(
-            plotters::style::register_font(FAMILY, FontStyle::Normal, font).is_ok(),
-            "the crate's font is valid"
-        );
+        let registered = plotters::style::register_font(FAMILY, FontStyle::Normal, font);
+        assert!(registered.is_ok(), "the crate's font is valid");
     });
-    draw(plot, area).map_err(|error| PlotError::Drawing(error.to_string()))
 }
 
 /// In SVG files the reader's sans serif, in bitmaps the crate's font.
