@@ -244,9 +244,9 @@ fn what_was_sent_arrives_after_the_end_of_the_command() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let (udp, tcp) = (datagrams.local_addr().unwrap().port(), listener.local_addr().unwrap().port());
     let received = thread::spawn(move || {
-        let mut received = Vec::new();
-        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
-        received.len()
+        let (mut connection, mut received) = (listener.accept().unwrap().0, Vec::new());
+        connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        connection.read_to_end(&mut received).map(|_| received.len())
     });
     ok(
         &["--rate", "10M", "--delay", "150ms", "--duplex", "full"],
@@ -256,7 +256,7 @@ fn what_was_sent_arrives_after_the_end_of_the_command() {
     );
     datagrams.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!(datagrams.recv(&mut [0; 16]).unwrap(), 4);
-    assert_eq!(received.join().unwrap(), 200_000);
+    assert_eq!(received.join().unwrap().unwrap(), 200_000);
 }
 
 /// Starts a script and waits until it says that it is ready.
@@ -342,4 +342,62 @@ fn a_network_of_ones_own_needs_no_root_of_this_host() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+/// A name that no other run of these tests has.
+fn cell(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+#[test]
+fn a_cell_shares_one_medium_and_lasts_as_long_as_somebody_is_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (name, records, joined) =
+        (cell("shared"), directory.path().join("records"), directory.path().join("joined"));
+    let options = ["--rate", "1M", "--cell", &name];
+    let first = [&options[..], &["--records", records.to_str().unwrap()]].concat();
+    let wait = format!(
+        "ping -q -c 1 $NFSW_HOST > /dev/null; echo ready; while [ ! -e {} ]; do sleep 0.01; done",
+        joined.display()
+    );
+    let (mut first, out) = ready(&first, &wait);
+    // The first command ends as soon as the second has begun.
+    let script = format!("touch {}; sleep 0.5; ping -q -c 3 -i 0.05 $NFSW_HOST && exit 4", joined.display());
+    assert_eq!(code(&options, &script), Some(4));
+    wait_for_all(out);
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    let rows = rows(&records, "datagram");
+    let sent = |mobile: &str| rows.iter().filter(|row| row["from"] == mobile).count();
+    assert_eq!((sent("mobile0:0"), sent("mobile1:0"), rows.len()), (1, 3, 8));
+}
+
+#[test]
+fn all_in_a_cell_say_the_same_and_lose_the_link_with_the_first() {
+    let name = cell("lost");
+    let options = ["--rate", "1M", "--cell", &name];
+    let (mut first, out) = ready(&options, "echo ready; sleep 1000");
+    for (options, part) in [
+        (["link", "exec", "--cell", &name, "--rate", "2M", "--", "true"], "say the same"),
+        (["link", "exec", "--cell", &name, "--seed", "2", "--", "true"], "say the same"),
+    ] {
+        let text = common::fails(2, options);
+        assert!(text.contains(part), "{text}");
+    }
+    let capture = ["link", "exec", "--rate", "1M", "--cell", &name, "--pcap", "/dev/null", "--", "true"];
+    let text = common::fails(2, capture);
+    assert!(text.contains("only the first"), "{text}");
+
+    let mut second = behind(&options, "echo ready; setsid sleep 1000 & sleep 1000");
+    let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut other = second.stdout.take().unwrap();
+    other.read_exact(&mut [0; 6]).unwrap();
+    first.kill().unwrap();
+    wait_for_all(other);
+    wait_for_all(out);
+    let output = second.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("the first in the cell has ended"), "{}", stderr(&output));
+    first.wait().unwrap();
+    // The name is free again.
+    assert_eq!(code(&["--rate", "2M", "--cell", &name], "exit 6"), Some(6));
 }

@@ -103,6 +103,9 @@ pub(crate) struct LinkExecArgs {
     /// Write the counters as one JSON object when COMMAND has ended.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Share the medium with all who say the same name, each a mobile of its own; they must say the same link.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cell: Option<String>,
     /// Say nothing about the link, also on a terminal.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -136,6 +139,13 @@ pub(crate) struct CaptureArgs {
     /// Write one line for each RPC message over UDP: XID, procedure, how often this XID was sent, fate and state of the channel.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_log: Option<PathBuf>,
+}
+
+impl CaptureArgs {
+    /// Whether anything is to be written.
+    pub(crate) fn is_some(&self) -> bool {
+        self.records.is_some() || self.pcap.is_some() || self.rpc_log.is_some()
+    }
 }
 
 /// `nfsw link show`

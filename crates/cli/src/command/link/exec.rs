@@ -1,5 +1,6 @@
 //! `nfsw link exec`: a program in a network of its own, behind the link.
 
+mod cell;
 mod device;
 mod inside;
 mod namespace;
@@ -7,12 +8,16 @@ mod namespace;
 use std::{
     fs::File,
     io::{self, IsTerminal, Write},
-    path::Path,
+    os::fd::OwnedFd,
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
-use linkemu::tunnel::{Tunnel, TunnelError, TunnelHandle, TunnelStats};
+use linkemu::{
+    LinkConfig,
+    tunnel::{Tunnel, TunnelError, TunnelHandle, TunnelStats},
+};
 use rustix::{
     io::Errno,
     process::{Signal, pidfd_send_signal},
@@ -20,9 +25,11 @@ use rustix::{
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
+    task::JoinHandle,
 };
 
 use self::{
+    cell::{Door, Member, Place},
     device::{Device, Ends, Side},
     namespace::{Inside, Plan},
 };
@@ -68,14 +75,7 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mtu_bytes = link.mtu_bytes;
-        let mut tunnel = Tunnel::new(link, arguments.link.seed).map_err(explained)?;
-        for observer in super::observers(&arguments.capture)? {
-            tunnel.observe(observer);
-        }
-        let stats = match &arguments.stats {
-            Some(path) => Some((path.as_path(), super::create(path)?)),
-            None => None,
-        };
+        let mut carrier = Carrier::new(arguments, link).await?;
         let host = Device::make("nfsw%d").map_err(|error| refused("make a network device", &error))?;
         let ends =
             Ends::of(&host).ok_or_else(|| anyhow::anyhow!("there are 32768 links on this host already"))?;
@@ -89,11 +89,8 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
         let mut signals = Signals::catch()?;
         let command = arguments.command.clone();
         let inside = namespace::start(Plan { device: host.name, ends, mtu_bytes, ipv6, command }).await?;
-        hurry();
         let Inside { device, process, mut ended, sent } = inside;
-        tunnel.attach(device, host.descriptor)?;
-        let handle = tunnel.handle();
-        let running = tokio::spawn(tunnel.run());
+        carrier.attach(device, host.descriptor).await?;
         let status = loop {
             tokio::select! {
                 status = &mut ended => break status??,
@@ -101,17 +98,143 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
                     // It may have ended just now.
                     let _ = passed_on.map(|signal| pidfd_send_signal(&process, signal));
                 }
+                going_on = carrier.serve() => if !going_on {
+                    let _ = pidfd_send_signal(&process, Signal::KILL);
+                    anyhow::bail!("the first in the cell has ended, and the link with it");
+                }
             }
         };
         tokio::select! {
-            () = drained(&handle, sent) => {}
+            () = carrier.drained(sent) => {}
             () = tokio::time::sleep(LINGER) => {}
             _ = signals.next() => {}
         }
-        handle.stop().await;
-        report(stats, talkative, &running.await?);
+        tokio::select! {
+            () = carrier.emptied(talkative) => {}
+            _ = signals.next() => {}
+        }
+        carrier.finish(talkative).await?;
         Ok(inside::code(status))
     })
+}
+
+/// Who carries the packets.
+enum Carrier {
+    /// This process, for others in the cell, too.
+    Own {
+        handle: TunnelHandle,
+        running: JoinHandle<TunnelStats>,
+        stats: Option<(PathBuf, File)>,
+        door: Option<Door>,
+    },
+    /// The first in the cell.
+    Other(Member),
+}
+
+impl Carrier {
+    async fn new(arguments: &LinkExecArgs, link: LinkConfig) -> anyhow::Result<Self> {
+        let LinkExecArgs { capture, stats, .. } = arguments;
+        let seed = arguments.link.seed;
+        let door = match &arguments.cell {
+            None => None,
+            Some(name) => match cell::enter(name, &link, seed).await? {
+                Place::First(door) => Some(door),
+                Place::Member(_) if stats.is_some() || capture.is_some() => {
+                    return Err(Failure::usage(format!(
+                        "--cell {name} has a link already, and only the first can say what is written down about it"
+                    )));
+                }
+                Place::Member(member) => return Ok(Self::Other(member)),
+            },
+        };
+        let mut tunnel = Tunnel::new(link, seed).map_err(explained)?;
+        for observer in super::observers(capture)? {
+            tunnel.observe(observer);
+        }
+        let create = |path: &PathBuf| super::create(path).map(|file| (path.clone(), file));
+        let stats = stats.as_ref().map(create).transpose()?;
+        let handle = tunnel.handle();
+        Ok(Self::Own { handle, running: tokio::spawn(tunnel.run()), stats, door })
+    }
+
+    async fn attach(&self, mobile: OwnedFd, host: OwnedFd) -> anyhow::Result<()> {
+        match self {
+            Self::Own { handle, .. } => {
+                hurry();
+                handle.attach(mobile, host).await?;
+            }
+            Self::Other(member) => member.attach(mobile, host).await?,
+        }
+        Ok(())
+    }
+
+    /// Does something for others in the cell, and returns whether there still is a link.
+    async fn serve(&mut self) -> bool {
+        match self {
+            Self::Own { handle, door: Some(door), .. } => door.serve(handle).await,
+            Self::Own { door: None, .. } => std::future::pending().await,
+            Self::Other(member) => {
+                member.abandoned().await;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits until the network of COMMAND has `sent` everything and it has crossed the link.
+    async fn drained(&self, sent: oneshot::Receiver<()>) {
+        // Errors mean the same: nobody is left who would send, or nothing that would carry it.
+        let _ = sent.await;
+        match self {
+            Self::Own { handle, .. } => drained(handle).await,
+            Self::Other(member) => drop(member.drained().await),
+        }
+    }
+
+    /// Waits until all others have left the cell.
+    async fn emptied(&mut self, talkative: bool) {
+        let Self::Own { handle, door: Some(door), .. } = self else {
+            return;
+        };
+        if talkative && door.members() > 0 {
+            eprintln!("nfsw: the link goes on for {} more in the cell; Ctrl-C ends it", door.members());
+        }
+        while door.members() > 0 {
+            door.serve(handle).await;
+        }
+    }
+
+    /// Ends the link, and writes what is to be known. The exit status is that of COMMAND all the same.
+    async fn finish(self, talkative: bool) -> anyhow::Result<()> {
+        let Self::Own { handle, running, stats: file, .. } = self else {
+            return Ok(());
+        };
+        handle.stop().await;
+        let stats = running.await?;
+        for problem in &stats.problems {
+            eprintln!("nfsw: {problem}; the link went on");
+        }
+        if let Some((path, mut file)) = file
+            && let Err(error) = writeln!(file, "{}", stats.to_json())
+        {
+            eprintln!("nfsw: {}", explain(&local(&path, &error)));
+        }
+        if talkative {
+            eprint!("{}", super::summary(&stats.link, &stats.lateness));
+        }
+        Ok(())
+    }
+}
+
+/// Waits until everything that was offered to the link by now has arrived or is lost.
+async fn drained(handle: &TunnelHandle) {
+    let mut offered = None;
+    while let Some(stats) = handle.stats().await.map(|stats| stats.link.stats) {
+        if stats.settled() >= *offered.get_or_insert(stats.datagrams) {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Lets this thread go before others, for a link is late when it waits for a processor that COMMAND uses.
@@ -151,33 +274,6 @@ impl Signals {
             caught = hang_up.0.recv() => (caught, hang_up.1),
         };
         caught.and(passed_on)
-    }
-}
-
-/// Waits until the network of COMMAND has `sent` everything and nothing is under way.
-async fn drained(handle: &TunnelHandle, sent: oneshot::Receiver<()>) {
-    // An error means the same: nobody is left who would send.
-    let _ = sent.await;
-    while let Some(stats) = handle.stats().await.map(|stats| stats.link.stats) {
-        if stats.settled() >= stats.datagrams {
-            return;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Writes what is to be known when COMMAND has ended, whose exit status nothing here changes.
-fn report(file: Option<(&Path, File)>, talkative: bool, stats: &TunnelStats) {
-    for problem in &stats.problems {
-        eprintln!("nfsw: {problem}; the link went on");
-    }
-    if let Some((path, mut file)) = file
-        && let Err(error) = writeln!(file, "{}", stats.to_json())
-    {
-        eprintln!("nfsw: {}", explain(&local(path, &error)));
-    }
-    if talkative {
-        eprint!("{}", super::summary(&stats.link, &stats.lateness));
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
     ioctl::{Opcode, Updater, ioctl},
+    net::{self, AddressFamily, SocketFlags, SocketType},
 };
 
 /// Packets that may wait until the link reads them, so that the emulated queue is the one that overflows.
@@ -73,9 +74,7 @@ impl Device {
         side: Side,
         mtu_bytes: u32,
     ) -> io::Result<bool> {
-        let socket =
-            rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::DGRAM, None)?;
-        let index = rustix::net::netdevice::name_to_index(&socket, &self.name)?;
+        let index = index(&self.name)?;
         let up = LinkUnspec::new_with_index(index).mtu(mtu_bytes).txqueuelen(WAITING).up().build();
         handle.link().set(up).execute().await.map_err(io_error)?;
         if side == Side::Mobile {
@@ -130,6 +129,12 @@ impl Side {
             Self::Mobile => 2,
         }
     }
+}
+
+/// The index of a device in the network of this thread.
+pub(super) fn index(name: &str) -> io::Result<u32> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    Ok(net::netdevice::name_to_index(&socket, name)?)
 }
 
 /// A name as the kernel wants it, its end included.

@@ -1,19 +1,19 @@
 //! The first process in the namespaces of a link: runs COMMAND, and takes everything with it when it ends.
 
 use std::{
-    io::ErrorKind,
+    io::{self, ErrorKind},
     os::unix::process::ExitStatusExt,
     process::{Command, ExitStatus},
 };
 
 use rustix::{
     mount::{MountFlags, MountPropagationFlags},
-    net::{AddressFamily, SocketType, netdevice},
     process::{Pid, Signal, WaitOptions},
+    thread::UnshareFlags,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{NO_LINK, NOT_EXECUTABLE, NOT_FOUND};
+use super::{NO_LINK, NOT_EXECUTABLE, NOT_FOUND, device, namespace::unshare};
 use crate::{args::LinkInsideArgs, error::io_text, text::escape};
 
 /// Runs COMMAND to its end. The kernel kills what is left in a process namespace when its first process ends.
@@ -21,8 +21,7 @@ pub(super) fn run(arguments: &LinkInsideArgs) -> anyhow::Result<u8> {
     // Whoever carries the packets takes this process along, however it ends. It holds the device open; if that is gone, it
     // had ended before.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
-    if netdevice::name_to_index(&socket, &arguments.device).is_err() {
+    if device::index(&arguments.device).is_err() {
         return Ok(NO_LINK);
     }
     show_own_processes();
@@ -35,9 +34,12 @@ fn show_own_processes() {
     // What is mounted outside still appears here, but nothing of this outside.
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let mounted = rustix::mount::mount_change("/", private)
-        .and_then(|()| rustix::mount::mount("proc", "/proc", "proc", flags, None));
-    if let Err(error) = mounted {
+    let mount = || -> io::Result<()> {
+        unshare(UnshareFlags::NEWNS)?;
+        rustix::mount::mount_change("/", private)?;
+        Ok(rustix::mount::mount("proc", "/proc", "proc", flags, None)?)
+    };
+    if let Err(error) = mount() {
         tracing::debug!(%error, "/proc stays as it is");
     }
 }

@@ -74,7 +74,7 @@ fn enter(
     ended: oneshot::Receiver<io::Result<ExitStatus>>,
     sent: oneshot::Receiver<()>,
 ) -> anyhow::Result<(Inside, Child)> {
-    unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS).map_err(|error| refused("make a network", &error))?;
+    unshare(UnshareFlags::NEWNET).map_err(|error| refused("make a network", &error))?;
     let Plan { device: name, ends, mtu_bytes, ipv6, command } = plan;
     let device = Device::make(&name).map_err(|error| refused("make a network device", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -109,7 +109,8 @@ fn is_sending() -> io::Result<bool> {
         .any(|line| line.split_whitespace().nth(3).is_some_and(|state| SENDING.contains(&state))))
 }
 
-fn unshare(flags: UnshareFlags) -> io::Result<()> {
+/// Leaves namespaces of this thread for new ones.
+pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     #[expect(unsafe_code, reason = "namespaces of a thread have no other call")]
     // SAFETY: the table of descriptors stays shared.
     unsafe {
