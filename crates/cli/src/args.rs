@@ -15,9 +15,9 @@ pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, Op};
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
-pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 #[cfg(target_os = "linux")]
-pub(crate) use link::{LinkExecArgs, LinkInsideArgs};
+pub(crate) use link::LinkExecArgs;
+pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
 use crate::{target::Remote, units};
 

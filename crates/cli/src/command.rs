@@ -7,7 +7,7 @@ mod curve;
 mod demo;
 mod df;
 mod exports;
-mod link;
+pub(crate) mod link;
 mod ln;
 mod ls;
 mod mkdir;

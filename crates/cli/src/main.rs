@@ -28,6 +28,10 @@ use summary::Summary;
 fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    #[cfg(target_os = "linux")]
+    if command::link::exec::is_inside() {
+        return command::link::exec::inside();
+    }
     match args::Cli::try_parse() {
         Ok(cli) => command::execute(cli.command),
         Err(error) => usage(&error).into(),

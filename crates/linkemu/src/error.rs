@@ -52,6 +52,7 @@ impl ConfigError {
     }
 
     /// Names the field that a value was meant for.
+    #[cfg(feature = "config-file")]
     pub(crate) fn of(mut self, name: &'static str) -> Self {
         if let Self::OutOfRange { field, .. } | Self::Malformed { field, .. } = &mut self {
             *field = name;

@@ -25,10 +25,6 @@ pub(crate) enum LinkCommand {
     /// Run a program behind a bad link, whatever protocols it speaks.
     #[cfg(target_os = "linux")]
     Exec(Box<LinkExecArgs>),
-    /// What `exec` runs inside the namespaces it has made.
-    #[cfg(target_os = "linux")]
-    #[command(hide = true)]
-    Inside(LinkInsideArgs),
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
     /// List the links that have a name.
@@ -83,7 +79,8 @@ none has packets longer than its MTU. COMMAND has process IDs and mounts of its 
 
 What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the
 background is killed. Ctrl-C is for COMMAND; SIGTERM and SIGHUP are passed on to it. Links at the
-same time do not meet; in a link within a link the host is the network of the outer COMMAND.
+same time do not meet, unless --cell says so: then each COMMAND is a mobile of one cell, the first to
+come has the link and ends last. In a link within a link the host is the network of the outer COMMAND.
 
 The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command,
 126 if it cannot be run, and 125 if there is no link.
@@ -114,17 +111,6 @@ pub(crate) struct LinkExecArgs {
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
-}
-
-/// `nfsw link inside`
-#[cfg(target_os = "linux")]
-#[derive(Args, Debug)]
-pub(crate) struct LinkInsideArgs {
-    /// The device that leads out.
-    pub(crate) device: String,
-    /// What to run, and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// What is written down about a link.

@@ -1,7 +1,7 @@
 //! `nfsw link`: an emulated link, as a proxy and as a picture.
 
 #[cfg(target_os = "linux")]
-mod exec;
+pub(crate) mod exec;
 mod proxy;
 mod rpc_log;
 
@@ -27,8 +27,6 @@ pub(super) fn execute(arguments: &LinkArgs) -> ExitCode {
     let done = match &arguments.command {
         #[cfg(target_os = "linux")]
         LinkCommand::Exec(arguments) => return exec::run(arguments),
-        #[cfg(target_os = "linux")]
-        LinkCommand::Inside(arguments) => return exec::inside(arguments),
         LinkCommand::Proxy(arguments) => proxy::run(arguments),
         LinkCommand::Show(arguments) => show(arguments),
         LinkCommand::Presets => presets(),

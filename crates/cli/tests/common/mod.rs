@@ -5,7 +5,8 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, ErrorKind},
+    net::{SocketAddr, UdpSocket},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
@@ -54,7 +55,7 @@ impl Server {
     }
 
     /// Address of the service.
-    pub(crate) fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("nfs://").parse().unwrap()
     }
 
@@ -126,6 +127,16 @@ pub(crate) fn assert_same_tree(left: &Path, right: &Path, with_attributes: bool)
         assert_eq!(names, self::names(right), "{at}");
         for name in names {
             assert_same_tree(&left.join(&name), &right.join(&name), with_attributes);
+        }
+    }
+}
+
+/// Receives a datagram, whatever interrupts the wait: a socket with a time limit does not go on by itself (signal(7)).
+pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
+    loop {
+        match socket.recv_from(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => return received.unwrap(),
         }
     }
 }

@@ -34,7 +34,7 @@ use self::{
     namespace::{Inside, Plan},
 };
 use crate::{
-    args::{LinkExecArgs, LinkInsideArgs},
+    args::LinkExecArgs,
     error::{explain, io_text, local},
     exit::{Exit, Failure},
 };
@@ -46,6 +46,9 @@ const NOT_EXECUTABLE: u8 = 126;
 /// Exit status: there is no such COMMAND.
 const NOT_FOUND: u8 = 127;
 
+/// The name under which this program starts COMMAND: its arguments are the device and the words of COMMAND.
+const INSIDE: &str = "nfsw-inside";
+
 /// How long what COMMAND has sent may take to cross the link after its end.
 const LINGER: Duration = Duration::from_secs(10);
 /// How often somebody looks whether it has.
@@ -55,8 +58,14 @@ pub(super) fn run(arguments: &LinkExecArgs) -> ExitCode {
     finish(execute(arguments))
 }
 
-pub(super) fn inside(arguments: &LinkInsideArgs) -> ExitCode {
-    finish(inside::run(arguments))
+/// Whether this process was started as the first one behind a link: by its name, which no command line shows.
+pub(crate) fn is_inside() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == INSIDE)
+}
+
+/// Runs COMMAND, in the namespaces that are there.
+pub(crate) fn inside() -> ExitCode {
+    finish(inside::run(std::env::args_os().skip(1).collect()))
 }
 
 fn finish(code: anyhow::Result<u8>) -> ExitCode {
@@ -289,7 +298,7 @@ fn refused(what: &str, error: &io::Error) -> anyhow::Error {
     let advice = match Errno::from_io_error(error) {
         Some(Errno::PERM | Errno::ACCESS) => {
             "run it as root, in a container with the capabilities NET_ADMIN and SYS_ADMIN and the device /dev/net/tun; \
-             or in a network of your own: unshare -Urn nfsw link exec ..."
+             or, if you may open /dev/net/tun, in a network of your own: unshare -Urn nfsw link exec ..."
         }
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
             "there must be a /dev/net/tun: modprobe tun, or start the container with --device /dev/net/tun"

@@ -1,6 +1,7 @@
 //! The first process in the namespaces of a link: runs COMMAND, and takes everything with it when it ends.
 
 use std::{
+    ffi::{OsStr, OsString},
     io::{self, ErrorKind},
     os::unix::process::ExitStatusExt,
     process::{Command, ExitStatus},
@@ -14,19 +15,22 @@ use rustix::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{NO_LINK, NOT_EXECUTABLE, NOT_FOUND, device, namespace::unshare};
-use crate::{args::LinkInsideArgs, error::io_text, text::escape};
+use crate::{error::io_text, text::escape};
 
 /// Runs COMMAND to its end. The kernel kills what is left in a process namespace when its first process ends.
-pub(super) fn run(arguments: &LinkInsideArgs) -> anyhow::Result<u8> {
+pub(super) fn run(arguments: Vec<OsString>) -> anyhow::Result<u8> {
+    let [device, program, arguments @ ..] = arguments.as_slice() else {
+        return Ok(NO_LINK);
+    };
     // Whoever carries the packets takes this process along, however it ends. It holds the device open; if that is gone, it
     // had ended before.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if device::index(&arguments.device).is_err() {
+    if device.to_str().is_none_or(|device| device::index(device).is_err()) {
         return Ok(NO_LINK);
     }
     show_own_processes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(supervise(&arguments.command))
+    runtime.block_on(supervise(program, arguments))
 }
 
 /// Replaces `/proc`. Where that is not allowed, `/proc` shows the processes of the host.
@@ -44,12 +48,11 @@ fn show_own_processes() {
     }
 }
 
-async fn supervise(command: &[std::ffi::OsString]) -> anyhow::Result<u8> {
+async fn supervise(program: &OsStr, arguments: &[OsString]) -> anyhow::Result<u8> {
     // Caught before there is anything to catch.
     let mut ended = signal(SignalKind::child())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let (program, arguments) = command.split_first().expect("the command line asks for one");
     let child = match Command::new(program).args(arguments).spawn() {
         Ok(child) => child,
         Err(error) => {

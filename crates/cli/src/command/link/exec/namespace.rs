@@ -15,7 +15,7 @@ use rustix::{
 use tokio::sync::oneshot;
 
 use super::{
-    LOOK,
+    INSIDE, LOOK,
     device::{Device, Ends, Side},
     refused,
 };
@@ -82,7 +82,7 @@ fn enter(
     let ipv6 = ipv6.map_err(|error| anyhow::anyhow!("cannot set up {name}: {}", io_text(&error)))?;
 
     let mut first = Command::new("/proc/self/exe");
-    first.arg0("nfsw").args(["link", "inside", &name, "--"]).args(command);
+    first.arg0(INSIDE).arg(&name).args(command);
     first.env("NFSW_HOST", ends.ipv4(Side::Host).to_string());
     if ipv6 {
         first.env("NFSW_HOST6", ends.ipv6(Side::Host).to_string());
