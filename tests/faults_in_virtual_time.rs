@@ -60,7 +60,14 @@ impl World {
         let window = WindowLimits { calls: 8, read_bytes: 1 << 20, write_bytes: 1 << 20 };
         let retry = RetryPolicy::hybrid();
         let session = SessionConfig {
-            engine: EngineConfig { carrier: Carrier::Datagrams, retry, window, blocks: None, credential },
+            engine: EngineConfig {
+                carrier: Carrier::Datagrams,
+                retry,
+                window,
+                blocks: None,
+                prior: None,
+                credential,
+            },
             limits: Limits { read_block: block, write_block: block },
             stall_timeout: None,
             rate_limit: None,

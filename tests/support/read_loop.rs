@@ -27,7 +27,14 @@ impl ReadLoop {
         let mut credential = Vec::new();
         nfs_wire::auth::Credential::None.encode(&mut credential);
         let config = SessionConfig {
-            engine: EngineConfig { carrier, retry: RetryPolicy::hybrid(), window, blocks: None, credential },
+            engine: EngineConfig {
+                carrier,
+                retry: RetryPolicy::hybrid(),
+                window,
+                blocks: None,
+                prior: None,
+                credential,
+            },
             limits: Limits { read_block: block, write_block: block },
             stall_timeout: None,
             rate_limit: None,

@@ -85,6 +85,7 @@ impl Context {
                 error = self.watch() => Err(error),
             }
         });
+        self.session.remember();
         let closing =
             || Observation::closing_line(&self.activity, self.session.link_state(), self.started.elapsed());
         self.reporter.end_progress(result.is_ok().then(closing));

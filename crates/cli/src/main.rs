@@ -10,6 +10,7 @@ mod link_options;
 mod local;
 mod mode;
 mod name;
+mod paths;
 mod progress;
 mod remote;
 mod report;

@@ -3,14 +3,15 @@
 use std::{cell::RefCell, sync::Arc};
 
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, RetryPolicy, Status, TransportChoice,
-    Window,
+    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, Recall, RetryPolicy, Status,
+    TransportChoice, Window,
 };
 
 use crate::{
     args::{ConnectionArgs, Policy, Transport},
     error::unreachable,
     exit::Failure,
+    paths,
     progress::{Activity, LinkState},
     summary::{ClientSummary, Summary, transport_name},
     target::{Remote, UrlOptions},
@@ -91,6 +92,7 @@ impl Session {
         config.window = arguments.window.number().map_or(Window::Auto, Window::Calls);
         config.connect_timeout = arguments.timeout;
         config.rate_limit = self.rate_limit;
+        config.recall = Some(Recall::new(paths::recall));
         config.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(config)
     }
@@ -115,6 +117,11 @@ impl Session {
             state.rtt = state.rtt.max(stats.rtt.quantile(0.5));
         }
         state
+    }
+
+    /// Keeps what was learned about the paths for the next run.
+    pub(crate) fn remember(&self) {
+        paths::remember(self.connected.borrow().iter().map(|connected| connected.client.clone()));
     }
 
     /// Returns the numbers of the run so far.

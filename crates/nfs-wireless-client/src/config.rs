@@ -1,9 +1,11 @@
 //! What a caller may choose, with defaults and their sources.
 
-use std::time::Duration;
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use nfs_wire::auth::Credential;
 use thiserror::Error;
+
+use crate::engine::Belief;
 
 /// Smallest block of a READ or WRITE that may be configured, in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
@@ -45,6 +47,8 @@ pub struct ClientConfig {
     pub connect_timeout: Option<Duration>,
     /// Upper bound of the transfer rate in bit/s, counted in file bytes. Default: `None`.
     pub rate_limit: Option<u64>,
+    /// What is remembered of the path to a server from earlier runs. Default: nothing.
+    pub recall: Option<Recall>,
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with
     /// the `secure` option. Default: true.
     pub reserved_port: bool,
@@ -66,6 +70,7 @@ impl Default for ClientConfig {
             stall_timeout: None,
             connect_timeout: None,
             rate_limit: None,
+            recall: None,
             reserved_port: true,
         }
     }
@@ -88,6 +93,27 @@ impl ClientConfig {
             return Err(ConfigError::TooSmall { field: "rate_limit", value: rate.to_string(), bound });
         }
         Ok(())
+    }
+}
+
+/// Answers what was believed about the path to an address, for [`ClientConfig::recall`].
+#[derive(Clone)]
+pub struct Recall(Arc<dyn Fn(SocketAddr) -> Option<Belief> + Send + Sync>);
+
+impl Recall {
+    /// Asks `memory` when a server's address is known.
+    pub fn new(memory: impl Fn(SocketAddr) -> Option<Belief> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(memory))
+    }
+
+    pub(crate) fn ask(&self, peer: SocketAddr) -> Option<Belief> {
+        (self.0)(peer)
+    }
+}
+
+impl fmt::Debug for Recall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recall")
     }
 }
 

@@ -57,8 +57,8 @@ impl Finder<'_> {
     /// Lists what the server exports.
     pub(crate) async fn exports(&self) -> Result<Vec<Export>, Error> {
         self.on_each_address(async |address| {
-            let (_, mount) = self.service(address, Program::MOUNT).await?;
-            exports(&mount).await
+            let (.., listed) = self.service(address, Program::MOUNT, exports).await?;
+            Ok(listed)
         })
         .await
     }
@@ -91,21 +91,28 @@ impl Finder<'_> {
         let service = self.connect(found, Program::MOUNT).await?;
         let mut arguments = Vec::new();
         mount::encode_path(&mut arguments, export);
-        mount_call(&service, mount::procedure::UMNT, "UMNT", arguments).await.map(drop)
+        mount_call(&service, found, mount::procedure::UMNT, "UMNT", arguments).await.map(drop)
     }
 
     async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Found, Vec<u8>, Mount), Error> {
-        let (found, service) = self.service(address, Program::MOUNT).await?;
-        let listed = exports(&service).await.unwrap_or_default();
+        let (found, service, listed) = self
+            .service(address, Program::MOUNT, async |connection, found| {
+                match exports(connection, found).await {
+                    // Whoever hides the list may still let us mount.
+                    Err(Error::Rejected { .. } | Error::Protocol { .. }) => Ok(Vec::new()),
+                    listed => listed,
+                }
+            })
+            .await?;
         let held = listed.iter().map(|export| &export.directory[..]).filter(|export| holds(export, path));
         if let Some(export) = held.max_by_key(|export| export.len()) {
-            return mnt(&service, export).await.map(|mount| (found, export.to_vec(), mount));
+            return mnt(&service, found, export).await.map(|mount| (found, export.to_vec(), mount));
         }
         // Not on the list, which may be hidden or name something else: the path itself, then what is above it.
         let mut candidate = path;
         let mut first = None;
         loop {
-            match mnt(&service, candidate).await {
+            match mnt(&service, found, candidate).await {
                 Ok(mount) => return Ok((found, candidate.to_vec(), mount)),
                 Err(error @ Error::Mount { .. }) => drop(first.get_or_insert(error)),
                 Err(error) => return Err(error),
@@ -118,19 +125,37 @@ impl Finder<'_> {
     }
 
     async fn nfs(&self, address: SocketAddr) -> Result<(Protocol, SocketAddr, Connection), Error> {
-        let (found, connection) = self.service(address, Program::NFS).await?;
+        let (found, connection, ()) = self
+            .service(address, Program::NFS, async |connection, found| {
+                null(connection, Program::NFS, found).await
+            })
+            .await?;
         Ok((found.protocol, found.address, connection))
     }
 
-    /// Finds a service on whichever transport answers, the preferred one first.
-    async fn service(&self, address: SocketAddr, program: Program) -> Result<(Found, Connection), Error> {
+    /// Finds a service on whichever transport answers, the preferred one first; `ask` is the call that is to be answered.
+    async fn service<T>(
+        &self,
+        address: SocketAddr,
+        program: Program,
+        ask: impl AsyncFn(&Connection, Found) -> Result<T, Error>,
+    ) -> Result<(Found, Connection, T), Error> {
         self.first_transport(async |protocol| {
-            let port = self.port(address, program, protocol).await?;
+            let (port, known) = match self.port(address, program, protocol).await? {
+                Port::Known(port) => (port, None),
+                Port::Usual(port, error) => (port, Some(error)),
+            };
             let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
-            let connection = self.connect(found, program).await?;
-            // One small call tells whether the service is really there.
-            null(&connection, program, found).await?;
-            Ok((found, connection))
+            let asked = async {
+                let connection = self.connect(found, program).await?;
+                let answer = ask(&connection, found).await?;
+                Ok((found, connection, answer))
+            };
+            // On a usual port where nobody is, the port mapper was what was missing.
+            asked.await.map_err(|error| match (error, known) {
+                (Error::Unreachable { .. } | Error::NotRegistered { .. }, Some(known)) => known,
+                (error, _) => error,
+            })
         })
         .await
     }
@@ -168,11 +193,11 @@ impl Finder<'_> {
     }
 
     /// Returns the port of a service: given, asked for, or usual.
-    async fn port(&self, address: SocketAddr, program: Program, protocol: Protocol) -> Result<u16, Error> {
+    async fn port(&self, address: SocketAddr, program: Program, protocol: Protocol) -> Result<Port, Error> {
         let nfs = program == Program::NFS;
         let given = if nfs { self.config.nfs_port } else { self.config.mount_port };
         if let Some(port) = given {
-            return Ok(port);
+            return Ok(Port::Known(port));
         }
         match self
             .first_transport(async |over| self.ask_port_mapper(address, over, program, protocol).await)
@@ -182,19 +207,11 @@ impl Finder<'_> {
             Err(error @ Error::Unreachable { .. }) => {
                 let usual = if nfs { Some(NFS_PORT) } else { self.config.nfs_port };
                 match usual {
-                    Some(port) if self.listens(address, port, program, protocol).await => Ok(port),
-                    _ => Err(error),
+                    Some(port) => Ok(Port::Usual(port, error)),
+                    None => Err(error),
                 }
             }
-            other => other,
-        }
-    }
-
-    async fn listens(&self, address: SocketAddr, port: u16, program: Program, protocol: Protocol) -> bool {
-        let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
-        match self.connect(found, program).await {
-            Ok(connection) => null(&connection, program, found).await.is_ok(),
-            Err(_) => false,
+            other => other.map(Port::Known),
         }
     }
 
@@ -277,19 +294,27 @@ pub(crate) struct Found {
     address: SocketAddr,
 }
 
-async fn exports(connection: &Connection) -> Result<Vec<Export>, Error> {
-    let answer = mount_call(connection, mount::procedure::EXPORT, "EXPORT", Vec::new()).await?;
+/// Where a service listens.
+enum Port {
+    /// Given, or told by the port mapper.
+    Known(u16),
+    /// Usual, as the port mapper could not be asked.
+    Usual(u16, Error),
+}
+
+async fn exports(connection: &Connection, found: Found) -> Result<Vec<Export>, Error> {
+    let answer = mount_call(connection, found, mount::procedure::EXPORT, "EXPORT", Vec::new()).await?;
     mount::decode_exports(&answer.results).map_err(|source| Error::Protocol { what: "EXPORT", source })
 }
 
-async fn mnt(connection: &Connection, path: &[u8]) -> Result<Mount, Error> {
+async fn mnt(connection: &Connection, found: Found, path: &[u8]) -> Result<Mount, Error> {
     let mut arguments = Vec::new();
     let name = || String::from_utf8_lossy(path).into_owned();
     if path.len() > mount::MAX_PATH_BYTES {
         return Err(Error::Mount { path: name(), status: MountStatus::NAMETOOLONG });
     }
     mount::encode_path(&mut arguments, path);
-    let answer = mount_call(connection, mount::procedure::MNT, "MNT", arguments).await?;
+    let answer = mount_call(connection, found, mount::procedure::MNT, "MNT", arguments).await?;
     mount::decode_mount(&answer.results)
         .map_err(|source| Error::Protocol { what: "MNT", source })?
         .map_err(|status| Error::Mount { path: name(), status })
@@ -297,24 +322,27 @@ async fn mnt(connection: &Connection, path: &[u8]) -> Result<Mount, Error> {
 
 async fn mount_call(
     connection: &Connection,
+    found: Found,
     procedure: u32,
     what: &'static str,
     arguments: Vec<u8>,
 ) -> Result<Answer, Error> {
-    let answer = connection.call((Program::MOUNT, procedure), None, arguments).await;
-    let answer = answer.map_err(|failure| call_error(failure, what, None))?;
-    match answer.outcome {
-        Ok(()) => Ok(answer),
-        Err(rejection) => Err(Error::Rejected { what, rejection }),
-    }
+    let answer = call(connection, Program::MOUNT, procedure, arguments, found).await?;
+    accepted(&answer, Program::MOUNT, what, found)?;
+    Ok(answer)
 }
 
 async fn null(connection: &Connection, program: Program, found: Found) -> Result<(), Error> {
-    let what = service_name(program);
-    match call(connection, program, 0, Vec::new(), found).await?.outcome {
+    let answer = call(connection, program, 0, Vec::new(), found).await?;
+    accepted(&answer, program, service_name(program), found)
+}
+
+/// Whether the call was run, and if not, whether the program is there at all.
+fn accepted(answer: &Answer, program: Program, what: &'static str, found: Found) -> Result<(), Error> {
+    match answer.outcome {
         Ok(()) => Ok(()),
         Err(Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. }) => {
-            Err(Error::NotRegistered { what, protocol: found.protocol })
+            Err(Error::NotRegistered { what: service_name(program), protocol: found.protocol })
         }
         Err(rejection) => Err(Error::Rejected { what, rejection }),
     }
@@ -327,19 +355,14 @@ async fn call(
     arguments: Vec<u8>,
     found: Found,
 ) -> Result<Answer, Error> {
+    let Found { protocol, address } = found;
+    let what = service_name(program);
     let answer = connection.call((program, procedure), None, arguments).await;
-    answer.map_err(|failure| call_error(failure, service_name(program), Some(found)))
-}
-
-fn call_error(failure: CallFailure, what: &'static str, found: Option<Found>) -> Error {
-    match (failure, found) {
-        (CallFailure::Expired { attempts, elapsed }, _) => Error::Silent { what, attempts, elapsed },
-        (CallFailure::Unreachable(source), Some(Found { protocol, address })) => {
-            Error::Unreachable { what, address, protocol, source }
-        }
-        (CallFailure::Unreachable(source), None) => Error::Local(source),
-        (CallFailure::TooMany | CallFailure::Closed, _) => Error::Closed,
-    }
+    answer.map_err(|failure| match failure {
+        CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
+        CallFailure::Unreachable(source) => Error::Unreachable { what, address, protocol, source },
+        CallFailure::TooMany | CallFailure::Closed => Error::Closed,
+    })
 }
 
 const fn service_name(program: Program) -> &'static str {

@@ -64,8 +64,8 @@ pub use nfs_wire::{
 pub use self::{
     attr::{FileType, Metadata, SetAttributes, SetTime, Time},
     config::{
-        BlockSize, ClientConfig, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, TransportChoice,
-        Window,
+        BlockSize, ClientConfig, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, Recall, RetryPolicy,
+        TransportChoice, Window,
     },
     transfer::{DirEntry, Placement, TransferError, UploadSpec},
 };

@@ -345,6 +345,8 @@ impl Session {
             self.stirred = self.feed(now);
         }
         let transmit = self.engine.poll_transmit(now)?;
+        // What left may have been what kept others from being queued.
+        self.stirred = true;
         Some(Transmit {
             transfer: owner_transfer(transmit.owner).map(|(transfer, _)| transfer),
             head: transmit.head,

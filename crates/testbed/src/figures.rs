@@ -5,6 +5,7 @@ mod free;
 mod michalakis;
 mod rx_hex;
 mod show;
+mod targets;
 
 pub(crate) use free::OWN;
 pub use free::free;
@@ -42,6 +43,7 @@ enum Panel {
     Curves(Curves),
     Sequence(Sequence),
     Listing(Listing),
+    Targets(Vec<targets::Target>),
 }
 
 /// Response times over something, or as bars in groups.
@@ -228,10 +230,11 @@ pub fn experiments() -> Result<Vec<Experiment>, Error> {
     let mut all = dube::experiments(&library)?;
     all.extend(rx_hex::experiments()?);
     all.extend(michalakis::experiments()?);
+    all.extend(targets::experiments()?);
     Ok(all)
 }
 
-/// The experiment of this name, or all of them for `all`.
+/// The experiment of this name, or all that repeat a paper's for `all`.
 ///
 /// # Errors
 /// [`Error::UnknownFigure`] names those there are.
@@ -239,7 +242,7 @@ pub fn named(name: &str) -> Result<Vec<Experiment>, Error> {
     let all = experiments()?;
     let known = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if name == "all" {
-        return Ok(all);
+        return Ok(all.into_iter().filter(|experiment| experiment.name != targets::NAME).collect());
     }
     match all.iter().find(|experiment| experiment.name == name) {
         Some(experiment) => Ok(vec![experiment.clone()]),
@@ -298,6 +301,9 @@ fn plans(experiments: &[Experiment]) -> (Vec<String>, Vec<Plan>) {
             }
             Panel::Sequence(sequence) if sequence.seed == Pick::Median => {
                 sequence.lanes.iter().take(1).map(|(_, plan)| plan).collect()
+            }
+            Panel::Targets(targets) => {
+                targets.iter().flat_map(|target| &target.plans).map(|(_, plan)| plan).collect()
             }
             Panel::Sequence(_) | Panel::Listing(_) => Vec::new(),
         }

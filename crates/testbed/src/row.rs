@@ -99,6 +99,8 @@ pub struct Row {
     pub probes: f64,
     /// Copies that failed or were given up.
     pub failed: usize,
+    /// Round-trip time of somebody else's calls beside the copies, in ms.
+    pub ping_ms: Option<f64>,
     /// What the competitor got, as a part of what all flows together got, divided by the number of flows: 1 is fair.
     pub competitor_share: Option<f64>,
 }
@@ -159,6 +161,10 @@ impl Row {
             last_done_s: mean(&done),
             probes: mean(&copies().map(|copy| copy.probes as f64).collect::<Vec<_>>()),
             failed: samples.failed(),
+            ping_ms: plan.ping.map(|_| {
+                let pings = samples.runs.iter().flat_map(|run| &run.pings);
+                mean(&pings.map(|it| it.as_secs_f64() * 1e3).collect::<Vec<_>>())
+            }),
             competitor_share: plan.competitor.then(|| each(&|run| competitor_share(plan, run))),
         }
     }

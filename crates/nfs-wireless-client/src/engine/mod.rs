@@ -65,6 +65,8 @@ pub struct EngineConfig {
     pub window: WindowLimits,
     /// What the adaptive policy may choose blocks from; `None`: they are given.
     pub blocks: Option<BlockRange>,
+    /// What was believed about the path when it was last used; the adaptive policy starts from it.
+    pub prior: Option<Belief>,
     /// The credential of every call, already encoded.
     pub credential: Vec<u8>,
 }
@@ -104,11 +106,11 @@ pub struct Engine {
 impl Engine {
     /// Starts with nothing outstanding; `seed` decides the first XID.
     pub fn new(config: EngineConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
-        let EngineConfig { carrier, retry, window, blocks, credential } = config;
+        let EngineConfig { carrier, retry, window, blocks, prior, credential } = config;
         Self {
             credential,
             peer,
-            recovery: Recovery::new(carrier, retry, blocks, now),
+            recovery: Recovery::new(carrier, retry, blocks, prior.as_ref(), now),
             window: Window::new(window),
             calls: Calls::default(),
             xids: Xids::new(seed),

@@ -35,11 +35,17 @@ const CAUTION: Duration = RetryPolicy::INITIAL;
 const NULL: u32 = 0;
 
 impl Recovery {
-    pub(super) fn new(carrier: Carrier, retry: RetryPolicy, range: Option<BlockRange>, now: Instant) -> Self {
+    pub(super) fn new(
+        carrier: Carrier,
+        retry: RetryPolicy,
+        range: Option<BlockRange>,
+        prior: Option<&Belief>,
+        now: Instant,
+    ) -> Self {
         match (carrier, policy::build(retry)) {
             (Carrier::Connection, _) => Self::Connection,
             (Carrier::Datagrams, Some(policy)) => Self::Timers(policy),
-            (Carrier::Datagrams, None) => Self::Adaptive(Box::new(Adaptive::new(range, now))),
+            (Carrier::Datagrams, None) => Self::Adaptive(Box::new(Adaptive::new(range, prior, now))),
         }
     }
 

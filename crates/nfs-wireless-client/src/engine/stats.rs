@@ -32,7 +32,6 @@ pub struct Stats {
 
 /// What the adaptive policy believes about the path to the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Belief {
     /// File bytes per second that the path delivers.
     pub rate: f64,

@@ -89,7 +89,14 @@ impl SessionConfig {
             Protocol::Tcp => Carrier::Connection,
         };
         Self {
-            engine: EngineConfig { carrier, retry: config.retry, window, blocks, credential },
+            engine: EngineConfig {
+                carrier,
+                retry: config.retry,
+                window,
+                blocks,
+                prior: config.recall.as_ref().and_then(|recall| recall.ask(peer)),
+                credential,
+            },
             limits,
             stall_timeout: config.stall_timeout,
             rate_limit: config.rate_limit,

@@ -29,6 +29,7 @@ impl Bench {
                 retry: RetryPolicy::hybrid(),
                 window,
                 blocks: None,
+                prior: None,
                 credential: vec![0; 8],
             },
             limits: Limits { read_block: 1000, write_block: 1000 },

@@ -13,6 +13,7 @@ use crate::{
 use super::{
     Curve, Curves, Experiment, Figure, FigureEvent, FigureRow, Limit, Listing, Panel, Pick, Published,
     Results, RoundTrips, Sequence, Table, Throughput,
+    targets::{Bound, Target},
 };
 
 /// An experiment's plots and tables; `None` if not a single point of it was run.
@@ -29,7 +30,10 @@ pub(super) fn figure(
     let mut figure = Figure {
         name: experiment.name.clone(),
         title: experiment.title.clone(),
-        source: format!("{}. {}.", places.join("; "), citation.unwrap_or_default()),
+        source: match citation {
+            Some(citation) => format!("{}. {citation}.", places.join("; ")),
+            None => "docs/adaptive.md".to_owned(),
+        },
         says: items.iter().flat_map(|item| item.says.clone()).collect(),
         remarks: experiment.remarks.clone(),
         plots: Vec::new(),
@@ -42,9 +46,63 @@ pub(super) fn figure(
             Panel::Curves(panel) => curves(panel, results, &mut figure),
             Panel::Sequence(panel) => sequence(panel, results, &facts, &mut figure)?,
             Panel::Listing(panel) => listing(panel, results.seed, &mut figure)?,
+            Panel::Targets(panel) => targets(panel, results, &mut figure),
         }
     }
-    Ok((!figure.plots.is_empty()).then_some(figure))
+    Ok((!figure.tables.is_empty()).then_some(figure))
+}
+
+/// Every case with its worst point, and whether that is good enough.
+fn targets(panel: &[Target], results: &Results, figure: &mut Figure) {
+    let mut table = Table {
+        title: "Of the points of a case the worst is shown.".to_owned(),
+        header: ["", "", "ours", "reach", "", "worst at"].map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    };
+    for target in panel {
+        let row = |(_, plan): &(String, Plan)| Some(Row::new(plan, results.of(plan)?, results.seed));
+        let rows: Vec<Option<Row>> = target.plans.iter().map(row).collect();
+        for (index, check) in target.checks.iter().enumerate() {
+            let mut worst: Option<(f64, &str)> = None;
+            for (points, (name, _)) in rows.chunks(check.step).zip(target.plans.iter().step_by(check.step)) {
+                let Some(points) = points.iter().cloned().collect::<Option<Vec<Row>>>() else { continue };
+                let value = (check.value)(&points);
+                if worst.is_none_or(|(other, _)| check.bound.is_worse(value, other) || value.is_nan()) {
+                    worst = Some((value, name));
+                }
+            }
+            let Some((value, place)) = worst else { continue };
+            let (reach, verdict) = match check.bound {
+                Bound::Most(bound) => (format!("≤ {bound}"), check.bound.holds(value)),
+                Bound::Least(bound) => (format!("≥ {bound}"), check.bound.holds(value)),
+                Bound::None => (String::new(), true),
+            };
+            table.rows.push(vec![
+                if index == 0 { target.case.to_owned() } else { String::new() },
+                check.what.to_owned(),
+                format!("{value:.2}"),
+                reach,
+                if verdict { "yes" } else { "NO" }.to_owned(),
+                place.to_owned(),
+            ]);
+        }
+        for ((series, _), row) in target.plans.iter().zip(rows) {
+            let Some(row) = row else { continue };
+            figure.rows.push(FigureRow {
+                figure: figure.name.clone(),
+                panel: target.case.to_owned(),
+                series: series.clone(),
+                x: row.bad_ms.unwrap_or_default(),
+                published_min_s: None,
+                published_mean_s: None,
+                published_max_s: None,
+                row,
+            });
+        }
+    }
+    if !table.rows.is_empty() {
+        figure.tables.push(table);
+    }
 }
 
 /// A point of a curve: place, ours if it was run, theirs if it was published.

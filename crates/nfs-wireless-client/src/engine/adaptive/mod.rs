@@ -78,8 +78,8 @@ const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
 const FIRST_BLOCK: u32 = 4096;
 
 impl Adaptive {
-    pub(super) fn new(range: Option<BlockRange>, now: Instant) -> Self {
-        Self {
+    pub(super) fn new(range: Option<BlockRange>, prior: Option<&Belief>, now: Instant) -> Self {
+        let mut adaptive = Self {
             trips: RoundTrips::default(),
             silence: Silence::new(now),
             patience: Patience::default(),
@@ -90,13 +90,32 @@ impl Adaptive {
             sizer: Sizer::new(now),
             pacer: Pacer::new(now),
             lost: Losses::default(),
+        };
+        // Nobody's word is taken for numbers that cannot be.
+        let sound =
+            |it: &&Belief| it.rate.is_finite() && it.rate > 0.0 && it.fades_per_second >= 0.0 && it.block > 0;
+        if let Some(prior) = prior.filter(sound) {
+            adaptive.resume(prior, now);
         }
+        adaptive
+    }
+
+    /// Starts from what was believed when the path was last used.
+    fn resume(&mut self, prior: &Belief, now: Instant) {
+        if let Some(range) = self.range {
+            self.block = prior.block.clamp(range.one_frame.min(range.largest), range.largest);
+        }
+        let block = if self.block == 0 { prior.block } else { self.block };
+        self.window.resume(now, prior.rate, prior.base, block);
+        self.sizer.resume(prior.fades_per_second);
+        self.patience.resume(prior.holds);
+        self.pacer.set_rate(now, prior.rate, block);
     }
 
     /// Returns what is believed, once something was delivered.
     pub(super) fn belief(&self) -> Option<Belief> {
         let rate = self.window.rate();
-        (rate > 0.0 && self.block > 0).then(|| Belief {
+        (self.delivered() > 0 && rate > 0.0 && self.block > 0).then(|| Belief {
             rate,
             base: self.window.base(),
             fades_per_second: self.sizer.burst_rate(),

@@ -20,6 +20,13 @@ impl Default for Patience {
 }
 
 impl Patience {
+    /// Starts from what was believed; the next silence that ends otherwise refutes it.
+    pub(super) const fn resume(&mut self, holds: bool) {
+        if holds {
+            self.score = HOLDS_BELOW / 2.0;
+        }
+    }
+
     /// A silence ended; `held`: with the reply to the oldest call, sent before it.
     pub(super) fn learn(&mut self, held: bool) {
         let outcome = if held { 0.0 } else { 1.0 };

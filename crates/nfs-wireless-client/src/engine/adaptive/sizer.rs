@@ -28,6 +28,9 @@ const FRAME_BYTES: f64 = 1480.0;
 const PRIOR_BURSTS: f64 = 0.35;
 const PRIOR_SECONDS: f64 = 0.35;
 
+/// Good time that an earlier run's rate of bursts is worth.
+const RESUMED_SECONDS: f64 = 10.0;
+
 /// Good time after which the past counts half.
 const MEMORY: f64 = 60.0;
 
@@ -68,6 +71,12 @@ impl Sizer {
             drops: 0.0,
             cap: None,
         }
+    }
+
+    /// Starts from an earlier rate of bursts, which counts as much as a few seconds' own experience.
+    pub(super) fn resume(&mut self, bursts_per_second: f64) {
+        self.seconds = RESUMED_SECONDS;
+        self.bursts = (bursts_per_second * (self.seconds + PRIOR_SECONDS) - PRIOR_BURSTS).max(0.0);
     }
 
     /// Replies flow: the time since the last one was good, but for `silence`.

@@ -32,6 +32,12 @@ const BASE_LIFETIME: Duration = Duration::from_secs(10);
 /// Part of what the path holds that is left in flight to drain its queue.
 const DRAINED: f64 = 0.85;
 
+/// A first round trip that is twice an earlier run's base and this much longer belongs to another path.
+const WRONG_BASE: Duration = Duration::from_millis(50);
+
+/// Rounds after a drain in which an empty queue says nothing about the window.
+const REFILLING: u32 = 3;
+
 /// Blocks in a window that is drained to one call.
 const NARROW: u64 = 8;
 
@@ -60,6 +66,8 @@ pub(super) struct Window {
     /// Lowest round-trip time in this round.
     round_min: Option<Duration>,
     starting: bool,
+    /// Rate and base are an earlier run's.
+    unconfirmed: bool,
     stale_rounds: u32,
     best_rate: f64,
     /// Most that was in flight in this round.
@@ -67,6 +75,8 @@ pub(super) struct Window {
     /// When the window was last cut, in delivered bytes.
     cut_at: Option<u64>,
     draining: Option<Instant>,
+    /// Rounds until the path is as full again as before it was drained.
+    refilling: u32,
     /// Times between the last replies of the start, to bytes.
     spacing: VecDeque<f64>,
     last_reply: Option<(Instant, Instant)>,
@@ -86,16 +96,28 @@ impl Window {
             base_seen: now,
             round_min: None,
             starting: true,
+            unconfirmed: false,
             stale_rounds: 0,
             best_rate: 0.0,
             used: 0,
             cut_at: None,
             draining: None,
+            refilling: 0,
             spacing: VecDeque::new(),
             last_reply: None,
             last_rtt: Duration::ZERO,
             round_window: 0,
         }
+    }
+
+    /// Starts from an earlier run's rate and base, carefully: half of what they allow until a reply confirms them, nothing of it if that
+    /// refutes them.
+    pub(super) fn resume(&mut self, now: Instant, rate: f64, base: Duration, block: u32) {
+        self.rates = VecDeque::from([rate]);
+        self.best_rate = rate;
+        (self.base, self.base_seen) = (Some(base), now);
+        (self.starting, self.unconfirmed) = (false, true);
+        self.window = self.target(rate, block);
     }
 
     pub(super) const fn delivered(&self) -> u64 {
@@ -119,7 +141,8 @@ impl Window {
             return if self.is_narrow(block) { block.into() } else { path.max(block.into()) };
         }
         let least = if self.delivered == 0 { INITIAL_CALLS } else { MIN_CALLS };
-        self.window.max(least * u64::from(block))
+        let window = if self.unconfirmed { self.window / 2 } else { self.window };
+        window.max(least * u64::from(block))
     }
 
     /// So much is in flight now.
@@ -137,6 +160,9 @@ impl Window {
         block: u32,
     ) {
         let rtt = now.saturating_duration_since(sent).max(Duration::from_micros(1));
+        if std::mem::take(&mut self.unconfirmed) && rtt > self.base() * 2 + WRONG_BASE {
+            *self = Self { delivered: self.delivered, ..Self::new(now) };
+        }
         self.delivered += u64::from(bytes);
         self.last_rtt = rtt;
         if self.base.is_none_or(|base| rtt <= base) {
@@ -145,7 +171,7 @@ impl Window {
         self.round_min = Some(self.round_min.map_or(rtt, |least| least.min(rtt)));
         if self.draining.is_some_and(|since| sent >= since) {
             (self.base, self.base_seen) = (Some(rtt), now);
-            self.draining = None;
+            (self.draining, self.refilling) = (None, REFILLING);
         }
         let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
         if let Some(highest) = self.rates.back_mut() {
@@ -220,13 +246,14 @@ impl Window {
             let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
             let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
-            if empty && busy {
+            if empty && busy && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
                 self.window = target.max(self.window + self.window / 4);
             } else if target < self.window || busy {
                 self.window = u64::midpoint(self.window, target);
             }
         }
+        self.refilling = self.refilling.saturating_sub(1);
         if now.saturating_duration_since(self.base_seen) > BASE_LIFETIME && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };

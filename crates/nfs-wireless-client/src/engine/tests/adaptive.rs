@@ -139,6 +139,49 @@ fn what_must_not_run_twice_keeps_its_xid() {
     assert_eq!(again, first);
 }
 
+/// A path of 1 MB/s and 100 ms: 100 kB in flight, of which half may leave before a reply has confirmed it.
+#[test]
+fn an_earlier_run_s_window_is_taken_up_with_care() {
+    let prior = Belief {
+        rate: 1e6,
+        base: Duration::from_millis(100),
+        fades_per_second: 0.0,
+        mean_fade: Duration::ZERO,
+        holds: false,
+        block: 4096,
+        in_flight: 0,
+    };
+    let window = WindowLimits { calls: 1024, read_bytes: u64::MAX, write_bytes: u64::MAX };
+    let in_flight = |rtt: u64| {
+        let mut path = Path::new();
+        let start = path.bench.at(0);
+        let config = EngineConfig {
+            carrier: Carrier::Datagrams,
+            retry: RetryPolicy::Adaptive,
+            window,
+            blocks: None,
+            prior: Some(prior),
+            credential: vec![0; 8],
+        };
+        path.bench.engine = Engine::new(config, server(), 1, start);
+        for _ in 0..40 {
+            path.submit(Class::Read, Repeat::Idempotent);
+        }
+        let (mut first, _) = path.sent();
+        // A wide window is spread over time.
+        first.extend(path.pass(rtt).0);
+        path.reply(first[0]);
+        let (second, _) = path.sent();
+        let more = path.pass(20).0;
+        (first.len(), second.len() + more.len())
+    };
+    let (before, after) = in_flight(100);
+    assert!((11..=14).contains(&before), "{before} calls before the first reply");
+    assert!(after >= 10, "{after} calls after it");
+    let (_, after) = in_flight(400);
+    assert!(after <= 2, "a path of 400 ms is another one: {after} calls");
+}
+
 #[test]
 fn a_silence_is_asked_into_at_a_bounded_rate() {
     let mut path = Path::new();

@@ -1,0 +1,166 @@
+//! What was learned about the paths to servers, kept for the next run.
+//!
+//! A small file in the user's cache. Whatever is wrong with it, it is only a cache: it is ignored, and written anew.
+
+use std::{
+    fs,
+    io::Write,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nfs_wireless_client::{Client, engine::Belief};
+use serde_json::{Value, json};
+
+/// How long a path is remembered.
+const LIFETIME: Duration = Duration::from_secs(30 * 60);
+
+/// Paths that are kept, the latest first.
+const MOST: usize = 64;
+
+/// Returns what was believed about the path to a server not long ago, from where we are now.
+pub(crate) fn recall(server: SocketAddr) -> Option<Belief> {
+    let paths = load(&file()?);
+    find(&paths, server, local(server)?, now()?)
+}
+
+/// Keeps what the clients believe.
+pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
+    let (Some(file), Some(now)) = (file(), now()) else { return };
+    let mut learned = Vec::new();
+    for client in clients {
+        let server = client.address();
+        if let (Some(belief), Some(local)) = (client.status().belief, local(server)) {
+            learned.push(entry(server, local, now, &belief));
+        }
+    }
+    if learned.is_empty() {
+        return;
+    }
+    let paths = merged(learned, load(&file));
+    let save = || -> std::io::Result<()> {
+        let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
+        fs::create_dir_all(directory)?;
+        let mut new = tempfile::NamedTempFile::new_in(directory)?;
+        new.write_all(Value::Array(paths).to_string().as_bytes())?;
+        new.persist(&file)?;
+        Ok(())
+    };
+    // The copy was made all the same.
+    let _ = save();
+}
+
+/// The XDG base directory specification's place for it.
+fn file() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("nfsw/paths.json"))
+}
+
+/// The address that we send from: behind another one there is another link, and on this machine alone none.
+fn local(server: SocketAddr) -> Option<IpAddr> {
+    if server.ip().is_loopback() {
+        return None;
+    }
+    let any: SocketAddr = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(server).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn now() -> Option<u64> {
+    Some(SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+fn load(file: &PathBuf) -> Vec<Value> {
+    let read = || -> Option<Vec<Value>> {
+        match serde_json::from_slice(&fs::read(file).ok()?).ok()? {
+            Value::Array(paths) => Some(paths),
+            _ => None,
+        }
+    };
+    read().unwrap_or_default()
+}
+
+fn entry(server: SocketAddr, local: IpAddr, now: u64, belief: &Belief) -> Value {
+    json!({
+        "server": server.to_string(),
+        "from": local.to_string(),
+        "at": now,
+        "bytes_per_second": belief.rate,
+        "base_us": belief.base.as_micros() as u64,
+        "fades_per_second": belief.fades_per_second,
+        "mean_fade_us": belief.mean_fade.as_micros() as u64,
+        "holds": belief.holds,
+        "block": belief.block,
+    })
+}
+
+fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<Belief> {
+    let (server, local) = (server.to_string(), local.to_string());
+    let path = paths.iter().find(|it| it["server"] == *server && it["from"] == *local)?;
+    let age = now.checked_sub(path["at"].as_u64()?)?;
+    if age > LIFETIME.as_secs() {
+        return None;
+    }
+    Some(Belief {
+        rate: path["bytes_per_second"].as_f64()?,
+        base: Duration::from_micros(path["base_us"].as_u64()?),
+        fades_per_second: path["fades_per_second"].as_f64()?,
+        mean_fade: Duration::from_micros(path["mean_fade_us"].as_u64()?),
+        holds: path["holds"].as_bool()?,
+        block: path["block"].as_u64()?.try_into().ok()?,
+        in_flight: 0,
+    })
+}
+
+/// The new entries, then the old ones of other paths.
+fn merged(mut new: Vec<Value>, old: Vec<Value>) -> Vec<Value> {
+    for path in old {
+        let same = |it: &Value| it["server"] == path["server"] && it["from"] == path["from"];
+        if new.len() < MOST && !new.iter().any(same) {
+            new.push(path);
+        }
+    }
+    new.truncate(MOST);
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BELIEF: Belief = Belief {
+        rate: 1e5,
+        base: Duration::from_millis(40),
+        fades_per_second: 1.5,
+        mean_fade: Duration::from_millis(80),
+        holds: false,
+        block: 4096,
+        in_flight: 0,
+    };
+
+    #[test]
+    fn a_path_is_remembered_for_a_while_and_from_the_same_place_only() {
+        let server = "192.0.2.1:2049".parse().unwrap();
+        let (here, there) = ("192.0.2.7".parse().unwrap(), "198.51.100.7".parse().unwrap());
+        let paths = merged(vec![entry(server, here, 1000, &BELIEF)], Vec::new());
+        assert_eq!(find(&paths, server, here, 1000), Some(BELIEF));
+        assert_eq!(find(&paths, server, here, 1000 + LIFETIME.as_secs()), Some(BELIEF));
+        assert_eq!(find(&paths, server, here, 1001 + LIFETIME.as_secs()), None, "too old");
+        assert_eq!(find(&paths, server, here, 999), None, "the clock was set back");
+        assert_eq!(find(&paths, server, there, 1000), None);
+        let newer = merged(vec![entry(server, here, 2000, &BELIEF)], paths);
+        assert_eq!(newer.len(), 1);
+    }
+
+    #[test]
+    fn a_broken_file_is_no_memory_and_a_long_one_is_cut() {
+        let (server, here) = ("192.0.2.1:2049".parse().unwrap(), "192.0.2.7".parse().unwrap());
+        let broken = [json!(3), json!({"server": "192.0.2.1:2049", "from": "192.0.2.7", "at": "yesterday"})];
+        assert_eq!(find(&broken, server, here, 5), None);
+        let many = (0..200).map(|port| entry(SocketAddr::from(([192, 0, 2, 1], port)), here, 5, &BELIEF));
+        assert_eq!(merged(Vec::new(), many.collect()).len(), MOST);
+    }
+}
