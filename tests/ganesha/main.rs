@@ -3,6 +3,7 @@
 //! Every test has a server of its own: it needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and says so.
 
 mod cli;
+mod exec;
 mod interruptions;
 #[path = "../../crates/cli/tests/common/killing.rs"]
 mod killing;

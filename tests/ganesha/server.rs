@@ -22,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) read_only: bool,
     /// Repeated calls are run again.
     pub(crate) no_reply_cache: bool,
+    /// It listens on all addresses of this host.
+    pub(crate) everywhere: bool,
     /// No other server of these tests runs meanwhile: what is timed needs the machine for itself.
     pub(crate) alone: bool,
 }
@@ -51,10 +53,11 @@ impl Ganesha {
         fs::create_dir(&export).expect("an export directory");
         rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
         let (nfs_port, mount_port) = (free_port(), free_port());
+        let address = if options.everywhere { "0.0.0.0" } else { "127.0.0.1" };
         let access = if options.read_only { "RO" } else { "RW" };
         let configuration = format!(
             "NFS_CORE_PARAM {{ Protocols = 3; Enable_UDP = true; Enable_NLM = false; Enable_RQUOTA = false;
-               NFS_Port = {nfs_port}; MNT_Port = {mount_port}; Bind_addr = 127.0.0.1; DRC_Disabled = {}; }}
+               NFS_Port = {nfs_port}; MNT_Port = {mount_port}; Bind_addr = {address}; DRC_Disabled = {}; }}
              NFS_KRB5 {{ Active_krb5 = false; }}
              EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = /export; Access_Type = {access};
                Squash = No_Root_Squash; Protocols = 3; Transports = UDP, TCP; SecType = sys;

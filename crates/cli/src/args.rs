@@ -15,7 +15,9 @@ pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, Op};
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
-pub(crate) use link::{LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
+#[cfg(target_os = "linux")]
+pub(crate) use link::LinkExecArgs;
+pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
 use crate::{target::Remote, units};
 
@@ -79,7 +81,7 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
-    /// Emulate a bad link: as a UDP proxy, or as a picture.
+    /// Emulate a bad link: under any program, as a UDP proxy, or as a picture.
     Link(LinkArgs),
     /// Compute response-time curves in virtual time.
     Curve(Box<CurveArgs>),

@@ -7,7 +7,7 @@ mod curve;
 mod demo;
 mod df;
 mod exports;
-mod link;
+pub(crate) mod link;
 mod ln;
 mod ls;
 mod mkdir;
@@ -18,17 +18,19 @@ mod rm;
 mod serve;
 mod stat;
 
-use crate::{args::Command, context::Context, exit::Exit};
+use std::process::ExitCode;
+
+use crate::{args::Command, context::Context};
 
 /// Runs a subcommand to its end.
-pub(crate) fn execute(command: Command) -> Exit {
+pub(crate) fn execute(command: Command) -> ExitCode {
     macro_rules! on_servers {
         ($arguments:expr, $run:path) => {
             Context::new(&$arguments.connection, &$arguments.output)
                 .run(async |context| $run(&$arguments, context).await)
         };
     }
-    match command {
+    let exit = match command {
         Command::Cp(arguments) => cp::execute(arguments, None).0,
         Command::Ls(arguments) => on_servers!(arguments, ls::run),
         Command::Stat(arguments) => on_servers!(arguments, stat::run),
@@ -42,10 +44,11 @@ pub(crate) fn execute(command: Command) -> Exit {
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
         Command::Serve(arguments) => serve::execute(&arguments),
-        Command::Link(arguments) => link::execute(&arguments),
+        Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::manual(&arguments),
-    }
+    };
+    exit.into()
 }

@@ -30,11 +30,14 @@ use summary::Summary;
 fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let exit = match args::Cli::try_parse() {
+    #[cfg(target_os = "linux")]
+    if command::link::exec::is_inside() {
+        return command::link::exec::inside();
+    }
+    match args::Cli::try_parse() {
         Ok(cli) => command::execute(cli.command),
-        Err(error) => usage(&error),
-    };
-    exit.into()
+        Err(error) => usage(&error).into(),
+    }
 }
 
 /// Prints help, the version, or what is wrong with the command line.

@@ -10,8 +10,9 @@
 //!   ends whose acknowledgements take air time and get lost; or an oracle that holds frames until a fade is over.
 //! - **What surrounds it.** IP fragments (one lost frame loses the datagram), a half-duplex medium that stations take turns
 //!   on, bounded queues, per-destination scheduling, a slow receiver, a wire behind the base station.
-//! - **Two ways to run it.** In virtual time, millions of frames a second ([`Link`], [`Cell`], [`Simulation`]); or on real
-//!   sockets, as a UDP proxy that needs no privileges ([`proxy`]). The same seed gives the same fades in both.
+//! - **Three ways to run it.** In virtual time, millions of frames a second ([`Link`], [`Cell`], [`Simulation`]); on real
+//!   sockets, as a UDP proxy that needs no privileges ([`proxy`]); between TUN devices, under any program and protocol
+//!   ([`tunnel`]). The same seed gives the same fades in all of them.
 //!
 //! # How bad is it for my telemetry?
 //!
@@ -58,7 +59,7 @@
 //! | join two programs | [`Link`], for one mobile and one host |
 //! | have several mobiles in a cell | [`Cell`] |
 //! | let whole machines talk in virtual time | [`Simulation`] and [`Node`] |
-//! | put it between real programs | [`proxy`] |
+//! | put it between real programs | [`proxy`] for UDP, [`tunnel`] for whole network stacks |
 //! | see what happened | [`Stats`], [`RecordWriter`] (NDJSON), [`CaptureWriter`] (Wireshark), [`Observer`] |
 //!
 //! # The model
@@ -82,7 +83,7 @@
 //!
 //! # Features
 //!
-//! `tokio` (default): the [`proxy`]. `config-file` (default): [`LinkConfig::from_toml`]. Without both the
+//! `tokio` (default): the [`proxy`] and, on Linux, the [`tunnel`]. `config-file` (default): [`LinkConfig::from_toml`]. Without both the
 //! crate is a plain library for virtual time.
 #![forbid(unsafe_code)]
 // The documentation speaks of all features.
@@ -104,12 +105,16 @@ mod preset;
 pub mod proxy;
 mod queue;
 mod rate;
+#[cfg(feature = "tokio")]
+mod realtime;
 mod reassembly;
 mod record;
 mod rng;
 mod show;
 mod sim;
 mod stats;
+#[cfg(all(feature = "tokio", target_os = "linux"))]
+pub mod tunnel;
 mod units;
 mod validate;
 mod wire;
@@ -122,7 +127,9 @@ pub use export::{CaptureWriter, RecordWriter};
 pub use link::{Link, Side};
 pub use preset::Preset;
 pub use rate::{Rate, RateTrace};
-pub use record::{DatagramRecord, Endpoint, Fate, FrameRecord, Observer, Offered, Station};
+#[cfg(feature = "tokio")]
+pub use realtime::Lateness;
+pub use record::{Content, DatagramRecord, Endpoint, Fate, FrameRecord, Observer, Offered, Station};
 pub use show::ChannelReport;
 pub use sim::{Node, Outgoing, Simulation, virtual_epoch};
 pub use stats::Stats;

@@ -51,6 +51,15 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// What the bytes are that were offered to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The payload of a UDP datagram: the link adds headers and cuts it into fragments.
+    UdpPayload,
+    /// An IP packet with its headers: it crosses as it is.
+    IpPacket,
+}
+
 /// How a datagram or a frame ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
@@ -72,7 +81,7 @@ pub enum Fate {
     ReassemblyTimeout,
     /// No way leads from its sender to its destination: the medium joins mobiles to hosts.
     NoRoute,
-    /// It has more than 65,507 bytes of payload.
+    /// It has more than 65,507 bytes of payload, or is a packet longer than the MTU.
     TooLong,
     /// It was still under way when the link was closed.
     UnderWay,
@@ -124,7 +133,9 @@ pub struct Offered<'a> {
     pub from: Endpoint,
     /// Its destination.
     pub to: Endpoint,
-    /// The UDP payload.
+    /// What the bytes are.
+    pub content: Content,
+    /// The bytes.
     pub payload: &'a Bytes,
 }
 
@@ -138,7 +149,9 @@ pub struct DatagramRecord {
     pub from: Endpoint,
     /// Its destination.
     pub to: Endpoint,
-    /// Bytes of UDP payload.
+    /// What was offered.
+    pub content: Content,
+    /// Bytes that were offered.
     pub payload_bytes: u32,
     /// Frames it became.
     pub frames: u32,

@@ -1,5 +1,7 @@
 //! `nfsw link`, and the options that describe an emulated link wherever one is.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
@@ -20,6 +22,9 @@ pub(crate) struct LinkArgs {
 pub(crate) enum LinkCommand {
     /// Run a UDP proxy with a bad link inside, without root.
     Proxy(Box<LinkProxyArgs>),
+    /// Run a program behind a bad link, whatever protocols it speaks.
+    #[cfg(target_os = "linux")]
+    Exec(Box<LinkExecArgs>),
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
     /// List the links that have a name.
@@ -45,26 +50,88 @@ pub(crate) struct LinkProxyArgs {
     /// The server behind the link.
     #[arg(long, value_name = "HOST:PORT", required = true)]
     pub(crate) to: Vec<String>,
-    #[command(flatten)]
-    pub(crate) link: LinkOptions,
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) records: Option<PathBuf>,
-    /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pcap: Option<PathBuf>,
-    /// Write one line for each RPC message: XID, procedure, how often this XID was sent, fate and state of the channel.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rpc_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
     /// Print the counters as one JSON object at the end.
     #[arg(long)]
     pub(crate) json: bool,
     /// Do not show the live view.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
+}
+
+/// `nfsw link exec`
+#[cfg(target_os = "linux")]
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "nfsw link exec [OPTIONS] -- COMMAND [ARGUMENT]...",
+    after_help = "\
+COMMAND gets a network of its own, whose only way out is the link. At its other end is this host,
+at the addresses in NFSW_HOST and, unless IPv6 is off or the MTU below 1280, NFSW_HOST6: whatever
+listens on all addresses here is reached there. Other destinations are routed if this host does
+that (sysctl net.ipv4.ip_forward=1, and masquerading). TCP, UDP, ICMP: all cross the same link, and
+none has packets longer than its MTU. COMMAND has process IDs and mounts of its own, too.
+
+What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the
+background is killed. Ctrl-C is for COMMAND; SIGTERM and SIGHUP are passed on to it. Links at the
+same time do not meet, unless --cell says so: then each COMMAND is a mobile of one cell, the first to
+come has the link and ends last. In a link within a link the host is the network of the outer COMMAND.
+
+The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command,
+126 if it cannot be run, and 125 if there is no link.
+
+Making networks needs root and /dev/net/tun, in a container also the capabilities NET_ADMIN and
+SYS_ADMIN. A user who may open /dev/net/tun can do without root in a network of their own, where
+the server runs, too: see the last example.
+
+Examples:
+  sudo nfsw link exec --preset satellite-600 -- bash
+  sudo nfsw link exec --bad 80 -- sh -c 'nfsw cp nfs://$NFSW_HOST/srv/photos/cat.jpg .'
+  unshare -Urn sh -c 'nfsw serve . --listen 0.0.0.0:20490 & nfsw link exec --rate 1M -- bash'"
+)]
+pub(crate) struct LinkExecArgs {
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
+    /// Write the counters as one JSON object when COMMAND has ended.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+    /// Share the medium with all who say the same name, each a mobile of its own; they must say the same link.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cell: Option<String>,
+    /// Say nothing about the link, also on a terminal.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// What to run, and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
+}
+
+/// What is written down about a link.
+#[derive(Args, Debug)]
+pub(crate) struct CaptureArgs {
+    /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+    /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Write one line for each RPC message over UDP: XID, procedure, how often this XID was sent, fate and state of the channel.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rpc_log: Option<PathBuf>,
+}
+
+impl CaptureArgs {
+    /// Whether anything is to be written.
+    pub(crate) fn is_some(&self) -> bool {
+        self.records.is_some() || self.pcap.is_some() || self.rpc_log.is_some()
+    }
 }
 
 /// `nfsw link show`

@@ -1,31 +1,41 @@
 //! `nfsw link`: an emulated link, as a proxy and as a picture.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod exec;
 mod proxy;
 mod rpc_log;
 
 use std::{
     fmt::Write as _,
+    fs::File,
     io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use linkemu::{ChannelReport, Preset};
+use linkemu::{CaptureWriter, ChannelReport, Lateness, Observer, Preset, RecordWriter, Snapshot};
 
+use self::rpc_log::RpcLog;
 use crate::{
-    args::{LinkArgs, LinkCommand, LinkShowArgs},
-    error::explain,
+    args::{CaptureArgs, LinkArgs, LinkCommand, LinkShowArgs},
+    error::{explain, local},
     exit::{Exit, Failure},
 };
 
-pub(super) fn execute(arguments: &LinkArgs) -> Exit {
+pub(super) fn execute(arguments: &LinkArgs) -> ExitCode {
     let done = match &arguments.command {
+        #[cfg(target_os = "linux")]
+        LinkCommand::Exec(arguments) => return exec::run(arguments),
         LinkCommand::Proxy(arguments) => proxy::run(arguments),
         LinkCommand::Show(arguments) => show(arguments),
         LinkCommand::Presets => presets(),
     };
-    done.unwrap_or_else(|error| {
+    let exit = done.unwrap_or_else(|error| {
         eprintln!("nfsw: {}", explain(&error));
         Exit::of(&error)
-    })
+    });
+    exit.into()
 }
 
 fn show(arguments: &LinkShowArgs) -> anyhow::Result<Exit> {
@@ -51,6 +61,43 @@ fn presets() -> anyhow::Result<Exit> {
         let _ = writeln!(text, "    source: {}", preset.source);
     }
     print(&text)
+}
+
+/// Opens what was asked to be written.
+fn observers(arguments: &CaptureArgs) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+    let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+    if let Some(path) = &arguments.records {
+        observers.push(Box::new(RecordWriter::new(create(path)?)));
+    }
+    if let Some(path) = &arguments.pcap {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        observers.push(Box::new(CaptureWriter::new(create(path)?, now)));
+    }
+    if let Some(path) = &arguments.rpc_log {
+        observers.push(Box::new(RpcLog::new(io::BufWriter::new(create(path)?))));
+    }
+    Ok(observers)
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).map_err(|error| local(path, &error))
+}
+
+/// What a link in real time did, in two lines.
+fn summary(link: &Snapshot, late: &Lateness) -> String {
+    let stats = &link.stats;
+    format!(
+        "{} datagrams in {:.1} s of channel time: {} delivered, {} lost ({} to the channel, {} to full queues)\n\
+         deliveries late by {:.2} ms at most, 99 % by less than {:.2} ms\n",
+        stats.datagrams,
+        link.channel_time.as_secs_f64(),
+        stats.delivered(),
+        stats.lost(),
+        stats.fate(linkemu::Fate::Channel),
+        stats.fate(linkemu::Fate::QueueFull),
+        late.most().as_secs_f64() * 1e3,
+        late.quantile(0.99).as_secs_f64() * 1e3,
+    )
 }
 
 /// Writes to standard output; that nobody reads on is no failure.

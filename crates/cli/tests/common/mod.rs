@@ -5,7 +5,8 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, ErrorKind},
+    net::{SocketAddr, UdpSocket},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
@@ -35,16 +36,21 @@ impl Server {
     }
 
     pub(crate) fn start() -> Self {
-        Self::with(&[])
+        Self::with("127.0.0.1", &[])
     }
 
     pub(crate) fn read_only() -> Self {
-        Self::with(&["--read-only"])
+        Self::with("127.0.0.1", &["--read-only"])
     }
 
-    fn with(options: &[&str]) -> Self {
+    /// A server on all addresses of this host, IPv4 and IPv6.
+    pub(crate) fn everywhere() -> Self {
+        Self::with("[::]", &[])
+    }
+
+    fn with(listen: &str, options: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let (process, url) = Self::launch(root.path(), "127.0.0.1:0", options);
+        let (process, url) = Self::launch(root.path(), &format!("{listen}:0"), options);
         Self { root: Root(root.path().to_owned(), Some(root)), process, url }
     }
 
@@ -65,7 +71,8 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let host = listen.rsplit_once(':').unwrap().0;
+        let port = line.split(&format!("{host}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         let url = format!("nfs://127.0.0.1:{port}");
         (process, url)
     }
@@ -76,7 +83,7 @@ impl Server {
     }
 
     /// Address of the service.
-    pub(crate) fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("nfs://").parse().unwrap()
     }
 
@@ -149,6 +156,16 @@ pub(crate) fn assert_same_tree(left: &Path, right: &Path, with_attributes: bool)
         assert_eq!(names, self::names(right), "{at}");
         for name in names {
             assert_same_tree(&left.join(&name), &right.join(&name), with_attributes);
+        }
+    }
+}
+
+/// Receives a datagram, whatever interrupts the wait: a socket with a time limit does not go on by itself (signal(7)).
+pub(crate) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
+    loop {
+        match socket.recv_from(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => return received.unwrap(),
         }
     }
 }

@@ -20,8 +20,8 @@ use self::{
     table::{Entry, Table},
 };
 use crate::{
-    Channel, ChannelScope, ChannelStart, ChannelState, ConfigError, Duplex, Endpoint, Fate, LinkConfig,
-    Observer, Offered, Station, Stats,
+    Channel, ChannelScope, ChannelStart, ChannelState, ConfigError, Content, Duplex, Endpoint, Fate,
+    LinkConfig, Observer, Offered, Station, Stats,
     arq::{self, End, Outcome, Parameters},
     channel::LossDraws,
     fragment::{self, Frame, IP_HEADER_BYTES, MAX_PAYLOAD_BYTES},
@@ -34,8 +34,8 @@ use crate::{
 
 /// A base station, its mobiles, and the hosts on the wire behind it.
 ///
-/// A plain machine driven by `now`, without sockets, clock or tasks. Offer UDP payloads with [`Cell::handle_input`]; drain
-/// [`Cell::poll_transmit`]; call [`Cell::handle_timeout`] when [`Cell::poll_timeout`] says. `now` never decreases (an
+/// A plain machine driven by `now`, without sockets, clock or tasks. Offer UDP payloads with [`Cell::handle_input`] or IP
+/// packets with [`Cell::handle_packet`]; drain [`Cell::poll_transmit`]; call [`Cell::handle_timeout`] when [`Cell::poll_timeout`] says. `now` never decreases (an
 /// earlier value counts as the latest seen). What happens between two calls happens at its own time, so a late caller
 /// changes when it learns of a delivery, not the delivery.
 ///
@@ -76,7 +76,7 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// Its number, as [`Cell::handle_input`] gave it.
+    /// Its number, as [`Cell::handle_input`] or [`Cell::handle_packet`] gave it.
     pub datagram: u64,
     /// When it arrived: at or before the `now` of the call that returns it.
     pub at: Instant,
@@ -84,7 +84,7 @@ pub struct Delivery {
     pub from: Endpoint,
     /// Its destination.
     pub to: Endpoint,
-    /// The UDP payload: the bytes offered, unless fragments were mis-spliced.
+    /// The UDP payload or IP packet: the bytes offered, unless fragments were mis-spliced.
     pub payload: Bytes,
 }
 
@@ -224,6 +224,18 @@ impl Cell {
     /// The link adds 8 bytes of UDP and 20 bytes of IP per fragment. What cannot be sent is counted and recorded, not
     /// reported here: a UDP socket would not know either.
     pub fn handle_input(&mut self, now: Instant, from: Endpoint, to: Endpoint, payload: Bytes) -> u64 {
+        self.offer(now, from, to, Content::UdpPayload, payload)
+    }
+
+    /// Offers a whole IP packet to the link and returns its number.
+    ///
+    /// It is one frame with nothing but the link header added, and its bytes are not looked at: a real IP fragment crosses
+    /// or is lost by itself, and is put together by its receiver. A packet longer than the MTU is [`Fate::TooLong`].
+    pub fn handle_packet(&mut self, now: Instant, from: Endpoint, to: Endpoint, packet: Bytes) -> u64 {
+        self.offer(now, from, to, Content::IpPacket, packet)
+    }
+
+    fn offer(&mut self, now: Instant, from: Endpoint, to: Endpoint, content: Content, payload: Bytes) -> u64 {
         self.handle_timeout(now);
         let origin = *self.origin.get_or_insert(self.now);
         let datagram = self.table.number();
@@ -235,6 +247,7 @@ impl Cell {
                 at: Duration::from_nanos(self.now - origin),
                 from,
                 to,
+                content,
                 payload: &payload,
             });
         }
@@ -243,28 +256,34 @@ impl Cell {
             (Station::Mobile(mobile), Station::Host(_)) => 2 * u32::from(mobile) + 1,
             (Station::Host(_), Station::Host(_)) | (Station::Mobile(_), Station::Mobile(_)) => u32::MAX,
         };
-        let refused = if payload.len() > MAX_PAYLOAD_BYTES {
+        let (payload_bytes, mtu_bytes) = (payload.len(), self.config.mtu_bytes);
+        let longest = match content {
+            Content::UdpPayload => MAX_PAYLOAD_BYTES,
+            Content::IpPacket => mtu_bytes as usize,
+        };
+        let refused = if payload_bytes > longest {
             Some(Fate::TooLong)
         } else if end as usize >= self.ends.len() {
             Some(Fate::NoRoute)
         } else {
             None
         };
-        let payload_bytes = payload.len();
-        let frames = match refused {
-            Some(_) => 0,
-            None => fragment::count(payload_bytes, self.config.mtu_bytes),
+        let frames = match (refused, content) {
+            (Some(_), _) => 0,
+            (None, Content::UdpPayload) => fragment::count(payload_bytes, mtu_bytes),
+            (None, Content::IpPacket) => 1,
         };
         let identification = match self.config.reassembly.identification {
-            crate::IpIdentification::Distinct => 0,
-            crate::IpIdentification::Wrapping { values, .. } => {
+            crate::IpIdentification::Wrapping { values, .. } if content == Content::UdpPayload => {
                 self.reassembly.identify(from.station, to.station, values)
             }
+            crate::IpIdentification::Wrapping { .. } | crate::IpIdentification::Distinct => 0,
         };
         let slot = self.table.insert(Entry {
             datagram,
             from,
             to,
+            content,
             payload,
             frames: frames as u16,
             open: frames as u16,
@@ -280,13 +299,18 @@ impl Cell {
             self.close(slot);
         }
         for index in 0..frames {
-            let content = fragment::content_bytes(payload_bytes, self.config.mtu_bytes, index, frames);
+            let bytes = match content {
+                Content::UdpPayload => {
+                    fragment::content_bytes(payload_bytes, mtu_bytes, index, frames) + IP_HEADER_BYTES
+                }
+                Content::IpPacket => payload_bytes as u32,
+            };
             self.send(Frame {
                 datagram,
                 slot,
                 index: index as u16,
                 end,
-                bytes: content + IP_HEADER_BYTES + self.config.link_header_bytes,
+                bytes: bytes + self.config.link_header_bytes,
                 queued: self.now,
                 first_air: Nanos::MAX,
                 attempts: 0,

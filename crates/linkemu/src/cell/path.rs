@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::{Cell, Delivery, Entry, Event};
 use crate::{
-    ChannelState, DatagramRecord, Duplex, Fate, FrameRecord, IpIdentification, JitterSpread, UdpChecksum,
+    ChannelState, Content, DatagramRecord, Duplex, Fate, FrameRecord, IpIdentification, JitterSpread,
+    UdpChecksum,
     fragment::Frame,
     reassembly::{Joined, Piece},
     rng,
@@ -153,7 +154,12 @@ impl Cell {
         entry.first_air = entry.first_air.min(frame.first_air);
         entry.open -= 1;
         let last = entry.open == 0;
-        match (fate, self.config.reassembly.identification) {
+        // A packet is whole, or a fragment that its receiver puts together with others.
+        let identification = match entry.content {
+            Content::UdpPayload => self.config.reassembly.identification,
+            Content::IpPacket => IpIdentification::Distinct,
+        };
+        match (fate, identification) {
             (Fate::Delivered, IpIdentification::Distinct) => {
                 entry.arrived += 1;
                 if entry.arrived == entry.frames {
@@ -242,6 +248,7 @@ impl Cell {
             datagram: entry.datagram,
             from: entry.from,
             to: entry.to,
+            content: entry.content,
             payload_bytes: entry.payload.len() as u32,
             frames: u32::from(entry.frames),
             offered,

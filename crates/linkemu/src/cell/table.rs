@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Endpoint, Fate, units::Nanos};
+use crate::{Content, Endpoint, Fate, units::Nanos};
 
 /// Datagrams under way, in places that are used again.
 #[derive(Debug, Default)]
@@ -18,6 +18,7 @@ pub(super) struct Entry {
     pub(super) datagram: u64,
     pub(super) from: Endpoint,
     pub(super) to: Endpoint,
+    pub(super) content: Content,
     pub(super) payload: Bytes,
     /// Its frames, those whose fate is open, and those that arrived.
     pub(super) frames: u16,

@@ -1,11 +1,13 @@
 //! Captures that Wireshark and tshark read (pcapng, draft-ietf-opsawg-pcapng).
 
-use std::{io::Write, time::Duration};
+use std::{borrow::Cow, io::Write, time::Duration};
 
 use bytes::Bytes;
 
 use super::Sink;
-use crate::{DatagramRecord, Endpoint, Fate, Observer, Offered, Station, fragment::MAX_PAYLOAD_BYTES};
+use crate::{
+    Content, DatagramRecord, Endpoint, Fate, Observer, Offered, Station, fragment::MAX_PAYLOAD_BYTES,
+};
 
 /// LINKTYPE_RAW: packets begin with an IP header.
 const LINKTYPE_RAW: u16 = 101;
@@ -22,8 +24,9 @@ const OPTION_RESOLUTION: u16 = 9;
 /// Writes what goes into a link and what comes out as a pcapng capture.
 ///
 /// Three interfaces: `in` has every datagram as it is offered, `out` as it arrives, `dropped` as it is lost, with the cause
-/// as the packet's comment (`frame.comment` in Wireshark). A datagram is one IPv4 packet, so that higher layers decode;
-/// how many frames it was is in the comment. Mobile n is 10.0.0.0 + n + 1, host n is 10.128.0.0 + n + 1.
+/// as the packet's comment (`frame.comment` in Wireshark). A UDP payload is one IPv4 packet, so that higher layers decode;
+/// how many frames it was is in the comment. There mobile n is 10.0.0.0 + n + 1, host n is 10.128.0.0 + n + 1. IP packets
+/// are written as they are.
 ///
 /// When the output fails, a full disk say, the capture stops and the link goes on: see [`Observer::problem`].
 #[derive(Debug)]
@@ -63,17 +66,8 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    fn packet(
-        &mut self,
-        interface: u32,
-        at: Duration,
-        from: Endpoint,
-        to: Endpoint,
-        payload: &[u8],
-        comment: &str,
-    ) {
+    fn packet(&mut self, interface: u32, at: Duration, packet: &[u8], comment: &str) {
         let time = u64::try_from((self.start + at).as_nanos()).unwrap_or(u64::MAX);
-        let packet = ip_packet(from, to, payload);
         let length = (packet.len() as u32).to_le_bytes();
         let mut body = Vec::with_capacity(packet.len() + comment.len() + 64);
         body.extend_from_slice(&interface.to_le_bytes());
@@ -81,7 +75,7 @@ impl<W: Write> CaptureWriter<W> {
         body.extend_from_slice(&(time as u32).to_le_bytes());
         body.extend_from_slice(&length);
         body.extend_from_slice(&length);
-        body.extend_from_slice(&packet);
+        body.extend_from_slice(packet);
         pad(&mut body);
         if !comment.is_empty() {
             option(&mut body, OPTION_COMMENT, comment.as_bytes());
@@ -104,7 +98,8 @@ impl<W: Write> CaptureWriter<W> {
 impl<W: Write + Send> Observer for CaptureWriter<W> {
     fn offered(&mut self, offered: &Offered<'_>) {
         let comment = format!("datagram {}", offered.datagram);
-        self.packet(IN, offered.at, offered.from, offered.to, offered.payload, &comment);
+        let packet = packet(offered.from, offered.to, offered.content, offered.payload);
+        self.packet(IN, offered.at, &packet, &comment);
     }
 
     fn datagram(&mut self, record: &DatagramRecord, payload: &Bytes) {
@@ -115,7 +110,8 @@ impl<W: Write + Send> Observer for CaptureWriter<W> {
             (record.ended - record.offered).as_secs_f64(),
         );
         let interface = if record.fate == Fate::Delivered { OUT } else { DROPPED };
-        self.packet(interface, record.ended, record.from, record.to, payload, &comment);
+        let packet = packet(record.from, record.to, record.content, payload);
+        self.packet(interface, record.ended, &packet, &comment);
     }
 
     fn flush(&mut self) {
@@ -144,6 +140,14 @@ fn address(station: Station) -> [u8; 4] {
         Station::Host(number) => (0x0a80_0000, number),
     };
     (network + u32::from(number) + 1).to_be_bytes()
+}
+
+/// What was offered, as an IP packet.
+fn packet(from: Endpoint, to: Endpoint, content: Content, payload: &[u8]) -> Cow<'_, [u8]> {
+    match content {
+        Content::UdpPayload => ip_packet(from, to, payload).into(),
+        Content::IpPacket => payload.into(),
+    }
 }
 
 /// An IPv4 packet with a UDP datagram (RFC 791 §3.1, RFC 768); too long a payload is cut.

@@ -21,9 +21,7 @@
 //! # }
 //! ```
 
-mod alarm;
 mod clients;
-mod lateness;
 mod socket;
 
 use std::{
@@ -40,14 +38,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-pub use self::lateness::Lateness;
-use self::{alarm::Alarm, clients::Clients, socket::Outlet};
-use crate::{Cell, ConfigError, Delivery, Endpoint, LinkConfig, Observer, Snapshot, Station};
-
-/// Batches that may wait between a socket and the link; more stay in the socket's own buffer.
-const BATCHES: usize = 64;
-/// Datagrams read from a socket in one go.
-const BATCH: usize = 64;
+use self::{clients::Clients, socket::Outlet};
+use crate::{
+    Cell, ConfigError, Delivery, Endpoint, Lateness, LinkConfig, Observer, Snapshot, Station,
+    realtime::{self, Alarm, BATCH, BATCHES, clock},
+};
 
 /// What a proxy does.
 #[derive(Clone, Debug)]
@@ -355,21 +350,11 @@ impl ProxyHandle {
 impl ProxyStats {
     /// The counters as one JSON object.
     pub fn to_json(&self) -> String {
-        let states: Vec<String> =
-            self.link.states.iter().map(|state| format!("\"{}\"", state.name())).collect();
-        format!(
-            "{{\"channel_time_s\":{:.6},\"states\":[{}],\"queue_packets\":{:?},\"clients\":{},\"refused\":{},\
-             \"strangers\":{},\"unsent\":{},\"lateness\":{},\"link\":{}}}",
-            self.link.channel_time.as_secs_f64(),
-            states.join(","),
-            self.link.queue_packets,
-            self.clients,
-            self.refused,
-            self.strangers,
-            self.unsent,
-            self.lateness.to_json(),
-            self.link.stats.to_json(),
-        )
+        let own = format!(
+            "\"clients\":{},\"refused\":{},\"strangers\":{},\"unsent\":{}",
+            self.clients, self.refused, self.strangers, self.unsent,
+        );
+        realtime::to_json(&self.link, &own, &self.lateness)
     }
 }
 
@@ -396,8 +381,4 @@ async fn read(socket: UdpSocket, source: Source, input: mpsc::Sender<Batch>) {
             return;
         }
     }
-}
-
-fn clock() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

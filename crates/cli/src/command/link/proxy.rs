@@ -1,24 +1,21 @@
 //! `nfsw link proxy`: the link on real sockets.
 
 use std::{
-    fs::File,
     io::{self, IsTerminal, Write},
     net::{SocketAddr, ToSocketAddrs},
-    path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use linkemu::{
-    CaptureWriter, ChannelState, RecordWriter,
+    ChannelState,
     proxy::{Forward, Proxy, ProxyConfig, ProxyError, ProxyHandle, ProxyStats},
 };
 
-use super::rpc_log::RpcLog;
 use crate::{
     args::LinkProxyArgs,
     context::interrupted,
-    error::{io_text, local},
+    error::io_text,
     exit::{Exit, Failure},
 };
 
@@ -33,7 +30,9 @@ pub(super) fn run(arguments: &LinkProxyArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut proxy = Proxy::bind(config).await.map_err(explained)?;
-        observe(&mut proxy, arguments)?;
+        for observer in super::observers(&arguments.capture)? {
+            proxy.observe(observer);
+        }
         announce(arguments, &proxy.local_addresses()?)?;
         let handle = proxy.handle();
         let running = tokio::spawn(proxy.run());
@@ -89,22 +88,6 @@ fn explained(error: ProxyError) -> anyhow::Error {
         ),
         other => other.into(),
     }
-}
-
-/// Opens what was asked to be written.
-fn observe(proxy: &mut Proxy, arguments: &LinkProxyArgs) -> anyhow::Result<()> {
-    let create = |path: &Path| File::create(path).map_err(|error| local(path, &error));
-    if let Some(path) = &arguments.records {
-        proxy.observe(Box::new(RecordWriter::new(create(path)?)));
-    }
-    if let Some(path) = &arguments.pcap {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        proxy.observe(Box::new(CaptureWriter::new(create(path)?, now)));
-    }
-    if let Some(path) = &arguments.rpc_log {
-        proxy.observe(Box::new(RpcLog::new(io::BufWriter::new(create(path)?))));
-    }
-    Ok(())
 }
 
 fn announce(arguments: &LinkProxyArgs, addresses: &[SocketAddr]) -> io::Result<()> {
@@ -168,22 +151,5 @@ fn report(arguments: &LinkProxyArgs, stats: &ProxyStats) -> io::Result<()> {
     if arguments.json {
         return writeln!(out, "{}", stats.to_json());
     }
-    let link = &stats.link.stats;
-    writeln!(
-        out,
-        "{} datagrams in {:.1} s of channel time: {} delivered, {} lost ({} to the channel, {} to full queues)",
-        link.datagrams,
-        stats.link.channel_time.as_secs_f64(),
-        link.delivered(),
-        link.lost(),
-        link.fate(linkemu::Fate::Channel),
-        link.fate(linkemu::Fate::QueueFull),
-    )?;
-    let late = &stats.lateness;
-    writeln!(
-        out,
-        "deliveries late by {:.2} ms at most, 99 % by less than {:.2} ms",
-        late.most().as_secs_f64() * 1e3,
-        late.quantile(0.99).as_secs_f64() * 1e3
-    )
+    out.write_all(super::summary(&stats.link, &stats.lateness).as_bytes())
 }

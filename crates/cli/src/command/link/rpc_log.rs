@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use linkemu::{DatagramRecord, Endpoint, Fate, Observer};
+use linkemu::{Content, DatagramRecord, Endpoint, Fate, Observer};
 use nfs_wire::{
     Procedure, Reader,
     rpc::{CallHeader, Program, ReplyHeader, Xid},
@@ -34,7 +34,11 @@ impl<W: Write> RpcLog<W> {
     }
 
     /// Returns XID, name and attempt of a message.
-    fn label(&mut self, record: &DatagramRecord, payload: &Bytes) -> Option<(u32, String)> {
+    fn label(&mut self, record: &DatagramRecord, payload: &[u8]) -> Option<(u32, String)> {
+        let payload = match record.content {
+            Content::UdpPayload => payload,
+            Content::IpPacket => udp_payload(payload)?,
+        };
         if let Ok(header) = CallHeader::decode(&mut Reader::new(payload)) {
             let Xid(xid) = header.xid;
             let key = (record.from, xid);
@@ -100,6 +104,20 @@ impl<W: Write + Send> Observer for RpcLog<W> {
     }
 }
 
+/// What an IP packet carries over UDP, or the beginning of it if this is the first fragment (RFC 791 §3.1, RFC 8200 §3, §4.5).
+fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
+    const UDP: u8 = 17;
+    const FRAGMENT: u8 = 44;
+    let word = |at: usize| Some(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
+    let udp = match packet.first()? >> 4 {
+        4 if packet.get(9) == Some(&UDP) && word(6)? & 0x1fff == 0 => usize::from(packet[0] & 15) * 4,
+        6 if packet.get(6) == Some(&UDP) => 40,
+        6 if packet.get(6) == Some(&FRAGMENT) && packet.get(40) == Some(&UDP) && word(42)? >> 3 == 0 => 48,
+        _ => return None,
+    };
+    packet.get(udp + 8..)
+}
+
 fn name(program: Program, procedure: u32) -> String {
     if program == Program::NFS {
         match (0..=21).zip(PROCEDURES).find(|(number, _)| *number == procedure) {
@@ -142,6 +160,35 @@ const PROCEDURES: [Procedure; 22] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn udp_is_found_in_packets_and_first_fragments() {
+        let packet = |head: &[(usize, u8)]| {
+            let mut packet: Vec<u8> = (0..100).collect();
+            packet[6..8].fill(0);
+            for &(at, byte) in head {
+                packet[at] = byte;
+            }
+            udp_payload(&packet).map(|payload| payload[0])
+        };
+        assert_eq!(packet(&[(0, 0x45), (9, 17)]), Some(28));
+        assert_eq!(packet(&[(0, 0x46), (9, 17)]), Some(32));
+        // More fragments follow; a later fragment; TCP.
+        assert_eq!(packet(&[(0, 0x45), (9, 17), (6, 0x20)]), Some(28));
+        assert_eq!(packet(&[(0, 0x45), (9, 17), (7, 1)]), None);
+        assert_eq!(packet(&[(0, 0x45), (9, 6)]), None);
+        assert_eq!(packet(&[(0, 0x60), (6, 17)]), Some(48));
+        assert_eq!(packet(&[(0, 0x60), (6, 44), (40, 17), (42, 0), (43, 1)]), Some(56));
+        assert_eq!(packet(&[(0, 0x60), (6, 44), (40, 17), (42, 0), (43, 8)]), None);
+        for length in 0..100 {
+            // Whatever is cut off.
+            let mut cut: Vec<u8> = vec![0x4f; length];
+            if let Some(protocol) = cut.get_mut(9) {
+                *protocol = 17;
+            }
+            udp_payload(&cut);
+        }
+    }
 
     #[test]
     fn procedures_are_in_the_order_of_their_numbers() {

@@ -22,7 +22,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    pub(super) fn record(&mut self, late: Duration) {
+    pub(crate) fn record(&mut self, late: Duration) {
         let bin = (late.as_micros() as usize / BIN_MICROS).min(BINS);
         self.bins[bin] += 1;
         self.count += 1;

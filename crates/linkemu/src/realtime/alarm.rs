@@ -3,9 +3,9 @@
 use std::{io, time::Instant};
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use self::sleep::Alarm;
+pub(crate) use self::sleep::Alarm;
 #[cfg(target_os = "linux")]
-pub(super) use self::timerfd::Alarm;
+pub(crate) use self::timerfd::Alarm;
 
 #[cfg(target_os = "linux")]
 mod timerfd {
@@ -21,13 +21,13 @@ mod timerfd {
 
     /// One deadline on a `timerfd`.
     #[derive(Debug)]
-    pub(in super::super) struct Alarm {
+    pub(crate) struct Alarm {
         timer: AsyncFd<OwnedFd>,
         armed: Option<Instant>,
     }
 
     impl Alarm {
-        pub(in super::super) fn new() -> io::Result<Self> {
+        pub(crate) fn new() -> io::Result<Self> {
             let timer =
                 timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
             #[allow(deprecated, reason = "the safe constructor: an `OwnedFd` keeps its descriptor")]
@@ -36,7 +36,7 @@ mod timerfd {
         }
 
         /// Waits until `deadline`, or for ever.
-        pub(in super::super) async fn wait(&mut self, deadline: Option<Instant>) {
+        pub(crate) async fn wait(&mut self, deadline: Option<Instant>) {
             let Some(deadline) = deadline else {
                 return std::future::pending().await;
             };
@@ -82,14 +82,14 @@ mod sleep {
 
     /// One deadline on tokio's timer.
     #[derive(Debug)]
-    pub(in super::super) struct Alarm;
+    pub(crate) struct Alarm;
 
     impl Alarm {
-        pub(in super::super) fn new() -> io::Result<Self> {
+        pub(crate) fn new() -> io::Result<Self> {
             Ok(Self)
         }
 
-        pub(in super::super) async fn wait(&mut self, deadline: Option<Instant>) {
+        pub(crate) async fn wait(&mut self, deadline: Option<Instant>) {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
                 None => std::future::pending().await,
