@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, net::SocketAddr};
 
 use nfs_wire::padding;
-use tokio::{net::UdpSocket, sync::mpsc, time::sleep_until};
+use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
 
 use super::{
     Command, clock,
@@ -29,6 +29,11 @@ pub(super) async fn run(
         let now = clock();
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
+        }
+        // A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
+        let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+        if let Ok(Some(error)) = socket.take_error() {
+            pump.refused(now, error);
         }
         for _ in 0..RECEIVE_BATCH {
             match socket.try_recv(&mut received) {
@@ -58,7 +63,7 @@ pub(super) async fn run(
                 Some(command) => pump.apply(clock(), command),
                 None => return,
             },
-            result = socket.readable() => if result.is_err() { return },
+            result = socket.ready(Interest::READABLE | Interest::ERROR) => if result.is_err() { return },
             result = socket.writable(), if !outgoing.is_empty() => if result.is_err() { return },
             () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
         }
