@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-pub(crate) use part::Part;
+pub(crate) use part::{Part, removed};
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
 /// sends lands inside.

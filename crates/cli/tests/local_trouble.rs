@@ -142,13 +142,16 @@ fn a_target_that_vanishes_is_7() {
     let here = tempfile::tempdir().unwrap();
     let directory = here.path().join("directory");
     fs::create_dir(&directory).unwrap();
-    let mut copy = command(["cp", "--bwlimit", "20M", &server.url("/file"), directory.to_str().unwrap()])
+    // The whole file would take minutes.
+    let mut copy = command(["cp", "--bwlimit", "300k", &server.url("/file"), directory.to_str().unwrap()])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_for(|| directory.join(".file.nfsw-part").exists());
+    wait_for(|| fs::metadata(directory.join(".file.nfsw-part")).is_ok_and(|part| part.len() > 0));
     fs::remove_dir_all(&directory).unwrap();
+    let start = Instant::now();
     assert_eq!(copy.wait().unwrap().code(), Some(7));
+    assert!(start.elapsed() < Duration::from_secs(60), "it is noticed before the end");
     let error = rest_of(copy.stderr.take().unwrap());
     assert!(error.contains("removed or replaced meanwhile") && error.lines().count() == 1, "{error}");
 }

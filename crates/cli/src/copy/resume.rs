@@ -4,10 +4,12 @@
 //! source may be read-only, and the server would have to be told every time.
 
 use std::{
-    convert::Infallible,
     fs::File,
     io,
-    os::{fd::BorrowedFd, unix::fs::FileExt},
+    os::{
+        fd::BorrowedFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -20,7 +22,7 @@ use nfs_wireless_client::{
 use super::node::Attributes;
 use crate::{
     journal::{Identity, Journal, State, nanoseconds},
-    local::{self as files, Directory, Part},
+    local::{self as files, Directory, Part, removed},
     name,
     target::Remote,
 };
@@ -155,11 +157,15 @@ impl Receiving {
         Ok(Recorded { file: self.file.try_clone()?, recorder: Arc::clone(&self.recorder) })
     }
 
-    /// Flushes the bytes to the disk from time to time, so that they also outlast a power failure. Never ends.
-    pub(super) async fn flush(&self) -> Infallible {
+    /// Flushes the bytes to the disk from time to time, so that they also outlast a power failure. Ends when somebody has
+    /// removed the file, for then they are for nothing.
+    pub(super) async fn flush(&self) -> io::Error {
         let mut flushed = Instant::now();
         loop {
             tokio::time::sleep(FLUSH_CHECK).await;
+            if self.file.metadata().is_ok_and(|file| file.nlink() == 0) {
+                return removed();
+            }
             let written = lock(&self.recorder).state.tentative.clone();
             let waiting = written.bytes() - lock(&self.recorder).state.solid.bytes();
             if waiting < FLUSH_BYTES && (waiting == 0 || flushed.elapsed() < FLUSH_INTERVAL) {

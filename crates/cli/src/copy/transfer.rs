@@ -153,7 +153,7 @@ impl Run<'_> {
             let observer = Some(self.context.activity.observer());
             let moved = tokio::select! {
                 moved = source.client.download_ranges(source.handle, missing, sink, observer) => moved,
-                never = receiving.flush() => match never {},
+                error = receiving.flush() => return Err(here(error)),
             };
             receiving.record();
             moved

@@ -92,8 +92,7 @@ impl Part {
     pub(crate) fn finish(self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
             if !is_at(&self.file, &self.directory, temporary)? {
-                let text = "its temporary file was removed or replaced meanwhile; run it again";
-                return Err(io::Error::new(io::ErrorKind::NotFound, text));
+                return Err(removed());
             }
             let directory = &self.directory.fd;
             fs::renameat(directory, &temporary[..], directory, &self.name[..])?;
@@ -107,6 +106,12 @@ impl Part {
             let _ = self.directory.remove(temporary);
         }
     }
+}
+
+/// Returns the error for a temporary file that is not there any more.
+pub(crate) fn removed() -> io::Error {
+    let text = "its temporary file was removed or replaced meanwhile; run it again";
+    io::Error::new(io::ErrorKind::NotFound, text)
 }
 
 /// Opens and locks a file for writing, creating it if need be.
