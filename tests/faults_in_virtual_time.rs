@@ -10,19 +10,19 @@ use std::{
 
 use nfs_wire::{
     FileHandle, Procedure, Status, mount,
-    nfs3_types::nfs3::nfstime3,
+    nfs3_types::nfs3::{Nfs3Option, nfstime3, sattr3, set_atime, set_mtime},
     padding,
     portmap::Protocol,
     rpc::{Program, Rejection},
 };
 use nfs_wireless_client::{
-    Placement, RetryPolicy, SetAttributes, TransferError, UploadSpec,
+    Placement, RetryPolicy, SetAttributes, Time, TransferError, UploadSpec,
     engine::{Carrier, EngineConfig, WindowLimits},
     session::{Event, Incoming, Session, SessionConfig, Transfer},
-    transfer::{Download, Limits, Listing, Upload},
+    transfer::{Checkpoint, Download, Limits, Listing, Range, Upload},
 };
 use nfs_wireless_server::{
-    Action, Calls, Faults, Memory, MemoryConfig, Peer, Rule, Service, ServiceConfig, When,
+    Action, Calls, Faults, Memory, MemoryConfig, Peer, Rule, Service, ServiceConfig, When, vfs::Name,
 };
 use proptest::prelude::*;
 
@@ -173,6 +173,11 @@ impl World {
     }
 
     fn upload(&mut self, contents: &[u8], placement: Placement) -> Result<(), TransferError> {
+        let upload = self.new_upload(contents, placement);
+        self.transfer(upload)
+    }
+
+    fn new_upload(&mut self, contents: &[u8], placement: Placement) -> Transfer {
         let directory = self.root();
         self.source = contents.to_vec();
         let spec = UploadSpec {
@@ -183,7 +188,19 @@ impl World {
             mode: 0o640,
             attributes: SetAttributes::default(),
         };
-        self.transfer(Transfer::Upload(Box::new(Upload::new(spec))))
+        Transfer::Upload(Box::new(Upload::new(spec)))
+    }
+
+    /// Begins an upload, forgets it after `bytes` were accepted, and returns its last checkpoint.
+    fn interrupted_upload(&mut self, contents: &[u8], bytes: u64) -> Checkpoint {
+        let upload = self.new_upload(contents, resumable(None));
+        (self.outcome, self.progress) = (None, 0);
+        let id = self.session.start(self.now, upload);
+        self.run(|world| world.progress >= bytes);
+        let checkpoint = self.session.upload(id).unwrap().checkpoint().unwrap();
+        self.session.stop(self.now, id);
+        self.to_server.clear();
+        checkpoint
     }
 
     fn download(&mut self, size: usize) -> Result<(), TransferError> {
@@ -236,6 +253,11 @@ fn contents(length: usize) -> Vec<u8> {
 
 fn temporary() -> Placement {
     Placement::Temporary(b".file.part".to_vec())
+}
+
+fn resumable(earlier: Option<Checkpoint>) -> Placement {
+    let made = Time { seconds: 1_000_000_000, nanoseconds: 123_456_789 };
+    Placement::Resumable { name: b".file.part".to_vec(), made, earlier: earlier.map(Box::new) }
 }
 
 fn rule(calls: Calls, when: When, action: Action) -> Rule {
@@ -423,6 +445,83 @@ fn an_existing_target_is_replaced_and_a_leftover_cleared() {
 }
 
 #[test]
+fn an_interrupted_upload_goes_on_where_it_was() {
+    let mut world = World::new(Faults::default());
+    let data = contents(500_000);
+    let checkpoint = world.interrupted_upload(&data, 300_000);
+    let had = checkpoint.stable.bytes() + checkpoint.unstable.bytes();
+    assert!(had >= 300_000 && checkpoint.stable.is_empty(), "{checkpoint:?}");
+    world.upload(&data, resumable(Some(checkpoint.clone()))).unwrap();
+    assert_eq!(world.progress, 500_000 - had, "what the server has is not sent again");
+    world.upload(&data, resumable(Some(checkpoint))).unwrap();
+    assert_eq!(world.progress, 0, "nor is a file that got its name just before the end");
+    world.service.crash();
+    assert!(world.file() == data, "and is stable with the rest");
+    assert_eq!(world.list().unwrap(), [b"file"]);
+}
+
+#[test]
+fn what_a_server_forgot_since_is_sent_again() {
+    let mut world = World::new(Faults::default());
+    let data = contents(500_000);
+    let mut checkpoint = world.interrupted_upload(&data, 300_000);
+    // The first 100,000 bytes had been committed, so that the restart costs the others only.
+    let (file, time) = (b"/.file.part", nfstime3 { seconds: 1, nseconds: 0 });
+    world.service.backend().write_file(time, file, &data[..100_000]).unwrap();
+    checkpoint.stable.insert(Range { start: 0, end: 100_000 });
+    world.service.crash();
+    world.upload(&data, resumable(Some(checkpoint))).unwrap();
+    assert_eq!(world.progress, 400_000);
+    assert!(world.file() == data);
+}
+
+#[test]
+fn a_temporary_file_that_is_another_is_not_gone_on_with() {
+    let data = contents(500_000);
+    let time = nfstime3 { seconds: 1, nseconds: 0 };
+    let replace: [fn(&mut World); 4] = [
+        // Removed.
+        |world| {
+            let root = world.service.backend().root();
+            let name = Name::new(b".file.part").unwrap();
+            world.service.backend().remove(nfstime3::default(), root, name).unwrap();
+        },
+        // Cut.
+        |world| {
+            let cut = sattr3 { size: Nfs3Option::Some(5000), ..no_changes() };
+            let node = world.service.backend().resolve(b"/.file.part").unwrap();
+            world.service.backend().set_attributes(nfstime3::default(), node, &cut).unwrap();
+        },
+        // Made anew under the same number.
+        |world| {
+            let other = nfstime3 { seconds: 1_000_000_001, nseconds: 0 };
+            let touched = sattr3 { atime: set_atime::SET_TO_CLIENT_TIME(other), ..no_changes() };
+            let node = world.service.backend().resolve(b"/.file.part").unwrap();
+            world.service.backend().set_attributes(nfstime3::default(), node, &touched).unwrap();
+        },
+        // Renamed.
+        |world| {
+            let root = world.service.backend().root();
+            let name = Name::new(b".file.part").unwrap();
+            let time = nfstime3::default();
+            world.service.backend().rename(time, (root, name), (root, Name::new(b"moved").unwrap())).unwrap();
+        },
+    ];
+    for (number, replace) in replace.into_iter().enumerate() {
+        let mut world = World::new(Faults::default());
+        let mut checkpoint = world.interrupted_upload(&data, 300_000);
+        let node = world.service.backend().resolve(b"/.file.part").unwrap();
+        world.service.backend().commit(node, 0, 0).unwrap();
+        checkpoint.stable = std::mem::take(&mut checkpoint.unstable);
+        replace(&mut world);
+        world.service.backend().write_file(time, b"/bystander", b"").unwrap();
+        world.upload(&data, resumable(Some(checkpoint))).unwrap();
+        assert_eq!(world.progress, 500_000, "case {number}: everything is sent again");
+        assert!(world.file() == data, "case {number}");
+    }
+}
+
+#[test]
 fn writing_in_place_cuts_what_was_longer() {
     let mut world = World::new(Faults::default());
     let time = nfstime3 { seconds: 1, nseconds: 0 };
@@ -455,8 +554,51 @@ fn listings_fall_back_to_readdir_and_notice_circles() {
     assert!(matches!(world.list(), Err(TransferError::NoProgress { .. })));
 }
 
+fn no_changes() -> sattr3 {
+    sattr3 {
+        mode: Nfs3Option::None,
+        uid: Nfs3Option::None,
+        gid: Nfs3Option::None,
+        size: Nfs3Option::None,
+        atime: set_atime::DONT_CHANGE,
+        mtime: set_mtime::DONT_CHANGE,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Uploads that are interrupted again and again while the server restarts are right in the end, and what was committed
+    /// is never sent twice.
+    #[test]
+    fn any_number_of_interruptions_and_restarts_is_survived(
+        steps in prop::collection::vec((1_u64..80_000, any::<bool>()), 1..8),
+    ) {
+        let data = contents(300_000);
+        let mut world = World::new(Faults::default());
+        let mut earlier: Option<Checkpoint> = None;
+        for (bytes, crashes) in steps {
+            let left = 300_000 - earlier.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
+            if left <= bytes + 40_000 {
+                break;
+            }
+            let upload = world.new_upload(&data, resumable(earlier.take()));
+            (world.outcome, world.progress) = (None, 0);
+            let id = world.session.start(world.now, upload);
+            world.run(|world| world.progress >= bytes);
+            earlier = world.session.upload(id).unwrap().checkpoint();
+            world.session.stop(world.now, id);
+            if crashes {
+                world.service.crash();
+            }
+        }
+        let stable = earlier.as_ref().map_or(0, |it| it.stable.bytes());
+        world.upload(&data, resumable(earlier)).unwrap();
+        prop_assert!(world.progress <= 300_000 - stable);
+        world.service.crash();
+        prop_assert!(world.file() == data);
+        prop_assert_eq!(world.list().unwrap(), [b"file"]);
+    }
 
     /// Any mixture of faults that a server recovers from: the bytes are right in the end.
     #[test]

@@ -4,6 +4,9 @@
 
 mod cli;
 mod exec;
+mod interruptions;
+#[path = "../../crates/cli/tests/common/killing.rs"]
+mod killing;
 mod library;
 mod link;
 mod nfsw;

@@ -107,7 +107,8 @@ impl Ganesha {
         let _ = self.process.wait();
     }
 
-    fn wait_until_ready(&self) {
+    /// Waits until the server answers over UDP and TCP.
+    pub(crate) fn wait_until_ready(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let end = Instant::now() + Duration::from_secs(30);
         for transport in [TransportChoice::Udp, TransportChoice::Tcp] {

@@ -1,11 +1,21 @@
 //! What every command that talks to servers runs in: connections, output, timeouts and signals.
 
 use std::{
+    pin::pin,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
-use tokio::signal::unix::{SignalKind, signal};
+use futures_util::{
+    FutureExt,
+    future::{Fuse, FusedFuture},
+};
+use rustix::process::Signal;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, oneshot},
+};
 
 use crate::{
     args::{ConnectionArgs, OutputArgs},
@@ -34,6 +44,9 @@ pub(crate) struct Context {
 
 /// How often the bar is drawn and the timeouts are checked.
 const TICK: Duration = Duration::from_millis(100);
+
+/// A stall is asked into after this time, and again after as long: is it the link or the server?
+const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// After this long without an answer a user without a progress bar is told once.
 const WORTH_A_LINE: Duration = Duration::from_secs(5);
@@ -75,10 +88,13 @@ impl Context {
             Ok(runtime) => runtime,
             Err(error) => return self.reporter.finish(Err(error.into()), &self.session.summary()),
         };
+        let interruption = Interruption::watch();
         let result = runtime.block_on(async {
+            // A file that may not grow is an error like any other, not the end of the process.
+            let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
             tokio::select! {
                 biased;
-                () = interrupted() => {
+                () = interruption.told() => {
                     Err(Failure::with(Exit::Interrupted, format!("interrupted; run again: {}", command_line())))
                 }
                 result = command(self) => result,
@@ -101,9 +117,25 @@ impl Context {
         let mut told = false;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut question = pin!(Fuse::terminated());
+        let mut asked = self.started;
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                answer = &mut question => {
+                    let answer: Option<Duration> = answer;
+                    answer.into_iter().for_each(|round_trip| observation.answered_after(round_trip));
+                    continue;
+                }
+            }
             let now = Instant::now();
+            if question.is_terminated()
+                && observation.stalled(now) >= ASK_AFTER
+                && now.duration_since(asked) >= ASK_AFTER
+            {
+                asked = now;
+                question.set(self.session.ask().fuse());
+            }
             let link = self.session.link_state();
             observation.update(now, &self.activity, link);
             let shown = self.reporter.show(|| observation.line(now, &self.activity, link));
@@ -140,15 +172,75 @@ impl Context {
     }
 }
 
-/// Returns when the user or the system asks the process to end.
-pub(crate) async fn interrupted() {
+/// Ends the process when the user or the system asks for it, even if the command hangs in a system call.
+#[derive(Debug)]
+struct Interruption {
+    /// Wakes the command, so that it ends by itself.
+    bell: Arc<Notify>,
+    /// The watch ends when this is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+/// How long a command may take to end by itself. Together with what follows that is less than 200 ms.
+const GRACE: Duration = Duration::from_millis(120);
+
+/// How long writing the last line may take.
+const LAST_WORDS: Duration = Duration::from_millis(20);
+
+impl Interruption {
+    /// Watches on a thread of its own.
+    fn watch() -> Self {
+        let bell = Arc::new(Notify::new());
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        let (watching, ready) = std::sync::mpsc::channel();
+        let ringing = Arc::clone(&bell);
+        thread::spawn(move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                return;
+            };
+            runtime.block_on(async {
+                let interrupted = interrupted();
+                let _ = watching.send(());
+                tokio::select! {
+                    biased;
+                    _ = &mut stopped => return,
+                    () = interrupted => {}
+                }
+                ringing.notify_one();
+                if tokio::time::timeout(GRACE, &mut stopped).await.is_ok() {
+                    return;
+                }
+                // Nothing may hold this up: neither whoever reads standard error nor a lock on it.
+                thread::spawn(|| {
+                    let line = format!("nfsw: interrupted; run again: {}\n", command_line());
+                    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+                });
+                thread::sleep(LAST_WORDS);
+                std::process::exit(Exit::Interrupted.code().into());
+            });
+        });
+        // An error means that there is no watch: then signals end the process as they always do.
+        let _ = ready.recv();
+        Self { bell, _stop: stop }
+    }
+
+    /// Returns when the end was asked for.
+    async fn told(&self) {
+        self.bell.notified().await;
+    }
+}
+
+/// Returns when the user or the system asks the process to end; signals count from this call on.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
     let streams = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = streams else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = streams else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Copying files and trees between this machine and servers.
 
+mod done;
 mod frame;
 mod node;
 mod place;
 mod plan;
+mod resume;
 pub(crate) mod stream;
 mod transfer;
 mod verify;
@@ -14,6 +16,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
 
 use self::{
+    done::Done,
     frame::Frame,
     node::{Kind, Node},
     place::Present,
@@ -42,6 +45,8 @@ pub(crate) struct Copy {
     pub(crate) overwrite: Overwrite,
     /// Whether files are written under their own name from the start.
     pub(crate) inplace: bool,
+    /// Whether to go on from what an interrupted run has left.
+    pub(crate) resume: bool,
     /// Whether copies are read back and compared.
     pub(crate) verify: bool,
     /// Whether nothing is to be done but said.
@@ -93,6 +98,8 @@ struct Run<'a> {
     copy: &'a Copy,
     context: &'a Context,
     throttle: stream::Throttle,
+    /// What an interrupted run of a whole tree has copied.
+    done: Option<Done>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -108,10 +115,41 @@ struct Queue {
 /// # Errors
 /// What ended the run; failures of single files are reported and the rest is copied.
 pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
-    let run = Run { copy, context, throttle: stream::Throttle::new(copy.rate_limit) };
-    match plan::plan(copy, context).await? {
-        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
-        plan::Plan::Files(works) => run.work_off(works).await,
+    let throttle = stream::Throttle::new(copy.rate_limit);
+    let run = Run { copy, context, throttle, done: open_done(copy, context)? };
+    match plan::plan(copy, context, run.done.as_ref()).await? {
+        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await?,
+        plan::Plan::Files(works) => run.work_off(works).await?,
+    }
+    if let Some(done) = run.done.filter(|_| !context.reporter.has_failures()) {
+        done.finish();
+    }
+    Ok(())
+}
+
+/// Opens the list of what an interrupted run of the same command has copied; `None` where none is kept.
+fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
+    let Copy { sources, destination, preserve, .. } = copy;
+    let are_many = copy.recursive || sources.len() > 1 || sources.iter().any(Target::is_pattern);
+    if !are_many || !copy.resume || copy.dry_run {
+        return Ok(None);
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let command = format!("{here:?} {preserve} {sources:?} {destination:?}");
+    let boot = if matches!(destination, Target::Local(_)) { local::boot_id() } else { [0; 16] };
+    match Done::open(command.as_bytes(), boot) {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            let text = "another nfsw is running the same command; wait for it, or stop it";
+            Err(Failure::with(Exit::SomeFailed, text))
+        }
+        Err(error) => {
+            context.reporter.warning_once(&format!(
+                "an interrupted run will not be gone on with: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
+                crate::error::io_text(&error)
+            ));
+            Ok(None)
+        }
     }
 }
 
@@ -256,11 +294,15 @@ impl Run<'_> {
                 "up to date"
             }
         };
+        self.skip(node, &target, reason)?;
+        Ok(false)
+    }
+
+    fn skip(&self, node: &Node, target: &str, reason: &str) -> anyhow::Result<()> {
         self.context.activity.skip(node.attributes.size);
         let event =
             json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
-        self.context.reporter.done(format_args!("{target}: {reason}"), &event)?;
-        Ok(false)
+        self.context.reporter.done(format_args!("{target}: {reason}"), &event)
     }
 
     fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {

@@ -81,7 +81,14 @@ pub(crate) fn explain(error: &anyhow::Error) -> String {
 
 /// Returns an error about a local file.
 pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
-    let text = format!("{}: {}", show(path), io_text(error));
+    let advice = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => " (make room and run it again)",
+        ErrorKind::FileTooLarge => " (the file system or ulimit -f allows no file of this size)",
+        ErrorKind::ReadOnlyFilesystem => " (choose another place, or mount it writable)",
+        ErrorKind::PermissionDenied => " (check owner and mode)",
+        _ => "",
+    };
+    let text = format!("{}: {}{advice}", show(path), io_text(error));
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
             Failure::last(Exit::LocalIo, text)

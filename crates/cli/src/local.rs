@@ -115,6 +115,14 @@ impl Directory {
         Ok(fs::utimensat(&self.fd, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
+    /// Opens a file in this directory for this run alone, creating it if need be: regular, and never through a link.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run has it open so.
+    pub(crate) fn lock(&self, name: &[u8], mode: u32) -> io::Result<File> {
+        part::open(self, name, OFlags::NOFOLLOW, mode)
+    }
+
     /// Opens a regular file in this directory for reading; anything else is refused.
     pub(crate) fn read(&self, name: &[u8]) -> io::Result<File> {
         open_regular(&self.fd, name, OFlags::NOFOLLOW)
@@ -130,9 +138,37 @@ impl Directory {
         &self.path
     }
 
-    fn clone_fd(&self) -> io::Result<OwnedFd> {
-        self.fd.try_clone()
+    /// Returns another handle of the same directory.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
     }
+}
+
+/// Opens the directory in which runs keep what later runs need to know, creating it if need be:
+/// `$XDG_STATE_HOME/nfsw`, or `~/.local/state/nfsw` (XDG Base Directory Specification 0.8).
+///
+/// # Errors
+/// `NotFound` when neither variable says where; or what creating it fails of.
+pub(crate) fn state_directory() -> io::Result<Directory> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set"))?;
+    let path = base.join("nfsw");
+    std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+        .create(&path)?;
+    Directory::open(&path)
+}
+
+/// Returns what changes when this machine is started anew; zeros where the system does not tell.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (pair[0] * 16 + pair[1]) as u8;
+    }
+    id
 }
 
 impl Times {

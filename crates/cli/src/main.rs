@@ -6,6 +6,7 @@ mod context;
 mod copy;
 mod error;
 mod exit;
+mod journal;
 mod link_options;
 mod local;
 mod mode;

@@ -9,22 +9,29 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 /// Longest name that common file systems take, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-const PREFIX: &[u8] = b".";
-const SUFFIX: &[u8] = b".nfsw-part";
-
 /// Returns the name under which a file is written until it is complete. It is the same every time, so that a
 /// later run finds it; names too long for that are shortened and told apart by a hash.
 pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
-    let room = MAX_NAME_BYTES - PREFIX.len() - SUFFIX.len();
+    beside(name, b".nfsw-part")
+}
+
+/// Returns the name of the journal that says what of a temporary file is there.
+pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
+    beside(name, b".nfsw-journal")
+}
+
+fn beside(name: &[u8], suffix: &[u8]) -> Vec<u8> {
+    const PREFIX: &[u8] = b".";
+    let room = MAX_NAME_BYTES - PREFIX.len() - suffix.len();
     if name.len() <= room {
-        return [PREFIX, name, SUFFIX].concat();
+        return [PREFIX, name, suffix].concat();
     }
     let hash = format!("~{:016x}", fnv1a(name));
-    [PREFIX, &name[..room - hash.len()], hash.as_bytes(), SUFFIX].concat()
+    [PREFIX, &name[..room - hash.len()], hash.as_bytes(), suffix].concat()
 }
 
 /// The 64-bit FNV-1a hash: unlike the standard library's it will be the same in the next version, too.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -53,5 +60,7 @@ mod tests {
         assert_eq!(temporary(&long).len(), 255);
         assert_ne!(temporary(&long), temporary(&other));
         assert_eq!(temporary(&long[..244]).len(), 255);
+        assert_eq!(journal(b"a"), b".a.nfsw-journal");
+        assert_eq!(journal(&long).len(), 255);
     }
 }

@@ -51,6 +51,12 @@ impl Activity {
         self.files.fetch_add(1, Relaxed);
     }
 
+    /// Takes back bytes of a file that an earlier run has copied.
+    pub(crate) fn had(&self, bytes: u64) {
+        self.expected_bytes.fetch_sub(bytes, Relaxed);
+        self.step();
+    }
+
     /// Takes back a file that need not be copied.
     pub(crate) fn skip(&self, bytes: u64) {
         self.expected_bytes.fetch_sub(bytes, Relaxed);
@@ -151,6 +157,8 @@ pub(crate) struct Observation {
     /// When a reply was last seen.
     answered: Instant,
     replies: u64,
+    /// How long the answer to a question into a stall took.
+    round_trip: Option<Duration>,
     /// Recent samples of (time, bytes) for the rate.
     samples: Vec<(Instant, u64)>,
 }
@@ -164,7 +172,14 @@ const RATE_SPAN: Duration = Duration::from_secs(4);
 impl Observation {
     /// Starts to follow.
     pub(crate) fn new(now: Instant) -> Self {
-        Self { progressed: now, mark: 0, answered: now, replies: 0, samples: vec![(now, 0)] }
+        Self {
+            progressed: now,
+            mark: 0,
+            answered: now,
+            replies: 0,
+            round_trip: None,
+            samples: vec![(now, 0)],
+        }
     }
 
     /// Takes in the state at a moment.
@@ -173,6 +188,7 @@ impl Observation {
         if mark != self.mark {
             self.mark = mark;
             self.progressed = now;
+            self.round_trip = None;
         }
         if link.replies != self.replies {
             self.replies = link.replies;
@@ -186,6 +202,11 @@ impl Observation {
         self.samples.push((now, activity.bytes()));
         let old = self.samples.partition_point(|&(at, _)| now.duration_since(at) > RATE_SPAN);
         self.samples.drain(..old.min(self.samples.len() - 1));
+    }
+
+    /// Takes note of how long a server took for a call that costs it nothing.
+    pub(crate) fn answered_after(&mut self, round_trip: Duration) {
+        self.round_trip = Some(round_trip);
     }
 
     /// Returns how long there has been no progress.
@@ -204,7 +225,12 @@ impl Observation {
         } else if silent >= WORTH_MENTIONING {
             format!("link down for {}", units::whole_seconds(silent))
         } else {
-            format!("server slow: no progress for {}", units::whole_seconds(stalled))
+            let round_trip = self.round_trip.map(|it| format!(" (RTT {})", units::duration(it)));
+            format!(
+                "server slow{}: no progress for {}",
+                round_trip.unwrap_or_default(),
+                units::whole_seconds(stalled)
+            )
         })
     }
 
@@ -291,6 +317,9 @@ mod tests {
         observation.update(start + 4 * SECOND, &activity, link);
         let words = observation.trouble(start + 5 * SECOND, true).unwrap();
         assert_eq!(words, "server slow: no progress for 5 s");
+        observation.answered_after(Duration::from_millis(2100));
+        let words = observation.trouble(start + 5 * SECOND, true).unwrap();
+        assert_eq!(words, "server slow (RTT 2.1 s): no progress for 5 s");
         assert_eq!(observation.stalled(start + 5 * SECOND), 5 * SECOND);
         link.outstanding = 0;
         observation.update(start + 6 * SECOND, &activity, link);

@@ -6,6 +6,8 @@ mod walk;
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
 
+pub(crate) use glob::is_pattern;
+
 use crate::{
     context::Context,
     error::ResultExt,
@@ -95,7 +97,7 @@ pub(crate) async fn find_if_exists(context: &Context, remote: &Remote) -> anyhow
 /// # Errors
 /// Status 4 when nothing matches.
 pub(crate) async fn find_all(context: &Context, remote: &Remote) -> anyhow::Result<Vec<Found>> {
-    if !glob::is_pattern(&remote.path) {
+    if !is_pattern(&remote.path) {
         return Ok(vec![find(context, remote).await?]);
     }
     let matches = glob::expand(context, remote).await?;

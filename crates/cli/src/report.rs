@@ -112,6 +112,17 @@ impl Reporter {
         }
     }
 
+    /// Says on standard error what the user may like to know, or as an event.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn remark(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+        if !self.quiet && !self.json {
+            self.note(text);
+        }
+        self.event(event)
+    }
+
     /// Says on standard error what the user should know; it does not change the verdict.
     pub(crate) fn warning(&self, text: impl Display) {
         if !self.quiet {

@@ -1,7 +1,8 @@
 //! Connections to servers: one client for each host and export, made when first needed.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use nfs_wireless_client::{
     BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, Recall, RetryPolicy, Status,
     TransportChoice, Window,
@@ -117,6 +118,15 @@ impl Session {
             state.rtt = state.rtt.max(stats.rtt.quantile(0.5));
         }
         state
+    }
+
+    /// Asks every server something that costs it nothing, and returns how long the slowest took. A link that is down lets
+    /// this wait; a server that is busy with something else does not.
+    pub(crate) async fn ask(&self) -> Option<Duration> {
+        let clients: Vec<Client> =
+            self.connected.borrow().iter().map(|connected| connected.client.clone()).collect();
+        let answers = join_all(clients.iter().map(Client::null)).await;
+        answers.into_iter().filter_map(Result::ok).max()
     }
 
     /// Keeps what was learned about the paths for the next run.

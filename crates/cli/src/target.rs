@@ -55,6 +55,11 @@ impl Target {
         }
     }
 
+    /// Whether it may stand for several files on a server.
+    pub(crate) fn is_pattern(&self) -> bool {
+        matches!(self, Self::Remote(remote) if crate::remote::is_pattern(&remote.path))
+    }
+
     /// Reads a command line argument that must be on a server.
     ///
     /// # Errors

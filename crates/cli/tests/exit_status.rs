@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Service, ServiceConfig, When};
+
 use common::{Server, command, fails, names, nfsw, noise, ok, rest_of};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -134,7 +136,9 @@ fn a_copy_that_differs_is_6() {
     let part = here.path().join(".file.nfsw-part");
     wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
     let file = fs::OpenOptions::new().write(true).open(server.path("file")).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
     file.write_all_at(&[!content[0]], 0).unwrap();
+    file.set_modified(time).unwrap();
     let output = copy.wait_with_output().unwrap();
     let error = common::stderr(&output);
     assert_eq!(output.status.code(), Some(6), "{error}");
@@ -163,10 +167,51 @@ fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
         assert_eq!(status.code(), Some(5), "{error}");
         assert!(error.contains("no progress for") && error.contains("run again: nfsw cp"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(4));
-        assert_eq!(names(here.path()), [".file.nfsw-part"]);
+        assert_eq!(names(here.path()), [".file.nfsw-journal", ".file.nfsw-part"]);
         ok(["cp", &url, target.to_str().unwrap()]);
         assert_eq!(names(here.path()), ["file"]);
         fs::remove_file(target).unwrap();
+    }
+}
+
+#[test]
+fn a_slow_server_and_a_silent_one_are_told_apart() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    let server =
+        runtime.block_on(nfs_wireless_server::Server::bind("127.0.0.1:0".parse().unwrap(), service)).unwrap();
+    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    let address = server.local_addr();
+    server.with_service(|service| {
+        service.backend().write_file(Default::default(), b"/file", &noise(100_000)).unwrap();
+        // It reads for ever, and answers everything else.
+        let stuck = Calls::Procedure(nfs_wireless_client::Procedure::Read);
+        let rule = Rule { calls: stuck, when: When::Always, action: Action::DropCall };
+        service.set_faults(Faults::from(vec![rule]));
+    });
+    let silent = Server::start();
+    fs::write(silent.path("file"), noise(4 << 20)).unwrap();
+    let here = tempfile::tempdir().unwrap();
+    let url = format!("nfs://{address}/file?mountport={}", address.port());
+    let runs = ["udp", "tcp"].map(|transport| {
+        let copy = |url: &str, name: &str| {
+            command(["cp", "--timeout", "6500ms", "--bwlimit", "8M", "--transport", transport, url])
+                .arg(here.path().join(format!("{name}-{transport}")))
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        (copy(&url, "slow"), copy(&silent.url("/file"), "silent"))
+    });
+    thread::sleep(Duration::from_millis(800));
+    signal(&silent.process, Signal::STOP);
+    for (slow, silent) in runs {
+        for (run, words) in [(slow, "server slow (RTT "), (silent, "link down for 5 s")] {
+            let output = run.wait_with_output().unwrap();
+            let said = common::stderr(&output);
+            assert_eq!(output.status.code(), Some(5), "{said}");
+            assert!(said.contains(words) && said.contains("run again: nfsw cp"), "{said}");
+        }
     }
 }
 

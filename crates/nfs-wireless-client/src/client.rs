@@ -37,7 +37,7 @@ use crate::{
     error::Error,
     read_dir::ReadDir,
     session::Transfer,
-    transfer::{Download, Limits, Upload, UploadSpec},
+    transfer::{Download, Limits, Placement, RangeSet, Upload, UploadSpec},
 };
 
 /// A mounted export on a server: cheap to clone, safe to share, usable from many tasks at once.
@@ -352,14 +352,28 @@ impl Client {
         sink: impl Sink + 'static,
         observer: Option<Observer>,
     ) -> Result<(), Error> {
-        let transfer = Transfer::Download(Download::new(&file, size));
+        self.download_ranges(file, RangeSet::new().missing(size), sink, observer).await
+    }
+
+    /// Copies some ranges of a file into `sink`, each to its own offset, with many READs in flight.
+    ///
+    /// # Errors
+    /// As [`Client::download`].
+    pub async fn download_ranges(
+        &self,
+        file: FileHandle,
+        ranges: RangeSet,
+        sink: impl Sink + 'static,
+        observer: Option<Observer>,
+    ) -> Result<(), Error> {
+        let transfer = Transfer::Download(Download::ranges(&file, ranges));
         self.inner.connection.transfer(transfer, Storage::Sink(Box::new(sink)), observer).await
     }
 
     /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns.
     ///
     /// When the upload fails after a temporary file was made, that file is removed again if the server still
-    /// answers.
+    /// answers, unless the placement is resumable.
     ///
     /// # Errors
     /// [`Error`]; the target is then as it was before, unless the placement was in place.
@@ -370,8 +384,8 @@ impl Client {
         observer: Option<Observer>,
     ) -> Result<(), Error> {
         let temporary = match &spec.placement {
-            crate::transfer::Placement::Temporary(name) => Some((spec.directory, name.clone())),
-            crate::transfer::Placement::InPlace | crate::transfer::Placement::Existing(_) => None,
+            Placement::Temporary(name) => Some((spec.directory, name.clone())),
+            Placement::Resumable { .. } | Placement::InPlace | Placement::Existing(_) => None,
         };
         let transfer = Transfer::Upload(Box::new(Upload::new(spec)));
         let result =

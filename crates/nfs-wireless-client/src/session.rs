@@ -388,6 +388,14 @@ impl Session {
         Limits { read_block: read_block.min(block), write_block: write_block.min(block) }
     }
 
+    /// Returns an upload that is under way.
+    pub fn upload(&self, id: TransferId) -> Option<&Upload> {
+        match self.transfers.iter().find(|active| active.id == id).map(|active| &active.transfer) {
+            Some(Transfer::Upload(upload)) => Some(upload),
+            Some(Transfer::Download(_)) | None => None,
+        }
+    }
+
     /// Returns how many calls are outstanding.
     pub fn outstanding(&self) -> usize {
         self.engine.outstanding()

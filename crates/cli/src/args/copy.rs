@@ -36,9 +36,12 @@ pub(crate) struct CpArgs {
     /// Say what would be copied, and copy nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write straight into the destination file, instead of beside it and renaming when complete.
+    /// Write straight into the destination file, instead of beside it and renaming when complete; never resumed.
     #[arg(long)]
     pub(crate) inplace: bool,
+    /// Begin every file anew, whatever an interrupted run has left.
+    #[arg(long)]
+    pub(crate) no_resume: bool,
     /// Read every copy back and compare it with its source.
     #[arg(long)]
     pub(crate) verify: bool,
@@ -61,8 +64,15 @@ pub(crate) struct CpArgs {
 }
 
 const EXAMPLES: &str = "\
-A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices are skipped with a
-warning. A download is written to .NAME.nfsw-part beside its target and renamed when complete.
+A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices
+are skipped with a warning. A file is written to .NAME.nfsw-part beside its target and renamed
+when complete.
+
+The same command, run again, goes on where an interrupted run ended: within files above 128 KiB,
+and without the files of a tree that are complete and unchanged. What that takes is kept beside
+downloads (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or
+~/.local/state/nfsw. --no-resume begins anew; --inplace, standard input and copies between
+servers always do.
 
 Examples:
   nfsw cp nas:/srv/photos/cat.jpg .

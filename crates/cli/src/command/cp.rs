@@ -44,6 +44,7 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         preserve: arguments.preserve,
         overwrite,
         inplace: arguments.inplace,
+        resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,
         jobs: arguments.jobs.into(),

@@ -98,7 +98,18 @@ fn over_a_bad_link(here: &Path, server: SocketAddr) -> anyhow::Result<()> {
         let (url, fetched) = (serve::url(link.address), here.join(format!("small-{policy}")));
         let source = format!("{url}/small.bin");
         say!("  nfsw cp -p --policy {policy} {source} {}", show(&fetched));
-        let line = ["nfsw", "cp", "-p", "--transport", "udp", "--policy", policy, &source, &show(&fetched)];
+        let line = [
+            "nfsw",
+            "cp",
+            "-p",
+            "--no-resume",
+            "--transport",
+            "udp",
+            "--policy",
+            policy,
+            &source,
+            &show(&fetched),
+        ];
         run_copy(&line, Some(&link.strip))?;
         if let Some(told) = link.stop() {
             say!("    {told}");
@@ -111,7 +122,7 @@ fn over_a_bad_link(here: &Path, server: SocketAddr) -> anyhow::Result<()> {
 
 /// Runs one quiet `nfsw cp` and says how it went.
 fn copy(transport: &str, source: &str, target: &str) -> anyhow::Result<()> {
-    let line = ["nfsw", "cp", "-rp", "--quiet", "--transport", transport, source, target];
+    let line = ["nfsw", "cp", "-rp", "--no-resume", "--quiet", "--transport", transport, source, target];
     say!("  nfsw cp -rp --transport {transport} {source} {target}");
     run_copy(&line, None)
 }

@@ -16,6 +16,7 @@ use rustix::fs::Stat;
 use crate::{
     context::Context,
     error::{ResultExt, local, show},
+    journal::{Identity, nanoseconds},
     local::Times,
     remote::{Child, Found, children},
     target::Remote,
@@ -66,6 +67,22 @@ pub(super) struct Attributes {
     pub(super) gid: u32,
     pub(super) size: u64,
     pub(super) times: Times,
+    /// Last change of contents or attributes.
+    pub(super) changed: SystemTime,
+    /// File system, where its number stays the same, and file.
+    pub(super) file: (u64, u64),
+}
+
+impl Attributes {
+    /// Returns what tells this file with these contents from any other.
+    pub(super) fn identity(&self) -> Identity {
+        Identity {
+            file: self.file,
+            size: self.size,
+            modified: nanoseconds(self.times.modified),
+            changed: nanoseconds(self.changed),
+        }
+    }
 }
 
 impl Node {
@@ -86,7 +103,8 @@ impl Node {
     pub(super) fn standard() -> Self {
         let now = SystemTime::now();
         let times = Times { accessed: now, modified: now };
-        let attributes = Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, times };
+        let attributes =
+            Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, times, changed: now, file: (0, 0) };
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
     }
 
@@ -179,8 +197,8 @@ impl From<FileType> for Kind {
 impl From<&Metadata> for Attributes {
     fn from(metadata: &Metadata) -> Self {
         let times = Times { accessed: metadata.atime.into(), modified: metadata.mtime.into() };
-        let Metadata { mode, uid, gid, size, .. } = *metadata;
-        Self { mode, uid, gid, size, times }
+        let Metadata { mode, uid, gid, size, fsid, fileid, .. } = *metadata;
+        Self { mode, uid, gid, size, times, changed: metadata.ctime.into(), file: (fsid, fileid) }
     }
 }
 
@@ -190,8 +208,16 @@ impl From<&fs::Metadata> for Attributes {
             accessed: system_time(metadata.atime(), metadata.atime_nsec()),
             modified: system_time(metadata.mtime(), metadata.mtime_nsec()),
         };
-        let mode = metadata.mode() & 0o7777;
-        Self { mode, uid: metadata.uid(), gid: metadata.gid(), size: metadata.size(), times }
+        Self {
+            mode: metadata.mode() & 0o7777,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            size: metadata.size(),
+            times,
+            changed: system_time(metadata.ctime(), metadata.ctime_nsec()),
+            // Numbers of devices change when the machine is started anew.
+            file: (0, metadata.ino()),
+        }
     }
 }
 
@@ -216,7 +242,15 @@ impl From<&Stat> for Attributes {
             modified: system_time(stat.st_mtime, stat.st_mtime_nsec as i64),
         };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Self { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid, size, times }
+        Self {
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size,
+            times,
+            changed: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),
+            file: (0, stat.st_ino),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     Copy, Work,
+    done::Done,
     frame::Frame,
     node::{Kind, Node},
     place::Place,
@@ -60,7 +61,7 @@ struct Source {
 ///
 /// # Errors
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
-pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan> {
+pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) -> anyhow::Result<Plan> {
     check(copy, context)?;
     let mut sources = Vec::new();
     for target in &copy.sources {
@@ -72,7 +73,8 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
     if sources.is_empty() {
         return Ok(Plan::Files(Vec::new()));
     }
-    let destination = find_destination(context, &copy.destination).await?;
+    let made = done.is_some_and(Done::made_destination);
+    let destination = find_destination(context, &copy.destination, made).await?;
     match destination {
         Destination::Inside(place) => inside(context, sources, place),
         // Also when all but one are missing: what was asked for cannot be meant.
@@ -91,6 +93,9 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
         }
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
+            if let Some(done) = done.filter(|_| node.kind == Kind::Directory) {
+                done.set_made_destination()?;
+            }
             let (frame, name) = (Rc::new(Frame::top(place)), Some(name));
             Ok(Plan::Files(vec![Work { node, frame, name, is_named: true }]))
         }
@@ -166,16 +171,18 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
     Ok(Plan::Files(works))
 }
 
-async fn find_destination(context: &Context, target: &Target) -> anyhow::Result<Destination> {
+/// Finds where the sources go; `made` says that a directory there was made by the run that is gone on with.
+async fn find_destination(context: &Context, target: &Target, made: bool) -> anyhow::Result<Destination> {
     match target {
         Target::Standard => Ok(Destination::Output(Output::Standard)),
-        Target::Local(path) => find_local_destination(path),
-        Target::Remote(remote) => find_remote_destination(context, remote).await,
+        Target::Local(path) => find_local_destination(path, made),
+        Target::Remote(remote) => find_remote_destination(context, remote, made).await,
     }
 }
 
-fn find_local_destination(path: &Path) -> anyhow::Result<Destination> {
+fn find_local_destination(path: &Path, made: bool) -> anyhow::Result<Destination> {
     let path = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() && made => path.to_owned(),
         Ok(metadata) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             return Ok(Destination::Inside(Place::local(directory)));
@@ -202,8 +209,12 @@ fn find_local_destination(path: &Path) -> anyhow::Result<Destination> {
     }
 }
 
-async fn find_remote_destination(context: &Context, remote: &Remote) -> anyhow::Result<Destination> {
-    if let Some(found) = find_if_exists(context, remote).await? {
+async fn find_remote_destination(
+    context: &Context,
+    remote: &Remote,
+    made: bool,
+) -> anyhow::Result<Destination> {
+    if !made && let Some(found) = find_if_exists(context, remote).await? {
         // A link that leads nowhere is replaced like a file.
         let found = follow(context, found.clone()).await.unwrap_or(found);
         if found.is_directory() {

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::{fd::AsFd, unix::fs::MetadataExt},
 };
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
@@ -16,31 +16,53 @@ use crate::name::temporary;
 #[derive(Debug)]
 pub(crate) struct Part {
     file: File,
-    directory: OwnedFd,
+    directory: Directory,
     name: Vec<u8>,
     /// `None` when written in place.
     temporary: Option<Vec<u8>>,
 }
 
 impl Part {
-    /// Creates the file, empty, under its temporary name.
+    /// Opens or creates the file under its temporary name, with what an earlier run has left in it.
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it.
     pub(crate) fn beside(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
         let temporary = temporary(name);
-        let file = open(directory, &temporary, OFlags::NOFOLLOW, mode)?;
-        Ok(Self { file, directory: directory.clone_fd()?, name: name.to_vec(), temporary: Some(temporary) })
+        let file = match open(directory, &temporary, OFlags::NOFOLLOW, mode) {
+            // It had its final mode already when its run was killed, and that does not let us write.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                directory.remove(&temporary).map_err(|_| error)?;
+                open(directory, &temporary, OFlags::NOFOLLOW, mode)?
+            }
+            other => other?,
+        };
+        Ok(Self { file, directory: directory.try_clone()?, name: name.to_vec(), temporary: Some(temporary) })
     }
 
-    /// Opens the target itself and empties it. Links are followed only if the user named the target.
+    /// Opens the target itself. Links are followed only if the user named the target.
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it.
     pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32, follow: bool) -> io::Result<Self> {
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let file = open(directory, name, flags, mode)?;
-        Ok(Self { file, directory: directory.clone_fd()?, name: name.to_vec(), temporary: None })
+        Ok(Self { file, directory: directory.try_clone()?, name: name.to_vec(), temporary: None })
+    }
+
+    /// Forgets what is in the file.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        if self.size()? > 0 { self.file.set_len(0) } else { Ok(()) }
+    }
+
+    /// Returns the size of the file, in bytes.
+    pub(crate) fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Returns what tells the file from others that had or will have its name.
+    pub(crate) fn number(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.ino())
     }
 
     /// Returns another handle of the file, for whoever fills it.
@@ -64,9 +86,17 @@ impl Part {
     }
 
     /// Gives the file its name.
+    ///
+    /// # Errors
+    /// `NotFound` when somebody removed or replaced the temporary file.
     pub(crate) fn finish(self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
-            fs::renameat(&self.directory, &temporary[..], &self.directory, &self.name[..])?;
+            if !is_at(&self.file, &self.directory, temporary)? {
+                let text = "its temporary file was removed or replaced meanwhile; run it again";
+                return Err(io::Error::new(io::ErrorKind::NotFound, text));
+            }
+            let directory = &self.directory.fd;
+            fs::renameat(directory, &temporary[..], directory, &self.name[..])?;
         }
         Ok(())
     }
@@ -74,24 +104,34 @@ impl Part {
     /// Removes the file when it was temporary: it will not become complete.
     pub(crate) fn discard(self) {
         if let Some(temporary) = &self.temporary {
-            let _ = fs::unlinkat(&self.directory, &temporary[..], fs::AtFlags::empty());
+            let _ = self.directory.remove(temporary);
         }
     }
 }
 
-/// Opens and locks a file, then empties it: in this order, so that a second run cannot cut the first one's file.
-fn open(directory: &Directory, name: &[u8], flags: OFlags, mode: u32) -> io::Result<File> {
+/// Opens and locks a file for writing, creating it if need be.
+pub(super) fn open(directory: &Directory, name: &[u8], flags: OFlags, mode: u32) -> io::Result<File> {
     let flags = flags | OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let fd = fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?;
-    // Some file systems have no locks: that is no reason not to write.
-    if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
+    loop {
+        let file = File::from(fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?);
+        // Some file systems have no locks: that is no reason not to write.
+        if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
+        }
+        // Another run may have given the file its name between the two calls: then it is complete, and not ours.
+        if flags.contains(OFlags::NOFOLLOW) && !is_at(&file, directory, name)? {
+            continue;
+        }
+        return Ok(file);
     }
-    let file = File::from(fd);
-    if file.metadata()?.len() > 0 {
-        file.set_len(0)?;
-    }
-    Ok(file)
+}
+
+/// Whether a name still stands for an open file.
+fn is_at(file: &File, directory: &Directory, name: &[u8]) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    let found = directory.stat(name)?;
+    Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (metadata.dev(), metadata.ino())))
 }
 
 #[cfg(test)]
@@ -111,6 +151,17 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         part.finish().unwrap();
         assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
+    }
+
+    #[test]
+    fn a_part_that_was_replaced_does_not_get_the_name() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644).unwrap();
+        std::fs::rename(place.path().join(".a.nfsw-part"), place.path().join("b")).unwrap();
+        std::fs::write(place.path().join(".a.nfsw-part"), b"other").unwrap();
+        assert_eq!(part.finish().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!place.path().join("a").exists());
     }
 
     #[test]

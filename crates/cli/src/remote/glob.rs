@@ -9,7 +9,7 @@ use super::{Child, Found, children, find_if_exists, follow};
 use crate::{context::Context, exit::Failure, target::Remote};
 
 /// Whether any component of a path is a pattern.
-pub(super) fn is_pattern(path: &[u8]) -> bool {
+pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 

@@ -14,39 +14,67 @@ use std::{
 
 /// `nfsw serve` on a free port of the loopback, for a fresh directory.
 pub(crate) struct Server {
-    pub(crate) root: tempfile::TempDir,
+    pub(crate) root: Root,
     pub(crate) process: Child,
     url: String,
 }
 
+/// A directory, removed with this if it was made for it.
+pub(crate) struct Root(PathBuf, Option<tempfile::TempDir>);
+
+impl Root {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Server {
+    /// Serves a directory that is there.
+    pub(crate) fn at(root: &Path) -> Self {
+        let (process, url) = Self::launch(root, "127.0.0.1:0", &[]);
+        Self { root: Root(root.to_owned(), None), process, url }
+    }
+
     pub(crate) fn start() -> Self {
-        Self::with("127.0.0.1", &[])
+        Self::with("127.0.0.1:0", &[])
     }
 
     pub(crate) fn read_only() -> Self {
-        Self::with("127.0.0.1", &["--read-only"])
+        Self::with("127.0.0.1:0", &["--read-only"])
     }
 
     /// A server on all addresses of this host, IPv4 and IPv6.
     pub(crate) fn everywhere() -> Self {
-        Self::with("[::]", &[])
+        Self::with("[::]:0", &[])
     }
 
     fn with(listen: &str, options: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let mut process = command(["serve", "--listen"])
-            .arg(format!("{listen}:0"))
+        let (process, url) = Self::launch(root.path(), listen, options);
+        Self { root: Root(root.path().to_owned(), Some(root)), process, url }
+    }
+
+    /// Kills the server and starts it again at the same address.
+    pub(crate) fn restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        let address = self.address().to_string();
+        (self.process, _) = Self::launch(self.root.path(), &address, &[]);
+    }
+
+    fn launch(root: &Path, listen: &str, options: &[&str]) -> (Child, String) {
+        let mut process = command(["serve", "--listen", listen])
             .args(options)
-            .arg(root.path())
+            .arg(root)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.split(&format!("{listen}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let (host, _) = listen.rsplit_once(':').unwrap();
+        let port = line.split(&format!("{host}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         let url = format!("nfs://127.0.0.1:{port}");
-        Self { root, process, url }
+        (process, url)
     }
 
     /// URL of a path.
@@ -76,6 +104,7 @@ impl Drop for Server {
 pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nfsw"));
     command.args(arguments).stdin(Stdio::null());
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 

@@ -193,8 +193,15 @@ impl Pump {
         while let Some(event) = self.session.poll_event() {
             match event {
                 Event::Progress(transfer, bytes) => {
-                    if let Some(Running { observer: Some(observer), .. }) = self.running.get(&transfer) {
+                    let Some(Running { observer, storage, .. }) = self.running.get_mut(&transfer) else {
+                        continue;
+                    };
+                    if let Some(observer) = observer {
                         observer(bytes);
+                    }
+                    if let (Storage::Source(source), Some(upload)) = (storage, self.session.upload(transfer))
+                    {
+                        source.progressed(upload, bytes);
                     }
                 }
                 Event::Finished(transfer) => self.finish(transfer, Ok(())),

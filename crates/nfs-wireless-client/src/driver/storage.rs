@@ -6,6 +6,8 @@ use std::{
     os::{fd::BorrowedFd, unix::fs::FileExt},
 };
 
+use crate::transfer::Upload;
+
 /// Takes the bytes of a download, in any order.
 pub trait Sink: Send {
     /// Writes all of `bytes` at `offset`.
@@ -27,6 +29,11 @@ pub trait Source: Send {
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+
+    /// Takes note that the server accepted `bytes` more; `upload` knows what it has by now.
+    ///
+    /// Runs on the I/O thread, for every WRITE.
+    fn progressed(&mut self, _upload: &Upload, _bytes: u64) {}
 }
 
 impl Sink for File {

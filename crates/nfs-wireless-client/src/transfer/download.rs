@@ -22,7 +22,7 @@ const MAX_EMPTY_READS: u32 = 8;
 pub struct Download {
     file: nfs_fh3,
     end: u64,
-    size: u64,
+    wanted: u64,
     todo: RangeSet,
     parts: Vec<Part>,
     free: Vec<u32>,
@@ -39,19 +39,16 @@ struct Part {
 impl Download {
     /// Reads the first `size` bytes of a file.
     pub fn new(file: &FileHandle, size: u64) -> Self {
-        Self::range(file, 0, size)
+        Self::ranges(file, RangeSet::default().missing(size))
     }
 
-    /// Reads the bytes from `start` to `end` of a file.
-    pub fn range(file: &FileHandle, start: u64, end: u64) -> Self {
-        let mut todo = RangeSet::default();
-        todo.insert(Range { start, end });
-        let size = end.saturating_sub(start);
+    /// Reads these ranges of a file.
+    pub fn ranges(file: &FileHandle, ranges: RangeSet) -> Self {
         Self {
             file: file.to_fh3(),
-            end,
-            size,
-            todo,
+            end: ranges.end(),
+            wanted: ranges.bytes(),
+            todo: ranges,
             parts: Vec::new(),
             free: Vec::new(),
             received: 0,
@@ -155,6 +152,6 @@ impl Machine for Download {
     }
 
     fn is_done(&self) -> bool {
-        self.received >= self.size && self.free.len() == self.parts.len()
+        self.received >= self.wanted && self.free.len() == self.parts.len()
     }
 }

@@ -14,7 +14,8 @@ use thiserror::Error;
 pub use self::{
     download::Download,
     listing::{DirEntry, Listing},
-    upload::{Placement, Upload, UploadSpec},
+    ranges::{Range, RangeSet},
+    upload::{Checkpoint, Placement, Upload, UploadSpec},
 };
 use crate::engine::{Class, Payload};
 

@@ -2,9 +2,11 @@
 
 /// Bytes `start..end` of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Range {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub struct Range {
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Offset after the last byte.
+    pub end: u64,
 }
 
 impl Range {
@@ -15,13 +17,18 @@ impl Range {
 
 /// Disjoint ranges in ascending order; neighbours are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RangeSet {
+pub struct RangeSet {
     ranges: Vec<Range>,
 }
 
 impl RangeSet {
-    /// Adds a range; what of it is in the set already stays.
-    pub(super) fn insert(&mut self, range: Range) {
+    /// Starts with nothing.
+    pub const fn new() -> Self {
+        Self { ranges: Vec::new() }
+    }
+
+    /// Adds a range, unless it is empty; what of it is in the set already stays.
+    pub fn insert(&mut self, range: Range) {
         if range.start >= range.end {
             return;
         }
@@ -53,12 +60,43 @@ impl RangeSet {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Returns the bytes of a file of `size` bytes that are not in the set.
+    pub fn missing(&self, size: u64) -> Self {
+        let starts = std::iter::once(0).chain(self.ranges.iter().map(|range| range.end));
+        let ends = self.ranges.iter().map(|range| range.start).chain([size]);
+        let mut missing = Self::default();
+        for (start, end) in starts.zip(ends) {
+            missing.insert(Range { start, end: end.min(size) });
+        }
+        missing
+    }
+
+    /// Returns the part of the set below `size`.
+    pub fn below(&self, size: u64) -> Self {
+        let mut below = Self::default();
+        for range in self.iter() {
+            below.insert(Range { end: range.end.min(size), ..range });
+        }
+        below
+    }
+
+    /// Returns the ranges in ascending order, neither overlapping nor touching.
+    pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// Returns the offset after the last byte in the set.
+    pub fn end(&self) -> u64 {
+        self.ranges.last().map_or(0, |range| range.end)
+    }
+
+    /// Whether there is nothing in the set.
+    pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// Returns the number of bytes in the set.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.length()).sum()
     }
 }
@@ -91,6 +129,11 @@ mod tests {
                 prop_assert_eq!(set.bytes(), model.len() as u64);
                 prop_assert!(set.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
                 prop_assert_eq!(set.is_empty(), model.is_empty());
+                let bytes = |set: &RangeSet| set.iter().flat_map(|it| it.start..it.end).collect::<BTreeSet<_>>();
+                prop_assert_eq!(&bytes(&set), &model);
+                prop_assert_eq!(set.end(), model.last().map_or(0, |last| last + 1));
+                prop_assert_eq!(bytes(&set.missing(40)), (0..40).filter(|byte| !model.contains(byte)).collect());
+                prop_assert_eq!(bytes(&set.below(40)), model.range(..40).copied().collect());
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A file's bytes, to the server's stable storage.
 
+mod checkpoint;
 mod stability;
 
 use nfs_wire::{
@@ -15,13 +16,14 @@ use nfs_wire::{
     rpc::Rejection,
 };
 
+pub use self::checkpoint::Checkpoint;
 use self::stability::Stability;
 use super::{
     Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
 };
 use crate::{
-    attr::SetAttributes,
+    attr::{Metadata, SetAttributes, SetTime, Time, optional},
     engine::{Class, Payload},
 };
 
@@ -41,6 +43,15 @@ const COMMIT: u32 = u32::MAX - 1;
 pub enum Placement {
     /// Into a new file of this temporary name, which takes the target's name when all is stable.
     Temporary(Vec<u8>),
+    /// As `Temporary`, in a way that another upload can go on with later.
+    Resumable {
+        /// The temporary name.
+        name: Vec<u8>,
+        /// Time of last access of a new temporary file: to be different every time, such as the time of day.
+        made: Time,
+        /// What an earlier upload of the same bytes has left.
+        earlier: Option<Box<Checkpoint>>,
+    },
     /// Into the target itself, which is made when missing.
     InPlace,
     /// Into this file, which exists and keeps what it has beyond the source's end.
@@ -76,7 +87,12 @@ pub struct Upload {
     phase: Phase,
     busy: bool,
     file: nfs_fh3,
-    fileid: Option<u64>,
+    /// Attributes of the file when it was made or found.
+    found: Option<Metadata>,
+    /// The latest of its attributes that the server told.
+    latest: Option<Metadata>,
+    /// A file of the temporary name that is empty may be one that we made.
+    may_be_ours: bool,
     block: u32,
     todo: RangeSet,
     parts: Vec<Option<Range>>,
@@ -90,6 +106,12 @@ pub struct Upload {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Is the temporary file of an earlier upload there?
+    Recover,
+    /// It is not: does it have the target's name already?
+    LookAhead,
+    /// Does the server still have what it was given then?
+    Settle,
     Create,
     /// CREATE found the temporary name taken, or gave no handle.
     Find,
@@ -109,7 +131,10 @@ impl Upload {
         let mut todo = RangeSet::default();
         todo.insert(Range { start: 0, end: spec.size });
         let (phase, file) = match &spec.placement {
-            Placement::Temporary(_) | Placement::InPlace => (Phase::Create, nfs_fh3::default()),
+            Placement::Resumable { earlier: Some(_), .. } => (Phase::Recover, nfs_fh3::default()),
+            Placement::Temporary(_) | Placement::Resumable { .. } | Placement::InPlace => {
+                (Phase::Create, nfs_fh3::default())
+            }
             Placement::Existing(file) => (Phase::Data, file.to_fh3()),
         };
         let mut upload = Self {
@@ -118,7 +143,9 @@ impl Upload {
             phase,
             busy: false,
             file,
-            fileid: None,
+            found: None,
+            latest: None,
+            may_be_ours: false,
             block: 0,
             todo,
             parts: Vec::new(),
@@ -140,9 +167,23 @@ impl Upload {
     /// Returns the temporary name that may be lying about when the transfer ends early.
     pub fn leftover(&self) -> Option<&[u8]> {
         match (&self.spec.placement, self.phase) {
-            (_, Phase::Create | Phase::Done) | (Placement::InPlace | Placement::Existing(_), _) => None,
-            (Placement::Temporary(name), _) => Some(name),
+            (_, Phase::Recover | Phase::LookAhead | Phase::Create | Phase::Done)
+            | (Placement::InPlace | Placement::Existing(_), _) => None,
+            (Placement::Temporary(name) | Placement::Resumable { name, .. }, _) => Some(name),
         }
+    }
+
+    /// Returns what a later upload needs to go on; `None` unless the placement is resumable and the server tells enough
+    /// about the file.
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        let Placement::Resumable { .. } = self.spec.placement else { return None };
+        let (stable, verifier, unstable) = self.stability.state();
+        Some(Checkpoint { stable, verifier, unstable, ..Checkpoint::of(self.found.as_ref()?) })
+    }
+
+    /// Returns the latest attributes of the file that the server told.
+    pub const fn metadata(&self) -> Option<Metadata> {
+        self.latest
     }
 
     /// Returns the number of bytes on stable storage.
@@ -157,7 +198,7 @@ impl Upload {
 
     fn working_name(&self) -> &[u8] {
         match &self.spec.placement {
-            Placement::Temporary(name) => name,
+            Placement::Temporary(name) | Placement::Resumable { name, .. } => name,
             Placement::InPlace | Placement::Existing(_) => &self.spec.name,
         }
     }
@@ -165,7 +206,8 @@ impl Upload {
     fn control_call(&self) -> Option<NextCall> {
         let procedure = match self.phase {
             Phase::Create => Procedure::Create,
-            Phase::Find | Phase::Check => Procedure::Lookup,
+            Phase::Recover | Phase::LookAhead | Phase::Find | Phase::Check => Procedure::Lookup,
+            Phase::Settle => Procedure::Commit,
             Phase::Clear => Procedure::Remove,
             Phase::Attributes => Procedure::Setattr,
             Phase::Rename => Procedure::Rename,
@@ -220,7 +262,7 @@ impl Upload {
 
     const fn rename_or_done(&self) -> Phase {
         match self.spec.placement {
-            Placement::Temporary(_) => Phase::Rename,
+            Placement::Temporary(_) | Placement::Resumable { .. } => Phase::Rename,
             Placement::InPlace | Placement::Existing(_) => Phase::Done,
         }
     }
@@ -241,17 +283,33 @@ impl Upload {
     fn handle_control(&mut self, attempts: u32, results: &[u8]) -> Result<(), TransferError> {
         self.busy = false;
         match self.phase {
+            Phase::Recover => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) => self.recover(found),
+                Err(Status::NOENT) => self.phase = Phase::LookAhead,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::LookAhead => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) if self.is_complete(&found) => self.phase = Phase::Done,
+                Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::Settle => {
+                let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
+                    .map_err(|status| refused(Procedure::Commit, status))?;
+                self.take_up(Some(done.verf.0));
+            }
             Phase::Create => match decode::<CREATE3resok>(Procedure::Create, results)? {
                 Ok(CREATE3resok { obj: Nfs3Option::Some(file), obj_attributes, .. }) => {
                     self.start_data(file, &obj_attributes);
                 }
-                Ok(_) | Err(Status::EXIST) => self.phase = Phase::Find,
+                Ok(_) => (self.phase, self.may_be_ours) = (Phase::Find, true),
+                Err(Status::EXIST) => (self.phase, self.may_be_ours) = (Phase::Find, attempts > 1),
                 Err(status) => return Err(refused(Procedure::Create, status)),
             },
             Phase::Find => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
                 Ok(found) => {
                     let empty = matches!(&found.obj_attributes, Nfs3Option::Some(it) if it.size == 0);
-                    if empty || self.spec.placement == Placement::InPlace {
+                    if (empty && self.may_be_ours) || self.spec.placement == Placement::InPlace {
                         self.start_data(found.object, &found.obj_attributes);
                     } else {
                         self.phase = Phase::Clear;
@@ -265,7 +323,10 @@ impl Upload {
                 Err(status) => return Err(refused(Procedure::Remove, status)),
             },
             Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
-                Ok(_) => self.phase = self.rename_or_done(),
+                Ok(done) => {
+                    self.observe(&done.obj_wcc.after);
+                    self.phase = self.rename_or_done();
+                }
                 Err(status) => return Err(refused(Procedure::Setattr, status)),
             },
             Phase::Rename => match decode::<RENAME3resok>(Procedure::Rename, results)? {
@@ -285,19 +346,23 @@ impl Upload {
 
     fn start_data(&mut self, file: nfs_fh3, attributes: &Nfs3Option<fattr3>) {
         self.file = file;
-        if let Nfs3Option::Some(attributes) = attributes {
-            self.fileid = Some(attributes.fileid);
-        }
+        self.found = optional(attributes);
+        self.latest = self.found;
         self.phase = Phase::Data;
         self.advance_from_data();
     }
 
+    /// Takes note of attributes; replies may overtake each other, times do not.
+    fn observe(&mut self, attributes: &Nfs3Option<fattr3>) {
+        let told = optional(attributes);
+        if told.map(|it| it.ctime) >= self.latest.map(|it| it.ctime) {
+            self.latest = told.or(self.latest);
+        }
+    }
+
     fn is_ours(&self, found: &LOOKUP3resok) -> bool {
-        let fileid = match &found.obj_attributes {
-            Nfs3Option::Some(attributes) => Some(attributes.fileid),
-            Nfs3Option::None => None,
-        };
-        found.object == self.file || (fileid.is_some() && fileid == self.fileid)
+        let fileid = optional(&found.obj_attributes).map(|it| it.fileid);
+        found.object == self.file || (fileid.is_some() && fileid == self.found.map(|it| it.fileid))
     }
 
     fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<u64, TransferError> {
@@ -319,6 +384,7 @@ impl Upload {
         }
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
+        self.observe(&done.file_wcc.after);
         self.stability.written(written, done.committed, done.verf, &mut self.todo);
         Ok(accepted)
     }
@@ -354,12 +420,7 @@ impl Machine for Upload {
                 encode(buffer, &self.stable_how());
                 encode(buffer, &length);
             }
-            None if call.part == COMMIT => {
-                // The whole file: offset 0 and count 0 (RFC 1813 §3.3.21).
-                encode(buffer, &self.file);
-                encode(buffer, &0_u64);
-                encode(buffer, &0_u32);
-            }
+            None if call.part == COMMIT => self.encode_commit(buffer),
             None => self.encode_control(buffer),
         }
     }
@@ -400,6 +461,12 @@ impl Machine for Upload {
                 return Ok(());
             }
             COMMIT => Procedure::Commit,
+            CONTROL if self.phase == Phase::Settle && rejection == Rejection::ProcedureUnavailable => {
+                self.busy = false;
+                self.write_through = true;
+                self.take_up(None);
+                return Ok(());
+            }
             CONTROL => self.control_call().map_or(Procedure::Null, |call| call.procedure),
             _ => Procedure::Write,
         };
@@ -419,24 +486,37 @@ impl Machine for Upload {
 }
 
 impl Upload {
+    /// The whole file: offset 0 and count 0 (RFC 1813 §3.3.21).
+    fn encode_commit(&self, buffer: &mut Vec<u8>) {
+        encode(buffer, &self.file);
+        encode(buffer, &0_u64);
+        encode(buffer, &0_u32);
+    }
+
     fn encode_control(&self, buffer: &mut Vec<u8>) {
         let place =
             |name| diropargs3 { dir: self.directory.clone(), name: filename3(Opaque::borrowed(name)) };
         match self.phase {
             Phase::Create => {
                 encode(buffer, &place(self.working_name()));
-                let attributes =
+                let mut attributes =
                     SetAttributes { mode: Some(self.spec.mode | OWNER_WRITE), ..Default::default() };
+                if let Placement::Resumable { made, .. } = self.spec.placement {
+                    attributes.atime = Some(SetTime::To(made));
+                }
                 let how = match self.spec.placement {
-                    Placement::Temporary(_) => createhow3::GUARDED(attributes.to_wire()),
+                    Placement::Temporary(_) | Placement::Resumable { .. } => {
+                        createhow3::GUARDED(attributes.to_wire())
+                    }
                     Placement::InPlace | Placement::Existing(_) => {
                         createhow3::UNCHECKED(attributes.to_wire())
                     }
                 };
                 encode(buffer, &how);
             }
-            Phase::Find | Phase::Clear => encode(buffer, &place(self.working_name())),
-            Phase::Check => encode(buffer, &place(&self.spec.name)),
+            Phase::Recover | Phase::Find | Phase::Clear => encode(buffer, &place(self.working_name())),
+            Phase::Settle => self.encode_commit(buffer),
+            Phase::LookAhead | Phase::Check => encode(buffer, &place(&self.spec.name)),
             Phase::Attributes => {
                 encode(buffer, &self.file);
                 encode(buffer, &self.final_attributes().to_wire());

@@ -21,6 +21,11 @@ pub(super) struct Stability {
 }
 
 impl Stability {
+    /// Goes on where these bytes are on stable storage already.
+    pub(super) fn resume(stable: RangeSet) -> Self {
+        Self { stable, ..Self::default() }
+    }
+
     /// Takes note of a WRITE's reply; what turns out to be lost goes to `todo`.
     pub(super) fn written(
         &mut self,
@@ -73,6 +78,13 @@ impl Stability {
     /// Returns the bytes on stable storage.
     pub(super) fn stable(&self) -> u64 {
         self.stable.bytes()
+    }
+
+    /// Returns what is on stable storage, and what waits for a COMMIT under which verifier.
+    pub(super) fn state(&self) -> (RangeSet, [u8; 8], RangeSet) {
+        let mut unstable = self.unstable.clone();
+        self.committing.clone().drain_into(&mut unstable);
+        (self.stable.clone(), self.verifier.unwrap_or_default().0, unstable)
     }
 
     /// Returns the bytes that were given back so far.

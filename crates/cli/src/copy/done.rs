@@ -1,0 +1,196 @@
+//! Which files of a tree an interrupted run has copied, so that the same command does not copy them again.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fs::File,
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::FileExt,
+};
+
+use super::node::Attributes;
+use crate::{
+    journal::Identity,
+    local::{self as files, Directory},
+    name::fnv1a,
+};
+
+/// The files that are complete. Kept in the state directory until a run of the command has copied everything.
+///
+/// A file counts only if neither source nor copy has changed since, so that leaving it out makes no difference.
+#[derive(Debug)]
+pub(super) struct Done {
+    directory: Directory,
+    name: Vec<u8>,
+    file: RefCell<File>,
+    /// For each copy, what it and its source were.
+    known: HashMap<u64, u64>,
+    made_destination: Cell<bool>,
+}
+
+/// What the list begins with; the last byte is the version of the format.
+const MAGIC: [u8; 8] = *b"nfswdon\x01";
+
+/// Then follow the boot id and whether the destination was made as a copy of the source.
+const HEADER: usize = 8 + 16 + 1;
+
+/// The name of a copy and what it and its source were, both hashed, and a checksum.
+const RECORD: usize = 8 + 8 + 4;
+
+/// Bytes that are read of a list: of a million files.
+const MAX_BYTES: u64 = 20 << 20;
+
+impl Done {
+    /// Opens the list of a command. Copies on this machine count only until it is started anew (`boot`), for a file may
+    /// have its name before its bytes are on the disk.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the same command is running; or why nothing can be kept.
+    pub(super) fn open(command: &[u8], boot: [u8; 16]) -> io::Result<Self> {
+        let name = format!("tree-{:016x}", fnv1a(command)).into_bytes();
+        Self::open_in(files::state_directory()?, name, boot)
+    }
+
+    fn open_in(directory: Directory, name: Vec<u8>, boot: [u8; 16]) -> io::Result<Self> {
+        let mut file = directory.lock(&name, 0o600)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(MAX_BYTES).read_to_end(&mut bytes)?;
+        let (header, records) = bytes.split_at(HEADER.min(bytes.len()));
+        let is_ours = header.len() == HEADER && header.starts_with(&MAGIC);
+        let made_destination = is_ours && header[HEADER - 1] == 1;
+        let records = if is_ours && header[8..24] == boot { records } else { &[] };
+        let known: Vec<_> = records.chunks_exact(RECORD).map_while(decode).collect();
+        file.set_len((HEADER + known.len() * RECORD) as u64)?;
+        file.write_all_at(&[&MAGIC[..], &boot, &[u8::from(made_destination)]].concat(), 0)?;
+        file.seek(SeekFrom::End(0))?;
+        let (known, made_destination) = (known.into_iter().collect(), Cell::new(made_destination));
+        Ok(Self { directory, name, file: RefCell::new(file), known, made_destination })
+    }
+
+    /// Whether the interrupted run made the destination as a copy of its one source. It is there now, and would be
+    /// taken for a directory to copy into.
+    pub(super) fn made_destination(&self) -> bool {
+        self.made_destination.get()
+    }
+
+    /// Notes that the destination is about to be made as a copy of the source.
+    ///
+    /// # Errors
+    /// What writing fails of.
+    pub(super) fn set_made_destination(&self) -> io::Result<()> {
+        self.made_destination.set(true);
+        self.file.borrow().write_all_at(&[1], HEADER as u64 - 1)
+    }
+
+    /// Whether `copy`, which is there now, is the complete copy of `source`.
+    pub(super) fn holds(&self, target: &str, source: Identity, copy: &Attributes) -> bool {
+        self.known.get(&fnv1a(target.as_bytes())) == Some(&pair(source, copy))
+    }
+
+    /// Adds a complete copy. When that fails it is copied again by the next run, and nothing else happens.
+    pub(super) fn add(&self, target: &str, source: Identity, copy: &Attributes) {
+        let mut record = [0; RECORD];
+        record[..8].copy_from_slice(&fnv1a(target.as_bytes()).to_le_bytes());
+        record[8..16].copy_from_slice(&pair(source, copy).to_le_bytes());
+        let checksum = crc32fast::hash(&record[..16]);
+        record[16..].copy_from_slice(&checksum.to_le_bytes());
+        let _ = self.file.borrow_mut().write_all(&record);
+    }
+
+    /// Forgets the list: everything is copied.
+    pub(super) fn finish(self) {
+        let _ = self.directory.remove(&self.name);
+    }
+}
+
+fn decode(record: &[u8]) -> Option<(u64, u64)> {
+    let (target, rest) = record.split_first_chunk()?;
+    let (pair, checksum) = rest.split_first_chunk()?;
+    let checksum = u32::from_le_bytes(checksum.try_into().ok()?);
+    (checksum == crc32fast::hash(&record[..16]))
+        .then_some((u64::from_le_bytes(*target), u64::from_le_bytes(*pair)))
+}
+
+/// What a source and its copy were. The copy's last change of attributes is left out: giving it its name is one.
+fn pair(source: Identity, copy: &Attributes) -> u64 {
+    let copy = Identity { changed: 0, ..copy.identity() };
+    let mut bytes = Vec::with_capacity(112);
+    for Identity { file, size, modified, changed } in [source, copy] {
+        for field in [file.0, file.1, size] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        for field in [modified, changed] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+    }
+    fnv1a(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn attributes(size: u64) -> Attributes {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size).unwrap();
+        Attributes::from(&file.metadata().unwrap())
+    }
+
+    #[test]
+    fn what_is_added_is_held_by_the_next_run_until_the_machine_is_started_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |boot| Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [boot; 16]);
+        let (source, copy, other) = (attributes(1).identity(), attributes(2), attributes(3));
+        let done = open(1).unwrap();
+        done.add("a", source, &copy);
+        done.add("b", source, &copy);
+        done.set_made_destination().unwrap();
+        assert_eq!(open(1).unwrap_err().kind(), io::ErrorKind::WouldBlock, "one run at a time");
+        drop(done);
+        // The last record was cut short.
+        let list = File::options().write(true).open(place.path().join("list")).unwrap();
+        list.set_len((HEADER + RECORD + 7) as u64).unwrap();
+        let done = open(1).unwrap();
+        assert!(done.made_destination() && done.holds("a", source, &copy) && !done.holds("b", source, &copy));
+        assert!(!done.holds("a", source, &other) && !done.holds("a", other.identity(), &copy));
+        done.add("c", source, &copy);
+        drop(done);
+        let done = open(1).unwrap();
+        assert!(done.holds("a", source, &copy) && done.holds("c", source, &copy));
+        drop(done);
+        let done = open(2).unwrap();
+        assert!(done.made_destination() && !done.holds("a", source, &copy));
+        done.finish();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_in_a_list_it_is_opened(mut bytes in prop::collection::vec(any::<u8>(), 0..200), magic: bool) {
+            let place = tempfile::tempdir().unwrap();
+            if magic {
+                bytes.splice(..0, MAGIC);
+            }
+            std::fs::write(place.path().join("list"), bytes).unwrap();
+            let open = || Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [0; 16]);
+            let (source, copy) = (attributes(1).identity(), attributes(2));
+            let done = open().unwrap();
+            prop_assert!(!done.holds("a", source, &copy));
+            done.add("a", source, &copy);
+            drop(done);
+            prop_assert!(open().unwrap().holds("a", source, &copy));
+        }
+
+        #[test]
+        fn no_record_is_taken_for_another(record in prop::array::uniform20(any::<u8>()), flip in 0_usize..160) {
+            let mut whole = record;
+            whole[16..].copy_from_slice(&crc32fast::hash(&record[..16]).to_le_bytes());
+            prop_assert!(decode(&whole).is_some());
+            whole[flip / 8] ^= 1 << (flip % 8);
+            prop_assert_eq!(decode(&whole), None);
+            prop_assert_eq!(decode(&record[..flip / 8]), None);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Keeping track of a large file while it is copied, so that a later run goes on where this one ends.
+//!
+//! A download's journal lies beside its temporary file. An upload's lies in the state directory of this machine: the
+//! source may be read-only, and the server would have to be told every time.
+
+use std::{
+    convert::Infallible,
+    fs::File,
+    io,
+    os::{fd::BorrowedFd, unix::fs::FileExt},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use nfs_wireless_client::{
+    Metadata, Sink, Source, Time,
+    transfer::{Checkpoint, Range, RangeSet, Upload},
+};
+
+use super::node::Attributes;
+use crate::{
+    journal::{Identity, Journal, State, nanoseconds},
+    local::{self as files, Directory, Part},
+    name,
+    target::Remote,
+};
+
+/// Files up to this size have no journal and are copied anew: sixteen of them, the usual number in flight, are 2 MiB.
+pub(super) const SMALL_BYTES: u64 = 128 << 10;
+
+/// Bytes copied after which the journal is written: a sixteenth of the file, within these bounds.
+const INTERVAL_BYTES: (u64, u64) = (32 << 10, 512 << 10);
+
+/// Time after which the journal is written with whatever was copied: on a slow link few bytes are a lot.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Bytes of a download that may be in the memory of this machine alone, roughly, before they are flushed to its disk.
+const FLUSH_BYTES: u64 = 32 << 20;
+
+/// Time after which they are flushed, however few they are.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether there is something to flush.
+const FLUSH_CHECK: Duration = Duration::from_millis(500);
+
+/// A journal with the state that it is to hold.
+#[derive(Debug)]
+struct Recorder {
+    journal: Journal,
+    state: State,
+    unrecorded: u64,
+    interval: u64,
+    recorded: Instant,
+}
+
+impl Recorder {
+    fn new(journal: Journal, state: State) -> Self {
+        let interval = (state.source.size / 16).clamp(INTERVAL_BYTES.0, INTERVAL_BYTES.1);
+        Self { journal, state, unrecorded: 0, interval, recorded: Instant::now() }
+    }
+
+    /// Counts bytes; whether it is time to write the journal.
+    fn is_due(&mut self, bytes: u64) -> bool {
+        self.unrecorded += bytes;
+        self.unrecorded >= self.interval || self.recorded.elapsed() >= INTERVAL
+    }
+
+    /// Writes the journal. When that fails, say because the disk is full, the last state stands.
+    fn record(&mut self) {
+        let _ = self.journal.write(&self.state);
+        self.unrecorded = 0;
+        self.recorded = Instant::now();
+    }
+}
+
+/// A download that is kept track of.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    recorder: Arc<Mutex<Recorder>>,
+    file: File,
+    /// Bytes that were there before.
+    pub(super) had: RangeSet,
+    /// Whether there was something of another version of the source.
+    pub(super) source_changed: bool,
+}
+
+/// Takes the bytes of a download.
+struct Recorded {
+    file: File,
+    recorder: Arc<Mutex<Recorder>>,
+}
+
+impl Receiving {
+    /// Looks what an earlier run has left in `part`, and forgets what is not of this source.
+    ///
+    /// # Errors
+    /// What reading or writing the files fails of.
+    pub(super) fn open(
+        directory: &Directory,
+        name: &[u8],
+        part: &Part,
+        source: Identity,
+    ) -> io::Result<Self> {
+        let (journal, found) = Journal::open(directory.lock(&name::journal(name), 0o600)?)?;
+        let (target, token, size) = ([0, part.number()?, 0, 0], files::boot_id(), part.size()?);
+        let found = found.filter(|found| found.target == target && size > 0);
+        let source_changed = found.as_ref().is_some_and(|found| found.source != source);
+        let (mut solid, mut had) = (RangeSet::new(), RangeSet::new());
+        if let Some(found) = found.filter(|found| found.source == source) {
+            solid = found.solid.below(size);
+            had = solid.clone();
+            // What had not reached the disk when the machine went down may be anything.
+            if found.token == token && token != [0; 16] {
+                found.tentative.below(size).iter().for_each(|range| had.insert(range));
+            }
+        }
+        let state = State { source, target, solid, token, tentative: had.clone() };
+        let mut recorder = Recorder::new(journal, state);
+        // Before the file is emptied: no state may claim what is not there.
+        recorder.journal.write(&recorder.state)?;
+        if had.is_empty() {
+            part.clear()?;
+        }
+        let recorder = Arc::new(Mutex::new(recorder));
+        Ok(Self { recorder, file: part.writer()?, had, source_changed })
+    }
+
+    /// Whether an earlier run has copied this source completely and given the copy its name, and nobody changed it since.
+    pub(super) fn is_complete(directory: &Directory, name: &[u8], source: Identity) -> io::Result<bool> {
+        let journal = match directory.read(&name::journal(name)) {
+            Ok(journal) => journal,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let recorded = nanoseconds(journal.metadata()?.modified()?);
+        let (_, Some(state)) = Journal::open(journal)? else { return Ok(false) };
+        let Some(copy) = directory.stat(name)? else { return Ok(false) };
+        let copy = Attributes::from(&copy).identity();
+        let copied = if state.token == files::boot_id() { &state.tentative } else { &state.solid };
+        let is_whole = state.source == source && copied.bytes() == source.size && copy.size == source.size;
+        let is_ours = state.target == [0, copy.file.1, 0, 0];
+        Ok(is_whole && is_ours && (copy.modified <= recorded || copy.modified == source.modified))
+    }
+
+    /// Records that everything is copied.
+    pub(super) fn record(&self) {
+        lock(&self.recorder).record();
+    }
+
+    /// Returns what takes the missing bytes.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub(super) fn sink(&self) -> io::Result<impl Sink + use<>> {
+        Ok(Recorded { file: self.file.try_clone()?, recorder: Arc::clone(&self.recorder) })
+    }
+
+    /// Flushes the bytes to the disk from time to time, so that they also outlast a power failure. Never ends.
+    pub(super) async fn flush(&self) -> Infallible {
+        let mut flushed = Instant::now();
+        loop {
+            tokio::time::sleep(FLUSH_CHECK).await;
+            let written = lock(&self.recorder).state.tentative.clone();
+            let waiting = written.bytes() - lock(&self.recorder).state.solid.bytes();
+            if waiting < FLUSH_BYTES && (waiting == 0 || flushed.elapsed() < FLUSH_INTERVAL) {
+                continue;
+            }
+            let Ok(file) = self.file.try_clone() else { continue };
+            let done = tokio::task::spawn_blocking(move || file.sync_data()).await;
+            if matches!(done, Ok(Ok(()))) {
+                let mut recorder = lock(&self.recorder);
+                recorder.state.solid = written;
+                recorder.record();
+            }
+            flushed = Instant::now();
+        }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        let mut recorder = lock(&self.recorder);
+        if recorder.unrecorded > 0 {
+            recorder.record();
+        }
+    }
+}
+
+impl Sink for Recorded {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)?;
+        let length = bytes.len() as u64;
+        let mut recorder = lock(&self.recorder);
+        recorder.state.tentative.insert(Range { start: offset, end: offset + length });
+        if recorder.is_due(length) {
+            recorder.record();
+        }
+        Ok(())
+    }
+}
+
+fn lock(recorder: &Mutex<Recorder>) -> std::sync::MutexGuard<'_, Recorder> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A local file on its way to a server.
+pub(super) struct Sending {
+    file: File,
+    recorder: Option<Recorder>,
+    /// The attributes of the copy that the server told last.
+    latest: Arc<Mutex<Option<Metadata>>>,
+}
+
+/// An upload's journal, found and locked.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    directory: Directory,
+    name: Vec<u8>,
+    /// Holds the lock for as long as this lives.
+    file: File,
+    found: Option<State>,
+    source: Identity,
+}
+
+impl Earlier {
+    /// Opens the journal of an upload from this machine to `target`.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run is copying there; or why nothing can be kept.
+    pub(super) fn open(target: &Remote, source: Identity) -> io::Result<Self> {
+        let directory = files::state_directory()?;
+        let key = format!("{}:{:?} {}", target.host, target.options.nfs_port, target.path.escape_ascii());
+        let name = format!("upload-{:016x}", name::fnv1a(key.as_bytes())).into_bytes();
+        let file = directory.lock(&name, 0o600)?;
+        let (_, found) = Journal::open(file.try_clone()?)?;
+        Ok(Self { directory, name, file, found, source })
+    }
+
+    /// Whether there was something of another version of the source.
+    pub(super) fn source_changed(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.source != self.source)
+    }
+
+    /// Returns what of this version of the source was copied.
+    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
+        let found = self.found.as_ref().filter(|found| found.source == self.source)?;
+        let [fsid, fileid, seconds, nanoseconds] = found.target;
+        let (verifier, _) = found.token.split_first_chunk()?;
+        Some(Checkpoint {
+            fsid,
+            fileid,
+            made: Time { seconds: seconds.try_into().ok()?, nanoseconds: nanoseconds.try_into().ok()? },
+            stable: found.solid.clone(),
+            verifier: *verifier,
+            unstable: found.tentative.clone(),
+        })
+    }
+
+    fn recorder(&self) -> io::Result<Recorder> {
+        let (journal, _) = Journal::open(self.file.try_clone()?)?;
+        let nothing = RangeSet::new();
+        let (solid, tentative) = (nothing.clone(), nothing);
+        let state = State { source: self.source, target: [0; 4], solid, token: [0; 16], tentative };
+        Ok(Recorder::new(journal, state))
+    }
+
+    /// Forgets the upload: it is complete.
+    pub(super) fn finish(self) {
+        let _ = self.directory.remove(&self.name);
+        drop(self.file);
+    }
+}
+
+impl Sending {
+    /// Keeps track of the upload in `earlier`, if there is one. The attributes that the server tells go to `latest`.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub(super) fn new(
+        file: File,
+        earlier: Option<&Earlier>,
+        latest: Arc<Mutex<Option<Metadata>>>,
+    ) -> io::Result<Self> {
+        let recorder = earlier.map(Earlier::recorder).transpose()?;
+        Ok(Self { file, recorder, latest })
+    }
+}
+
+impl Source for Sending {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn as_file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_file()
+    }
+
+    fn progressed(&mut self, upload: &Upload, bytes: u64) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = upload.metadata();
+        let Some(recorder) = &mut self.recorder else { return };
+        if !recorder.is_due(bytes) {
+            return;
+        }
+        let Some(Checkpoint { fsid, fileid, made, stable, verifier, unstable }) = upload.checkpoint() else {
+            return;
+        };
+        let state = &mut recorder.state;
+        state.target = [fsid, fileid, made.seconds.into(), made.nanoseconds.into()];
+        state.token[..verifier.len()].copy_from_slice(&verifier);
+        (state.solid, state.tentative) = (stable, unstable);
+        recorder.record();
+    }
+}

@@ -1,0 +1,228 @@
+//! Full disks, limits, and places that cannot be written: one clear line, status 7, and the part goes on later.
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Server, command, fails, names, noise, ok, rest_of, stderr};
+use rustix::process::{Pid, Signal, kill_process};
+
+const SIZE: usize = 4 << 20;
+
+/// A small file system of its own.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn of(size: &str) -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "this test mounts a file system: run it as root, as CI does"
+        );
+        let place = tempfile::tempdir().unwrap();
+        let disk = Self(place);
+        disk.mount(&format!("size={size}"));
+        disk
+    }
+
+    fn mount(&self, options: &str) {
+        let status =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(self.0.path()).status();
+        assert!(status.unwrap().success());
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy"]).arg(self.0.path()).status();
+    }
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_once_and_the_copy_goes_on_when_there_is_room() {
+    let server = Server::start();
+    fs::create_dir(server.path("tree")).unwrap();
+    for number in 0..5 {
+        fs::write(server.path(&format!("tree/{number}")), noise(SIZE / 4)).unwrap();
+    }
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    for (source, target) in [("/file", "file"), ("/tree", "tree")] {
+        let disk = Disk::of("3m");
+        let arguments = ["cp", "-r", "--transport", "udp", &server.url(source), &disk.path(target)];
+        let error = fails(7, arguments);
+        assert!(error.contains("no space left") && error.contains("make room and run it again"), "{error}");
+        disk.mount("remount,size=32m");
+        let output = command(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stderr(&output).contains("going on after"), "{}", stderr(&output));
+        common::assert_same_tree(&server.path(source), Path::new(&disk.path(target)), false);
+        assert_eq!(names(disk.0.path()), [target]);
+    }
+}
+
+#[test]
+fn a_server_whose_disk_is_full_is_1_and_the_upload_goes_on_when_there_is_room() {
+    let disk = Disk::of("3m");
+    let server = Server::at(disk.0.path());
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("file");
+    fs::write(&source, noise(SIZE)).unwrap();
+    let arguments = ["cp", source.to_str().unwrap(), &server.url("/copy")];
+    let error = fails(1, arguments);
+    assert!(error.contains("no space left") && error.contains("make room there"), "{error}");
+    disk.mount("remount,size=32m");
+    let output = command(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("going on after"), "{}", stderr(&output));
+    assert!(fs::read(disk.path("copy")).unwrap() == noise(SIZE));
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_7_and_not_the_end_of_the_process() {
+    let server = Server::start();
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let here = tempfile::tempdir().unwrap();
+    let script = format!(
+        "ulimit -f 2048; exec {} cp '{}' {}",
+        env!("CARGO_BIN_EXE_nfsw"),
+        server.url("/file"),
+        here.path().display()
+    );
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ulimit"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_7() {
+    let server = Server::start();
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let disk = Disk::of("8m");
+    disk.mount("remount,ro");
+    let error = fails(7, ["cp", &server.url("/file"), &disk.path("file")]);
+    assert!(error.contains("read-only file system") && error.contains("choose another place"), "{error}");
+
+    // As somebody who is not root, for whom modes mean nothing.
+    let here = tempfile::tempdir().unwrap();
+    fs::set_permissions(here.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let script = format!(
+        "exec setpriv --reuid 65534 --clear-groups {} cp '{}' {}",
+        env!("CARGO_BIN_EXE_nfsw"),
+        server.url("/file"),
+        here.path().display()
+    );
+    let output =
+        Command::new("bash").args(["-c", &script]).env("XDG_STATE_HOME", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert!(stderr(&output).contains("permission denied"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_target_that_vanishes_is_7() {
+    let server = Server::start();
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let here = tempfile::tempdir().unwrap();
+    let directory = here.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let mut copy = command(["cp", "--bwlimit", "20M", &server.url("/file"), directory.to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(|| directory.join(".file.nfsw-part").exists());
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(copy.wait().unwrap().code(), Some(7));
+    let error = rest_of(copy.stderr.take().unwrap());
+    assert!(error.contains("removed or replaced meanwhile") && error.lines().count() == 1, "{error}");
+}
+
+/// How long a process takes to end after a signal.
+fn time_to_end(mut process: std::process::Child, signal: Signal) -> Duration {
+    let start = Instant::now();
+    kill_process(Pid::from_child(&process), signal).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(130));
+    start.elapsed()
+}
+
+/// The time is that of the kernel's clock, so it is only printed; the limit here is one that a hang exceeds.
+#[test]
+fn a_signal_ends_a_run_at_once_whatever_it_waits_for() {
+    let limit = Duration::from_secs(2);
+    let mut server = Server::start();
+    fs::write(server.path("file"), noise(8 * SIZE)).unwrap();
+    let here = tempfile::tempdir().unwrap();
+    let target = here.path().join("file");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    for signal in [Signal::INT, Signal::TERM] {
+        let ended = |what: &str, process| {
+            let time = time_to_end(process, signal);
+            println!("{what}: {time:?}");
+            assert!(time < limit, "{what}: {time:?}");
+        };
+        let url = format!("nfs://127.0.0.1:{port}/x?mountport={port}");
+        let run = command(["cp", &url, "/tmp"]).stderr(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        ended("while it looks for the server", run);
+
+        for transport in ["udp", "tcp"] {
+            let run = command(["cp", "--bwlimit", "40M", "--transport", transport, &server.url("/file")])
+                .arg(&target)
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            wait_for(|| names(here.path()).len() > 1);
+            thread::sleep(Duration::from_millis(300));
+            ended("while it copies", run);
+            let run = command(["cp", "--bwlimit", "40M", "--transport", transport, &server.url("/file")])
+                .arg(&target)
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            thread::sleep(Duration::from_millis(300));
+            kill_process(Pid::from_child(&server.process), Signal::STOP).unwrap();
+            thread::sleep(Duration::from_millis(100));
+            ended("while the server is silent", run);
+            kill_process(Pid::from_child(&server.process), Signal::CONT).unwrap();
+        }
+
+        // Nobody reads what it says on either output.
+        let (output, writer) = std::io::pipe().unwrap();
+        let run = command(["cp", &server.url("/file"), "-"])
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(300));
+        ended("while nobody reads its output", run);
+        drop(output);
+
+        // A fifo that nobody opens for reading.
+        let fifo = here.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let run = command(["cp", &server.url("/file"), fifo.to_str().unwrap()]).spawn().unwrap();
+        thread::sleep(Duration::from_millis(200));
+        ended("while nobody opens a fifo", run);
+        fs::remove_file(fifo).unwrap();
+    }
+    server.restart();
+    ok(["cp", &server.url("/file"), target.to_str().unwrap()]);
+    assert!(fs::read(&target).unwrap() == noise(8 * SIZE));
+}

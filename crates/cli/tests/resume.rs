@@ -1,0 +1,318 @@
+//! Runs that end in the middle, and what the next run makes of it.
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Server, assert_same_tree, command, fails, names, nfsw, noise, ok, rest_of, stderr};
+use serde_json::Value;
+
+const SIZE: usize = 4 << 20;
+
+/// What a run is asked for, so that it is slow enough to be interrupted.
+const SLOWLY: [&str; 3] = ["cp", "--bwlimit", "16M"];
+
+/// Starts a copy and kills it once `reached`.
+fn killed(arguments: &[&str], reached: impl Fn() -> bool) {
+    let mut copy = started(arguments);
+    wait_for(reached);
+    copy.kill().unwrap();
+    let status = copy.wait().unwrap();
+    assert!(!status.success(), "it was done before it could be killed");
+}
+
+fn started(arguments: &[&str]) -> Child {
+    command(SLOWLY).args(arguments).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes of a file that is being written, wherever they are in it.
+fn written(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
+}
+
+/// The events of a run, by their name.
+fn events(output: &str, name: &str) -> Vec<Value> {
+    let all = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|event| event["event"] == name).collect()
+}
+
+/// Bytes that a run of `nfsw cp --json` found copied, and those it copied.
+fn resumed(arguments: &[&str]) -> (u64, u64) {
+    let output = ok(["cp", "--json"].iter().chain(arguments));
+    let had = events(&output, "resumed").iter().map(|event| event["bytes"].as_u64().unwrap()).sum();
+    (had, events(&output, "summary")[0]["bytes"].as_u64().unwrap())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_killed_download_goes_on_where_it_was() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let content = noise(SIZE);
+    fs::write(server.path("file"), &content).unwrap();
+    for transport in ["udp", "tcp"] {
+        let (url, target) = (server.url("/file"), here.path().join("file"));
+        let (part, mut had) = (here.path().join(".file.nfsw-part"), 0);
+        for kill in 1..3 {
+            killed(&["--transport", transport, &url, text(&target)], || {
+                written(&part) >= kill * SIZE as u64 / 4
+            });
+            assert!(!target.exists());
+            let output = nfsw(["cp", "--json", "--deadline", "1ms", &url, text(&target)]);
+            assert_ne!(output.status.code(), Some(0), "a run that ends at once costs nothing");
+        }
+        let (found, copied) = resumed(&["--transport", transport, &url, text(&target)]);
+        had += found;
+        assert!(had >= SIZE as u64 / 2 - (1 << 20), "{had}");
+        assert_eq!(had + copied, SIZE as u64);
+        assert!(fs::read(&target).unwrap() == content);
+        assert_eq!(names(here.path()), ["file"]);
+        fs::remove_file(target).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_upload_goes_on_where_it_was() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (content, source) = (noise(SIZE), here.path().join("file"));
+    fs::write(&source, &content).unwrap();
+    for transport in ["udp", "tcp"] {
+        let (url, part) = (server.url("/copy"), server.path(".copy.nfsw-part"));
+        killed(&["--transport", transport, text(&source), &url], || written(&part) >= SIZE as u64 / 2);
+        assert!(!server.path("copy").exists());
+        let (had, copied) = resumed(&["--transport", transport, text(&source), &url]);
+        assert!(had >= SIZE as u64 / 2 - (1 << 20), "{had}");
+        assert_eq!(had + copied, SIZE as u64);
+        assert!(fs::read(server.path("copy")).unwrap() == content);
+        assert_eq!(names(server.root.path()), ["copy"]);
+        fs::remove_file(server.path("copy")).unwrap();
+    }
+}
+
+#[test]
+fn what_a_restarted_server_may_have_forgotten_is_sent_again() {
+    let (mut server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (content, source) = (noise(SIZE), here.path().join("file"));
+    fs::write(&source, &content).unwrap();
+    let (url, part) = (server.url("/copy"), server.path(".copy.nfsw-part"));
+    killed(&[text(&source), &url], || written(&part) >= SIZE as u64 / 2);
+    server.restart();
+    // As a crash would have it.
+    fs::OpenOptions::new().write(true).open(&part).unwrap().write_all_at(&noise(SIZE / 2), 7).unwrap();
+    let (_, copied) = resumed(&[text(&source), &url]);
+    assert_eq!(copied, SIZE as u64);
+    assert!(fs::read(server.path("copy")).unwrap() == content);
+}
+
+#[test]
+fn a_source_that_changed_is_begun_again_and_said() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (local, far) = (here.path().join("file"), server.path("file"));
+    for (source, from, to, part) in [
+        (&far, server.url("/file"), text(&local).to_owned(), here.path().join(".file.nfsw-part")),
+        (&local, text(&local).to_owned(), server.url("/file"), server.path(".file.nfsw-part")),
+    ] {
+        let mut content = noise(SIZE);
+        fs::write(source, &content).unwrap();
+        killed(&[&from, &to], || written(&part) >= SIZE as u64 / 2);
+        content[0] ^= 1;
+        fs::write(source, &content).unwrap();
+        let output = nfsw(["cp", &from, &to]);
+        assert!(output.status.success());
+        let said = stderr(&output);
+        assert!(said.contains("changed since its copy was begun") && !said.contains("going on"), "{said}");
+        assert!(fs::read(&local).unwrap() == content && fs::read(&far).unwrap() == content);
+        fs::remove_file(local.clone()).unwrap();
+        fs::write(&local, noise(SIZE)).unwrap();
+    }
+}
+
+#[test]
+fn a_source_that_changes_during_the_copy_is_copied_again() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (local, far) = (here.path().join("file"), server.path("file"));
+    let from_far =
+        (&far, &local, server.url("/file"), text(&local).to_owned(), here.path().join(".file.nfsw-part"));
+    let from_here =
+        (&local, &far, text(&local).to_owned(), server.url("/file"), server.path(".file.nfsw-part"));
+    for (source, target, from, to, part) in [from_far, from_here] {
+        fs::write(source, noise(SIZE)).unwrap();
+        let copy = started(&[&from, &to]);
+        wait_for(|| written(&part) >= SIZE as u64 / 2);
+        // Begins as it began, and ends in another way.
+        let mut content = noise(SIZE);
+        content[SIZE - 1] ^= 1;
+        content.truncate(SIZE - 1000);
+        fs::write(source, &content).unwrap();
+        let output = copy.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stderr(&output).contains("changed since its copy was begun"));
+        assert!(fs::read(target).unwrap() == content);
+        fs::remove_file(target).unwrap();
+    }
+}
+
+#[test]
+fn a_second_run_to_the_same_target_is_refused() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let source = here.path().join("source");
+    fs::write(&source, noise(SIZE)).unwrap();
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let target = here.path().join("target");
+    let mut copy = started(&[&server.url("/file"), text(&target)]);
+    wait_for(|| here.path().join(".target.nfsw-part").exists());
+    let error = fails(7, ["cp", &server.url("/file"), text(&target)]);
+    assert!(error.contains("another nfsw is writing this file"), "{error}");
+    assert!(copy.wait().unwrap().success());
+
+    let mut copy = started(&[text(&source), &server.url("/copy")]);
+    wait_for(|| server.path(".copy.nfsw-part").exists());
+    let error = fails(1, ["cp", text(&source), &server.url("/copy")]);
+    assert!(error.contains("another nfsw is copying to this file"), "{error}");
+    assert!(copy.wait().unwrap().success());
+
+    let tree = here.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), noise(SIZE)).unwrap();
+    let mut copy = started(&["-r", text(&tree), &server.url("/tree")]);
+    wait_for(|| server.path("tree/.file.nfsw-part").exists());
+    let error = fails(1, ["cp", "-r", text(&tree), &server.url("/tree")]);
+    assert!(error.contains("another nfsw is running the same command"), "{error}");
+    assert!(copy.wait().unwrap().success());
+    assert_same_tree(&tree, &server.path("tree"), false);
+}
+
+#[test]
+fn without_resume_everything_is_copied_again() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let content = noise(SIZE);
+    fs::write(server.path("file"), &content).unwrap();
+    let (url, target) = (server.url("/file"), here.path().join("file"));
+    let part = here.path().join(".file.nfsw-part");
+    let half = || written(&part) >= SIZE as u64 / 2;
+    killed(&[&url, text(&target)], half);
+    // What this run leaves is not taken for what the first one has left.
+    killed(&["--no-resume", &url, text(&target)], || written(&part) >= SIZE as u64 / 8 && !half());
+    assert_eq!(resumed(&[&url, text(&target)]), (0, SIZE as u64));
+    assert!(fs::read(&target).unwrap() == content);
+
+    let (there, part) = (server.url("/copy"), server.path(".copy.nfsw-part"));
+    killed(&[text(&target), &there], || written(&part) >= SIZE as u64 / 2);
+    assert_eq!(resumed(&["--no-resume", text(&target), &there]), (0, SIZE as u64));
+    assert!(fs::read(server.path("copy")).unwrap() == content);
+    assert_eq!(names(here.path()), ["file"]);
+}
+
+#[test]
+fn whatever_is_in_a_journal_the_copy_is_right() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let content = noise(SIZE / 4);
+    fs::write(server.path("file"), &content).unwrap();
+    let (url, target) = (server.url("/file"), here.path().join("file"));
+    let (part, journal) = (here.path().join(".file.nfsw-part"), here.path().join(".file.nfsw-journal"));
+    killed(&[&url, text(&target)], || written(&part) >= SIZE as u64 / 16);
+    let (whole, kept) = (fs::read(&journal).unwrap(), fs::read(&part).unwrap());
+    for damage in 0..4 {
+        fs::write(&part, &kept).unwrap();
+        match damage {
+            0 => fs::write(&journal, noise(100_000)).unwrap(),
+            1 => fs::write(&journal, &whole[..whole.len() / 2]).unwrap(),
+            // Of another file: the journal is bound to the part that it was written for.
+            2 => {
+                fs::write(&journal, &whole).unwrap();
+                fs::rename(&part, here.path().join("moved")).unwrap();
+                fs::write(&part, noise(kept.len())).unwrap();
+            }
+            _ => fs::write(&part, &kept[..kept.len() / 3]).unwrap(),
+        }
+        ok(["cp", &url, text(&target)]);
+        assert!(fs::read(&target).unwrap() == content, "damage {damage}");
+        fs::remove_file(&target).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_goes_on_without_the_files_that_are_complete() {
+    const FILES: usize = 120;
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("tree");
+    for number in 0..FILES {
+        let directory = tree.join(format!("dir {}", number % 7));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("file {number}")), &noise(24_000)[..24_000 - number]).unwrap();
+    }
+    let total = (0..FILES).map(|number| 24_000 - number as u64).sum::<u64>();
+    let (there, back) = (server.url("/tree"), here.path().join("back"));
+    let count = |root: &Path| {
+        let inside = |at: usize| fs::read_dir(root.join(format!("dir {at}"))).map_or(0, Iterator::count);
+        (0..7).map(inside).sum::<usize>()
+    };
+    for (from, to, target) in
+        [(text(&tree), &there[..], server.path("tree")), (&there[..], text(&back), back.clone())]
+    {
+        for preserve in ["-r", "-rp"] {
+            killed(&[preserve, from, to], || count(&target) > FILES / 2);
+            // One that is complete changes on either side: it is copied again.
+            let complete =
+                names(&target.join("dir 0")).into_iter().find(|name| text(name.as_ref()).starts_with('f'));
+            fs::write(target.join("dir 0").join(complete.unwrap()), b"by somebody else").unwrap();
+            let (_, copied) = resumed(&[preserve, from, to]);
+            assert!(copied < total / 2 + (400 << 10), "{preserve}: {copied} of {total}");
+            assert_same_tree(&tree, &target, preserve == "-rp");
+            assert_eq!(
+                resumed(&[preserve, from, to]),
+                (0, total),
+                "a run that was not interrupted is obeyed"
+            );
+            fs::remove_dir_all(&target).unwrap();
+        }
+        ok(["cp", "-rp", text(&tree), &there]);
+    }
+}
+
+#[test]
+fn trouble_with_the_state_directory_only_costs_the_resume() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let source = here.path().join("file");
+    fs::write(&source, noise(SIZE)).unwrap();
+    let output = command(["cp", text(&source), &server.url("/copy")])
+        .env("XDG_STATE_HOME", "/proc/nowhere")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert!(stderr(&output).contains("nothing can be kept"), "{}", stderr(&output));
+    assert!(fs::read(server.path("copy")).unwrap() == noise(SIZE));
+}
+
+#[test]
+fn the_command_to_go_on_is_printed_and_works() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let target = here.path().join("a name");
+    let mut copy = started(&["--deadline", "900ms", &server.url("/file"), text(&target)]);
+    assert_eq!(copy.wait().unwrap().code(), Some(5));
+    let said = rest_of(copy.stderr.take().unwrap());
+    let again = said.split("run again: nfsw ").nth(1).unwrap().trim().to_owned();
+    let script = format!("{} {}", env!("CARGO_BIN_EXE_nfsw"), again.replace("900ms", "1m"));
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("going on after"), "{}", stderr(&output));
+    assert!(fs::read(&target).unwrap() == noise(SIZE));
+}
