@@ -36,21 +36,21 @@ impl Server {
     }
 
     pub(crate) fn start() -> Self {
-        Self::with("127.0.0.1", &[])
+        Self::with("127.0.0.1:0", &[])
     }
 
     pub(crate) fn read_only() -> Self {
-        Self::with("127.0.0.1", &["--read-only"])
+        Self::with("127.0.0.1:0", &["--read-only"])
     }
 
     /// A server on all addresses of this host, IPv4 and IPv6.
     pub(crate) fn everywhere() -> Self {
-        Self::with("[::]", &[])
+        Self::with("[::]:0", &[])
     }
 
     fn with(listen: &str, options: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let (process, url) = Self::launch(root.path(), &format!("{listen}:0"), options);
+        let (process, url) = Self::launch(root.path(), listen, options);
         Self { root: Root(root.path().to_owned(), Some(root)), process, url }
     }
 
@@ -71,7 +71,7 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let host = listen.rsplit_once(':').unwrap().0;
+        let (host, _) = listen.rsplit_once(':').unwrap();
         let port = line.split(&format!("{host}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         let url = format!("nfs://127.0.0.1:{port}");
         (process, url)
