@@ -23,7 +23,7 @@ use crate::{
         self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
         Stats,
     },
-    transfer::{Download, Limits, Machine, Step, TransferError, Upload},
+    transfer::{Download, Limits, Machine, Step, TransferError, Upload, repeat_of},
 };
 
 /// Settings of a [`Session`].
@@ -201,11 +201,7 @@ impl Session {
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Option<CallId> {
         let owner = Owner(token & !TRANSFER_BIT);
-        let repeat = if program == Program::NFS && is_idempotent(procedure) {
-            Repeat::Idempotent
-        } else {
-            Repeat::SameXid
-        };
+        let repeat = if program == Program::NFS { repeat_of(procedure) } else { Repeat::SameXid };
         let class = Class::Control;
         let spec = CallSpec { program, procedure, class, repeat, owner, payload: None, bytes: 0, deadline };
         self.engine.submit(now, spec, encode)
@@ -423,12 +419,7 @@ impl Session {
                 program: Program::NFS,
                 procedure: call.procedure.number(),
                 class: call.class,
-                repeat: if call.class == Class::Control && !is_idempotent(call.procedure.number()) {
-                    Repeat::SameXid
-                } else {
-                    // No two WRITEs of a transfer overlap.
-                    Repeat::Idempotent
-                },
+                repeat: call.repeat,
                 owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
                 payload: call.payload,
                 bytes: call.bytes,
@@ -580,28 +571,6 @@ impl Session {
         }
         self.stirred = true;
     }
-}
-
-/// Whether a procedure changes nothing that running it again would change (RFC 1813 §4.7). WRITE is not among them: two
-/// of an application's may overlap.
-fn is_idempotent(procedure: u32) -> bool {
-    use Procedure as P;
-    [
-        P::Null,
-        P::Getattr,
-        P::Lookup,
-        P::Access,
-        P::Readlink,
-        P::Read,
-        P::Readdir,
-        P::Readdirplus,
-        P::Fsstat,
-        P::Fsinfo,
-        P::Pathconf,
-        P::Commit,
-    ]
-    .iter()
-    .any(|it| it.number() == procedure)
 }
 
 /// How late a pause may end without the rate suffering: timers of drivers are only good to a millisecond or two.

@@ -9,7 +9,7 @@ use super::{
     Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
 };
-use crate::engine::Class;
+use crate::engine::{Class, Repeat};
 
 /// READs without data and without end of file before we give up.
 const MAX_EMPTY_READS: u32 = 8;
@@ -84,7 +84,14 @@ impl Machine for Download {
         let asked = self.todo.take(limits.read_block.into())?;
         let part = self.take_part(asked);
         let bytes = u32::try_from(asked.length()).expect("at most one block");
-        Some(NextCall { part, procedure: Procedure::Read, class: Class::Read, payload: None, bytes })
+        Some(NextCall {
+            part,
+            procedure: Procedure::Read,
+            class: Class::Read,
+            repeat: Repeat::Idempotent,
+            payload: None,
+            bytes,
+        })
     }
 
     fn encode(&self, call: &NextCall, buffer: &mut Vec<u8>) {

@@ -17,7 +17,7 @@ pub use self::{
     ranges::{Range, RangeSet},
     upload::{Checkpoint, Placement, Upload, UploadSpec},
 };
-use crate::engine::{Class, Payload};
+use crate::engine::{Class, Payload, Repeat};
 
 /// A call that a machine wants made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct NextCall {
     pub procedure: Procedure,
     /// What the call is for.
     pub class: Class,
+    /// What a second copy of it does.
+    pub repeat: Repeat,
     /// File bytes that follow the arguments.
     pub payload: Option<Payload>,
     /// File bytes that the call moves, in either direction.
@@ -35,9 +37,30 @@ pub struct NextCall {
 }
 
 impl NextCall {
-    const fn control(part: u32, procedure: Procedure) -> Self {
-        Self { part, procedure, class: Class::Control, payload: None, bytes: 0 }
+    fn control(part: u32, procedure: Procedure) -> Self {
+        let repeat = repeat_of(procedure.number());
+        Self { part, procedure, class: Class::Control, repeat, payload: None, bytes: 0 }
     }
+}
+
+/// What a second copy of a procedure does (RFC 1813 §4.7). WRITE is not harmless: two of an application's may overlap.
+pub(crate) fn repeat_of(procedure: u32) -> Repeat {
+    use Procedure as P;
+    let harmless = [
+        P::Null,
+        P::Getattr,
+        P::Lookup,
+        P::Access,
+        P::Readlink,
+        P::Read,
+        P::Readdir,
+        P::Readdirplus,
+        P::Fsstat,
+        P::Fsinfo,
+        P::Pathconf,
+        P::Commit,
+    ];
+    if harmless.iter().any(|it| it.number() == procedure) { Repeat::Idempotent } else { Repeat::SameXid }
 }
 
 /// What a machine may ask for now.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     attr::{Metadata, SetAttributes, SetTime, Time, optional},
-    engine::{Class, Payload},
+    engine::{Class, Payload, Repeat},
 };
 
 /// Bytes written UNSTABLE before a COMMIT is sent alongside: it starts the disk early and bounds what a server
@@ -237,7 +237,18 @@ impl Upload {
         self.parts[part as usize] = Some(range);
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
-        Some(NextCall { part, procedure: Procedure::Write, class: Class::Write, payload, bytes: length })
+        // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one
+        // block nothing else takes time in between.
+        let dated = self.final_attributes().mtime.is_some() && self.spec.size <= u64::from(self.block);
+        let repeat = if dated { Repeat::SameXid } else { Repeat::Idempotent };
+        Some(NextCall {
+            part,
+            procedure: Procedure::Write,
+            class: Class::Write,
+            repeat,
+            payload,
+            bytes: length,
+        })
     }
 
     fn wants_commit(&self) -> bool {
@@ -543,4 +554,32 @@ fn decode<'a, T: Results<'a>>(
 
 const fn refused(procedure: Procedure, status: Status) -> TransferError {
     TransferError::Status { procedure, status }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::SetTime;
+
+    #[test]
+    fn a_late_copy_of_the_only_write_must_not_touch_a_time_that_was_set() {
+        let first = |size, mtime| {
+            let file = FileHandle::try_from(&nfs_fh3 { data: Opaque::owned(vec![7; 8]) }).unwrap();
+            let attributes = SetAttributes { mtime, ..SetAttributes::default() };
+            let placement = Placement::Existing(file);
+            let mut upload = Upload::new(UploadSpec {
+                directory: file,
+                name: Vec::new(),
+                placement,
+                size,
+                mode: 0o644,
+                attributes,
+            });
+            let limits = Limits { read_block: 4096, write_block: 4096 };
+            upload.next_call(limits, &|_, _| true).unwrap().repeat
+        };
+        assert_eq!(first(4096, Some(SetTime::ServerTime)), Repeat::SameXid);
+        assert_eq!(first(4096, None), Repeat::Idempotent);
+        assert_eq!(first(8192, Some(SetTime::ServerTime)), Repeat::Idempotent, "a COMMIT comes between");
+    }
 }
