@@ -85,7 +85,9 @@ fn a_server_whose_disk_is_full_is_1_and_the_upload_goes_on_when_there_is_room() 
     let here = tempfile::tempdir().unwrap();
     let source = here.path().join("file");
     fs::write(&source, noise(SIZE)).unwrap();
-    let arguments = ["cp", source.to_str().unwrap(), &server.url("/copy")];
+    // One after the other, so that some are written before one is refused.
+    let (source, copy) = (source.to_str().unwrap(), server.url("/copy"));
+    let arguments = ["cp", "--window", "1", "--block-size", "64K", source, &copy];
     let error = fails(1, arguments);
     assert!(error.contains("no space left") && error.contains("make room there"), "{error}");
     disk.mount("remount,size=32m");
