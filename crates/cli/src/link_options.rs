@@ -58,6 +58,7 @@ impl LinkOptions {
             ("", "rate", text(&self.rate)),
             ("", "delay", text(&self.delay)),
             ("", "mtu_bytes", number(self.mtu)),
+            ("", "header_compression", self.header_compression.then_some(Value::Boolean(true))),
             ("", "duplex", text(&self.duplex)),
             ("", "start", text(&self.start)),
             ("channel", "good", text(&self.good)),
@@ -143,6 +144,12 @@ mod tests {
         assert_eq!((good.mean, bad.mean), (Duration::from_secs(1), Duration::from_millis(80)));
         assert_eq!(link.arq.kind, ArqKind::Ideal);
         assert_eq!(link.rate.mean().bits_per_second(), 2_000_000);
+    }
+
+    #[test]
+    fn headers_are_compressed_where_it_is_said() {
+        assert!(!link(&["--preset", "paper-1997"]).unwrap().header_compression);
+        assert!(link(&["--preset", "paper-1997", "--header-compression"]).unwrap().header_compression);
     }
 
     #[test]

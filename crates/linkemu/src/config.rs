@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     BitRate, ChannelTrace, ConfigError, Probability, Rate,
     fragment::{self, UDP_HEADER_BYTES},
+    headers::LEAST_HEADER_BYTES,
     units::{Nanos, nanos},
 };
 
@@ -50,6 +51,10 @@ pub struct LinkConfig {
     pub receive_buffer: Option<ReceiveBufferConfig>,
     /// How fragments become datagrams again.
     pub reassembly: ReassemblyConfig,
+    /// Whether both ends of the medium compress headers of IP, UDP, RPC and NFS ([`HeaderCodec`](crate::HeaderCodec)). Default no.
+    ///
+    /// Fragments are not compressed, as in RFC 1144 §3.2.3: only datagrams that fit one frame gain.
+    pub header_compression: bool,
 }
 
 /// Who may send at the same time.
@@ -335,6 +340,7 @@ impl Default for LinkConfig {
             queue: QueueConfig::default(),
             receive_buffer: None,
             reassembly: ReassemblyConfig::default(),
+            header_compression: false,
         }
     }
 }
@@ -455,6 +461,16 @@ impl LinkConfig {
     pub fn air_time(&self, payload_bytes: usize) -> Duration {
         let bits = self.air_bytes(payload_bytes) * u64::from(self.bits_per_byte);
         Duration::from_nanos(self.rate.mean().nanos(bits))
+    }
+
+    /// The least air time of a UDP datagram whose last `data_bytes` are no header: as [`LinkConfig::air_time`], or with the shortest
+    /// header where headers are compressed and the datagram fits one frame.
+    pub fn least_air_time(&self, payload_bytes: usize, data_bytes: usize) -> Duration {
+        if !self.header_compression || self.frames(payload_bytes) > 1 {
+            return self.air_time(payload_bytes);
+        }
+        let bytes = data_bytes as u64 + u64::from(LEAST_HEADER_BYTES + self.link_header_bytes);
+        Duration::from_nanos(self.rate.mean().nanos(bytes * u64::from(self.bits_per_byte)))
     }
 
     /// The packets that a queue holds: as configured, or 50 or one round trip's worth of full frames.

@@ -57,6 +57,7 @@ struct RawLink {
     jitter: RawJitter,
     mtu_bytes: Option<u32>,
     link_header_bytes: Option<u32>,
+    header_compression: Option<bool>,
     start: Option<String>,
     wired: RawWired,
     channel: RawChannel,
@@ -173,6 +174,7 @@ impl RawLink {
         self.jitter.apply(&mut link.jitter)?;
         set(&mut link.mtu_bytes, self.mtu_bytes);
         set(&mut link.link_header_bytes, self.link_header_bytes);
+        set(&mut link.header_compression, self.header_compression);
         parse(&mut link.start, self.start)?;
         parse(&mut link.wired.rate, self.wired.rate)?;
         duration(&mut link.wired.delay, "wired.delay", self.wired.delay)?;

@@ -19,8 +19,10 @@ pub(crate) struct Frame {
     pub(crate) index: u16,
     /// The end of the medium that sends it.
     pub(crate) end: u32,
-    /// Bytes on the medium, headers included.
+    /// Bytes with headers, those of the link included.
     pub(crate) bytes: u32,
+    /// The same on the medium, where headers may be compressed.
+    pub(crate) air_bytes: u32,
     /// When it was offered to the queue before the medium.
     pub(crate) queued: Nanos,
     /// When it first went on the air; `Nanos::MAX` before.

@@ -98,8 +98,10 @@ mod export;
 #[cfg(feature = "config-file")]
 mod file;
 mod fragment;
+mod headers;
 mod link;
 mod names;
+mod packet;
 mod preset;
 #[cfg(feature = "tokio")]
 pub mod proxy;
@@ -124,6 +126,7 @@ pub use channel::{Channel, ChannelState, ChannelTrace, Period};
 pub use config::*;
 pub use error::ConfigError;
 pub use export::{CaptureWriter, RecordWriter};
+pub use headers::{HeaderCodec, HeaderError};
 pub use link::{Link, Side};
 pub use preset::Preset;
 pub use rate::{Rate, RateTrace};

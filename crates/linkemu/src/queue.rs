@@ -91,6 +91,12 @@ impl Queue {
         self.ends[position] as usize
     }
 
+    /// The next frame of the end at `position`.
+    pub(crate) fn head(&mut self, position: usize) -> Option<&mut Frame> {
+        let (end, lane) = (self.ends[position], if self.lanes.len() == 1 { 0 } else { position });
+        self.lanes[lane].front_mut().filter(|frame| frame.end == end)
+    }
+
     pub(crate) fn feed(&mut self, position: usize) -> Feed<'_> {
         Feed { queue: self, position }
     }

@@ -194,8 +194,17 @@ mod tests {
     }
 
     fn piece(datagram: u64, index: u16, fill: u8) -> Piece {
-        let frame =
-            Frame { datagram, slot: 0, index, end: 0, bytes: 1518, queued: 0, first_air: 0, attempts: 1 };
+        let frame = Frame {
+            datagram,
+            slot: 0,
+            index,
+            end: 0,
+            bytes: 1518,
+            air_bytes: 1518,
+            queued: 0,
+            first_air: 0,
+            attempts: 1,
+        };
         Piece { frame, payload: Bytes::from(vec![fill; 2000]) }
     }
 

@@ -75,6 +75,8 @@ pub enum Fate {
     WireFull,
     /// The receive buffer of the mobile was full.
     ReceiveBufferFull,
+    /// Its compressed header could not be restored.
+    Header,
     /// Its fragments were joined with those of another datagram of the same identification (RFC 4963).
     Spliced,
     /// Its fragments waited too long for each other, or took too much memory.
@@ -89,13 +91,14 @@ pub enum Fate {
 
 impl Fate {
     /// Every fate, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Delivered,
         Self::Channel,
         Self::RetryLimit,
         Self::QueueFull,
         Self::WireFull,
         Self::ReceiveBufferFull,
+        Self::Header,
         Self::Spliced,
         Self::ReassemblyTimeout,
         Self::NoRoute,
@@ -112,6 +115,7 @@ impl Fate {
             Self::QueueFull => "queue_full",
             Self::WireFull => "wire_full",
             Self::ReceiveBufferFull => "receive_buffer_full",
+            Self::Header => "header",
             Self::Spliced => "spliced",
             Self::ReassemblyTimeout => "reassembly_timeout",
             Self::NoRoute => "no_route",

@@ -34,6 +34,10 @@ pub struct Stats {
     pub control_lost: u64,
     /// Attempts that brought no answer.
     pub failed_attempts: u64,
+    /// Packets whose headers were compressed.
+    pub headers_compressed: u64,
+    /// Bytes that this saved, each packet counted once; packets that announce a header to be remembered cost some.
+    pub header_bytes_saved: u64,
     /// Wrongly joined datagrams that the receiver's checksum caught.
     pub splices_caught: u64,
     /// Wrongly joined datagrams that were delivered.
@@ -92,6 +96,8 @@ impl Stats {
         number("control", self.control);
         number("control_lost", self.control_lost);
         number("failed_attempts", self.failed_attempts);
+        number("headers_compressed", self.headers_compressed);
+        number("header_bytes_saved", self.header_bytes_saved);
         number("splices_caught", self.splices_caught);
         number("splices_delivered", self.splices_delivered);
         let _ = write!(

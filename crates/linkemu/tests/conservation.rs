@@ -56,9 +56,9 @@ fn any_link() -> impl Strategy<Value = LinkConfig> {
         (any::<bool>(), 0_u64..40, 0_u64..3),
         (0_u64..200, 0.0..0.2_f64, any::<bool>()),
         (1_u32..60, any::<bool>(), 0_u32..100),
-        prop_oneof![Just(576_u32), Just(1500), Just(68)],
+        (prop_oneof![Just(576_u32), Just(1500), Just(68)], any::<bool>()),
     )
-        .prop_map(|(arq, scheduler, scope, medium, channel, queue, mtu)| {
+        .prop_map(|(arq, scheduler, scope, medium, channel, queue, (mtu, header_compression))| {
             let mut config = bare();
             (config.arq.kind, config.arq.retry_limit, config.arq.probe) = arq;
             config.queue.scheduler = scheduler;
@@ -75,6 +75,7 @@ fn any_link() -> impl Strategy<Value = LinkConfig> {
             config.queue.packets = Some(queue.0);
             config.receive_buffer = queue.1.then(ReceiveBufferConfig::default);
             config.mtu_bytes = mtu;
+            config.header_compression = header_compression;
             if queue.2 > 0 {
                 config.reassembly.identification =
                     IpIdentification::Wrapping { values: queue.2, checksum: UdpChecksum::Verified };

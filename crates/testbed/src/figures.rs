@@ -2,6 +2,7 @@
 
 mod dube;
 mod free;
+mod headers;
 mod michalakis;
 mod rx_hex;
 mod show;
@@ -43,6 +44,7 @@ enum Panel {
     Curves(Curves),
     Sequence(Sequence),
     Listing(Listing),
+    Headers(Box<Headers>),
     Targets(Vec<targets::Target>),
 }
 
@@ -106,6 +108,16 @@ struct Listing {
     entries: u32,
     /// What to run, each under a name, with the plan's outages and without.
     lanes: Vec<(String, Plan, Style)>,
+}
+
+/// Header bytes of messages on a link that compresses them.
+#[derive(Clone, Debug)]
+struct Headers {
+    title: String,
+    subtitle: String,
+    /// Names that are listed, beside the file that is read and written.
+    entries: u32,
+    plan: Plan,
 }
 
 /// Which of the runs is shown.
@@ -305,7 +317,7 @@ fn plans(experiments: &[Experiment]) -> (Vec<String>, Vec<Plan>) {
             Panel::Targets(targets) => {
                 targets.iter().flat_map(|target| &target.plans).map(|(_, plan)| plan).collect()
             }
-            Panel::Sequence(_) | Panel::Listing(_) => Vec::new(),
+            Panel::Sequence(_) | Panel::Listing(_) | Panel::Headers(_) => Vec::new(),
         }
     });
     let mut seen = BTreeMap::new();

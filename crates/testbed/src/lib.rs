@@ -20,6 +20,7 @@ mod competitor;
 mod error;
 mod export;
 pub mod figures;
+mod headers;
 mod limit;
 mod listing;
 mod mobile;

@@ -88,14 +88,15 @@ pub(crate) fn air_time(plan: &Plan) -> Duration {
 
 fn one_block(link: &LinkConfig, operation: Operation, data: u64) -> Duration {
     let data = data.next_multiple_of(4);
+    let bytes = |bytes: u64| usize::try_from(bytes).expect("a block is at most 1 MiB");
+    let air = |header: u64, data: u64| link.least_air_time(bytes(header + data), bytes(data));
     let (call, reply) = match operation {
-        Operation::Read => (READ_CALL, READ_REPLY + data),
-        Operation::Write => (WRITE_CALL + data, WRITE_REPLY),
+        Operation::Read => (air(READ_CALL, 0), air(READ_REPLY, data)),
+        Operation::Write => (air(WRITE_CALL, data), air(WRITE_REPLY, 0)),
     };
-    let air = |bytes: u64| link.air_time(usize::try_from(bytes).expect("a block is at most 1 MiB"));
     match link.duplex {
-        Duplex::Half => air(call) + air(reply),
-        Duplex::Full => air(call).max(air(reply)),
+        Duplex::Half => call + reply,
+        Duplex::Full => call.max(reply),
     }
 }
 
@@ -110,6 +111,17 @@ mod tests {
         assert_eq!(air_time(&plan).as_micros(), 9_240_576);
         plan.operation = Operation::Write;
         assert_eq!(air_time(&plan).as_micros(), 9_322_496);
+    }
+
+    #[test]
+    fn compressed_headers_lower_the_limit_of_what_fits_one_frame() {
+        let mut plan = Plan::new(Room::named("modern").unwrap());
+        plan.block = BlockSize::Exact(1024);
+        plan.room.link.header_compression = true;
+        // 6 B of header and 18 B of link in call and reply.
+        assert_eq!(air_time(&plan).as_micros(), 1024 * (1024 + 24 + 24) * 8);
+        plan.block = BlockSize::Exact(4096);
+        assert_eq!(air_time(&plan).as_micros(), 256 * (4346 + 24) * 8, "fragments stay as they are");
     }
 
     #[test]

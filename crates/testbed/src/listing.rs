@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use linkemu::{Endpoint, Node, Outgoing, Simulation, Station};
+use linkemu::{Endpoint, Node, Observer, Outgoing, Simulation, Station};
 use nfs_wire::{
     FileHandle, Procedure, encode,
     nfs3_types::nfs3::{ACCESS3args, GETATTR3args, LOOKUP3args, diropargs3, filename3},
@@ -38,8 +38,22 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Lists a directory of `entries` names over a plan's link, with its policy and outages. Returns when each entry was
 /// there, counted from the first call; fewer than `entries` if the listing was given up.
 pub(crate) fn list(plan: &Plan, style: Style, entries: u32, seed: u64) -> Result<Vec<Duration>, Error> {
+    list_observed(plan, style, entries, seed, None)
+}
+
+/// As [`list`], with somebody who is told of every datagram and frame.
+pub(crate) fn list_observed(
+    plan: &Plan,
+    style: Style,
+    entries: u32,
+    seed: u64,
+    observer: Option<Box<dyn Observer>>,
+) -> Result<Vec<Duration>, Error> {
     plan.check()?;
     let mut world = Simulation::new(plan.room.link.clone(), 1, seed)?;
+    if let Some(observer) = observer {
+        world.cell_mut().observe(observer);
+    }
     let epoch = world.now();
     let mut server = ServerHost::new(&plan.room.server, plan.outages.clone(), seed, epoch)?;
     let mut files = Vec::new();

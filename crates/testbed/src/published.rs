@@ -232,6 +232,7 @@ mod tests {
         let names: Vec<&str> = library.items().map(|item| item.name.as_str()).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         let expected = (2..=13)
+            .chain([17])
             .map(|figure| format!("rxhex-{figure}"))
             .chain((1..=9).map(|table| format!("1995-table-{table}")))
             .chain((3..=9).map(|figure| format!("1997-{figure}")))

@@ -20,6 +20,54 @@ fn rows(plans: &[Plan], runs: u32) -> Vec<Row> {
     plans.iter().zip(samples).map(|(plan, samples)| Row::new(plan, &samples.unwrap(), 1)).collect()
 }
 
+/// With compressed headers blocks of one frame lose neither to headers nor to fragments; a client that is not told finds out.
+#[test]
+fn compressed_headers_give_the_best_times_without_arq_and_are_found() {
+    for operation in [Operation::Read, Operation::Write] {
+        for bad in [0, 20, 40, 80, 160] {
+            let blocks = [
+                BlockSize::Auto { max: None },
+                BlockSize::Exact(1024),
+                BlockSize::Exact(4096),
+                BlockSize::Exact(8192),
+            ];
+            let plans = [true, false].into_iter().flat_map(|header_compression| {
+                blocks.map(|block| {
+                    let mut plan = plan("modern", operation, RetryPolicy::Adaptive, bad);
+                    plan.room.link.header_compression = header_compression;
+                    plan.block = block;
+                    plan.window = Window::Auto;
+                    plan
+                })
+            });
+            let rows = rows(&plans.collect::<Vec<_>>(), 10);
+            let (compressed, whole) = rows.split_at(blocks.len());
+            let least = |rows: &[Row]| rows.iter().map(|row| row.mean_s).fold(f64::MAX, f64::min);
+            let auto = compressed[0].mean_s;
+            // It looks like any other link at first, and a write has a second round trip.
+            assert!(auto < 1.03 * least(compressed), "{operation:?}, {bad} ms: {auto} s, {compressed:#?}");
+            assert!(auto < least(whole), "{operation:?}, {bad} ms: {auto} s, {whole:#?}");
+            assert!(
+                bad == 0 || auto < 0.96 * whole[0].mean_s,
+                "{operation:?}, {bad} ms: {auto} s, {whole:#?}"
+            );
+        }
+    }
+}
+
+/// No header is lost to the loss of others: a fade costs what it hits.
+#[test]
+fn fades_leave_no_header_that_cannot_be_restored() {
+    let mut plan = plan("modern", Operation::Read, RetryPolicy::hybrid(), 80);
+    plan.room.link.header_compression = true;
+    plan.block = BlockSize::Exact(1024);
+    plan.size = 256 << 10;
+    for run in sweep(&[plan], 1, 10, &|_| true).unwrap().remove(0).unwrap().runs {
+        assert_eq!(run.link.fate(linkemu::Fate::Header), 0);
+        assert!(run.link.lost() > 0 && run.link.headers_compressed * 10 > run.link.datagrams * 8);
+    }
+}
+
 type Means = [(f64, f64); 4];
 
 /// Mean response times in s that a separate simulation of the `modern` room gave, 100 seeds of its own, at mean bad periods of

@@ -56,6 +56,24 @@ fn at<'a>(figure: &'a Figure, panel: &str, series: &str) -> Vec<&'a FigureRow> {
     rows
 }
 
+/// Bachmann et al. 1993, figure 17: what is left of headers, and how many are compressed.
+#[test]
+fn headers_shrink_at_least_as_the_rx_hex_published() {
+    let figure = run("rxhex-17", 1);
+    insta::assert_snapshot!("headers", figure.tables[0].to_string());
+    let cell = |row: &str, column: usize| -> f64 {
+        let row = figure.tables[0].rows.iter().find(|it| it[0] == row).expect("a row");
+        row[column].parse().expect("a number")
+    };
+    let (whole, share, mean) = (2, 3, 5);
+    let (ours, rx) = ("all", "all, of Rx (published)");
+    assert!(cell(ours, share) >= cell(rx, share));
+    assert!(cell(ours, mean) / cell(ours, whole) < cell(rx, mean) / cell(rx, whole));
+    for message in ["READ call", "WRITE call"] {
+        assert!(cell(message, mean) < 10.0, "{message}");
+    }
+}
+
 /// Dube et al. 1997 §5.5: with all changes two clients come close to one, and far below two without changes.
 #[test]
 fn two_clients_with_all_changes_come_close_to_one() {

@@ -31,7 +31,7 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "print_room", "op", "policy", "block", "max_block",
         "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
-        "retry_limit", "scheduler", "queue"])]
+        "retry_limit", "scheduler", "queue", "header_compression"])]
     pub(crate) figure: Option<String>,
     /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
     #[arg(long, value_name = "NAME|FILE", default_value = "modern")]

@@ -172,6 +172,9 @@ pub(crate) struct LinkOptions {
     /// Largest IP packet, in bytes.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u32>,
+    /// Compress headers of IP, UDP, RPC and NFS at both ends of the medium; datagrams of one frame gain.
+    #[arg(long)]
+    pub(crate) header_compression: bool,
     /// Who may send at the same time: half or full.
     #[arg(long, value_name = "HALF|FULL")]
     pub(crate) duplex: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Cell, Event};
+use super::{Cell, Event, headers};
 use crate::{
     ArqKind, Duplex, Fate, Rate,
     arq::{Signal, Transmission},
@@ -62,6 +62,9 @@ impl Cell {
                 continue;
             };
             let end = queue.end(position);
+            if let (Some(codec), Some(frame)) = (self.codecs.get_mut(end), queue.head(position)) {
+                headers::compress(codec, &mut self.table, &mut self.stats, self.config.mtu_bytes, frame);
+            }
             let next = self.ends[end].next(self.now, &mut queue.feed(position));
             if let Some(transmission) = next {
                 self.airs[air].turn = turn;
@@ -77,7 +80,7 @@ impl Cell {
         let finish = match &signal {
             Signal::Data(data) => {
                 let origin = self.origin.unwrap_or(start);
-                let bits = u64::from(data.frame.bytes) * u64::from(self.config.bits_per_byte);
+                let bits = u64::from(data.frame.air_bytes) * u64::from(self.config.bits_per_byte);
                 origin + self.rate(end).finish(start - origin, bits)
             }
             control => start + self.parameters.control(control),
@@ -125,7 +128,7 @@ impl Cell {
         let peer = end ^ 1;
         let origin = self.origin.unwrap_or(start);
         let bits = match &signal {
-            Signal::Data(data) => u64::from(data.frame.bytes) * u64::from(self.config.bits_per_byte),
+            Signal::Data(data) => u64::from(data.frame.air_bytes) * u64::from(self.config.bits_per_byte),
             _ => self.rate(end).mean().bits_in(finish - start),
         };
         let number = self.channel_of(end);

@@ -1,6 +1,7 @@
 //! The whole link: queues, medium, channel, ARQ and wire as one machine.
 
 mod air;
+mod headers;
 mod path;
 mod table;
 
@@ -25,6 +26,7 @@ use crate::{
     arq::{self, End, Outcome, Parameters},
     channel::LossDraws,
     fragment::{self, Frame, IP_HEADER_BYTES, MAX_PAYLOAD_BYTES},
+    headers::HeaderCodec,
     queue::Queue,
     reassembly::Reassembly,
     rng::{self, Stream},
@@ -66,6 +68,8 @@ pub struct Cell {
     buffers: Vec<ReceiveBuffer>,
     jitter: ChaCha8Rng,
     reassembly: Reassembly,
+    /// One for each end, if headers are compressed.
+    codecs: Vec<HeaderCodec>,
     deliveries: VecDeque<Delivery>,
     outcome: Outcome,
     stats: Stats,
@@ -155,6 +159,7 @@ impl Cell {
             buffers: Vec::new(),
             jitter: rng::stream(seed, Stream::Jitter, 0),
             reassembly: Reassembly::new(&config.reassembly, config.mtu_bytes),
+            codecs: Vec::new(),
             deliveries: VecDeque::new(),
             outcome: Outcome::default(),
             stats: Stats::default(),
@@ -209,6 +214,9 @@ impl Cell {
             self.ends.push(arq::end(&self.config));
             self.armed.push(Nanos::MAX);
             self.latency.push(DelayLine::default());
+            if self.config.header_compression {
+                self.codecs.push(HeaderCodec::new(self.config.mtu_bytes));
+            }
         }
         self.buffers.push(ReceiveBuffer::default());
         Ok(mobile)
@@ -274,6 +282,11 @@ impl Cell {
             (None, Content::IpPacket) => 1,
         };
         let identification = match self.config.reassembly.identification {
+            crate::IpIdentification::Distinct
+                if self.config.header_compression && content == Content::UdpPayload =>
+            {
+                self.reassembly.identify(from.station, to.station, 1 << 16)
+            }
             crate::IpIdentification::Wrapping { values, .. } if content == Content::UdpPayload => {
                 self.reassembly.identify(from.station, to.station, values)
             }
@@ -289,6 +302,8 @@ impl Cell {
             open: frames as u16,
             arrived: 0,
             identification,
+            packet: Bytes::new(),
+            on_the_link: Vec::new(),
             offered: self.now,
             first_air: Nanos::MAX,
             transmissions: 0,
@@ -299,18 +314,20 @@ impl Cell {
             self.close(slot);
         }
         for index in 0..frames {
-            let bytes = match content {
-                Content::UdpPayload => {
-                    fragment::content_bytes(payload_bytes, mtu_bytes, index, frames) + IP_HEADER_BYTES
-                }
-                Content::IpPacket => payload_bytes as u32,
-            };
+            let bytes = self.config.link_header_bytes
+                + match content {
+                    Content::UdpPayload => {
+                        fragment::content_bytes(payload_bytes, mtu_bytes, index, frames) + IP_HEADER_BYTES
+                    }
+                    Content::IpPacket => payload_bytes as u32,
+                };
             self.send(Frame {
                 datagram,
                 slot,
                 index: index as u16,
                 end,
-                bytes: bytes + self.config.link_header_bytes,
+                bytes,
+                air_bytes: bytes,
                 queued: self.now,
                 first_air: Nanos::MAX,
                 attempts: 0,

@@ -63,6 +63,10 @@ impl Cell {
 
     /// A frame has crossed the medium to `end`.
     pub(super) fn pass_up(&mut self, end: usize, frame: Frame) {
+        if !self.decompress(end, frame) {
+            self.frame_over(frame, Fate::Header);
+            return;
+        }
         let Some(config) = self.config.receive_buffer.filter(|_| end % 2 == 1) else {
             self.delay(end, frame);
             return;
@@ -136,7 +140,7 @@ impl Cell {
             let record = FrameRecord {
                 datagram: frame.datagram,
                 index: u32::from(frame.index),
-                bytes: frame.bytes,
+                bytes: frame.air_bytes,
                 queued: self.channel_time(frame.queued),
                 first_air: (frame.first_air != Nanos::MAX).then(|| self.channel_time(frame.first_air)),
                 attempts: frame.attempts,

@@ -25,6 +25,9 @@ pub(super) struct Entry {
     pub(super) open: u16,
     pub(super) arrived: u16,
     pub(super) identification: u16,
+    /// The IP packet, and its fragments as they cross the medium, where headers are compressed.
+    pub(super) packet: Bytes,
+    pub(super) on_the_link: Vec<(u16, Bytes)>,
     pub(super) offered: Nanos,
     pub(super) first_air: Nanos,
     pub(super) transmissions: u32,

@@ -5,9 +5,7 @@ use std::{borrow::Cow, io::Write, time::Duration};
 use bytes::Bytes;
 
 use super::Sink;
-use crate::{
-    Content, DatagramRecord, Endpoint, Fate, Observer, Offered, Station, fragment::MAX_PAYLOAD_BYTES,
-};
+use crate::{Content, DatagramRecord, Endpoint, Fate, Observer, Offered, packet};
 
 /// LINKTYPE_RAW: packets begin with an IP header.
 const LINKTYPE_RAW: u16 = 101;
@@ -134,74 +132,10 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(body);
 }
 
-fn address(station: Station) -> [u8; 4] {
-    let (network, number) = match station {
-        Station::Mobile(number) => (0x0a00_0000_u32, number),
-        Station::Host(number) => (0x0a80_0000, number),
-    };
-    (network + u32::from(number) + 1).to_be_bytes()
-}
-
 /// What was offered, as an IP packet.
 fn packet(from: Endpoint, to: Endpoint, content: Content, payload: &[u8]) -> Cow<'_, [u8]> {
     match content {
-        Content::UdpPayload => ip_packet(from, to, payload).into(),
+        Content::UdpPayload => packet::udp(from, to, 0, payload).into(),
         Content::IpPacket => payload.into(),
-    }
-}
-
-/// An IPv4 packet with a UDP datagram (RFC 791 §3.1, RFC 768); too long a payload is cut.
-fn ip_packet(from: Endpoint, to: Endpoint, payload: &[u8]) -> Vec<u8> {
-    let payload = &payload[..payload.len().min(MAX_PAYLOAD_BYTES)];
-    let udp_length = payload.len() as u16 + 8;
-    let mut packet = Vec::with_capacity(payload.len() + 28);
-    packet.extend_from_slice(&[0x45, 0]);
-    packet.extend_from_slice(&(udp_length + 20).to_be_bytes());
-    packet.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0]);
-    packet.extend_from_slice(&address(from.station));
-    packet.extend_from_slice(&address(to.station));
-    let header_sum = checksum(&packet, 0);
-    packet[10..12].copy_from_slice(&header_sum.to_be_bytes());
-
-    let udp = packet.len();
-    packet.extend_from_slice(&from.port.to_be_bytes());
-    packet.extend_from_slice(&to.port.to_be_bytes());
-    packet.extend_from_slice(&udp_length.to_be_bytes());
-    packet.extend_from_slice(&[0, 0]);
-    packet.extend_from_slice(payload);
-    // The pseudo header: addresses, protocol and length. A sum of zero is sent as all ones.
-    let pseudo = checksum_words(&packet[12..20]) + 17 + u64::from(udp_length);
-    let udp_sum = match checksum(&packet[udp..], pseudo) {
-        0 => 0xffff,
-        sum => sum,
-    };
-    packet[udp + 6..udp + 8].copy_from_slice(&udp_sum.to_be_bytes());
-    packet
-}
-
-fn checksum_words(bytes: &[u8]) -> u64 {
-    bytes.chunks(2).map(|pair| (u64::from(pair[0]) << 8) | pair.get(1).map_or(0, |&low| u64::from(low))).sum()
-}
-
-/// The Internet checksum (RFC 1071).
-fn checksum(bytes: &[u8], initial: u64) -> u16 {
-    let mut sum = checksum_words(bytes) + initial;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn header_checksums_verify() {
-        let packet = ip_packet(Endpoint::mobile(0, 700), Endpoint::host(0, 2049), b"odd");
-        assert_eq!(checksum(&packet[..20], 0), 0);
-        let pseudo = checksum_words(&packet[12..20]) + 17 + 11;
-        assert_eq!(checksum(&packet[20..], pseudo), 0);
-        assert_eq!(&packet[12..20], [10, 0, 0, 1, 10, 128, 0, 1]);
     }
 }

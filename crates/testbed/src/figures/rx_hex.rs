@@ -1,10 +1,10 @@
-//! Bachmann, Honeyman and Huston, The Rx Hex: figures 2 to 13.
+//! Bachmann, Honeyman and Huston, The Rx Hex: figures 2 to 13, and 17.
 
 use std::time::Duration;
 
 use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 
-use super::{Experiment, Panel, Pick, RoundTrips, Sequence, Throughput};
+use super::{Experiment, Headers, Panel, Pick, RoundTrips, Sequence, Throughput};
 use crate::{Error, Plan, Room};
 
 /// Rx's window (Bachmann et al. 1993 §1.3).
@@ -166,7 +166,34 @@ pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
             vec![PACKETS, "The adaptive client chooses its window itself, here at most 15."],
             joined(adaptive, 73),
         ),
+        compression()?,
     ])
+}
+
+/// Figure 17, with NFS's headers instead of Rx's.
+fn compression() -> Result<Experiment, Error> {
+    let mut plan = Plan::new(Room::named("modern")?);
+    plan.block = BlockSize::Exact(1024);
+    plan.room.link.channel.set_bad_mean(Duration::from_millis(40));
+    let title = "Headers of IP, UDP, RPC and NFS, compressed";
+    Ok(Experiment {
+        name: "rxhex-17".to_owned(),
+        title: title.to_owned(),
+        items: vec!["rxhex-17".to_owned()],
+        remarks: vec![
+            "1 MB read and written in blocks of 1024 bytes, then LOOKUP, ACCESS and GETATTR of 200 files, each over a link of its own \
+             with bad periods of 40 ms on average. Names and file data are no header; acknowledgements between the ends are counted.",
+            "NFS's headers are three times as long as Rx's and say more: replies to READ carry the time of that access, replies to \
+             WRITE the file's times before and after, replies to LOOKUP a file handle. A file that is asked about once has no header \
+             to be compared with but another file's.",
+        ],
+        panels: vec![Panel::Headers(Box::new(Headers {
+            title: title.to_owned(),
+            subtitle: "1 Mbit/s, bad periods of 40 ms".to_owned(),
+            entries: 200,
+            plan,
+        }))],
+    })
 }
 
 fn read(room: &Room, policy: RetryPolicy, block: u32) -> Plan {

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     Curve, Curves, Experiment, Figure, FigureEvent, FigureRow, Limit, Listing, Panel, Pick, Published,
-    Results, RoundTrips, Sequence, Table, Throughput,
+    Results, RoundTrips, Sequence, Table, Throughput, headers,
     targets::{Bound, Target},
 };
 
@@ -46,6 +46,7 @@ pub(super) fn figure(
             Panel::Curves(panel) => curves(panel, results, &mut figure),
             Panel::Sequence(panel) => sequence(panel, results, &facts, &mut figure)?,
             Panel::Listing(panel) => listing(panel, results.seed, &mut figure)?,
+            Panel::Headers(panel) => headers::show(panel, results.seed, &facts, &mut figure)?,
             Panel::Targets(panel) => targets(panel, results, &mut figure),
         }
     }

@@ -8,6 +8,7 @@ mod patience;
 mod rtt;
 mod silence;
 mod sizer;
+mod trial;
 mod window;
 
 use std::time::{Duration, Instant};
@@ -178,6 +179,7 @@ impl Adaptive {
         self.window.handle_sent(in_flight);
         if class != Class::Control {
             self.pacer.spend(now, bytes, self.block);
+            self.sizer.handle_sent(bytes);
         }
         if alone {
             self.sizer.handle_idle(now);
@@ -203,7 +205,12 @@ impl Adaptive {
         let held = held && sent <= self.silence.since();
         let ended = self.silence.handle_reply(now, waiting, self.trips.timeout(class), self.patience.holds());
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
-        if ended.asked && (ended.long || !held) {
+        if class != Class::Control {
+            self.sizer.handle_block(now, bytes, waiting);
+        }
+        // A block larger than those before takes longer on any link.
+        let own = Duration::from_secs_f64(f64::from(bytes) / self.window.rate().max(f64::from(bytes.max(1))));
+        if ended.asked && (ended.long && ended.excess > own || !held) {
             self.patience.learn(held);
         }
         self.lost.replies += 1;

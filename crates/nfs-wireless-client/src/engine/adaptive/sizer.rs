@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::trial::Trial;
+
 /// Limits of the block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRange {
@@ -19,6 +21,17 @@ const BLOCKS: [u32; 7] = [2048, 4096, 6144, 8192, 12 << 10, 16 << 10, 32 << 10];
 
 /// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
 const HEADERS: f64 = 340.0;
+
+/// The same where the link compresses headers, for a block of one frame, and for fragments, which are not compressed.
+const HEADERS_OF_ONE_FRAME: f64 = 20.0;
+const HEADERS_OF_FRAGMENTS: f64 = 190.0;
+
+/// What a trial of one-frame blocks must promise: they would cost this much less if headers are compressed.
+const WORTH_A_TRIAL: f64 = 0.985;
+
+/// Seconds that a frame takes at least where there may be a trial: headers are compressed on slow links (RFC 1144 §2), and only there
+/// does the pace of a few replies mean anything.
+const TRIAL_FRAME: f64 = 0.004;
 
 /// Headers of IP and link in each Ethernet frame, and the bytes they leave.
 const FRAME_HEADERS: f64 = 38.0;
@@ -58,10 +71,11 @@ pub(super) struct Sizer {
     drops: f64,
     /// No larger blocks: their fragments overflow a queue.
     cap: Option<(u32, Instant)>,
+    trial: Trial,
 }
 
 impl Sizer {
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             bursts: 0.0,
             seconds: 0.0,
@@ -70,6 +84,7 @@ impl Sizer {
             fades: 0.0,
             drops: 0.0,
             cap: None,
+            trial: Trial::default(),
         }
     }
 
@@ -84,6 +99,9 @@ impl Sizer {
         let passed = now.saturating_duration_since(self.counted_until).saturating_sub(silence);
         self.counted_until = now;
         self.seconds += passed.as_secs_f64().min(1.0);
+        if !silence.is_zero() {
+            self.trial.interrupt();
+        }
         if self.seconds > 2.0 * MEMORY {
             self.seconds /= 2.0;
             self.bursts /= 2.0;
@@ -93,10 +111,22 @@ impl Sizer {
     /// Nothing was in flight until now.
     pub(super) fn handle_idle(&mut self, now: Instant) {
         self.counted_until = now;
+        self.trial.interrupt();
+    }
+
+    /// A block of `bytes` was asked for.
+    pub(super) fn handle_sent(&mut self, bytes: u32) {
+        self.trial.handle_sent(bytes);
+    }
+
+    /// A block of `bytes` is there; `waiting`: others are awaited.
+    pub(super) fn handle_block(&mut self, now: Instant, bytes: u32, waiting: bool) {
+        self.trial.handle_reply(now, bytes, waiting);
     }
 
     /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's.
     pub(super) fn handle_burst(&mut self, now: Instant, sent: Instant) {
+        self.trial.interrupt();
         if self.last_burst.is_none_or(|last| sent > last) {
             self.bursts += 1.0;
             self.fades = self.fades * FORGETTING + 1.0;
@@ -144,21 +174,45 @@ impl Sizer {
             .into_iter()
             .filter(|&bytes| bytes > one_frame && bytes <= largest)
             .chain([one_frame, largest]);
+        let headers = match self.trial.answer(now) {
+            Some(true) => Headers::Compressed,
+            Some(false) | None => Headers::Whole,
+        };
+        let price = |bytes: u32, headers| cost(bytes, bytes == one_frame, headers, rate, bursts);
         let best = candidates
             .filter(|&bytes| allowed(bytes))
-            .map(|bytes| (cost(bytes, rate, bursts), bytes))
+            .map(|bytes| (price(bytes, headers), bytes))
             .min_by(|a, b| a.0.total_cmp(&b.0));
-        match best {
-            Some((least, bytes))
-                if block > largest
-                    || !allowed(block)
-                    || least < cost(block, rate, bursts) * (1.0 - HYSTERESIS) =>
-            {
-                bytes
-            }
-            _ => block,
+        let Some((least, bytes)) = best else {
+            return block;
+        };
+        // A link that compresses headers looks like any other until blocks of one frame are tried.
+        if self.bursts >= 1.0
+            && bytes > one_frame
+            && !holds
+            && self.fades > 2.0 * self.drops
+            && rate < f64::from(one_frame) / TRIAL_FRAME
+            && self.trial.answer(now).is_none()
+            && price(one_frame, Headers::Compressed) < WORTH_A_TRIAL * least
+        {
+            self.trial.begin(one_frame, |larger| {
+                let ratio = |headers| overhead(one_frame, true, headers) / overhead(larger, false, headers);
+                (ratio(Headers::Compressed), ratio(Headers::Whole))
+            });
         }
+        if let Some(tried) = self.trial.block() {
+            return tried;
+        }
+        let gains = least < price(block, headers) * (1.0 - HYSTERESIS);
+        if block > largest || !allowed(block) || gains { bytes } else { block }
     }
+}
+
+/// Whether the link compresses headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Headers {
+    Whole,
+    Compressed,
 }
 
 fn rate_of(rate: f64, block: u32) -> f32 {
@@ -166,12 +220,18 @@ fn rate_of(rate: f64, block: u32) -> f32 {
 }
 
 /// Bytes on the air for each byte of the file.
-fn overhead(block: u32) -> f64 {
+fn overhead(block: u32, one_frame: bool, headers: Headers) -> f64 {
     let bytes = f64::from(block);
-    (bytes + HEADERS + FRAME_HEADERS * ((bytes + 136.0) / FRAME_BYTES).ceil()) / bytes
+    let headers = match (headers, one_frame) {
+        (Headers::Whole, _) => HEADERS,
+        (Headers::Compressed, true) => HEADERS_OF_ONE_FRAME,
+        (Headers::Compressed, false) => HEADERS_OF_FRAGMENTS,
+    };
+    (bytes + headers + FRAME_HEADERS * ((bytes + 136.0) / FRAME_BYTES).ceil()) / bytes
 }
 
-fn cost(block: u32, rate: f64, bursts: f64) -> f64 {
-    let time = f64::from(block) * overhead(block) / (rate * 1.06);
-    overhead(block) / (1.0 - (bursts * time).min(0.99))
+fn cost(block: u32, one_frame: bool, headers: Headers, rate: f64, bursts: f64) -> f64 {
+    let overhead = overhead(block, one_frame, headers);
+    let time = f64::from(block) * overhead / (rate * 1.06);
+    overhead / (1.0 - (bursts * time).min(0.99))
 }

@@ -14,8 +14,10 @@ const RATE_ROUNDS: usize = 8;
 /// Calls in flight at first.
 const INITIAL_CALLS: u64 = 4;
 
-/// Calls that may always be in flight.
+/// Calls that may always be in flight: three if they are together not longer than [`SMALL_BLOCKS`] bytes. With two blocks of one frame a
+/// half-duplex link carries both replies, and is then idle until both next calls have crossed it and the wire behind it.
 const MIN_CALLS: u64 = 2;
+const SMALL_BLOCKS: u64 = 4096;
 
 /// Queueing delay that the window may cause beyond one block: an eighth of the base, or eight times the base up to this. It is what keeps
 /// a short burst from emptying the path.
@@ -140,9 +142,14 @@ impl Window {
             let path = (DRAINED * self.rate() * self.base().as_secs_f64()) as u64;
             return if self.is_narrow(block) { block.into() } else { path.max(block.into()) };
         }
-        let least = if self.delivered == 0 { INITIAL_CALLS } else { MIN_CALLS };
+        let block = u64::from(block);
+        let least = match self.delivered {
+            0 => INITIAL_CALLS,
+            _ if 3 * block <= SMALL_BLOCKS => MIN_CALLS + 1,
+            _ => MIN_CALLS,
+        };
         let window = if self.unconfirmed { self.window / 2 } else { self.window };
-        window.max(least * u64::from(block))
+        window.max(least * block)
     }
 
     /// So much is in flight now.
