@@ -35,7 +35,7 @@ impl ReadLoop {
                 prior: None,
                 credential,
             },
-            limits: Limits { read_block: block, write_block: block },
+            limits: Limits { read_block: block, write_block: block, sync_tail: 0 },
             stall_timeout: None,
             rate_limit: None,
         };

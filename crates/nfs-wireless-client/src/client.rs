@@ -185,7 +185,7 @@ impl Client {
 
     /// Returns the bytes per READ and WRITE in use now, without the counters.
     pub(crate) fn limits(&self) -> Limits {
-        self.inner.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0 })
+        self.inner.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0, sync_tail: 0 })
     }
 
     /// Calls NULL, which does nothing, and returns how long that took.

@@ -173,7 +173,7 @@ impl Session {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
             limits: config.limits,
-            proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES },
+            proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, sync_tail: 0 },
             stall_timeout: config.stall_timeout,
             pacer: config.rate_limit.map(|rate| Pacer { rate, next: now, paused: false }),
             transfers: Vec::new(),
@@ -371,8 +371,9 @@ impl Session {
     /// Returns the limits with a block that the engine chose.
     fn narrowed(&self, block: Option<u32>) -> Limits {
         let block = block.unwrap_or(u32::MAX);
-        let Limits { read_block, write_block } = self.limits;
-        Limits { read_block: read_block.min(block), write_block: write_block.min(block) }
+        let Limits { read_block, write_block, .. } = self.limits;
+        let sync_tail = self.engine.sync_tail();
+        Limits { read_block: read_block.min(block), write_block: write_block.min(block), sync_tail }
     }
 
     /// Returns an upload that is under way.

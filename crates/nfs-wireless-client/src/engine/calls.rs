@@ -60,6 +60,8 @@ pub(super) struct Slot {
     pub(super) attempts: u32,
     /// How often something sent later was answered first.
     pub(super) losses: u32,
+    /// The last time by a call of its own class.
+    pub(super) overtaken_by_peer: bool,
     /// Whether the call counts in the window.
     pub(super) counted: bool,
     /// How often the server asked to come back later.
@@ -100,6 +102,7 @@ impl Calls {
                     replied: None,
                     attempts: 0,
                     losses: 0,
+                    overtaken_by_peer: false,
                     counted: false,
                     postponed: 0,
                     submitted: now,
@@ -176,6 +179,6 @@ impl Slot {
         self.xids.clear();
         self.replied = None;
         self.attempts = 0;
-        self.losses = 0;
+        (self.losses, self.overtaken_by_peer) = (0, false);
     }
 }

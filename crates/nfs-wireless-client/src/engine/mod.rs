@@ -330,6 +330,11 @@ impl Engine {
         self.recovery.block()
     }
 
+    /// Returns how many bytes at the end of a file are better written stable than committed, as a COMMIT takes a round trip.
+    pub fn sync_tail(&self) -> u64 {
+        self.recovery.sync_tail()
+    }
+
     /// Returns how many calls are outstanding: sent, or waiting to be.
     pub fn outstanding(&self) -> usize {
         self.calls.outstanding()

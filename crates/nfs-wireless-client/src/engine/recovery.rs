@@ -96,6 +96,14 @@ impl Recovery {
         }
     }
 
+    /// Returns how many bytes at the end of a file are better written stable than committed.
+    pub(super) fn sync_tail(&self) -> u64 {
+        match self {
+            Self::Connection | Self::Timers(_) => 0,
+            Self::Adaptive(adaptive) => adaptive.sync_tail(),
+        }
+    }
+
     /// Returns what is believed about the path.
     pub(super) fn belief(&self) -> Option<Belief> {
         match self {
@@ -150,6 +158,7 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         let xid = slot.replied.or_else(|| slot.xids.last().copied())?;
         let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
+        let (suspected, by_peer) = (slot.state == State::Suspect, slot.overtaken_by_peer);
         let attempt = *self.xids.find(xid)?;
         if attempt.sends == 1 {
             self.stats.rtt.record(self.now.saturating_duration_since(attempt.sent));
@@ -158,10 +167,13 @@ impl Engine {
         // between were.
         let later = slot.xids.len() as u64 - 1 - u64::from(attempt.index);
         self.stats.useless_resends += later;
-        if later > 0
-            && let Recovery::Adaptive(adaptive) = &mut self.recovery
-        {
-            adaptive.handle_needless_resend();
+        if let Recovery::Adaptive(adaptive) = &mut self.recovery {
+            if later > 0 {
+                adaptive.handle_needless_resend();
+            }
+            if (later > 0 || suspected) && by_peer && class != Class::Control {
+                adaptive.handle_false_alarm();
+            }
         }
         for earlier in &slot.xids[..attempt.index as usize] {
             if let Some(earlier) = self.xids.find(*earlier) {
@@ -237,6 +249,7 @@ impl Engine {
         }
         slot.state = State::Suspect;
         slot.losses += 1;
+        slot.overtaken_by_peer = evidence == slot.class;
         let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
         let cautious = slot.repeat == Repeat::SameXid;
         let delivered = slot.xids.last().and_then(|xid| self.xids.find(*xid)).map_or(0, |it| it.delivered);

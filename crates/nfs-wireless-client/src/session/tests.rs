@@ -32,7 +32,7 @@ impl Bench {
                 prior: None,
                 credential: vec![0; 8],
             },
-            limits: Limits { read_block: 1000, write_block: 1000 },
+            limits: Limits { read_block: 1000, write_block: 1000, sync_tail: 0 },
             stall_timeout: None,
             rate_limit: None,
         };

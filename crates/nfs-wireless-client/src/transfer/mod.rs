@@ -70,6 +70,8 @@ pub struct Limits {
     pub read_block: u32,
     /// Bytes per WRITE.
     pub write_block: u32,
+    /// Bytes at the end of a file whose WRITEs are stable each, so that no COMMIT has to follow them.
+    pub sync_tail: u64,
 }
 
 /// What became of a call's results.

@@ -95,13 +95,21 @@ pub struct Upload {
     may_be_ours: bool,
     block: u32,
     todo: RangeSet,
-    parts: Vec<Option<Range>>,
+    sync_tail: u64,
+    /// The WRITEs in flight.
+    parts: Vec<Option<Part>>,
     free: Vec<u32>,
     stability: Stability,
     committing: bool,
     /// COMMIT is not offered: every WRITE must be stable itself.
     write_through: bool,
     empty_writes: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    range: Range,
+    stable: stable_how,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +156,7 @@ impl Upload {
             may_be_ours: false,
             block: 0,
             todo,
+            sync_tail: 0,
             parts: Vec::new(),
             free: Vec::new(),
             stability: Stability::default(),
@@ -217,7 +226,7 @@ impl Upload {
     }
 
     fn data_call(&mut self, limits: Limits, has_room: &dyn Fn(Class, u32) -> bool) -> Option<NextCall> {
-        self.block = limits.write_block;
+        (self.block, self.sync_tail) = (limits.write_block, limits.sync_tail);
         if self.wants_commit() {
             self.committing = true;
             self.stability.start_commit();
@@ -234,7 +243,9 @@ impl Upload {
                 u32::try_from(self.parts.len() - 1).expect("bounded by the engine's calls")
             }
         };
-        self.parts[part as usize] = Some(range);
+        let is_last = self.is_one_block() || self.only_the_tail_is_left();
+        let stable = if is_last || self.write_through { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
+        self.parts[part as usize] = Some(Part { range, stable });
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
         // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one
@@ -252,7 +263,8 @@ impl Upload {
     }
 
     fn wants_commit(&self) -> bool {
-        let all_written = self.todo.is_empty() && self.free.len() == self.parts.len();
+        let unstable_in_flight = || self.parts.iter().flatten().any(|it| it.stable == stable_how::UNSTABLE);
+        let all_written = self.only_the_tail_is_left() && !unstable_in_flight();
         let unstable = self.stability.unstable_bytes();
         !self.committing && (unstable >= COMMIT_INTERVAL_BYTES || (unstable > 0 && all_written))
     }
@@ -261,9 +273,9 @@ impl Upload {
         self.spec.size <= u64::from(self.block)
     }
 
-    /// One block needs no COMMIT, and no verifier to keep.
-    fn stable_how(&self) -> stable_how {
-        if self.is_one_block() || self.write_through { stable_how::FILE_SYNC } else { stable_how::UNSTABLE }
+    /// What is still to be written, if anything, is stable at once: a COMMIT for it would take a round trip more.
+    fn only_the_tail_is_left(&self) -> bool {
+        self.todo.is_empty() || self.todo.bytes() < self.sync_tail
     }
 
     /// Moves on from data when every byte is stable.
@@ -381,7 +393,7 @@ impl Upload {
 
     fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<u64, TransferError> {
         const WRITE: Procedure = Procedure::Write;
-        let range = self.parts[part as usize].take().expect("results of a WRITE in flight");
+        let Part { range, .. } = self.parts[part as usize].take().expect("results of a WRITE in flight");
         self.free.push(part);
         let done = decode::<WRITE3resok>(WRITE, results)?.map_err(|status| refused(WRITE, status))?;
         let accepted = u64::from(done.count);
@@ -431,7 +443,8 @@ impl Machine for Upload {
                 encode(buffer, &self.file);
                 encode(buffer, &offset);
                 encode(buffer, &length);
-                encode(buffer, &self.stable_how());
+                let part = self.parts[call.part as usize].as_ref();
+                encode(buffer, &part.map_or(stable_how::FILE_SYNC, |it| it.stable));
                 encode(buffer, &length);
             }
             None if call.part == COMMIT => self.encode_commit(buffer),
@@ -488,7 +501,7 @@ impl Machine for Upload {
     }
 
     fn take_back(&mut self, part: u32) {
-        if let Some(range) = self.parts.get_mut(part as usize).and_then(Option::take) {
+        if let Some(Part { range, .. }) = self.parts.get_mut(part as usize).and_then(Option::take) {
             self.todo.insert(range);
             self.free.push(part);
         }
@@ -578,7 +591,7 @@ mod tests {
                 mode: 0o644,
                 attributes,
             });
-            let limits = Limits { read_block: 4096, write_block: 4096 };
+            let limits = Limits { read_block: 4096, write_block: 4096, sync_tail: 0 };
             upload.next_call(limits, &|_, _| true).unwrap().repeat
         };
         assert_eq!(first(4096, Some(SetTime::ServerTime)), Repeat::SameXid);

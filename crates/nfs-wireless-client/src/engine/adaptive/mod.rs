@@ -75,6 +75,9 @@ const LOSS_ROUND: u32 = 10;
 /// slow.
 const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
 
+/// What a disk takes to make a block stable, about.
+const SYNC_TIME: Duration = Duration::from_millis(10);
+
 /// Block of the first READ or WRITE, in bytes.
 const FIRST_BLOCK: u32 = 4096;
 
@@ -153,6 +156,12 @@ impl Adaptive {
         Some(next)
     }
 
+    /// Returns how many bytes leave in a round trip, if a server has time to make each block stable before the next one comes.
+    pub(super) fn sync_tail(&self) -> u64 {
+        let spacing = f64::from(self.block) / self.window.rate().max(1.0);
+        if spacing >= SYNC_TIME.as_secs_f64() { self.window.bytes(self.block) } else { 0 }
+    }
+
     /// Returns how much may be in flight.
     pub(super) fn limits(&self, limits: WindowLimits) -> WindowLimits {
         let bytes = self.window.bytes(self.block);
@@ -224,12 +233,19 @@ impl Adaptive {
         self.margin.lengthen();
     }
 
+    /// A call was taken for lost, and is answered: the link held it while others passed.
+    pub(super) fn handle_false_alarm(&mut self) {
+        self.patience.learn(true);
+    }
+
     /// A call was overtaken that was sent at `sent`, when `delivered` bytes had been delivered.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, delivered: u64) {
         self.lost.losses += 1;
+        self.window.handle_loss(self.block);
         let smoothed = self.trips.smoothed(Class::Read).unwrap_or_default();
         let explained = self.silence.explains(now, 2 * smoothed + Duration::from_millis(500));
-        let full = !explained && self.window.is_queueing(self.block);
+        let full =
+            self.window.was_cut_since(delivered) || (!explained && self.window.is_queueing(self.block));
         if full || self.lost.heavy_rounds >= HEAVY_ROUNDS {
             if self.window.handle_congestion(delivered, self.block)
                 && let Some(range) = self.range

@@ -53,6 +53,10 @@ const CAP_LIFETIME: Duration = Duration::from_secs(30);
 /// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
 const SAFE_DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
 
+/// So many bursts in a row with fewer blocks than this between them: no burst is as regular as a queue that is shorter than a block.
+const STRIKES: u32 = 5;
+const FEW_INTACT: u32 = 8;
+
 /// What earlier losses count when another one comes.
 const FORGETTING: f64 = 0.9;
 
@@ -71,6 +75,10 @@ pub(super) struct Sizer {
     drops: f64,
     /// No larger blocks: their fragments overflow a queue.
     cap: Option<(u32, Instant)>,
+    /// Blocks of the size in use that arrived since the last burst, and bursts in a row with few between them.
+    size: u32,
+    intact: u32,
+    strikes: u32,
     trial: Trial,
 }
 
@@ -84,6 +92,9 @@ impl Sizer {
             fades: 0.0,
             drops: 0.0,
             cap: None,
+            size: 0,
+            intact: 0,
+            strikes: 0,
             trial: Trial::default(),
         }
     }
@@ -117,11 +128,17 @@ impl Sizer {
     /// A block of `bytes` was asked for.
     pub(super) fn handle_sent(&mut self, bytes: u32) {
         self.trial.handle_sent(bytes);
+        if self.size != bytes {
+            (self.size, self.intact, self.strikes) = (bytes, 0, 0);
+        }
     }
 
     /// A block of `bytes` is there; `waiting`: others are awaited.
     pub(super) fn handle_block(&mut self, now: Instant, bytes: u32, waiting: bool) {
         self.trial.handle_reply(now, bytes, waiting);
+        if self.size == bytes {
+            self.intact += 1;
+        }
     }
 
     /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's.
@@ -132,6 +149,8 @@ impl Sizer {
             self.fades = self.fades * FORGETTING + 1.0;
             self.drops *= FORGETTING;
             self.last_burst = Some(now);
+            self.strikes = if self.intact < FEW_INTACT { self.strikes + 1 } else { 0 };
+            self.intact = 0;
         }
     }
 
@@ -141,6 +160,7 @@ impl Sizer {
         self.fades *= FORGETTING;
         if self.drops >= 2.0 && self.drops > 2.0 * self.fades {
             self.cap = Some(((block / 2).max(range.one_frame), now));
+            self.drops = 0.0;
         }
     }
 
@@ -161,6 +181,10 @@ impl Sizer {
     ) -> u32 {
         if self.cap.is_some_and(|(_, since)| now.saturating_duration_since(since) > CAP_LIFETIME) {
             self.cap = None;
+        }
+        if self.strikes >= STRIKES {
+            self.cap = Some(((self.size / 2).max(range.one_frame), now));
+            self.strikes = 0;
         }
         let largest = self.cap.map_or(range.largest, |(cap, _)| cap.min(range.largest));
         if rate <= 0.0 {

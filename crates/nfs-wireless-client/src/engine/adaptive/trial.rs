@@ -38,6 +38,8 @@ pub(super) struct Trial {
     under_way: Option<UnderWay>,
     /// The last answer, and until when it is believed.
     answer: Option<(bool, Instant)>,
+    /// Block of the trial that found compression, and the seconds for each byte that would refute it.
+    refuted_by: Option<(u32, f64)>,
 }
 
 #[derive(Debug)]
@@ -99,6 +101,11 @@ impl Trial {
                     run.gaps.pop_front();
                 }
                 run.last = now;
+                let slow = self.refuted_by.filter(|&(bytes, _)| bytes == run.bytes && run.gaps.len() == GAPS);
+                if slow.zip(run.seconds_per_byte()).is_some_and(|((_, most), pace)| pace > most) {
+                    // So few replies said so, and their successors do not.
+                    (self.answer, self.refuted_by) = (Some((false, now + LIFETIME)), None);
+                }
             }
             run => {
                 let before = run.replace(Run { bytes, last: now, gaps: VecDeque::new() });
@@ -126,6 +133,7 @@ impl Trial {
             let most = trial.compressed + NEAR * (trial.whole - trial.compressed);
             let plausible = trial.compressed * PLAUSIBLE..most;
             let answer = run.seconds_per_byte().is_some_and(|pace| plausible.contains(&pace));
+            self.refuted_by = answer.then_some((run.bytes, f64::midpoint(trial.compressed, trial.whole)));
             let repeated = self.answer.is_some_and(|(before, _)| before);
             self.answer =
                 Some((answer, run.last + if answer && !repeated { FIRST_LIFETIME } else { LIFETIME }));

@@ -40,6 +40,9 @@ const WRONG_BASE: Duration = Duration::from_millis(50);
 /// Rounds after a drain in which an empty queue says nothing about the window.
 const REFILLING: u32 = 3;
 
+/// Rounds after a full queue in which the window grows by one block at most, as TCP's does (RFC 5681 §3.1).
+const CAREFUL: u32 = 20;
+
 /// Blocks in a window that is drained to one call.
 const NARROW: u64 = 8;
 
@@ -52,6 +55,9 @@ const START_FACTOR: u64 = 64;
 /// Spacings whose median counts.
 const SPACINGS: usize = 5;
 
+/// Replies that come closer together than this were held up together, by the link or by the system.
+const CLUMP: Duration = Duration::from_micros(50);
+
 /// Delivered rate, base round-trip time, and the window they make.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -61,6 +67,8 @@ pub(super) struct Window {
     delivered: u64,
     /// The round ends with the reply to a call sent after this much was delivered.
     round_end: u64,
+    /// Bytes lost in this round.
+    lost: u64,
     /// Highest rate in bytes per second, of each of the last rounds.
     rates: VecDeque<f64>,
     base: Option<Duration>,
@@ -76,11 +84,15 @@ pub(super) struct Window {
     used: u64,
     /// When the window was last cut, in delivered bytes.
     cut_at: Option<u64>,
+    /// Rounds in which the window grows by one block at most, as a queue was full.
+    careful: u32,
     draining: Option<Instant>,
     /// Rounds until the path is as full again as before it was drained.
     refilling: u32,
     /// Times between the last replies of the start, to bytes.
     spacing: VecDeque<f64>,
+    /// Bytes since the first of them.
+    clump: u64,
     last_reply: Option<(Instant, Instant)>,
     last_rtt: Duration,
     /// The window when this round of the start began.
@@ -93,6 +105,7 @@ impl Window {
             window: 0,
             delivered: 0,
             round_end: 0,
+            lost: 0,
             rates: VecDeque::from([0.0]),
             base: None,
             base_seen: now,
@@ -103,9 +116,11 @@ impl Window {
             best_rate: 0.0,
             used: 0,
             cut_at: None,
+            careful: 0,
             draining: None,
             refilling: 0,
             spacing: VecDeque::new(),
+            clump: 0,
             last_reply: None,
             last_rtt: Duration::ZERO,
             round_window: 0,
@@ -197,8 +212,13 @@ impl Window {
         self.window = self.window.max(INITIAL_CALLS * u64::from(block)) + u64::from(bytes);
         if let Some((last, last_sent)) = self.last_reply {
             let gap = now.saturating_duration_since(last);
+            self.clump += u64::from(bytes);
+            if gap < CLUMP {
+                return;
+            }
+            let bytes = std::mem::take(&mut self.clump);
             if sent.saturating_duration_since(last_sent) * 2 <= gap {
-                self.spacing.push_back(f64::from(bytes) / gap.as_secs_f64().max(1e-6));
+                self.spacing.push_back(bytes as f64 / gap.as_secs_f64());
                 if self.spacing.len() > SPACINGS {
                     self.spacing.pop_front();
                 }
@@ -236,6 +256,8 @@ impl Window {
     }
 
     fn end_round(&mut self, now: Instant, block: u32) {
+        // What is in flight is more than arrives, whatever queues.
+        let lossy = std::mem::take(&mut self.lost) * 8 > self.delivered - self.round_end;
         self.round_end = self.delivered;
         self.round_window = self.window.max(INITIAL_CALLS * u64::from(block));
         let rate = self.rate();
@@ -253,14 +275,16 @@ impl Window {
             let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
             let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
-            if empty && busy && self.refilling == 0 && self.draining.is_none() {
+            if empty && busy && !lossy && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
-                self.window = target.max(self.window + self.window / 4);
+                let growth = if self.careful > 0 { u64::from(block) } else { self.window / 4 };
+                self.window = target.max(self.window + growth);
             } else if target < self.window || busy {
                 self.window = u64::midpoint(self.window, target);
             }
         }
         self.refilling = self.refilling.saturating_sub(1);
+        self.careful = self.careful.saturating_sub(1);
         if now.saturating_duration_since(self.base_seen) > BASE_LIFETIME && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
@@ -277,9 +301,9 @@ impl Window {
     /// Blocks of another size take another time on the path.
     pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
         let change = Duration::from_secs_f64(f64::from(from.abs_diff(to)) / self.capacity().max(1.0));
-        self.base = self
-            .base
-            .map(|base| if to > from { base + change } else { base.saturating_sub(change).max(base / 2) });
+        if to > from {
+            self.base = self.base.map(|base| base + change);
+        }
         self.window = (self.window + u64::from(to)).saturating_sub(from.into());
     }
 
@@ -290,14 +314,25 @@ impl Window {
         queueing * rate > self.allowance(rate, block)
     }
 
+    /// A block was lost.
+    pub(super) fn handle_loss(&mut self, bytes: u32) {
+        self.lost += u64::from(bytes);
+    }
+
+    /// Whether a full queue was found after so much had been delivered.
+    pub(super) fn was_cut_since(&self, delivered: u64) -> bool {
+        self.cut_at.is_some_and(|cut| delivered < cut)
+    }
+
     /// The queue is full.
     ///
     /// Returns whether that was news: it is acted on once for all that was in flight together.
     pub(super) fn handle_congestion(&mut self, delivered: u64, block: u32) -> bool {
-        if self.cut_at.is_some_and(|cut| delivered < cut) {
+        if self.was_cut_since(delivered) {
             return false;
         }
         self.cut_at = Some(self.delivered);
+        self.careful = CAREFUL;
         self.starting = false;
         self.window = (self.window * 7 / 10).max(MIN_CALLS * u64::from(block));
         self.rates.clear();
