@@ -50,7 +50,7 @@ fn wrong_bytes(copy: &[u8], source: &[u8], ranges: &[Range<usize>]) -> usize {
 fn mis_spliced_fragments_are_found() {
     let (server, place) = (Server::start(), tempfile::tempdir().unwrap());
     let link = splicing(&server, place.path(), 64, "2%");
-    let content = noise(8 << 20);
+    let content = noise(1 << 20);
     fs::write(server.path("file"), &content).unwrap();
     let (url, here) = (link.url("/file"), place.path().join("file"));
     let target = here.to_str().unwrap();
@@ -91,7 +91,7 @@ fn what_may_have_been_spliced_is_verified_without_being_asked() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("read again and compared"), "{}", stderr(&output));
     // Few fragments, or none at all, are nothing to fear.
-    fs::write(server.path("file"), noise(8 << 20)).unwrap();
+    fs::write(server.path("file"), noise(1 << 20)).unwrap();
     for block in ["1536", "1024"] {
         assert_eq!(
             stderr(&nfsw(["cp", "--transport", "udp", "--block-size", block, &server.url("/file"), target])),
