@@ -7,7 +7,9 @@ use std::{
 };
 
 use nfs_wire::{
-    FileHandle, Procedure, mount, padding,
+    FileHandle, Procedure, mount,
+    nfs3_types::nfs3::{LOOKUP3resok, filename3},
+    padding,
     portmap::Protocol,
     rpc::{Program, Rejection},
 };
@@ -182,8 +184,9 @@ impl World {
                 self.session.handle_payload_done(self.now);
             }
             Incoming::Reply { token, results_at, outcome, attempts } => {
-                outcome.unwrap();
-                self.replies.push((token, reply[results_at..].to_vec(), attempts));
+                assert!(outcome.is_ok() || self.trouble.mangles(), "{outcome:?}");
+                let results = if outcome.is_ok() { &reply[results_at..] } else { &[] };
+                self.replies.push((token, results.to_vec(), attempts));
             }
         }
     }
@@ -225,11 +228,28 @@ impl World {
         (results, attempts)
     }
 
+    /// As `call`, left alone by the mangler. A damaged reply to an earlier call may be taken for one to this.
+    fn ask<T>(
+        &mut self,
+        call: (Program, u32),
+        encode: impl Fn(&mut Vec<u8>),
+        decode: impl Fn(&[u8]) -> Option<T>,
+    ) -> T {
+        self.trouble.is_paused = true;
+        loop {
+            let (results, _) = self.call(call, &encode);
+            if let Some(value) = decode(&results) {
+                self.trouble.is_paused = false;
+                return value;
+            }
+            assert!(self.trouble.mangles(), "{call:?} failed");
+        }
+    }
+
     pub(crate) fn root(&mut self) -> FileHandle {
-        let (results, _) = self.call((Program::MOUNT, mount::procedure::MNT), |buffer| {
-            mount::encode_path(buffer, b"/");
-        });
-        mount::decode_mount(&results).unwrap().unwrap().handle
+        let mnt = (Program::MOUNT, mount::procedure::MNT);
+        let encode = |buffer: &mut Vec<u8>| mount::encode_path(buffer, b"/");
+        self.ask(mnt, encode, |results| Some(mount::decode_mount(results).ok()?.ok()?.handle))
     }
 
     pub(crate) fn upload(&mut self, contents: &[u8], placement: Placement) -> Result<(), TransferError> {
@@ -238,9 +258,7 @@ impl World {
     }
 
     pub(crate) fn new_upload(&mut self, contents: &[u8], placement: Placement) -> Transfer {
-        self.trouble.is_paused = self.trouble.mangles();
         let directory = self.root();
-        self.trouble.is_paused = false;
         self.source = contents.to_vec();
         let spec = UploadSpec {
             directory,
@@ -272,16 +290,16 @@ impl World {
     }
 
     pub(crate) fn go_on_with_download(&mut self, size: usize) -> Result<(), TransferError> {
-        // What is called by hand is to be left alone.
-        self.trouble.is_paused = self.trouble.mangles();
-        let (root, name) = (self.root(), &b"file"[..]);
-        let (results, _) = self.call((Program::NFS, Procedure::Lookup.number()), |buffer| {
+        let root = self.root();
+        let lookup = (Program::NFS, Procedure::Lookup.number());
+        let encode = |buffer: &mut Vec<u8>| {
             nfs_wire::encode(buffer, &root);
-            nfs_wire::encode(buffer, &nfs_wire::nfs3_types::nfs3::filename3::from(name));
+            nfs_wire::encode(buffer, &filename3::from(&b"file"[..]));
+        };
+        let file = self.ask(lookup, encode, |results| {
+            let found = nfs_wire::reply::decode::<LOOKUP3resok>(results).ok()?.ok()?;
+            FileHandle::try_from(&found.object).ok()
         });
-        let found = nfs_wire::reply::decode::<nfs_wire::nfs3_types::nfs3::LOOKUP3resok>(&results);
-        let file = FileHandle::try_from(&found.unwrap().unwrap().object).unwrap();
-        self.trouble.is_paused = false;
         self.transfer(Transfer::Download(Download::ranges(&file, self.had.missing(size as u64))))
     }
 

@@ -257,6 +257,7 @@ pub(crate) fn random_bytes() -> [u8; 8] {
 }
 
 /// Returns a time of today that differs between calls and processes, in microseconds, which most servers can keep.
+#[expect(clippy::disallowed_methods, reason = "a driver may read the clock; this is the time of day")]
 pub(crate) fn unlike_time() -> Time {
     let micros = u64::from_be_bytes(random_bytes()) % 1_000_000;
     Time { nanoseconds: micros as u32 * 1000, ..Time::from_system(SystemTime::now()) }
