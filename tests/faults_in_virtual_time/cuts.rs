@@ -38,6 +38,8 @@ fn copy(policy: RetryPolicy, cut: Option<Cut>) -> (Duration, u64) {
     let mut world = World::with_policy(ServiceConfig::default(), Faults::default(), 4096, policy);
     let start = world.now;
     let is_cut = cut.is_some();
+    // After half a day the client has forgotten the XID of its call, and looks what became of it.
+    let is_looked_for = cut.as_ref().is_some_and(|cut| cut.length > Duration::from_secs(DAY / 2));
     world.trouble.cut = cut;
     world.attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
     world.upload(&data, temporary()).unwrap();
@@ -49,7 +51,8 @@ fn copy(policy: RetryPolicy, cut: Option<Cut>) -> (Duration, u64) {
     assert_eq!(is_cut, world.trouble.cut.is_some_and(|cut| cut.until.is_some()), "the link was cut");
     let served = &world.service.stats().served;
     for procedure in [Procedure::Create, Procedure::Setattr, Procedure::Rename] {
-        assert_eq!(served[procedure.number() as usize], 1, "{procedure} had its effect once");
+        let times = served[procedure.number() as usize];
+        assert!(times == 1 || times == 2 && is_looked_for, "{procedure} was carried out {times} times");
     }
     let stats = world.session.stats();
     (end - start, stats.resends.total() + stats.probes)

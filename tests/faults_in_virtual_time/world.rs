@@ -11,7 +11,7 @@ use nfs_wire::{
     nfs3_types::nfs3::{LOOKUP3resok, filename3},
     padding,
     portmap::Protocol,
-    rpc::{Program, Rejection},
+    rpc::Program,
 };
 use nfs_wireless_client::{
     Placement, RetryPolicy, SetAttributes, Time, TransferError, UploadSpec,

@@ -1,6 +1,6 @@
 //! The UDP loop: receive, command or deadline, then drain.
 
-use std::{io::ErrorKind, net::SocketAddr};
+use std::{io::ErrorKind, net::SocketAddr, time::Instant};
 
 use nfs_wire::padding;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
@@ -33,11 +33,6 @@ pub(super) async fn run(
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
         }
-        // A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
-        let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-        if let Ok(Some(error)) = socket.take_error() {
-            pump.refused(now, error);
-        }
         for _ in 0..RECEIVE_BATCH {
             match socket.try_recv(&mut received) {
                 Ok(length) => take_in(&mut pump, peer, &received[..length]),
@@ -49,7 +44,7 @@ pub(super) async fn run(
         while !outgoing.is_empty() || next_datagram(&mut pump, &mut outgoing) {
             match socket.try_send(&outgoing) {
                 Ok(length) => {
-                    count(&mut pump, length);
+                    count(&mut pump, now, length);
                     outgoing.clear();
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -69,22 +64,34 @@ pub(super) async fn run(
                 Some(command) => pump.apply(clock(), command),
                 None => return,
             },
-            result = socket.ready(Interest::READABLE | Interest::ERROR) => if result.is_err() { return },
+            result = socket.ready(Interest::READABLE | Interest::ERROR) => match result {
+                Ok(ready) if ready.is_error() => take_refusal(&mut pump, &socket),
+                Ok(_) => {}
+                Err(_) => return,
+            },
             result = socket.writable(), if !outgoing.is_empty() => if result.is_err() { return },
             () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
         }
     }
 }
 
-fn count(pump: &mut Pump, payload_bytes: usize) {
+fn count(pump: &mut Pump, now: Instant, payload_bytes: usize) {
     if let Some(fragments) = &mut pump.fragments {
-        fragments.count(clock(), payload_bytes);
+        fragments.count(now, payload_bytes);
+    }
+}
+
+/// A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
+fn take_refusal(pump: &mut Pump, socket: &UdpSocket) {
+    let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+    if let Ok(Some(error)) = socket.take_error() {
+        pump.refused(clock(), error);
     }
 }
 
 fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8]) {
     let now = clock();
-    count(pump, datagram.len());
+    count(pump, now, datagram.len());
     match pump.receive(now, peer, datagram, true) {
         Ok(Rest::Data { transfer, offset, length, data_at }) => {
             let data = datagram.get(data_at..data_at + length as usize).unwrap_or_default();
