@@ -67,7 +67,8 @@ fn cut_everywhere(policy: RetryPolicy, length: Duration) -> (Duration, u64) {
         for loses_call in [true, false] {
             let cut = Cut { program, procedure, nth, loses_call, length, until: None };
             let (time, again) = copy(policy, Some(cut));
-            worst = (worst.0.max(time - clean - length), worst.1.max(again));
+            let lost = time - clean - length;
+            worst = (worst.0.max(lost), worst.1.max(again));
         }
     }
     println!("{policy:?}, cut for {length:?}: {:?} lost beyond it, {} sent again, at most", worst.0, worst.1);
