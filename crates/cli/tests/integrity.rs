@@ -56,10 +56,10 @@ fn mis_spliced_fragments_are_found() {
     let (url, here) = (link.url("/file"), place.path().join("file"));
     let target = here.to_str().unwrap();
     // Nobody notices without being asked ...
-    let whole = std::slice::from_ref(&(0..content.len())).to_vec();
+    let whole = Range { start: 0, end: content.len() };
     let (status, ranges, error) = copy(&["--block-size", "8K"], &url, target);
     assert_eq!((status, ranges.len()), (0, 0), "{error}");
-    assert!(wrong_bytes(&fs::read(&here).unwrap(), &content, &whole) > 0, "the link splices");
+    assert!(wrong_bytes(&fs::read(&here).unwrap(), &content, &[whole]) > 0, "the link splices");
     // ... and everything is named when they are.
     let (status, ranges, error) = copy(&["--block-size", "8K", "--verify"], &url, target);
     assert_eq!(status, 6, "{error}");
