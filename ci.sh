@@ -3,6 +3,7 @@
 #
 #   ./ci.sh              all checks, in the order below
 #   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
+#   ./ci.sh long         the long forms of tests, one after the other: an hour; the README has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
 set -euo pipefail
@@ -45,13 +46,19 @@ check_test() {
   cargo test --workspace
 }
 
+check_long() {
+  check_packages
+  cargo build --quiet -p nfsw
+  cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends
+}
+
 # Only that the benchmarks run: this machine's clock is nobody's gate.
 check_bench() { cargo bench --quiet --workspace --bench '*' -- --test; }
 
 all=(packages fmt clippy doc test bench)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

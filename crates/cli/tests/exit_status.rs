@@ -142,7 +142,14 @@ fn a_copy_that_differs_is_6() {
     let output = copy.wait_with_output().unwrap();
     let error = common::stderr(&output);
     assert_eq!(output.status.code(), Some(6), "{error}");
-    assert!(error.contains("at byte 0"), "{error}");
+    assert!(error.contains("in bytes 0 to 1048575;"), "{error}");
+    // Streams are compared with what went through.
+    let mut copy =
+        command(["cp", "--verify", "-", &server.url("/stream")]).stdin(Stdio::piped()).spawn().unwrap();
+    copy.stdin.take().unwrap().write_all(&content).unwrap();
+    assert!(copy.wait().unwrap().success());
+    let output = nfsw(["cp", "--verify", &server.url("/stream"), "-"]);
+    assert!(output.status.success() && output.stdout == content);
 }
 
 #[test]

@@ -1,24 +1,15 @@
 //! Copies over a bad link that are killed again and again, and servers that crash under them.
 //!
-//! The short forms are part of every test run; the long ones are `cargo test --release -p nfsw --test kill_points -- --ignored`.
+//! The short forms are part of every test run; the long ones are of `./ci.sh long`.
 
 mod common;
 #[path = "common/killing.rs"]
 mod killing;
 
-use std::{
-    collections::HashMap,
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, fs, path::Path, thread, time::Duration};
 
-use common::{Server, command, noise};
+use common::{Link, Server, command, noise};
 use killing::Job;
-use nfs_wireless_server::{Memory, Service, ServiceConfig};
 
 /// Bytes that one kill may make be copied again.
 const MOST_AGAIN: u64 = 2 << 20;
@@ -26,53 +17,19 @@ const MOST_AGAIN: u64 = 2 << 20;
 /// The 1997 paper's link, this many times as fast: its rate and its fades.
 const FASTER: u32 = 32;
 
-/// `nfsw link proxy` in front of a server.
-struct Link {
-    process: Child,
-    url: String,
-}
-
-impl Link {
-    fn to(server: &Server, seed: u64) -> Self {
-        let (rate, good, bad) = (format!("{FASTER}M"), 1e3 / f64::from(FASTER), 80.0 / f64::from(FASTER));
-        let mut process =
-            command(["link", "proxy", "--preset", "paper-1997", "--granularity", "0.1ms", "--quiet"])
-                .args(["--rate", &rate, "--good", &format!("{good}ms"), "--bad", &format!("{bad}ms")])
-                .args([
-                    "--seed",
-                    &seed.to_string(),
-                    "--listen",
-                    "127.0.0.1:0",
-                    "--to",
-                    &server.address().to_string(),
-                ])
-                .stderr(Stdio::piped())
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-        let mut line = String::new();
-        let mut said = BufReader::new(process.stderr.take().unwrap());
-        said.read_line(&mut line).unwrap();
-        // Whatever it says later must not fill the pipe.
-        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        let address = line.split(' ').next().unwrap();
-        let port = address.rsplit(':').next().unwrap();
-        let url = format!("nfs://{address}/NAME?mountport={port}");
-        Self { process, url }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// The paper's link in front of a server, faster.
+fn paper(server: &Server, seed: u64) -> Link {
+    let (rate, good, bad) = (format!("{FASTER}M"), 1e3 / f64::from(FASTER), 80.0 / f64::from(FASTER));
+    let (good, bad, seed) = (format!("{good}ms"), format!("{bad}ms"), seed.to_string());
+    let preset = ["--preset", "paper-1997", "--granularity", "0.1ms"];
+    let fades = ["--rate", &rate, "--good", &good, "--bad", &bad, "--seed", &seed];
+    Link::to(server.address(), &[&preset[..], &fades[..]].concat())
 }
 
 /// Kills copies of `source` both ways, half of `kills` each.
 fn kill(source: &Path, options: &[&str], patience: Duration, kills: u32, seed: u64) {
     let server = Server::start();
-    let link = Link::to(&server, seed);
+    let link = paper(&server, seed);
     let place = tempfile::tempdir().unwrap();
     let mut sizes = HashMap::new();
     let mut add = |path: &Path, name: &str| {
@@ -88,7 +45,7 @@ fn kill(source: &Path, options: &[&str], patience: Duration, kills: u32, seed: u
     }
     let local = |path: &Path| path.to_str().unwrap().to_owned();
     let (copy, back) = (server.path("copy"), place.path().join("back"));
-    let url = link.url.replace("NAME", "copy");
+    let url = link.url("/copy");
     let job = |from: &str, to: &str, source: &Path, target: &Path| Job {
         nfsw: env!("CARGO_BIN_EXE_nfsw").into(),
         state: place.path().join("state"),
@@ -169,11 +126,7 @@ fn seed() -> u64 {
 
 /// Uploads to a server that loses everything uncommitted, now and then: what `nfsw` says is done is there.
 fn crash(uploads: u32, crashes: u32) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
-    let listen = "127.0.0.1:0".parse().unwrap();
-    let server = runtime.block_on(nfs_wireless_server::Server::bind(listen, service)).unwrap();
-    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    let server = common::embedded();
     let address = server.local_addr();
     let place = tempfile::tempdir().unwrap();
     let (source, content) = (place.path().join("source"), noise(6 << 20));

@@ -96,6 +96,23 @@ impl SetAttributes {
         *self == Self::default()
     }
 
+    /// Whether a file has these attributes; `None` if there is nothing to compare.
+    pub(crate) fn are_those_of(&self, metadata: &Metadata) -> Option<bool> {
+        let time = |wanted| match wanted {
+            Some(SetTime::To(time)) => Some(time),
+            Some(SetTime::ServerTime) | None => None,
+        };
+        let compared = [
+            self.mode.map(|mode| mode & 0o7777 == metadata.mode),
+            self.uid.map(|uid| uid == metadata.uid),
+            self.gid.map(|gid| gid == metadata.gid),
+            self.size.map(|size| size == metadata.size),
+            time(self.atime).map(|time| time == metadata.atime),
+            time(self.mtime).map(|time| time == metadata.mtime),
+        ];
+        compared.into_iter().flatten().reduce(|all, one| all && one)
+    }
+
     pub(crate) fn to_wire(self) -> sattr3 {
         let time = |Time { seconds, nanoseconds }| nfstime3 { seconds, nseconds: nanoseconds };
         sattr3 {

@@ -7,13 +7,13 @@ pub use self::names::SpecialFile;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use nfs_wire::{
-    FileHandle, Procedure, encode,
+    FileHandle, Procedure, Status as NfsStatus, encode,
     mount::Export,
     nfs3_types::{
         nfs3::{
@@ -29,7 +29,7 @@ use nfs_wire::{
 };
 
 use crate::{
-    attr::{Metadata, SetAttributes},
+    attr::{Metadata, SetAttributes, Time},
     config::ClientConfig,
     connect::{Finder, Found, Mounted},
     driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
@@ -58,6 +58,8 @@ struct Inner {
     root: FileHandle,
     mount: Found,
     config: ClientConfig,
+    /// The server gives what is made the time of last access that it is told.
+    keeps_marks: AtomicBool,
     reactor: Reactor,
 }
 
@@ -122,7 +124,9 @@ impl Client {
         let mounted = within(&config, host, finder.mount(path)).await?;
         let Mounted { connection, address, protocol, export, root, mount } = mounted;
         connection.persist();
-        let inner = Inner { connection, address, protocol, export, root, mount, config, reactor };
+        let keeps_marks = AtomicBool::new(false);
+        let inner =
+            Inner { connection, address, protocol, export, root, mount, config, keeps_marks, reactor };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -183,6 +187,15 @@ impl Client {
         }
     }
 
+    /// Whether so many UDP datagrams were fragmented within the 30 s that receivers keep fragments that their 16-bit
+    /// identifications may have been used twice: then fragments of different datagrams may have been put together, and one
+    /// time in 65,536 the checksum does not notice (RFC 4963). What was copied should be read again and compared.
+    ///
+    /// Never over TCP or IPv6, nor with the default block size, which keeps datagrams short enough or few enough.
+    pub fn identifications_may_have_wrapped(&self) -> bool {
+        self.inner.connection.identifications_may_have_wrapped()
+    }
+
     /// Returns the bytes per READ and WRITE in use now, without the counters.
     pub(crate) fn limits(&self) -> Limits {
         self.inner.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0, sync_tail: 0 })
@@ -219,6 +232,36 @@ impl Client {
             guard: Nfs3Option::<nfstime3>::None,
         };
         self.call::<SETATTR3resok>(Procedure::Setattr, &arguments).await.map(drop)
+    }
+
+    /// As [`Client::set_attributes`], if the file has not changed since it had this `ctime` (the guard of SETATTR).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`]; `NOT_SYNC` when it has changed; [`Error::Ambiguous`] when a repeated call finds it
+    /// changed, and it cannot be seen whether by us, because only the server's time was to be set.
+    pub async fn set_attributes_if(
+        &self,
+        file: FileHandle,
+        attributes: SetAttributes,
+        ctime: Time,
+    ) -> Result<(), Error> {
+        let guard = nfstime3 { seconds: ctime.seconds, nseconds: ctime.nanoseconds };
+        let arguments = SETATTR3args {
+            object: file.to_fh3(),
+            new_attributes: attributes.to_wire(),
+            guard: Nfs3Option::Some(guard),
+        };
+        match self.call_counted::<SETATTR3resok>(Procedure::Setattr, &arguments).await {
+            Ok(_) => Ok(()),
+            Err(counted) if counted.may_be_done(NfsStatus::NOT_SYNC) => {
+                match attributes.are_those_of(&self.metadata(file).await?) {
+                    Some(true) => Ok(()),
+                    Some(false) => Err(counted.error),
+                    None => Err(counted.in_doubt()),
+                }
+            }
+            Err(counted) => Err(counted.error),
+        }
     }
 
     /// Asks which of the rights in `access` the caller has (ACCESS, RFC 1813 §3.3.4).
@@ -470,6 +513,21 @@ const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 struct CountedError {
     error: Error,
     attempts: u32,
+}
+
+impl CountedError {
+    /// Whether an earlier attempt of ours would explain the refusal.
+    fn may_be_done(&self, status: NfsStatus) -> bool {
+        self.attempts > 1 && self.error.status() == Some(status)
+    }
+
+    /// The refusal as what it is when looking did not help.
+    fn in_doubt(&self) -> Error {
+        match self.error {
+            Error::Status { procedure, status } => Error::Ambiguous { procedure, status },
+            ref other => other.clone(),
+        }
+    }
 }
 
 impl From<CountedError> for Error {

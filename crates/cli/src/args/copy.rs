@@ -42,7 +42,7 @@ pub(crate) struct CpArgs {
     /// Begin every file anew, whatever an interrupted run has left.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Read every copy back and compare it with its source.
+    /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).
     #[arg(long)]
     pub(crate) verify: bool,
     /// Send or receive no more than this, in bit/s (500k, 10M ...).

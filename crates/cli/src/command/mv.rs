@@ -79,7 +79,7 @@ async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &P
     if arguments.no_clobber && exists(context, &target).await? {
         return Ok(());
     }
-    let moved = client.rename((parent, old), (place.directory.handle, new)).await;
+    let moved = client.rename(source.handle, (parent, old), (place.directory.handle, new)).await;
     moved.at(format_args!("{} to {target}", source.remote))?;
     context.activity.step();
     let event = json!({

@@ -272,7 +272,7 @@ impl RemotePlace {
                 _ => {}
             }
             let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
-            client.rename((*handle, &temporary), (*handle, link)).await.at(&shown)?;
+            client.rename(entry.handle, (*handle, &temporary), (*handle, link)).await.at(&shown)?;
             entry
         } else {
             client.symlink(*handle, link, target).await.at(&shown)?

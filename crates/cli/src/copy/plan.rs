@@ -118,11 +118,6 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     if to_standard && context.reporter.json() {
         return Err(Failure::usage("--json and a file on standard output exclude each other"));
     }
-    if copy.verify && (from_standard || to_standard) {
-        return Err(Failure::usage(
-            "--verify needs files on both sides: standard input or output cannot be read again",
-        ));
-    }
     Ok(())
 }
 

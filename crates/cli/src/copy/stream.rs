@@ -12,6 +12,7 @@ use super::{
     Run,
     node::{Node, Origin},
     plan::Output,
+    verify::Digest,
 };
 use crate::{
     context::Context,
@@ -56,23 +57,23 @@ pub(super) enum StreamError {
     Write(io::Error),
 }
 
-/// Moves everything from one side to the other; returns the number of bytes. The writer is not flushed.
+/// Moves everything from one side to the other; `see` is shown the bytes. The writer is not flushed.
 pub(super) async fn pump(
     source: &mut (impl AsyncRead + Unpin),
     sink: &mut (impl AsyncWrite + Unpin),
     context: &Context,
     throttle: &Throttle,
-) -> Result<u64, StreamError> {
+    mut see: impl FnMut(&[u8]),
+) -> Result<(), StreamError> {
     let mut chunk = vec![0; CHUNK_BYTES];
-    let mut total = 0;
     loop {
         let count = source.read(&mut chunk).await.map_err(StreamError::Read)?;
         if count == 0 {
-            return Ok(total);
+            return Ok(());
         }
+        see(&chunk[..count]);
         throttle.wait(count).await;
         sink.write_all(&chunk[..count]).await.map_err(StreamError::Write)?;
-        total += count as u64;
         context.activity.add_bytes(count as u64);
     }
 }
@@ -88,7 +89,7 @@ pub(crate) async fn to_stdout(
 ) -> anyhow::Result<()> {
     let throttle = Throttle::new(None);
     let mut stdout = tokio::io::stdout();
-    let moved = pump(source, &mut stdout, context, &throttle).await;
+    let moved = pump(source, &mut stdout, context, &throttle, |_| {}).await;
     moved.map_err(|error| match error {
         StreamError::Read(error) => remote_error(error, name),
         StreamError::Write(error) => stdout_error(error),
@@ -119,16 +120,21 @@ impl Run<'_> {
         }
         self.context.activity.expect(node.attributes.size);
         let mut source = File::new(file.client.clone(), file.handle);
+        let mut digest = Digest::default();
+        let see = |bytes: &[u8]| digest.update(bytes);
         match output {
             Output::Standard => {
                 let mut stdout = tokio::io::stdout();
-                let moved = pump(&mut source, &mut stdout, self.context, &self.throttle).await;
+                let moved = pump(&mut source, &mut stdout, self.context, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
                     StreamError::Write(error) => stdout_error(error),
                 })?;
                 stdout.flush().await.map_err(stdout_error)?;
                 self.context.activity.file_done();
+                if self.is_to_be_verified(node, None) {
+                    self.verify_output(node, &digest, "standard output").await?;
+                }
                 Ok(())
             }
             Output::Special(path) => {
@@ -138,36 +144,43 @@ impl Run<'_> {
                     tokio::task::spawn_blocking(move || LocalFile::options().write(true).open(opened));
                 let sink = opening.await?.map_err(|error| local(path, &error))?;
                 let mut sink = tokio::fs::File::from_std(sink);
-                let moved = pump(&mut source, &mut sink, self.context, &self.throttle).await;
+                let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
                     StreamError::Write(error) => local(path, &error),
                 })?;
                 sink.flush().await.map_err(|error| local(path, &error))?;
                 self.context.activity.file_done();
+                if self.is_to_be_verified(node, None) {
+                    self.verify_output(node, &digest, &show(path)).await?;
+                }
                 self.say_event("file", node, &show(path))
             }
         }
     }
 
-    /// Fills a new file on a server from a stream; the bytes are on stable storage when this returns.
+    /// Fills a new file on a server from a stream, and returns what the bytes were; they are on stable storage then.
     pub(super) async fn fill(
         &self,
         node: &Node,
         client: &client::Client,
         file: FileHandle,
         target: &str,
-    ) -> anyhow::Result<u64> {
+    ) -> anyhow::Result<Digest> {
+        let mut digest = Digest::default();
+        let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
         let moved = match &node.origin {
             Origin::Remote(source) => {
                 let mut source = File::new(source.client.clone(), source.handle);
-                pump(&mut source, &mut sink, self.context, &self.throttle).await
+                pump(&mut source, &mut sink, self.context, &self.throttle, see).await
             }
-            Origin::Standard => pump(&mut tokio::io::stdin(), &mut sink, self.context, &self.throttle).await,
+            Origin::Standard => {
+                pump(&mut tokio::io::stdin(), &mut sink, self.context, &self.throttle, see).await
+            }
             Origin::Local(_) => unreachable!("local files are uploaded"),
         };
-        let moved = moved.map_err(|error| match (error, &node.origin) {
+        moved.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
                 Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
             }
@@ -175,6 +188,6 @@ impl Run<'_> {
             (StreamError::Write(error), _) => remote_error(error, target),
         })?;
         sink.shutdown().await.map_err(|error| remote_error(error, target))?;
-        Ok(moved)
+        Ok(digest)
     }
 }

@@ -19,6 +19,7 @@ use super::{
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Place, Present, RemotePlace, set_times},
     resume::{Earlier, Receiving, SMALL_BYTES, Sending},
+    verify::Digest,
 };
 use crate::{
     error::{ResultExt, has_status, is_missing, local, show},
@@ -77,6 +78,7 @@ impl Run<'_> {
         }
         if !self.copy.dry_run {
             let mode = self.mode(node.attributes, present.as_ref());
+            let mut was = None;
             let copied = match (&node.origin, &frame.place) {
                 (_, Place::Planned(_)) => None,
                 (Origin::Remote(source), Place::Local { directory, .. }) => {
@@ -86,15 +88,15 @@ impl Run<'_> {
                     self.upload(node, path, place, name, mode).await?
                 }
                 (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
-                    self.relay(node, place, name, mode, &target).await?;
+                    was = Some(self.relay(node, place, name, mode, &target).await?);
                     None
                 }
                 (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                     return Err(Failure::usage(format!("{node}: neither side is on a server")));
                 }
             };
-            if self.copy.verify {
-                self.verify(node, &frame.place, name).await?;
+            if self.is_to_be_verified(node, Some(&frame.place)) {
+                self.verify(node, was.as_ref(), &frame.place, name).await?;
             }
             if let (Some(done), Some(copied)) = (&self.done, copied) {
                 done.add(&target, source, &copied);
@@ -348,7 +350,7 @@ impl Run<'_> {
             .remark(format_args!("{target}: going on after {} of {size}", units::bytes(bytes)), &event)
     }
 
-    /// Copies a stream to a server: from another server, or from standard input.
+    /// Copies a stream to a server, from another server or from standard input; returns what it was.
     async fn relay(
         &self,
         node: &Node,
@@ -356,20 +358,24 @@ impl Run<'_> {
         name: &[u8],
         mode: u32,
         target: &str,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Digest> {
         let RemotePlace { client, handle: directory, .. } = place;
         let working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
-        let file = create(client, *directory, &working, mode | 0o600).await.at(target)?;
-        let filled = self.fill(node, client, file, target).await;
-        let filled = match filled {
-            Ok(_) => self.give_attributes(place, file, node, mode, target).await,
-            Err(error) => Err(error),
+        let file = if self.copy.inplace {
+            open_empty(client, *directory, &working, mode | 0o600).await
+        } else {
+            create(client, *directory, &working, mode | 0o600).await
         };
-        let finished = match filled {
-            Ok(()) if self.copy.inplace => Ok(()),
-            Ok(()) => client.rename((*directory, &working), (*directory, name)).await.at(target),
-            Err(error) => Err(error),
+        let file = file.at(target)?;
+        let finished = async {
+            let digest = self.fill(node, client, file, target).await?;
+            self.give_attributes(place, file, node, mode, target).await?;
+            if !self.copy.inplace {
+                client.rename(file, (*directory, &working), (*directory, name)).await.at(target)?;
+            }
+            Ok(digest)
         };
+        let finished = finished.await;
         if let Err(error) = &finished
             && !self.copy.inplace
             && Exit::of(error) != Exit::GaveUp
@@ -430,20 +436,34 @@ impl Run<'_> {
     }
 }
 
-/// Creates an empty file, or empties the one that is there.
+/// Creates a file, instead of one that is there. A late duplicate of the call cannot empty it, as it could one that was opened.
 async fn create(
     client: &Client,
     directory: FileHandle,
     name: &[u8],
     mode: u32,
-) -> Result<FileHandle, nfs_wireless_client::Error> {
+) -> Result<FileHandle, client::Error> {
+    let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    match client.create_new(directory, name, attributes).await {
+        Err(error) if has_status(&error, NfsStatus::EXIST) => match client.remove(directory, name).await {
+            Err(error) if !is_missing(&error) => Err(error),
+            _ => client.create_new(directory, name, attributes).await.map(|entry| entry.handle),
+        },
+        other => other.map(|entry| entry.handle),
+    }
+}
+
+/// Creates an empty file, or empties the one that is there.
+async fn open_empty(
+    client: &Client,
+    directory: FileHandle,
+    name: &[u8],
+    mode: u32,
+) -> Result<FileHandle, client::Error> {
     let attributes = SetAttributes { mode: Some(mode), size: Some(0), ..SetAttributes::default() };
     match client.create(directory, name, attributes).await {
         // Some servers refuse to open what is there.
-        Err(error) if has_status(&error, NfsStatus::EXIST) => match client.remove(directory, name).await {
-            Err(error) if !is_missing(&error) => Err(error),
-            _ => client.create(directory, name, attributes).await.map(|entry| entry.handle),
-        },
+        Err(error) if has_status(&error, NfsStatus::EXIST) => create(client, directory, name, mode).await,
         other => other.map(|entry| entry.handle),
     }
 }

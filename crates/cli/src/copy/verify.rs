@@ -1,8 +1,10 @@
 //! Reading a copy back and comparing it with its source.
 
-use std::{io, path::Path};
+use std::{io, ops::Range, path::Path};
 
-use nfs_wireless_client::File;
+use futures_util::future::try_join;
+use nfs_wireless_client::{Client, File};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
@@ -17,14 +19,110 @@ use crate::{
     local::open_source,
 };
 
-/// Bytes compared at once.
-const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes that one hash stands for: differences are told in steps of this.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes read at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Ranges that are named in an error; JSON has all.
+const NAMED_RANGES: usize = 4;
+
+/// What a stream of bytes was: the BLAKE3 hash of every chunk.
+#[derive(Debug, Default)]
+pub(super) struct Digest {
+    bytes: u64,
+    complete: Vec<blake3::Hash>,
+    /// The chunk that has begun.
+    hasher: blake3::Hasher,
+    hashed: usize,
+}
+
+impl Digest {
+    /// Takes in the next bytes.
+    pub(super) fn update(&mut self, mut bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min(CHUNK_BYTES - self.hashed));
+            self.hasher.update(piece);
+            self.hashed += piece.len();
+            if self.hashed == CHUNK_BYTES {
+                self.complete.push(self.hasher.finalize());
+                self.hasher.reset();
+                self.hashed = 0;
+            }
+            bytes = rest;
+        }
+    }
+
+    /// Reads a stream to its end.
+    async fn of(stream: &mut (impl AsyncRead + Unpin), context: &Context) -> io::Result<Self> {
+        let mut digest = Self::default();
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match stream.read(&mut piece).await? {
+                0 => return Ok(digest),
+                count => digest.update(&piece[..count]),
+            }
+            context.activity.step();
+        }
+    }
+
+    /// Where two streams differ, neighbouring chunks together.
+    fn differences(&self, other: &Self) -> Vec<Range<u64>> {
+        let end = self.bytes.max(other.bytes);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (index, start) in (0..end).step_by(CHUNK_BYTES).enumerate() {
+            let range = start..end.min(start + CHUNK_BYTES as u64);
+            if self.chunk(index) == other.chunk(index) {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    }
+
+    fn chunk(&self, index: usize) -> Option<blake3::Hash> {
+        let begun = || (index == self.complete.len() && self.hashed > 0).then(|| self.hasher.finalize());
+        self.complete.get(index).copied().or_else(begun)
+    }
+}
 
 impl Run<'_> {
-    /// Compares a copy with its source, byte by byte; both are read anew.
-    pub(super) async fn verify(&self, node: &Node, place: &Place, name: &[u8]) -> anyhow::Result<()> {
+    /// Whether a copy is to be read back: because the user wants it, or because the network may have put fragments of
+    /// different datagrams together.
+    pub(super) fn is_to_be_verified(&self, node: &Node, place: Option<&Place>) -> bool {
+        let source = match &node.origin {
+            Origin::Remote(file) => Some(&file.client),
+            Origin::Local(_) | Origin::Standard => None,
+        };
+        let target = match place {
+            Some(Place::Remote(place)) => Some(&place.client),
+            Some(Place::Local { .. } | Place::Planned(_)) | None => None,
+        };
+        let is_doubtful = source.into_iter().chain(target).any(Client::identifications_may_have_wrapped);
+        if is_doubtful && !self.copy.verify {
+            self.context.reporter.warning_once(
+                "datagrams are fragmented faster than their identifications last (RFC 4963), so every copy is read again and \
+                 compared; --transport tcp or --block-size auto needs none of that",
+            );
+        }
+        is_doubtful || self.copy.verify
+    }
+
+    /// Compares a copy with its source, or with what it `was` if that cannot be read again; whatever can be is read anew.
+    pub(super) async fn verify(
+        &self,
+        node: &Node,
+        was: Option<&Digest>,
+        place: &Place,
+        name: &[u8],
+    ) -> anyhow::Result<()> {
         let target = place.show(name);
-        let mut copy: Box<dyn AsyncRead + Unpin> = match place {
+        let copy: Box<dyn AsyncRead + Unpin> = match place {
             Place::Planned(_) => return Ok(()),
             Place::Local { directory, .. } => {
                 let file = directory.read(name).map_err(|error| local(&directory.join(name), &error))?;
@@ -35,19 +133,57 @@ impl Run<'_> {
                 Box::new(File::new(place.client.clone(), entry.handle))
             }
         };
-        let mut source: Box<dyn AsyncRead + Unpin> = match &node.origin {
-            Origin::Standard => return Ok(()),
-            Origin::Local(path) => Box::new(tokio::fs::File::from_std(self.open(path)?)),
-            Origin::Remote(file) => Box::new(File::new(file.client.clone(), file.handle)),
-        };
-        let difference = compare(&mut source, &mut copy, self.context).await;
-        match difference.map_err(|error| super::stream::remote_error(error, &target))? {
-            None => Ok(()),
-            Some(offset) => {
-                let text = format!("{target}: differs from {node} at byte {offset}; copy it again");
-                Err(Failure::with(Exit::Mismatch, text))
+        // A damaged WRITE may have made the copy very long; one byte too many is enough to see.
+        let least = |size: u64| size.saturating_add(1);
+        let (mut source, size): (Box<dyn AsyncRead + Unpin>, _) = match &node.origin {
+            Origin::Standard => {
+                let Some(was) = was else { return Ok(()) };
+                let copy = Digest::of(&mut copy.take(least(was.bytes)), self.context).await;
+                let copy = copy.map_err(|error| super::stream::remote_error(error, &target))?;
+                return self.judge(node, &was.differences(&copy), &target);
             }
+            Origin::Local(path) => {
+                let file = self.open(path)?;
+                let size = file.metadata().map_err(|error| local(path, &error))?.len();
+                (Box::new(tokio::fs::File::from_std(file)), size)
+            }
+            Origin::Remote(file) => {
+                let size = file.client.metadata(file.handle).await.at(node)?.size;
+                (Box::new(File::new(file.client.clone(), file.handle)), size)
+            }
+        };
+        let mut copy = copy.take(least(size));
+        let both = try_join(Digest::of(&mut source, self.context), Digest::of(&mut copy, self.context)).await;
+        let (source, copy) = both.map_err(|error| super::stream::remote_error(error, &target))?;
+        self.judge(node, &source.differences(&copy), &target)
+    }
+
+    /// Compares what was written to something that cannot be read back with its source, which is read anew.
+    pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &str) -> anyhow::Result<()> {
+        let Origin::Remote(file) = &node.origin else { return Ok(()) };
+        let mut source = File::new(file.client.clone(), file.handle);
+        let source = Digest::of(&mut source, self.context).await;
+        let source = source.map_err(|error| super::stream::remote_error(error, node))?;
+        self.judge(node, &source.differences(was), target)
+    }
+
+    fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &str) -> anyhow::Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
         }
+        let pairs: Vec<_> = ranges.iter().map(|range| [range.start, range.end]).collect();
+        let event =
+            json!({"event": "differs", "source": node.to_string(), "target": target, "ranges": pairs});
+        self.context.reporter.event(&event)?;
+        let named = ranges.iter().take(NAMED_RANGES);
+        let named: Vec<_> = named.map(|range| format!("{} to {}", range.start, range.end - 1)).collect();
+        let more = match ranges.len().saturating_sub(NAMED_RANGES) {
+            0 => String::new(),
+            more => format!(" and {more} more ranges"),
+        };
+        let text =
+            format!("{target}: differs from {node} in bytes {}{more}; copy it again", named.join(", "));
+        Err(Failure::with(Exit::Mismatch, text))
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<std::fs::File> {
@@ -55,64 +191,33 @@ impl Run<'_> {
     }
 }
 
-/// Returns where two streams begin to differ, if they do.
-async fn compare(
-    left: &mut (impl AsyncRead + Unpin),
-    right: &mut (impl AsyncRead + Unpin),
-    context: &Context,
-) -> io::Result<Option<u64>> {
-    let (mut a, mut b) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
-    let mut offset = 0;
-    loop {
-        let count = fill(left, &mut a).await?;
-        let other = fill(right, &mut b).await?;
-        let difference = a[..count].iter().zip(&b[..other]).position(|(a, b)| a != b);
-        if let Some(at) = difference.or_else(|| (count != other).then_some(count.min(other))) {
-            return Ok(Some(offset + at as u64));
-        }
-        if count == 0 {
-            return Ok(None);
-        }
-        offset += count as u64;
-        context.activity.step();
-    }
-}
-
-/// Reads until the buffer is full or the stream ends.
-async fn fill(stream: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]).await? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(filled)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
-    use clap::Parser;
 
-    fn first_difference(left: &[u8], right: &[u8]) -> Option<u64> {
-        let Command::Stat(arguments) = Cli::parse_from(["nfsw", "stat", "h:/"]).command else {
-            panic!("stat")
-        };
-        let context = Context::new(&arguments.connection, &arguments.output);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(compare(&mut &left[..], &mut &right[..], &context)).unwrap()
+    /// What is told of two streams, the second of which comes in odd pieces.
+    fn differences(left: &[u8], right: &[u8]) -> Vec<(u64, u64)> {
+        let (mut a, mut b) = (Digest::default(), Digest::default());
+        a.update(left);
+        right.chunks(77_777).for_each(|piece| b.update(piece));
+        let ranges = a.differences(&b);
+        assert_eq!(ranges, b.differences(&a));
+        ranges.into_iter().map(|range| (range.start, range.end)).collect()
     }
 
     #[test]
-    fn the_first_difference_is_found_wherever_it_is() {
-        let long = vec![7; 3 * CHUNK_BYTES];
-        assert_eq!(first_difference(&long, &long), None);
-        assert_eq!(first_difference(&long, &long[1..]), Some(long.len() as u64 - 1));
+    fn differences_are_found_wherever_they_are() {
+        const CHUNK: u64 = CHUNK_BYTES as u64;
+        let long = vec![7; 4 * CHUNK_BYTES + 5];
+        assert_eq!(differences(&long, &long), []);
+        assert_eq!(differences(b"", b""), []);
+        assert_eq!(differences(b"", b"x"), [(0, 1)]);
+        assert_eq!(differences(&long, &long[..4 * CHUNK_BYTES]), [(4 * CHUNK, 4 * CHUNK + 5)]);
+        assert_eq!(differences(&long, &long[..CHUNK_BYTES]), [(CHUNK, 4 * CHUNK + 5)], "one range, not four");
         let mut other = long.clone();
-        other[CHUNK_BYTES + 3] = 8;
-        assert_eq!(first_difference(&long, &other), Some(CHUNK_BYTES as u64 + 3));
-        assert_eq!(first_difference(b"", b""), None);
+        other[0] = 8;
+        other[2 * CHUNK_BYTES - 1] = 8;
+        other[4 * CHUNK_BYTES] = 8;
+        assert_eq!(differences(&long, &other), [(0, 2 * CHUNK), (4 * CHUNK, 4 * CHUNK + 5)]);
     }
 }

@@ -10,7 +10,11 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
+    thread,
+    time::Instant,
 };
+
+use nfs_wireless_server::{Memory, Service, ServiceConfig};
 
 /// `nfsw serve` on a free port of the loopback, for a fresh directory.
 pub(crate) struct Server {
@@ -94,6 +98,55 @@ impl Server {
 }
 
 impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A server in this process, with its files in memory.
+pub(crate) fn embedded() -> nfs_wireless_server::Server {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let server = runtime.block_on(nfs_wireless_server::Server::bind(listen, service)).unwrap();
+    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    server
+}
+
+/// `nfsw link proxy` in front of a server.
+pub(crate) struct Link {
+    process: Child,
+    address: String,
+}
+
+impl Link {
+    /// Starts it on a free port of the loopback.
+    pub(crate) fn to(server: SocketAddr, options: &[&str]) -> Self {
+        let mut process = command(["link", "proxy", "--quiet", "--listen", "127.0.0.1:0", "--to"])
+            .arg(server.to_string())
+            .args(options)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(process.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        // Whatever it says later must not fill the pipe.
+        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        let address = line.split(' ').next().unwrap().to_owned();
+        Self { process, address }
+    }
+
+    /// URL of a path on the server.
+    pub(crate) fn url(&self, path: &str) -> String {
+        let port = self.address.rsplit(':').next().unwrap();
+        format!("nfs://{}{path}?mountport={port}", self.address)
+    }
+}
+
+impl Drop for Link {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

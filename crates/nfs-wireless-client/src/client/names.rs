@@ -2,7 +2,10 @@
 //!
 //! Those that change something may be sent more than once when replies are lost. A server with a reply cache
 //! answers again what it answered first; one without carries the call out again and reports the consequence. So
-//! a refusal that an earlier attempt of ours would explain is settled by looking.
+//! a refusal that an earlier attempt of ours would explain is settled by looking. What is made bears a mark for
+//! that, a time of last access of its own. docs/guarantees.md has the rules in one table.
+
+use std::sync::atomic::Ordering;
 
 use nfs_wire::{
     FileHandle, Procedure, Status,
@@ -20,7 +23,7 @@ use nfs_wire::{
 
 use super::{Client, CountedError, Entry};
 use crate::{
-    attr::{FileType, SetAttributes, optional},
+    attr::{FileType, SetAttributes, SetTime, Time, optional},
     error::Error,
 };
 
@@ -91,7 +94,8 @@ impl Client {
     /// Makes a file that must not be there yet (CREATE EXCLUSIVE, or GUARDED where that is not offered).
     ///
     /// # Errors
-    /// As [`Client::metadata`]; `EXIST` when the name is taken.
+    /// As [`Client::metadata`]; `EXIST` when the name is taken; [`Error::Ambiguous`] when a repeated call finds a
+    /// file that may be ours.
     pub async fn create_new(
         &self,
         directory: FileHandle,
@@ -105,19 +109,19 @@ impl Client {
             Ok(made) => {
                 let entry =
                     self.made(Procedure::Create, (directory, name), &made.obj, &made.obj_attributes).await?;
-                // EXCLUSIVE carries no attributes (RFC 1813 §3.3.8).
-                self.set_attributes(entry.handle, attributes).await?;
+                // EXCLUSIVE carries no attributes, and the server may keep the verifier in the times (RFC 1813 §3.3.8).
+                let now = Some(SetTime::ServerTime);
+                let (atime, mtime) = (attributes.atime.or(now), attributes.mtime.or(now));
+                self.set_attributes(entry.handle, SetAttributes { atime, mtime, ..attributes }).await?;
                 Ok(Entry { handle: entry.handle, metadata: self.metadata(entry.handle).await? })
             }
             Err(error) if error.status() == Some(Status::NOTSUPP) => {
-                let how = createhow3::GUARDED(attributes.to_wire());
+                let mark = Mark::on(attributes);
+                let how = createhow3::GUARDED(mark.attributes.to_wire());
                 let arguments = CREATE3args { where_: place(directory, name), how };
-                match self.call_counted::<CREATE3resok>(Procedure::Create, &arguments).await {
-                    Ok((made, _)) => {
-                        self.made(Procedure::Create, (directory, name), &made.obj, &made.obj_attributes).await
-                    }
-                    Err(counted) => Err(doubtful(Procedure::Create, Status::EXIST, counted)),
-                }
+                let made = self.call_counted::<CREATE3resok>(Procedure::Create, &arguments).await;
+                let made = made.map(|(made, _)| (made.obj, made.obj_attributes));
+                self.made_new(Procedure::Create, (directory, name), FileType::Regular, mark, made).await
             }
             Err(error) => Err(error),
         }
@@ -133,21 +137,11 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
-        let arguments = MKDIR3args { where_: place(directory, name), attributes: attributes.to_wire() };
-        match self.call_counted::<MKDIR3resok>(Procedure::Mkdir, &arguments).await {
-            Ok((made, _)) => {
-                self.made(Procedure::Mkdir, (directory, name), &made.obj, &made.obj_attributes).await
-            }
-            Err(counted) if counted.may_be_done(Status::EXIST) => match self.lookup(directory, name).await {
-                // A directory of somebody else's would be used or refused in the same way: an empty one is as
-                // good as ours.
-                Ok(entry) if entry.metadata.file_type == FileType::Directory && entry.metadata.links <= 2 => {
-                    Ok(entry)
-                }
-                _ => Err(doubtful(Procedure::Mkdir, Status::EXIST, counted)),
-            },
-            Err(counted) => Err(counted.error),
-        }
+        let mark = Mark::on(attributes);
+        let arguments = MKDIR3args { where_: place(directory, name), attributes: mark.attributes.to_wire() };
+        let made = self.call_counted::<MKDIR3resok>(Procedure::Mkdir, &arguments).await;
+        let made = made.map(|(made, _)| (made.obj, made.obj_attributes));
+        self.made_new(Procedure::Mkdir, (directory, name), FileType::Directory, mark, made).await
     }
 
     /// Makes a symbolic link (SYMLINK, RFC 1813 §3.3.10).
@@ -168,10 +162,13 @@ impl Client {
                 self.made(Procedure::Symlink, (directory, name), &made.obj, &made.obj_attributes).await
             }
             Err(counted) if counted.may_be_done(Status::EXIST) => {
-                let entry = self.lookup(directory, name).await?;
-                match self.read_link(entry.handle).await {
-                    Ok(found) if found == target => Ok(entry),
-                    _ => Err(counted.error),
+                let entry = self.look(&counted, (directory, name)).await?;
+                if entry.metadata.file_type == FileType::Symlink
+                    && self.read_link(entry.handle).await? == target
+                {
+                    Ok(entry)
+                } else {
+                    Err(counted.error)
                 }
             }
             Err(counted) => Err(counted.error),
@@ -181,7 +178,7 @@ impl Client {
     /// Makes a special file (MKNOD, RFC 1813 §3.3.11).
     ///
     /// # Errors
-    /// As [`Client::metadata`].
+    /// As [`Client::metadata`]; [`Error::Ambiguous`] when a repeated call finds a file that may be ours.
     pub async fn make_node(
         &self,
         directory: FileHandle,
@@ -189,26 +186,26 @@ impl Client {
         kind: SpecialFile,
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
-        let attributes = attributes.to_wire();
+        let mark = Mark::on(attributes);
+        let attributes = mark.attributes.to_wire();
         let device = |dev_attributes, specdata1, specdata2| devicedata3 {
             dev_attributes,
             spec: specdata3 { specdata1, specdata2 },
         };
-        let what = match kind {
-            SpecialFile::Fifo => mknoddata3::NF3FIFO(attributes),
-            SpecialFile::Socket => mknoddata3::NF3SOCK(attributes),
+        let (file_type, what) = match kind {
+            SpecialFile::Fifo => (FileType::Fifo, mknoddata3::NF3FIFO(attributes)),
+            SpecialFile::Socket => (FileType::Socket, mknoddata3::NF3SOCK(attributes)),
             SpecialFile::CharacterDevice(major, minor) => {
-                mknoddata3::NF3CHR(device(attributes, major, minor))
+                (FileType::CharacterDevice, mknoddata3::NF3CHR(device(attributes, major, minor)))
             }
-            SpecialFile::BlockDevice(major, minor) => mknoddata3::NF3BLK(device(attributes, major, minor)),
+            SpecialFile::BlockDevice(major, minor) => {
+                (FileType::BlockDevice, mknoddata3::NF3BLK(device(attributes, major, minor)))
+            }
         };
         let arguments = MKNOD3args { where_: place(directory, name), what };
-        match self.call_counted::<MKNOD3resok>(Procedure::Mknod, &arguments).await {
-            Ok((made, _)) => {
-                self.made(Procedure::Mknod, (directory, name), &made.obj, &made.obj_attributes).await
-            }
-            Err(counted) => Err(doubtful(Procedure::Mknod, Status::EXIST, counted)),
-        }
+        let made = self.call_counted::<MKNOD3resok>(Procedure::Mknod, &arguments).await;
+        let made = made.map(|(made, _)| (made.obj, made.obj_attributes));
+        self.made_new(Procedure::Mknod, (directory, name), file_type, mark, made).await
     }
 
     /// Makes another name for a file (LINK, RFC 1813 §3.3.15).
@@ -220,9 +217,8 @@ impl Client {
         match self.call_counted::<LINK3resok>(Procedure::Link, &arguments).await {
             Ok(_) => Ok(()),
             Err(counted) if counted.may_be_done(Status::EXIST) => {
-                let (there, ours) = (self.lookup(directory, name).await?, self.metadata(file).await?);
-                let same = (there.metadata.fsid, there.metadata.fileid) == (ours.fsid, ours.fileid);
-                if same { Ok(()) } else { Err(counted.error) }
+                let there = self.look(&counted, (directory, name)).await?;
+                if self.is_same(&there, file).await? { Ok(()) } else { Err(counted.error) }
             }
             Err(counted) => Err(counted.error),
         }
@@ -255,13 +251,16 @@ impl Client {
         }
     }
 
-    /// Gives a file another name or place (RENAME, RFC 1813 §3.3.14). A file of that name is replaced.
+    /// Gives `file` another name or place (RENAME, RFC 1813 §3.3.14). A file of that name is replaced.
+    ///
+    /// `file` is what the old name stands for: it is recognised by it when a repeated call does not find the old name.
     ///
     /// # Errors
-    /// As [`Client::metadata`]; [`Error::Ambiguous`] when a repeated call does not find the old name and the new
-    /// one may or may not be its file.
+    /// As [`Client::metadata`]; [`Error::Ambiguous`] when a repeated call does not find the old name and the server
+    /// does not know `file` any more.
     pub async fn rename(
         &self,
+        file: FileHandle,
         (from_directory, from): (FileHandle, &[u8]),
         (to_directory, to): (FileHandle, &[u8]),
     ) -> Result<(), Error> {
@@ -269,11 +268,67 @@ impl Client {
         match self.call_counted::<RENAME3resok>(Procedure::Rename, &arguments).await {
             Ok(_) => Ok(()),
             Err(counted) if counted.may_be_done(Status::NOENT) => match self.lookup(to_directory, to).await {
-                Ok(_) => Err(doubtful(Procedure::Rename, Status::NOENT, counted)),
-                Err(_) => Err(counted.error),
+                Ok(there) => match self.is_same(&there, file).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(counted.error),
+                    Err(error) if error.status().is_some() => Err(counted.in_doubt()),
+                    Err(error) => Err(error),
+                },
+                Err(error) if error.status().is_some() => Err(counted.error),
+                Err(error) => Err(error),
             },
             Err(counted) => Err(counted.error),
         }
+    }
+
+    /// Settles a call that was to make something new under a name.
+    async fn made_new(
+        &self,
+        procedure: Procedure,
+        place: (FileHandle, &[u8]),
+        file_type: FileType,
+        mark: Mark,
+        made: Result<(Nfs3Option<nfs_fh3>, Nfs3Option<fattr3>), CountedError>,
+    ) -> Result<Entry, Error> {
+        let (entry, refusal) = match made {
+            Ok((handle, attributes)) => (self.made(procedure, place, &handle, &attributes).await?, None),
+            Err(counted) if counted.may_be_done(Status::EXIST) => {
+                (self.look(&counted, place).await?, Some(counted))
+            }
+            Err(counted) => return Err(counted.error),
+        };
+        let keeps_marks = &self.inner.keeps_marks;
+        if mark.is_on(&entry) {
+            keeps_marks.store(true, Ordering::Relaxed);
+            return Ok(entry);
+        }
+        match refusal {
+            None => Ok(entry),
+            // Ours would be of this type, and bear our mark.
+            Some(counted) if entry.metadata.file_type != file_type || keeps_marks.load(Ordering::Relaxed) => {
+                Err(counted.error)
+            }
+            Some(counted) => Err(counted.in_doubt()),
+        }
+    }
+
+    /// Looks what has a name that is said to be taken; in doubt if nothing has it any more.
+    async fn look(
+        &self,
+        counted: &CountedError,
+        (directory, name): (FileHandle, &[u8]),
+    ) -> Result<Entry, Error> {
+        let found = self.lookup(directory, name).await;
+        found.map_err(|error| if error.status().is_some() { counted.in_doubt() } else { error })
+    }
+
+    /// Whether what was found is `file`: some servers give one file several handles.
+    async fn is_same(&self, found: &Entry, file: FileHandle) -> Result<bool, Error> {
+        if found.handle == file {
+            return Ok(true);
+        }
+        let ours = self.metadata(file).await?;
+        Ok((found.metadata.fsid, found.metadata.fileid) == (ours.fsid, ours.fileid))
     }
 
     /// Completes what a procedure that makes something returned: handle and attributes are optional there.
@@ -308,16 +363,22 @@ impl Client {
     }
 }
 
-impl CountedError {
-    /// Whether an earlier attempt of ours would explain the refusal.
-    fn may_be_done(&self, status: Status) -> bool {
-        self.attempts > 1 && self.error.status() == Some(status)
-    }
+/// A time of last access that tells what we made from what was there before.
+struct Mark {
+    time: Time,
+    /// What to make it with.
+    attributes: SetAttributes,
 }
 
-/// Says so when an earlier attempt of ours would explain the refusal.
-fn doubtful(procedure: Procedure, status: Status, counted: CountedError) -> Error {
-    if counted.may_be_done(status) { Error::Ambiguous { procedure, status } } else { counted.error }
+impl Mark {
+    fn on(attributes: SetAttributes) -> Self {
+        let time = crate::driver::unlike_time();
+        Self { time, attributes: SetAttributes { atime: Some(SetTime::To(time)), ..attributes } }
+    }
+
+    fn is_on(&self, entry: &Entry) -> bool {
+        entry.metadata.atime == self.time
+    }
 }
 
 fn place(directory: FileHandle, name: &[u8]) -> diropargs3<'_> {

@@ -1,12 +1,13 @@
 //! The UDP loop: receive, command or deadline, then drain.
 
-use std::{io::ErrorKind, net::SocketAddr};
+use std::{io::ErrorKind, net::SocketAddr, time::Instant};
 
 use nfs_wire::padding;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
 
 use super::{
     Command, clock,
+    fragments::Fragments,
     pump::{Pump, Rest},
 };
 use crate::session::Transmit;
@@ -25,6 +26,8 @@ pub(super) async fn run(
 ) {
     let mut received = vec![0; MAX_DATAGRAM + 1];
     let mut outgoing = Vec::with_capacity(2048);
+    // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
+    pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
     loop {
         let now = clock();
         while let Ok(command) = commands.try_recv() {
@@ -40,7 +43,10 @@ pub(super) async fn run(
         pump.session.handle_timeout(now);
         while !outgoing.is_empty() || next_datagram(&mut pump, &mut outgoing) {
             match socket.try_send(&outgoing) {
-                Ok(_) => outgoing.clear(),
+                Ok(length) => {
+                    count(&mut pump, now, length);
+                    outgoing.clear();
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
                     // The datagram is lost like any other; its timer runs.
@@ -69,6 +75,12 @@ pub(super) async fn run(
     }
 }
 
+fn count(pump: &mut Pump, now: Instant, payload_bytes: usize) {
+    if let Some(fragments) = &mut pump.fragments {
+        fragments.count(now, payload_bytes);
+    }
+}
+
 /// A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
 fn take_refusal(pump: &mut Pump, socket: &UdpSocket) {
     let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
@@ -79,6 +91,7 @@ fn take_refusal(pump: &mut Pump, socket: &UdpSocket) {
 
 fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8]) {
     let now = clock();
+    count(pump, now, datagram.len());
     match pump.receive(now, peer, datagram, true) {
         Ok(Rest::Data { transfer, offset, length, data_at }) => {
             let data = datagram.get(data_at..data_at + length as usize).unwrap_or_default();

@@ -4,6 +4,7 @@
 //! and not the application.
 
 mod datagram;
+mod fragments;
 mod pump;
 mod reactor;
 mod socket;
@@ -16,7 +17,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -27,6 +28,7 @@ use self::pump::Pump;
 pub(crate) use self::reactor::Reactor;
 pub use self::storage::{Sink, Source};
 use crate::{
+    attr::Time,
     engine::{Belief, Stats},
     error::Error,
     session::{Session, SessionConfig, Transfer},
@@ -44,6 +46,7 @@ pub(crate) struct Snapshot {
     pub(crate) outstanding: usize,
     pub(crate) last_heard: Option<Instant>,
     pub(crate) belief: Option<Belief>,
+    pub(crate) identifications_may_have_wrapped: bool,
 }
 
 /// Why a call got no reply.
@@ -207,6 +210,10 @@ impl Connection {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).limits
     }
 
+    pub(crate) fn identifications_may_have_wrapped(&self) -> bool {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).identifications_may_have_wrapped
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -247,4 +254,11 @@ fn seed() -> u64 {
 /// Returns bytes that differ between calls and processes.
 pub(crate) fn random_bytes() -> [u8; 8] {
     seed().to_be_bytes()
+}
+
+/// Returns a time of today that differs between calls and processes, in microseconds, which most servers can keep.
+#[expect(clippy::disallowed_methods, reason = "a driver may read the clock; this is the time of day")]
+pub(crate) fn unlike_time() -> Time {
+    let micros = u64::from_be_bytes(random_bytes()) % 1_000_000;
+    Time { nanoseconds: micros as u32 * 1000, ..Time::from_system(SystemTime::now()) }
 }

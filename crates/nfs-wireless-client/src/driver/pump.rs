@@ -12,7 +12,7 @@ use bytes::Bytes;
 use nfs_wire::DecodeError;
 use tokio::sync::oneshot;
 
-use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage};
+use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage, fragments::Fragments};
 use crate::{
     engine::CallId,
     error::Error,
@@ -22,6 +22,8 @@ use crate::{
 /// A session, and who waits for what in it.
 pub(super) struct Pump {
     pub(super) session: Session,
+    /// Of datagrams over IPv4 only.
+    pub(super) fragments: Option<Fragments>,
     calls: BTreeMap<u64, Waiting>,
     running: BTreeMap<TransferId, Running>,
     persistent: bool,
@@ -55,6 +57,7 @@ impl Pump {
     pub(super) fn new(session: Session, snapshot: Arc<Mutex<Snapshot>>) -> Self {
         Self {
             session,
+            fragments: None,
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
             persistent: false,
@@ -224,6 +227,8 @@ impl Pump {
         snapshot.outstanding = self.session.outstanding();
         snapshot.last_heard = self.last_heard;
         snapshot.belief = self.session.belief();
+        snapshot.identifications_may_have_wrapped =
+            self.fragments.as_ref().is_some_and(Fragments::may_have_wrapped);
     }
 
     fn finish(&mut self, transfer: TransferId, result: Result<(), Error>) {

@@ -427,13 +427,14 @@ impl Engine {
         let number = self.transmissions;
         let slot = self.calls.at(id.slot);
         let keeps_xid = slot.repeat == Repeat::SameXid || !self.recovery.gives_fresh_xids();
-        match slot.xids.last().copied().filter(|_| keeps_xid) {
-            Some(xid) => {
-                if let Some(attempt) = self.xids.find(xid) {
-                    attempt.sends += 1;
-                    attempt.sent = self.now;
-                }
+        let kept = slot.xids.last().filter(|_| keeps_xid);
+        match kept.and_then(|&xid| self.xids.find(xid)) {
+            Some(attempt) => {
+                attempt.sends += 1;
+                attempt.sent = self.now;
             }
+            // The first attempt; or an outage that lasted half a day, so that probes have pushed this XID out of memory: no
+            // server's reply cache holds it either.
             None => {
                 let attempt = Attempt {
                     call: id,

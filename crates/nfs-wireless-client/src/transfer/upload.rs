@@ -128,7 +128,7 @@ enum Phase {
     Data,
     Attributes,
     Rename,
-    /// A repeated RENAME found nothing: did an earlier attempt do it?
+    /// RENAME found nothing: did an earlier attempt do it, or a duplicate of the only one?
     Check,
     Done,
 }
@@ -357,7 +357,7 @@ impl Upload {
             },
             Phase::Rename => match decode::<RENAME3resok>(Procedure::Rename, results)? {
                 Ok(_) => self.phase = Phase::Done,
-                Err(Status::NOENT) if attempts > 1 => self.phase = Phase::Check,
+                Err(Status::NOENT) => self.phase = Phase::Check,
                 Err(status) => return Err(refused(Procedure::Rename, status)),
             },
             Phase::Check => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {

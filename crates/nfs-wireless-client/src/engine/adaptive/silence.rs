@@ -22,6 +22,9 @@ const USUAL: Duration = Duration::from_secs(6);
 /// Longest time between probes.
 const MAX_INTERVAL: Duration = Duration::from_millis(1250);
 
+/// Longest time between probes before anything was heard at all: long, for perhaps nobody is there.
+const UNHEARD_INTERVAL: Duration = Duration::from_secs(30);
+
 /// First probe before anything is known of the pace.
 const FIRST_PROBE: Duration = Duration::from_millis(100);
 
@@ -159,7 +162,7 @@ impl Silence {
         let silence = now.saturating_duration_since(self.since);
         let usual = silence < (2 * self.longest).min(USUAL);
         let interval = match silence {
-            _ if self.heard.is_none() => silence / 2,
+            _ if self.heard.is_none() => (silence / 2).min(UNHEARD_INTERVAL),
             _ if usual => (silence / 12).min(USUAL_INTERVAL),
             _ if silence < Duration::from_millis(200) => silence / 12,
             _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
