@@ -103,7 +103,8 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
         // Before there is a COMMAND to send them to.
         let mut signals = Signals::catch()?;
         let command = arguments.command.clone();
-        let inside = namespace::start(Plan { device: host.name, ends, mtu_bytes, ipv6, congestion, command }).await?;
+        let inside =
+            namespace::start(Plan { device: host.name, ends, mtu_bytes, ipv6, congestion, command }).await?;
         let Inside { device, process, mut ended, sent } = inside;
         carrier.attach(device, host.descriptor).await?;
         let status = loop {
@@ -303,7 +304,11 @@ fn explained(error: TunnelError) -> anyhow::Error {
 fn uncontrolled(algorithm: &str, error: &io::Error) -> anyhow::Error {
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let known = known.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(", ");
-    Failure::usage(format!("--congestion {}: {} (this kernel has {known})", escape(algorithm.as_bytes()), io_text(error)))
+    Failure::usage(format!(
+        "--congestion {}: {} (this kernel has {known})",
+        escape(algorithm.as_bytes()),
+        io_text(error)
+    ))
 }
 
 /// Says what the system does not let us do, which knob that is, and what works without.

@@ -77,7 +77,13 @@ impl Device {
     ///
     /// # Errors
     /// The kernel has no such algorithm.
-    pub(super) async fn control(&self, ends: Ends, side: Side, ipv6: bool, algorithm: &str) -> io::Result<()> {
+    pub(super) async fn control(
+        &self,
+        ends: Ends,
+        side: Side,
+        ipv6: bool,
+        algorithm: &str,
+    ) -> io::Result<()> {
         let (connection, handle, _) = rtnetlink::new_connection()?;
         let connection = tokio::spawn(connection);
         let done = self.control_with(&handle, ends, side, ipv6, algorithm).await;
