@@ -13,6 +13,7 @@ mod sshd;
 mod summary;
 mod target;
 mod trial;
+mod watch;
 
 use std::{
     collections::BTreeMap,
@@ -114,13 +115,13 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
         let results = Results::read(&arguments.from)?;
         return show(&arguments, &results);
     }
+    ensure!(arguments.runs > 0 && arguments.jobs > 0, "--runs and --jobs must be at least 1");
     let cells = cells(&arguments.cells)?;
     let contenders = contenders(&arguments.programs)?;
     if arguments.list {
         list(&arguments, &cells, &contenders);
         return Ok(true);
     }
-    ensure!(arguments.runs > 0 && arguments.jobs > 0, "--runs and --jobs must be at least 1");
     ensure!(
         rustix::process::geteuid().is_root(),
         "links and servers of one's own need root; nfsw curve computes copies without"
@@ -129,20 +130,24 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
         Path::new("/usr/bin/ganesha.nfsd").exists(),
         "the server is missing: install nfs-ganesha and nfs-ganesha-vfs"
     );
+    let nfsw = nfsw()?;
     if std::env::var_os(INSIDE).is_none() {
+        build()?;
         enter_network()?;
     }
-    let nfsw = nfsw()?;
     let results = measure(&arguments, nfsw, &cells, &contenders)?;
     show(&arguments, &results)
 }
 
-/// Starts this program again in a network where it may change what concerns all connections.
+/// Starts this program again in namespaces of its own: it may change there what concerns all connections, its files are in
+/// memory, and nothing is left of servers and links however it ends.
 fn enter_network() -> anyhow::Result<()> {
-    // What the host remembers of a path, it would know in the next copy.
-    let script = "ip link set lo up && ip address add 198.51.100.1/32 dev lo && echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save && exec \"$0\" \"$@\"";
+    // What the kernel remembers of a path, it would know in the next copy. The address is one for documentation (RFC 5737
+    // §3): ganesha listens only in a network that has another than 127.0.0.1.
+    let script = "mount -t tmpfs tmpfs /dev/shm && ip link set lo up && ip address add 198.51.100.1/32 dev lo && \
+                  echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save && \"$0\" \"$@\"; exit $?";
     let error = Command::new("unshare")
-        .args(["--net", "sh", "-c", script])
+        .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
         .arg(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")
@@ -150,17 +155,21 @@ fn enter_network() -> anyhow::Result<()> {
     Err(error).context("unshare")
 }
 
-/// The command under test, built if need be.
+/// The command under test, beside this program.
 fn nfsw() -> anyhow::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("nfsw"))
+}
+
+/// Builds the command under test, if need be.
+fn build() -> anyhow::Result<()> {
     let own = std::env::current_exe()?;
-    let profile = own.parent().context("this program lies in a directory")?;
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", "nfsw"]);
-    if profile.ends_with("release") {
+    if own.parent().is_some_and(|profile| profile.ends_with("release")) {
         build.arg("--release");
     }
     ensure!(build.status()?.success(), "nfsw does not build");
-    Ok(profile.join("nfsw"))
+    Ok(())
 }
 
 fn cells(patterns: &[String]) -> anyhow::Result<Vec<Cell>> {

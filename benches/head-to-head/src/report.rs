@@ -65,7 +65,7 @@ impl Results {
             contender.trim_end()
         );
         if trial.repeated > 0 {
-            let _ = write!(self.latest, "; made {} times, as the link was late", trial.repeated + 1);
+            let _ = write!(self.latest, "; made {} times, as link or machine were late", trial.repeated + 1);
         }
         let key = (cell.clone(), trial.program.clone(), trial.congestion.clone(), *seed);
         self.trials.insert(key, trial);
@@ -215,7 +215,7 @@ pub(crate) fn notes(results: &Results) -> String {
     let _ = writeln!(
         text,
         "{} copies; deliveries of the link were {middle:.2} ms late at the 99th percentile of the median copy, {most:.2} ms of the worst. \
-         {repeated} copies were made again because the link was late, {late} stayed late.",
+         {repeated} copies were made again because the link was late or the machine stood still, {late} stayed so.",
         results.len()
     );
     text

@@ -98,6 +98,7 @@ mod tests {
             limit_s: 2.0,
             edge_limit_s: 2.5,
             late_ms: 0.1,
+            pause_ms: 0.0,
             late: false,
             repeated: 0,
             ping_ms: None,
