@@ -263,9 +263,9 @@ fn list(arguments: &Arguments, cells: &[Cell], contenders: &[(Program, String)])
         let copies = tasks(arguments, &cells, contenders).len();
         // Means of a whole matrix.
         let each = match preset {
-            PAPER => 13.0,
-            "satellite-600" => 30.0,
-            "wifi-edge" => 15.0,
+            PAPER | "wifi-edge" => 15.0,
+            "satellite-600" => 40.0,
+            "lan-50ms" => 10.0,
             _ => 5.0,
         };
         let minutes = copies as f64 * each / Cell::at_once(preset, arguments.jobs) as f64 / 60.0;
@@ -323,7 +323,7 @@ fn measure(
 fn setting(bench: &Bench, contenders: &[(Program, String)]) -> Setting {
     let mut versions = BTreeMap::new();
     for (program, _) in contenders {
-        versions.insert(program.name.to_owned(), program.version().unwrap_or_default());
+        versions.insert(program.source().to_owned(), program.version().unwrap_or_default());
     }
     let system = rustix::system::uname();
     versions.insert("linux".into(), system.release().to_string_lossy().into_owned());

@@ -92,6 +92,11 @@ impl Program {
         }
     }
 
+    /// What it comes from: that of nfsw is one for all its options.
+    pub(crate) fn source(&self) -> &'static str {
+        if matches!(self.kind, Kind::Nfsw(..)) { "nfsw" } else { self.name }
+    }
+
     /// Its version; none if it is missing.
     pub(crate) fn version(&self) -> Option<String> {
         match self.kind {

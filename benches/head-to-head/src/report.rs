@@ -1,7 +1,7 @@
 //! Results as tables.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -10,7 +10,13 @@ use std::{
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{cell::Cell, program::PROGRAMS, summary::Row, target, trial::Trial};
+use crate::{
+    cell::Cell,
+    program::PROGRAMS,
+    summary::Row,
+    target,
+    trial::{Outcome, Trial},
+};
 
 /// What was measured on: the first line of a file of results.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -82,6 +88,18 @@ impl Results {
 
     pub(crate) fn trials(&self) -> impl Iterator<Item = &Trial> {
         self.trials.values()
+    }
+
+    /// Seconds of two contenders, program and congestion control, over the seeds for which both have a copy that is right.
+    pub(crate) fn pair(&self, cell: &str, ours: (&str, &str), theirs: (&str, &str)) -> Option<(f64, f64)> {
+        let find = |(program, congestion): (&str, &str), seed| {
+            let key = (cell.to_owned(), program.to_owned(), congestion.to_owned(), seed);
+            self.trials.get(&key).filter(|trial| trial.outcome == Outcome::Intact).map(|trial| trial.seconds)
+        };
+        let seeds: BTreeSet<u64> =
+            self.trials().filter(|trial| trial.cell == cell).map(|trial| trial.seed).collect();
+        let both = seeds.into_iter().filter_map(|seed| Some((find(ours, seed)?, find(theirs, seed)?)));
+        both.reduce(|sums, both| (sums.0 + both.0, sums.1 + both.1))
     }
 
     /// Sums, in the order of the matrix.

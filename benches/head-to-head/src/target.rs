@@ -47,7 +47,7 @@ pub(crate) fn table(results: &Results, rows: &[Row]) -> anyhow::Result<String> {
         let name = cell.to_string();
         let here: Vec<&Row> = rows.iter().filter(|row| row.cell == name).collect();
         for ours in here.iter().filter(|row| row.program == "nfsw") {
-            checks.extend(judge(&cell, &here, ours));
+            checks.extend(judge(results, &cell, &here, ours));
         }
         if cell.ping {
             let ping = here.iter().find(|row| row.program == "nfsw-4096").and_then(|row| row.ping_ms);
@@ -81,19 +81,19 @@ pub(crate) fn table(results: &Results, rows: &[Row]) -> anyhow::Result<String> {
 }
 
 /// One row of nfsw against those of the same cell.
-fn judge(cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check> {
+fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check> {
     let mut checks = Vec::new();
     let (name, control) = (cell.to_string(), ours.congestion.as_str());
     let mut check = |what: String, bound: Bound, value: Option<f64>| {
         checks.extend(value.map(|ours| Check { cell: name.clone(), what, bound, ours }));
     };
-    let theirs = |program: &str, congestion: &str| {
-        here.iter()
-            .find(|row| row.program == program && row.congestion == congestion)
-            .and_then(|row| row.mean_s)
-    };
-    let against = |theirs: Option<f64>| Some(ours.mean_s? / theirs?);
-    let gain = |theirs: Option<f64>| Some(theirs? / ours.mean_s?);
+    // On equal seeds.
+    let pair =
+        |program: &str, congestion: &str| results.pair(&name, ("nfsw", control), (program, congestion));
+    let against =
+        |program: &str, congestion: &str| pair(program, congestion).map(|(ours, theirs)| ours / theirs);
+    let gain =
+        |program: &str, congestion: &str| pair(program, congestion).map(|(ours, theirs)| theirs / ours);
     if !ours.whole() {
         check(format!("copies of nfsw {control} that failed"), Bound::Most(0.0), Some(ours.lost() as f64));
     }
@@ -101,7 +101,7 @@ fn judge(cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check> {
     if cell.preset == PAPER && no_arq && !cell.ping {
         match cell.fades {
             Fades::None | Fades::Bad(40 | 80) => {
-                let value = against(theirs("nfs-cp", control));
+                let value = against("nfs-cp", control);
                 check(
                     format!("nfsw {control}, wall time against nfs-cp {control}"),
                     Bound::Most(1.02),
@@ -127,7 +127,7 @@ fn judge(cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check> {
             Fades::Loss(_) => {}
         }
         if matches!(cell.fades, Fades::Bad(_)) {
-            let value = gain(theirs("papers", ""));
+            let value = gain("papers", "");
             check(format!("nfsw {control}, times faster than the papers' client"), Bound::Least(1.8), value);
         }
     }
@@ -150,7 +150,7 @@ fn judge(cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check> {
             _ => None,
         };
         if let Some(least) = least {
-            let value = gain(theirs("nfs-cp", control));
+            let value = gain("nfs-cp", control);
             check(format!("nfsw {control}, times faster than nfs-cp {control}"), Bound::Least(least), value);
         }
     }
@@ -158,11 +158,10 @@ fn judge(cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check> {
     let others = here.iter().filter(|row| {
         row.whole() && !row.program.starts_with("nfsw") && [control, ""].contains(&row.congestion.as_str())
     });
-    let best =
-        others.filter_map(|row| Some((row.mean_s?, row.contender()))).min_by(|a, b| a.0.total_cmp(&b.0));
-    if let (Some((seconds, best)), false) = (best, cell.ping) {
-        let what = format!("nfsw {control}, wall time against the best, {best}");
-        check(what, Bound::Most(BEHIND_BEST), against(Some(seconds)));
+    let best = others.min_by(|a, b| a.mean_s.unwrap_or(f64::MAX).total_cmp(&b.mean_s.unwrap_or(f64::MAX)));
+    if let (Some(best), false) = (best, cell.ping) {
+        let what = format!("nfsw {control}, wall time against the best, {}", best.contender());
+        check(what, Bound::Most(BEHIND_BEST), against(&best.program, &best.congestion));
     }
     checks
 }
