@@ -163,14 +163,15 @@ pub(crate) fn full(rows: &[Row]) -> String {
 
 /// One line a cell: what most would use, the best of the others, and nfsw.
 fn overview(rows: &[Row]) -> String {
-    const COLUMNS: [(&str, &str, &str); 5] = [
+    const COLUMNS: [(&str, &str, &str); 6] = [
         ("nfs-cp cubic", "nfs-cp", "cubic"),
         ("nfs-cp bbr", "nfs-cp", "bbr"),
         ("client of 1997", "papers", ""),
         ("**nfsw** cubic", "nfsw", "cubic"),
         ("**nfsw** bbr", "nfsw", "bbr"),
+        ("**nfsw** UDP", "nfsw-udp", ""),
     ];
-    let mut text = "| link, fades, way | limit |".to_owned();
+    let mut text = "| link, fades, way | seeds | limit |".to_owned();
     for (title, ..) in &COLUMNS[..3] {
         let _ = write!(text, " {title} |");
     }
@@ -178,7 +179,7 @@ fn overview(rows: &[Row]) -> String {
     for (title, ..) in &COLUMNS[3..] {
         let _ = write!(text, " {title} |");
     }
-    text += "\n|---|---|---|---|---|---|---|---|\n";
+    text += "\n|---|---|---|---|---|---|---|---|---|---|\n";
     let entry = |row: Option<&Row>| {
         let Some(row) = row else { return String::new() };
         let lost = match row.lost() {
@@ -203,11 +204,12 @@ fn overview(rows: &[Row]) -> String {
             others.min_by(|a, b| a.mean_s.unwrap_or(f64::MAX).total_cmp(&b.mean_s.unwrap_or(f64::MAX)));
         let best = best.map_or_else(String::new, |row| format!("{} {}", entry(Some(row)), row.contender()));
         let [cubic, bbr, papers, ours @ ..] = COLUMNS.each_ref().map(find).map(entry);
-        let [ours_cubic, ours_bbr] = ours;
+        let [ours_cubic, ours_bbr, ours_udp] = ours;
+        let seeds = here.iter().map(|row| row.runs).max().unwrap_or_default();
         let limit = seconds(Some(first.limit_s));
         let _ = writeln!(
             text,
-            "| {}, {}, {} | {limit} | {cubic} | {bbr} | {papers} | {best} | {ours_cubic} | {ours_bbr} |",
+            "| {}, {}, {} | {seeds} | {limit} | {cubic} | {bbr} | {papers} | {best} | {ours_cubic} | {ours_bbr} | {ours_udp} |",
             cell.preset,
             cell.fades,
             cell.operation.name()
