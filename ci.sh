@@ -10,8 +10,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
 
-# Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping.
-packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping)
+# Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping, ip and ss.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2)
 libraries=(nfs-wire nfs-wireless-client nfs-wireless-server linkemu)
 
 check_packages() {

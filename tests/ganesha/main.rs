@@ -10,6 +10,6 @@ mod killing;
 mod library;
 mod link;
 mod nfsw;
-mod rpcbind;
-mod server;
 mod tree;
+
+use private_ganesha as server;

@@ -104,6 +104,29 @@ fn without_permission_it_says_which_knob_and_what_works_without() {
 }
 
 #[test]
+fn both_ends_control_congestion_as_asked() {
+    let listener = TcpListener::bind("[::]:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let script = format!(
+        "exec 3<>/dev/tcp/$NFSW_HOST/{port} 4<>/dev/tcp/$NFSW_HOST6/{port}; ss -tinO state established"
+    );
+    for algorithm in ["reno", "cubic"] {
+        let mut options = QUIET.to_vec();
+        options.extend(["--congestion", algorithm]);
+        let child = behind(&options, &script).stdout(Stdio::piped()).spawn().unwrap();
+        let hosts = [(); 2].map(|()| listener.accept().unwrap().0);
+        let output = child.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(printed.matches(&format!(" {algorithm} ")).count(), 2, "{printed}");
+        for host in &hosts {
+            assert_eq!(rustix::net::sockopt::tcp_congestion(host).unwrap(), algorithm);
+        }
+    }
+    let text = common::fails(2, ["link", "exec", "--congestion", "none-such", "--", "true"]);
+    assert!(text.contains("--congestion none-such") && text.contains("cubic"), "{text}");
+}
+
+#[test]
 fn a_ping_takes_twice_the_delay_over_ipv4_and_ipv6() {
     for host in ["NFSW_HOST", "NFSW_HOST6"] {
         let directory = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use linkemu::{ArqKind, Channel, Duplex, LinkConfig};
 use nfs_wireless_client::BlockSize;
 
-use crate::{Operation, Plan};
+use crate::{Error, Operation, Plan};
 
 /// The earliest end of a copy that this seed's channel allows, counted from its first call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,16 @@ const WRITE_REPLY: u64 = 160;
 const AUTO_BLOCK: u32 = 32 << 10;
 
 impl Limit {
+    /// The limit of a plan whose first call is the first on the channel of a seed; `None` if it lies beyond all time.
+    ///
+    /// # Errors
+    /// [`Error`] when the plan cannot be.
+    pub fn of_seed(plan: &Plan, seed: u64) -> Result<Option<Self>, Error> {
+        plan.check()?;
+        let mut channel = Channel::new(&plan.room.link.channel, seed, 0)?;
+        Ok(Self::of(plan, &mut channel, Duration::ZERO))
+    }
+
     /// The limit of a plan whose first call is made at `start` of `channel`'s time; `None` if it lies beyond all time.
     pub(crate) fn of(plan: &Plan, channel: &mut Channel, start: Duration) -> Option<Self> {
         let blocks = blocks(plan);

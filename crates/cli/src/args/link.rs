@@ -103,6 +103,9 @@ pub(crate) struct LinkExecArgs {
     /// Share the medium with all who say the same name, each a mobile of its own; they must say the same link.
     #[arg(long, value_name = "NAME")]
     pub(crate) cell: Option<String>,
+    /// How TCP controls congestion at both ends of the link (cubic, bbr ...) [default: as this host does].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
     /// Say nothing about the link, also on a terminal.
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -37,6 +37,7 @@ use crate::{
     args::LinkExecArgs,
     error::{explain, io_text, local},
     exit::{Exit, Failure},
+    text::escape,
 };
 
 /// Exit status: there is no link. As with env(1) and timeout(1), COMMAND is not to blame for these three.
@@ -90,6 +91,11 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
             Ends::of(&host).ok_or_else(|| anyhow::anyhow!("there are 32768 links on this host already"))?;
         let ipv6 = host.configure(ends, Side::Host, mtu_bytes).await;
         let ipv6 = ipv6.map_err(|error| refused(&format!("set up {}", host.name), &error))?;
+        let congestion = arguments.congestion.clone();
+        if let Some(algorithm) = &congestion {
+            let controlled = host.control(ends, Side::Host, ipv6, algorithm).await;
+            controlled.map_err(|error| uncontrolled(algorithm, &error))?;
+        }
         let talkative = !arguments.quiet && io::stderr().is_terminal();
         if talkative {
             eprintln!("nfsw: behind the link this host is {} (NFSW_HOST)", ends.ipv4(Side::Host));
@@ -97,7 +103,8 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
         // Before there is a COMMAND to send them to.
         let mut signals = Signals::catch()?;
         let command = arguments.command.clone();
-        let inside = namespace::start(Plan { device: host.name, ends, mtu_bytes, ipv6, command }).await?;
+        let inside =
+            namespace::start(Plan { device: host.name, ends, mtu_bytes, ipv6, congestion, command }).await?;
         let Inside { device, process, mut ended, sent } = inside;
         carrier.attach(device, host.descriptor).await?;
         let status = loop {
@@ -291,6 +298,17 @@ fn explained(error: TunnelError) -> anyhow::Error {
         TunnelError::Config(error) => Failure::usage(error.to_string()),
         other => other.into(),
     }
+}
+
+/// Says which algorithms there are.
+fn uncontrolled(algorithm: &str, error: &io::Error) -> anyhow::Error {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let known = known.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(", ");
+    Failure::usage(format!(
+        "--congestion {}: {} (this kernel has {known})",
+        escape(algorithm.as_bytes()),
+        io_text(error)
+    ))
 }
 
 /// Says what the system does not let us do, which knob that is, and what works without.

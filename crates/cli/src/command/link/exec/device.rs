@@ -6,7 +6,10 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{
+    Handle, LinkUnspec, RouteMessageBuilder,
+    packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope},
+};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -18,6 +21,9 @@ use rustix::{
 const WAITING: u32 = 10_000;
 /// The smallest MTU of IPv6 (RFC 8200 §5).
 const IPV6_MTU_BYTES: u32 = 1280;
+
+/// What the kernel gives to routes that come with an address of IPv6 (`IP6_RT_PRIO_ADDRCONF` in include/net/ip6_route.h).
+const IPV6_METRIC: u32 = 256;
 
 /// A device in the network namespace of the thread that made it.
 #[derive(Debug)]
@@ -67,6 +73,40 @@ impl Device {
         done
     }
 
+    /// Lets TCP connections over the device control congestion by the algorithm of this name, in place of the system's own.
+    ///
+    /// # Errors
+    /// The kernel has no such algorithm.
+    pub(super) async fn control(
+        &self,
+        ends: Ends,
+        side: Side,
+        ipv6: bool,
+        algorithm: &str,
+    ) -> io::Result<()> {
+        let (connection, handle, _) = rtnetlink::new_connection()?;
+        let connection = tokio::spawn(connection);
+        let done = self.control_with(&handle, ends, side, ipv6, algorithm).await;
+        connection.abort();
+        done
+    }
+
+    async fn control_with(
+        &self,
+        handle: &Handle,
+        ends: Ends,
+        side: Side,
+        ipv6: bool,
+        algorithm: &str,
+    ) -> io::Result<()> {
+        let index = index(&self.name)?;
+        for mut route in ends.routes(side, index, ipv6) {
+            route.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(algorithm.to_owned())]));
+            handle.route().add(route).replace().execute().await.map_err(io_error)?;
+        }
+        Ok(())
+    }
+
     async fn configure_with(
         &self,
         handle: &Handle,
@@ -114,6 +154,35 @@ impl Ends {
     pub(super) fn ipv4(self, side: Side) -> Ipv4Addr {
         let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * u32::from(self.number);
         (base + side.number()).into()
+    }
+
+    /// The routes of the kernel and of `configure` at one end, as they are without metrics.
+    fn routes(self, side: Side, index: u32, ipv6: bool) -> Vec<RouteMessage> {
+        let (v4, v6) = (self.ipv4(Side::Host), self.ipv6(Side::Host));
+        let network = Ipv4Addr::from(u32::from(v4) & !3);
+        let direct = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(network, 30)
+            .pref_source(self.ipv4(side))
+            .output_interface(index)
+            .protocol(RouteProtocol::Kernel)
+            .scope(RouteScope::Link);
+        let mut routes = vec![direct.build()];
+        if side == Side::Mobile {
+            routes.push(RouteMessageBuilder::<Ipv4Addr>::new().gateway(v4).build());
+        }
+        if ipv6 {
+            let prefix = Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX));
+            let direct = RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(prefix, 64)
+                .output_interface(index)
+                .protocol(RouteProtocol::Kernel)
+                .priority(IPV6_METRIC);
+            routes.push(direct.build());
+            if side == Side::Mobile {
+                routes.push(RouteMessageBuilder::<Ipv6Addr>::new().gateway(v6).build());
+            }
+        }
+        routes
     }
 
     /// A unique local address (RFC 4193 §3); the global ID spells "nfsw".

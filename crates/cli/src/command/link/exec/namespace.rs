@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) mtu_bytes: u32,
     /// Whether the host's end has IPv6.
     pub(super) ipv6: bool,
+    /// How TCP controls congestion, if not as the system does.
+    pub(super) congestion: Option<String>,
     pub(super) command: Vec<OsString>,
 }
 
@@ -75,11 +77,18 @@ fn enter(
     sent: oneshot::Receiver<()>,
 ) -> anyhow::Result<(Inside, Child)> {
     unshare(UnshareFlags::NEWNET).map_err(|error| refused("make a network", &error))?;
-    let Plan { device: name, ends, mtu_bytes, ipv6, command } = plan;
+    let Plan { device: name, ends, mtu_bytes, ipv6, congestion, command } = plan;
     let device = Device::make(&name).map_err(|error| refused("make a network device", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ipv6 = runtime.block_on(device.configure(ends, Side::Mobile, mtu_bytes)).map(|own| own && ipv6);
-    let ipv6 = ipv6.map_err(|error| anyhow::anyhow!("cannot set up {name}: {}", io_text(&error)))?;
+    let ipv6 = runtime.block_on(async {
+        let own = device.configure(ends, Side::Mobile, mtu_bytes).await?;
+        if let Some(algorithm) = congestion {
+            device.control(ends, Side::Mobile, own, &algorithm).await?;
+        }
+        Ok(own && ipv6)
+    });
+    let ipv6 =
+        ipv6.map_err(|error: io::Error| anyhow::anyhow!("cannot set up {name}: {}", io_text(&error)))?;
 
     let mut first = Command::new("/proc/self/exe");
     first.arg0(INSIDE).arg(&name).args(command);

@@ -1,4 +1,10 @@
-//! A private nfs-ganesha for one test: own ports, own mount namespace, own port mapper.
+//! A private nfs-ganesha for one test or benchmark: own ports, own mount namespace, own port mapper.
+//!
+//! It needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and panics with what is missing: a test cannot go on without.
+
+#![forbid(unsafe_code)]
+
+mod rpcbind;
 
 use std::{
     fs::{self, File},
@@ -13,23 +19,22 @@ use nfs_wireless_client::{Client, ClientConfig, TransportChoice};
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-use crate::rpcbind;
-
 /// What differs from a plain read-write export.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
+pub struct Options {
     /// Nothing can be changed.
-    pub(crate) read_only: bool,
+    pub read_only: bool,
     /// Repeated calls are run again.
-    pub(crate) no_reply_cache: bool,
+    pub no_reply_cache: bool,
     /// It listens on all addresses of this host.
-    pub(crate) everywhere: bool,
+    pub everywhere: bool,
     /// No other server of these tests runs meanwhile: what is timed needs the machine for itself.
-    pub(crate) alone: bool,
+    pub alone: bool,
 }
 
 /// A running server. It ends when this is dropped.
-pub(crate) struct Ganesha {
+#[derive(Debug)]
+pub struct Ganesha {
     state: TempDir,
     nfs_port: u16,
     mount_port: u16,
@@ -42,13 +47,21 @@ impl Ganesha {
     ///
     /// # Panics
     /// When it cannot be had: the message says what is missing.
-    pub(crate) fn start(options: Options) -> Self {
+    pub fn start(options: Options) -> Self {
+        Self::start_in(&std::env::temp_dir(), options)
+    }
+
+    /// As [`Self::start`], with the export and everything else beneath a directory.
+    ///
+    /// # Panics
+    /// When it cannot be had: the message says what is missing.
+    pub fn start_in(directory: &Path, options: Options) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
             "this test runs a real NFS server, which needs root: run the tests as root, as CI does"
         );
         let turn = take_turn(options.alone);
-        let state = TempDir::with_prefix("nfsw-ganesha-").expect("a temporary directory");
+        let state = TempDir::with_prefix_in("nfsw-ganesha-", directory).expect("a temporary directory");
         let export = state.path().join("export");
         fs::create_dir(&export).expect("an export directory");
         rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
@@ -75,12 +88,12 @@ impl Ganesha {
     }
 
     /// The exported directory, which is also the path to mount.
-    pub(crate) fn export(&self) -> PathBuf {
+    pub fn export(&self) -> PathBuf {
         self.state.path().join("export")
     }
 
     /// A client configuration that finds the server.
-    pub(crate) fn config(&self, transport: TransportChoice) -> ClientConfig {
+    pub fn config(&self, transport: TransportChoice) -> ClientConfig {
         let mut config = ClientConfig::default();
         config.transport = transport;
         config.nfs_port = Some(self.nfs_port);
@@ -89,7 +102,7 @@ impl Ganesha {
     }
 
     /// Kills the server as a power cut would, waits until its write verifier is sure to differ, and starts it again.
-    pub(crate) fn crash_and_restart(&mut self) {
+    pub fn crash_and_restart(&mut self) {
         self.kill();
         // The verifier is the start time in whole seconds.
         thread::sleep(Duration::from_millis(1100));
@@ -97,7 +110,7 @@ impl Ganesha {
     }
 
     /// The ports of NFS and MOUNT.
-    pub(crate) fn ports(&self) -> (u16, u16) {
+    pub fn ports(&self) -> (u16, u16) {
         (self.nfs_port, self.mount_port)
     }
 
@@ -108,7 +121,7 @@ impl Ganesha {
     }
 
     /// Waits until the server answers over UDP and TCP.
-    pub(crate) fn wait_until_ready(&self) {
+    pub fn wait_until_ready(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let end = Instant::now() + Duration::from_secs(30);
         for transport in [TransportChoice::Udp, TransportChoice::Tcp] {
@@ -154,16 +167,19 @@ fn launch(state: &Path) -> Child {
         .expect("unshare runs")
 }
 
-/// A port that is free on both UDP and TCP.
 /// Waits until nobody is running who wants to be alone, and, to be `alone`, until nobody is running at all.
 fn take_turn(alone: bool) -> File {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock");
+    let program = std::env::current_exe().expect("a path of this program");
+    // All programs of one build share it; cargo marks its directory.
+    let build = program.ancestors().find(|directory| directory.join("CACHEDIR.TAG").exists());
+    let path = build.map_or_else(std::env::temp_dir, Path::to_owned).join("ganesha.lock");
     let file = File::create(path).expect("a lock file beside the build");
     let kind = if alone { FlockOperation::LockExclusive } else { FlockOperation::LockShared };
     flock(&file, kind).expect("a lock");
     file
 }
 
+/// A port that is free on both UDP and TCP.
 fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

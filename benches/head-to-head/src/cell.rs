@@ -1,0 +1,186 @@
+//! Cells of the matrix: which link, which fades, which way.
+
+use std::{fmt, time::Duration};
+
+use linkemu::{ArqKind, Preset};
+use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use testbed::{Operation, Plan, Room};
+
+/// One cell of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) preset: &'static str,
+    pub(crate) fades: Fades,
+    pub(crate) arq: ArqKind,
+    pub(crate) operation: Operation,
+    /// Whether somebody pings beside the copy.
+    pub(crate) ping: bool,
+}
+
+/// How often and how long the link is bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fades {
+    /// Never.
+    None,
+    /// The papers' periods with this mean, in ms.
+    Bad(u64),
+    /// Good for 4 s, bad for 2 s on average.
+    Outages,
+    /// The bursts of the preset, for so many per cent of the time.
+    Loss(u32),
+}
+
+/// The link of the papers.
+pub(crate) const PAPER: &str = "paper-1997";
+/// Links on which 16 MB take seconds.
+const FAST: [&str; 4] = ["wifi-54", "wifi-edge", "lan-50ms", "satellite-600"];
+const ARQS: [ArqKind; 3] = [ArqKind::None, ArqKind::StopAndWait, ArqKind::SelectiveRepeat];
+const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
+
+impl Cell {
+    /// The whole matrix.
+    pub(crate) fn all() -> Vec<Self> {
+        let slow = [Fades::None, Fades::Bad(40), Fades::Bad(80), Fades::Bad(160), Fades::Outages];
+        let fast = [Fades::None, Fades::Loss(1), Fades::Loss(3)];
+        let links = std::iter::once((PAPER, &slow[..])).chain(FAST.map(|preset| (preset, &fast[..])));
+        let mut cells = Vec::new();
+        for (preset, fades) in links {
+            for arq in ARQS {
+                for &fades in fades {
+                    cells.extend(OPERATIONS.map(|operation| Self {
+                        preset,
+                        fades,
+                        arq,
+                        operation,
+                        ping: false,
+                    }));
+                }
+            }
+        }
+        let beside =
+            |fades| Self { preset: PAPER, fades, arq: ArqKind::None, operation: Operation::Read, ping: true };
+        cells.extend([Fades::None, Fades::Bad(80)].map(beside));
+        cells
+    }
+
+    /// The options of `nfsw link exec`, but for the seed.
+    pub(crate) fn options(&self) -> Vec<String> {
+        let fades = match self.fades {
+            Fades::None => "--bad 0".to_owned(),
+            Fades::Bad(mean) => format!("--bad {mean}ms"),
+            Fades::Outages => "--good 4s --bad 2s".to_owned(),
+            Fades::Loss(per_cent) => format!("--loss {per_cent}%"),
+        };
+        let line = format!("--preset {} {fades} --arq {}", self.preset, self.arq);
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    /// The same for the testbed, which knows the limit and computes the copy in virtual time.
+    ///
+    /// # Errors
+    /// None for cells of the matrix.
+    pub(crate) fn plan(&self, size: u64) -> anyhow::Result<Plan> {
+        let mut link = Preset::named(self.preset)?.config();
+        match self.fades {
+            Fades::None => link.channel.set_bad_mean(Duration::ZERO),
+            Fades::Bad(mean) => link.channel.set_bad_mean(Duration::from_millis(mean)),
+            Fades::Outages => {
+                link.channel.set_good_mean(Duration::from_secs(4));
+                link.channel.set_bad_mean(Duration::from_secs(2));
+            }
+            Fades::Loss(per_cent) => link.channel.set_loss(format!("{per_cent}%").parse()?)?,
+        }
+        link.arq.kind = self.arq;
+        let mut room = Room::named("modern")?;
+        room.link = link;
+        // What ganesha takes on a quiet machine.
+        room.server.read = Duration::from_micros(100);
+        room.server.write = Duration::from_micros(100);
+        let mut plan = Plan::new(room);
+        (plan.operation, plan.size, plan.policy) = (self.operation, size, RetryPolicy::Adaptive);
+        (plan.block, plan.window) = (BlockSize::Auto { max: None }, Window::Auto);
+        Ok(plan)
+    }
+
+    /// The plan whose limit is shown: with the papers' blocks on the papers' link.
+    ///
+    /// # Errors
+    /// None for cells of the matrix.
+    pub(crate) fn limiting(&self, size: u64) -> anyhow::Result<Plan> {
+        let mut plan = self.plan(size)?;
+        if self.preset == PAPER {
+            plan.block = BlockSize::Exact(4096);
+        }
+        Ok(plan)
+    }
+
+    /// Bytes of the file: 1 MB on the papers' link, 16 MB elsewhere.
+    pub(crate) fn size(&self) -> u64 {
+        if self.preset == PAPER { 1 << 20 } else { 16 << 20 }
+    }
+
+    /// Copies at once, of `jobs` on the slowest link, that leave the machine enough time for each.
+    pub(crate) fn at_once(preset: &str, jobs: usize) -> usize {
+        match preset {
+            PAPER => jobs,
+            "satellite-600" | "wifi-edge" => (jobs / 8).max(1),
+            _ => 1,
+        }
+    }
+
+    /// How late deliveries may be at the 99th percentile, in ms, before the link is not the one that was asked for.
+    pub(crate) fn late_ms(&self) -> f64 {
+        if self.preset == PAPER { 5.0 } else { 2.0 }
+    }
+
+    /// Whether a pattern, parts of the name between `/` with `*` for any, matches its beginning.
+    pub(crate) fn matches(&self, pattern: &str) -> bool {
+        let name = self.to_string();
+        let mut parts = name.split('/');
+        pattern.split('/').all(|wanted| parts.next().is_some_and(|part| wanted == "*" || wanted == part))
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.preset, self.fades, self.arq, self.operation.name())?;
+        if self.ping { f.write_str("/ping") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Fades {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("clean"),
+            Self::Bad(mean) => write!(f, "{mean}ms"),
+            Self::Outages => f.write_str("outages"),
+            Self::Loss(per_cent) => write!(f, "{per_cent}%"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_can_be_and_has_a_name_of_its_own() {
+        let cells = Cell::all();
+        let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::to_string).collect();
+        assert_eq!((cells.len(), names.len()), (30 + 72 + 2, cells.len()));
+        for cell in cells {
+            let limit = testbed::Limit::of_seed(&cell.limiting(cell.size()).unwrap(), 1).unwrap();
+            assert!(limit.is_some_and(|limit| limit.physical > Duration::from_secs(1)), "{cell}");
+        }
+    }
+
+    #[test]
+    fn patterns_match_from_the_beginning() {
+        let count = |pattern| Cell::all().iter().filter(|cell| cell.matches(pattern)).count();
+        assert_eq!(count("paper-1997/80ms/none/read"), 2);
+        assert_eq!(count("paper-1997/*/none/read/ping"), 2);
+        assert_eq!(count("lan-50ms/3%"), 6);
+        assert_eq!(count("*/*/*/write"), 51);
+        assert_eq!(count("lan"), 0);
+    }
+}

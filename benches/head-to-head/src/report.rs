@@ -1,0 +1,266 @@
+//! Results as tables.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cell::Cell,
+    program::PROGRAMS,
+    summary::Row,
+    target,
+    trial::{Outcome, Trial},
+};
+
+/// What was measured on: the first line of a file of results.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Setting {
+    pub(crate) versions: BTreeMap<String, String>,
+    pub(crate) processors: usize,
+}
+
+/// Cell, program, congestion control and seed.
+type Key = (String, String, String, u64);
+
+/// All copies of a run, or of several.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    settings: Vec<Setting>,
+    trials: BTreeMap<Key, Trial>,
+    latest: String,
+}
+
+impl Results {
+    pub(crate) fn new(setting: Setting) -> Self {
+        Self { settings: vec![setting], ..Self::default() }
+    }
+
+    /// Reads files of results.
+    pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut results = Self::default();
+        for path in paths {
+            let name = path.display();
+            let text = fs::read_to_string(path).with_context(|| name.to_string())?;
+            let mut lines = text.lines();
+            let setting = lines.next().and_then(|line| serde_json::from_str(line).ok());
+            let setting = setting.with_context(|| format!("{name}: not a trials.jsonl"))?;
+            if !results.settings.contains(&setting) {
+                results.settings.push(setting);
+            }
+            for (number, line) in lines.enumerate() {
+                let trial =
+                    serde_json::from_str(line).with_context(|| format!("{name}, line {}", number + 2))?;
+                results.add(trial);
+            }
+        }
+        Ok(results)
+    }
+
+    pub(crate) fn add(&mut self, trial: Trial) {
+        let contender = format!("{} {}", trial.program, trial.congestion);
+        let ratio = trial.seconds / trial.limit_s;
+        let Trial { cell, seed, seconds, outcome, .. } = &trial;
+        self.latest = format!(
+            "{cell}, seed {seed}, {}: {seconds:.2} s, {ratio:.2} x limit, {outcome:?}",
+            contender.trim_end()
+        );
+        if trial.repeated > 0 {
+            let _ = write!(self.latest, "; made {} times, as link or machine were late", trial.repeated + 1);
+        }
+        let key = (cell.clone(), trial.program.clone(), trial.congestion.clone(), *seed);
+        self.trials.insert(key, trial);
+    }
+
+    /// What was added last, in words.
+    pub(crate) fn latest(&self) -> &str {
+        &self.latest
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.trials.len()
+    }
+
+    pub(crate) fn trials(&self) -> impl Iterator<Item = &Trial> {
+        self.trials.values()
+    }
+
+    /// Seconds of two contenders, program and congestion control, over the seeds for which both have a copy that is right.
+    pub(crate) fn pair(&self, cell: &str, ours: (&str, &str), theirs: (&str, &str)) -> Option<(f64, f64)> {
+        let find = |(program, congestion): (&str, &str), seed| {
+            let key = (cell.to_owned(), program.to_owned(), congestion.to_owned(), seed);
+            self.trials.get(&key).filter(|trial| trial.outcome == Outcome::Intact).map(|trial| trial.seconds)
+        };
+        let seeds: BTreeSet<u64> =
+            self.trials().filter(|trial| trial.cell == cell).map(|trial| trial.seed).collect();
+        let both = seeds.into_iter().filter_map(|seed| Some((find(ours, seed)?, find(theirs, seed)?)));
+        both.reduce(|sums, both| (sums.0 + both.0, sums.1 + both.1))
+    }
+
+    /// Sums, in the order of the matrix.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let cells: Vec<String> = Cell::all().iter().map(Cell::to_string).collect();
+        let place = |trial: &Trial| {
+            let cell = cells.iter().position(|cell| *cell == trial.cell);
+            let program = PROGRAMS.iter().position(|program| program.name == trial.program);
+            // cubic before bbr.
+            (cell, program, std::cmp::Reverse(trial.congestion.clone()))
+        };
+        let mut groups: BTreeMap<_, Vec<&Trial>> = BTreeMap::new();
+        for trial in self.trials() {
+            groups.entry(place(trial)).or_default().push(trial);
+        }
+        groups.values().filter_map(|trials| Row::of(trials)).collect()
+    }
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(
+        || "–".into(),
+        |value| if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") },
+    )
+}
+
+fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(
+        || "–".into(),
+        |value| if value < 10.0 { format!("{value:.3}") } else { format!("{value:.1}") },
+    )
+}
+
+/// Every program in every cell.
+pub(crate) fn full(rows: &[Row]) -> String {
+    let mut text = "| cell | program | runs | mean s | worst s | limit s | × limit | worst × | × edge-aware limit | failed | ping ms |\n\
+                    |---|---|---|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for row in rows {
+        let failed = match (row.stopped, row.lost()) {
+            (0, lost) => lost.to_string(),
+            (stopped, lost) => format!("{lost} ({stopped} stopped)"),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {failed} | {} |",
+            row.cell,
+            row.contender(),
+            row.runs,
+            seconds(row.mean_s),
+            seconds(row.worst_s),
+            seconds(Some(row.limit_s)),
+            ratio(row.times_limit),
+            ratio(row.worst_times_limit),
+            ratio(row.times_edge_limit),
+            row.ping_ms.map_or_else(String::new, |ping| format!("{ping:.0}")),
+        );
+    }
+    text
+}
+
+/// One line a cell: what most would use, the best of the others, and nfsw.
+fn overview(rows: &[Row]) -> String {
+    const COLUMNS: [(&str, &str, &str); 6] = [
+        ("nfs-cp cubic", "nfs-cp", "cubic"),
+        ("nfs-cp bbr", "nfs-cp", "bbr"),
+        ("client of 1997", "papers", ""),
+        ("**nfsw** cubic", "nfsw", "cubic"),
+        ("**nfsw** bbr", "nfsw", "bbr"),
+        ("**nfsw** UDP", "nfsw-udp", ""),
+    ];
+    let mut text = "| link, fades, way | seeds | limit |".to_owned();
+    for (title, ..) in &COLUMNS[..3] {
+        let _ = write!(text, " {title} |");
+    }
+    text += " best of the others |";
+    for (title, ..) in &COLUMNS[3..] {
+        let _ = write!(text, " {title} |");
+    }
+    text += "\n|---|---|---|---|---|---|---|---|---|---|\n";
+    let entry = |row: Option<&Row>| {
+        let Some(row) = row else { return String::new() };
+        let lost = match row.lost() {
+            0 => String::new(),
+            lost => format!(", {lost} of {} failed", row.runs),
+        };
+        format!("{} ({}){lost}", seconds(row.mean_s), seconds(row.worst_s))
+    };
+    for cell in Cell::all().iter().filter(|cell| !cell.ping && cell.arq == linkemu::ArqKind::None) {
+        let name = cell.to_string();
+        let here: Vec<&Row> = rows.iter().filter(|row| row.cell == name).collect();
+        let Some(first) = here.first() else { continue };
+        let find = |(_, program, congestion): &(&str, &str, &str)| {
+            here.iter().copied().find(|row| row.program == *program && row.congestion == *congestion)
+        };
+        let others = here.iter().filter(|row| {
+            row.whole()
+                && !row.program.starts_with("nfsw")
+                && !["nfs-cp", "papers"].contains(&row.program.as_str())
+        });
+        let best =
+            others.min_by(|a, b| a.mean_s.unwrap_or(f64::MAX).total_cmp(&b.mean_s.unwrap_or(f64::MAX)));
+        let best = best.map_or_else(String::new, |row| format!("{} {}", entry(Some(row)), row.contender()));
+        let [cubic, bbr, papers, ours @ ..] = COLUMNS.each_ref().map(find).map(entry);
+        let [ours_cubic, ours_bbr, ours_udp] = ours;
+        let seeds = here.iter().map(|row| row.runs).max().unwrap_or_default();
+        let limit = seconds(Some(first.limit_s));
+        let _ = writeln!(
+            text,
+            "| {}, {}, {} | {seeds} | {limit} | {cubic} | {bbr} | {papers} | {best} | {ours_cubic} | {ours_bbr} | {ours_udp} |",
+            cell.preset,
+            cell.fades,
+            cell.operation.name()
+        );
+    }
+    text
+}
+
+/// Versions, and how often the link was late.
+pub(crate) fn notes(results: &Results) -> String {
+    let mut text = String::new();
+    for setting in &results.settings {
+        let versions: Vec<String> =
+            setting.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        let _ = writeln!(text, "{}; {} processors.", versions.join(", "), setting.processors);
+    }
+    let repeated = results.trials().filter(|trial| trial.repeated > 0).count();
+    let late = results.trials().filter(|trial| trial.late).count();
+    let mut delays: Vec<f64> = results.trials().map(|trial| trial.late_ms).collect();
+    delays.sort_by(f64::total_cmp);
+    let middle = delays.get(delays.len() / 2).copied().unwrap_or_default();
+    let most = delays.last().copied().unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "{} copies; deliveries of the link were {middle:.2} ms late at the 99th percentile of the median copy, {most:.2} ms of the worst. \
+         {repeated} copies were made again because the link was late or the machine stood still, {late} stayed so.",
+        results.len()
+    );
+    text
+}
+
+/// Puts tables between the marks in README.md, and all of them into docs/head-to-head.md.
+pub(crate) fn renew(root: &Path, results: &Results, rows: &[Row]) -> anyhow::Result<()> {
+    const MARKS: (&str, &str) = ("<!-- head-to-head -->\n", "<!-- /head-to-head -->");
+    let path = root.join("README.md");
+    let readme = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let parts =
+        readme.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
+    let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), MARKS.0.trim()))?;
+    let (overview, notes, targets) = (overview(rows), notes(results), target::table(results, rows)?);
+    fs::write(&path, format!("{before}{}\n{overview}\n{notes}\n{}{after}", MARKS.0, MARKS.1))?;
+    let docs = root.join("docs");
+    ensure!(docs.is_dir(), "{} is no directory", docs.display());
+    let page = format!(
+        "# Head to head\n\n\
+         Unmodified programs and nfsw behind the same emulated link, at the same fades; README.md says how to repeat it.\n\
+         This page is written by `cargo run --release -p head-to-head -- --from FILE... --renew .`\n\n{notes}\n\
+         ## What is to be reached\n\n{targets}\n## Every program in every cell\n\n\
+         Seconds are those of the whole command, over copies that are intact. The limit is what the channel of a seed allows (no round\n\
+         trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware one has a block more for each fade.\n\n{}",
+        full(rows)
+    );
+    Ok(fs::write(docs.join("head-to-head.md"), page)?)
+}
