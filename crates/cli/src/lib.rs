@@ -1,4 +1,6 @@
-//! The `nfsw` command.
+//! The `nfsw` command. It is a library only so that its parsers can be fuzzed; nothing here is for other programs.
+
+#![doc(hidden)]
 
 mod args;
 mod command;
@@ -6,6 +8,7 @@ mod context;
 mod copy;
 mod error;
 mod exit;
+pub mod fuzzing;
 mod journal;
 mod link_options;
 mod local;
@@ -27,7 +30,14 @@ use clap::Parser;
 use exit::Exit;
 use summary::Summary;
 
-fn main() -> ExitCode {
+/// Runs the command line of this process and returns its exit status.
+pub fn main() -> ExitCode {
+    // A thread that is gone would be waited for.
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        tell(info);
+        std::process::exit(101);
+    }));
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     #[cfg(target_os = "linux")]
