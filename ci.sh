@@ -2,7 +2,7 @@
 # ci.sh - every check of the project, one function each.
 #
 #   ./ci.sh              all checks, in the order below
-#   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
+#   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench; and deny, which needs cargo-deny and the network
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
 set -euo pipefail
@@ -47,6 +47,9 @@ check_test() {
 
 # Only that the benchmarks run: this machine's clock is nobody's gate.
 check_bench() { cargo bench --quiet --workspace --bench '*' -- --test; }
+
+# Advisories, licences and sources of all dependencies.
+check_deny() { cargo deny --all-features check; }
 
 all=(packages fmt clippy doc test bench)
 [ $# -gt 0 ] || set -- "${all[@]}"
