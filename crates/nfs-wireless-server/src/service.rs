@@ -128,6 +128,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most events are calls")]
 enum Event {
     /// A thread is done with a call.
     Served(Job, Vec<u8>),
