@@ -274,12 +274,12 @@ misbehaviours! {
 // RPC.
 misbehaviours! {
     nobody_answers: FILE, Wire(|c, r, line| if c.program != Program::NFS { line.send(r) }), Say(3, "");
-    replies_from_elsewhere: FILE, Wire(|_, r, line| {
-        line.from_elsewhere(&lie_about(r));
+    replies_send_from_elsewhere: FILE, Wire(|_, r, line| {
+        line.send_from_elsewhere(&lie_about(r));
         line.send(r);
-        line.from_elsewhere(&lie_about(r));
+        line.send_from_elsewhere(&lie_about(r));
     }), BeRight;
-    replies_from_elsewhere_alone: FILE, Wire(|c, r, line| if c.is(P::Read) { line.from_elsewhere(r) } else { line.send(r) }), Say(5, "");
+    replies_send_from_elsewhere_alone: FILE, Wire(|c, r, line| if c.is(P::Read) { line.send_from_elsewhere(r) } else { line.send(r) }), Say(5, "");
     forged_xids: FILE, Wire(|_, r, line| {
         for xid in 0..100_u32 {
             line.send(&[&xid.wrapping_mul(0x9e37_79b9).to_be_bytes(), &lie_about(r)[4..]].concat());

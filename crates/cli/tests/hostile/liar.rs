@@ -79,7 +79,7 @@ impl Line<'_> {
     }
 
     /// Sends a datagram from another port.
-    pub(crate) fn from_elsewhere(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_from_elsewhere(&mut self, bytes: &[u8]) {
         if let Self::Datagrams(_, client) = self {
             let _ = UdpSocket::bind("127.0.0.1:0").unwrap().send_to(bytes, *client);
         }
@@ -93,8 +93,11 @@ impl Line<'_> {
     }
 }
 
+/// Calls by program and procedure.
+type Counts = BTreeMap<(u32, u32), u64>;
+
 struct Shared {
-    service: Mutex<(Service, BTreeMap<(u32, u32), u64>)>,
+    service: Mutex<(Service, Counts)>,
     lie: Lie,
 }
 

@@ -88,7 +88,9 @@ fn copy(handle: &nfs_fh3) -> nfs_fh3 {
 /// Makes a listing that has no end and always new names.
 pub(crate) fn endless(call: &Call, reply: &mut Vec<u8>, entries: u64, name_bytes: usize) {
     page(call, reply, |page, honest| {
-        let Some(file) = honest.iter().find(|entry| entry.name.as_ref() == b"beta").or(honest.first()) else {
+        let Some(file) =
+            honest.iter().find(|entry| entry.name.as_ref() == b"beta").or_else(|| honest.first())
+        else {
             return;
         };
         let mut made = Vec::new();
