@@ -29,8 +29,11 @@ use nfs_wireless_client::{
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
 pub use nfsw::fuzzing::{journal, url};
 
+/// The body of a target: takes any bytes at all.
+pub type Target = fn(&[u8]);
+
 /// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, fn(&[u8])); 11] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("reply", reply),
     ("call", call),
     ("rpc", rpc),
