@@ -3,6 +3,7 @@
 #
 #   ./ci.sh              all checks, in the order below
 #   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
+#   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh long         the long forms of tests, one after the other: an hour; the README has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
@@ -54,6 +55,9 @@ check_long() {
 
 # Only that the benchmarks run: this machine's clock is nobody's gate.
 check_bench() { cargo bench --quiet --workspace --bench '*' -- --test; }
+
+# Advisories, licences and sources of all dependencies.
+check_deny() { cargo deny --all-features check; }
 
 all=(packages fmt clippy doc test bench)
 [ $# -gt 0 ] || set -- "${all[@]}"

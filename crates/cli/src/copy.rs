@@ -10,7 +10,7 @@ pub(crate) mod stream;
 mod transfer;
 mod verify;
 
-use std::rc::Rc;
+use std::{collections::HashSet, rc::Rc};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
@@ -25,6 +25,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     local,
+    name::{is_ours, journal, temporary},
     target::Target,
 };
 
@@ -239,11 +240,22 @@ impl Run<'_> {
     /// Lists what is to be copied into a directory.
     async fn children(&self, node: &Node, frame: &Rc<Frame>) -> anyhow::Result<Vec<Work>> {
         let children = node.children(self.context).await?;
-        let works = children.into_iter().map(|(name, node)| {
-            let (frame, name) = (Rc::clone(frame), Some(name));
-            Work { node, frame, name, is_named: false }
-        });
-        Ok(works.collect())
+        let mut reserved = HashSet::new();
+        if children.iter().any(|(name, _)| is_ours(name)) {
+            reserved.extend(children.iter().flat_map(|(name, _)| [temporary(name), journal(name)]));
+        }
+        let mut works = Vec::with_capacity(children.len());
+        for (name, node) in children {
+            if reserved.contains(&name) {
+                let text = format!(
+                    "{node}: left out, the copy of a file beside it needs this name until it is complete"
+                );
+                self.context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                continue;
+            }
+            works.push(Work { node, frame: Rc::clone(frame), name: Some(name), is_named: false });
+        }
+        Ok(works)
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {

@@ -191,8 +191,10 @@ pub(crate) fn open_source(path: &Path, follow: bool) -> io::Result<File> {
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
 pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
     if rustix::process::geteuid().is_root() {
-        let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
-        let _ = fs::fchown(file, Some(uid), Some(gid));
+        // The highest number is nobody's: it asks the system to change nothing.
+        let uid = (uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
+        let gid = (gid != u32::MAX).then(|| fs::Gid::from_raw(gid));
+        let _ = fs::fchown(file, uid, gid);
     }
 }
 

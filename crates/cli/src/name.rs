@@ -7,17 +7,25 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 }
 
 /// Longest name that common file systems take, in bytes.
-const MAX_NAME_BYTES: usize = 255;
+pub(crate) const MAX_NAME_BYTES: usize = 255;
+
+const PART: &[u8] = b".nfsw-part";
+const JOURNAL: &[u8] = b".nfsw-journal";
 
 /// Returns the name under which a file is written until it is complete. It is the same every time, so that a
 /// later run finds it; names too long for that are shortened and told apart by a hash.
 pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
-    beside(name, b".nfsw-part")
+    beside(name, PART)
 }
 
 /// Returns the name of the journal that says what of a temporary file is there.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
-    beside(name, b".nfsw-journal")
+    beside(name, JOURNAL)
+}
+
+/// Whether a name looks like that of a temporary file or of a journal.
+pub(crate) fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(b".") && (name.ends_with(PART) || name.ends_with(JOURNAL))
 }
 
 fn beside(name: &[u8], suffix: &[u8]) -> Vec<u8> {

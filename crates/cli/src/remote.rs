@@ -46,6 +46,21 @@ pub(crate) struct Child {
 /// Lookups in flight for entries that came without attributes.
 const LOOKUPS: usize = 16;
 
+/// Directories within directories, at most: a server can make them without end, and each takes an open file.
+const MAX_DEPTH: usize = 512;
+
+/// Entries read of one directory, at most, whether they are wanted or not.
+const MAX_ENTRIES: usize = 10_000_000;
+
+/// Bytes that the wanted entries of one directory take, at most, so that all of the program stays below 64 MiB.
+const MAX_HELD_BYTES: usize = 24 << 20;
+
+/// Bytes that an entry takes beside its name.
+const ENTRY_BYTES: usize = size_of::<Child>();
+
+/// Unsafe names of one directory that are reported one by one.
+const MAX_UNSAFE_NAMES: usize = 20;
+
 impl Found {
     /// Whether it is a directory.
     pub(crate) fn is_directory(&self) -> bool {
@@ -121,30 +136,66 @@ pub(crate) async fn follow(context: &Context, found: Found) -> anyhow::Result<Fo
     }
 }
 
-/// Reads a whole directory. Entries whose names could lead elsewhere are reported and left out.
+/// Reads a whole directory. Entries whose names could lead elsewhere are reported and left out, and so are those whose
+/// name is there already.
 ///
 /// # Errors
-/// What the server answers.
+/// What the server answers; and a directory that has no end, by its entries or by its depth.
 pub(crate) async fn children(
     context: &Context,
     client: &Client,
     directory: FileHandle,
     shown: &Remote,
 ) -> anyhow::Result<Vec<Child>> {
+    matching_children(context, client, directory, shown, |_| true).await
+}
+
+/// Reads the entries of a directory that `wanted` says yes to, as [`children`] does.
+///
+/// # Errors
+/// As [`children`].
+async fn matching_children(
+    context: &Context,
+    client: &Client,
+    directory: FileHandle,
+    shown: &Remote,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> anyhow::Result<Vec<Child>> {
+    let failed = |text: String| Failure::with(Exit::SomeFailed, format!("{shown}: {text}"));
+    if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
+        return Err(failed(format!("directories within directories, more than {MAX_DEPTH} deep")));
+    }
     let mut complete = Vec::new();
     let mut bare = Vec::new();
+    let (mut seen, mut unsafe_names, mut held_bytes) = (0, 0, 0);
     let mut entries = client.read_dir(directory);
     while let Some(entry) = entries.next().await.at(shown)? {
         context.activity.step();
+        seen += 1;
         if !is_plain(&entry.name) {
-            let text = format!("{shown}: left out an entry with the unsafe name {}", escape(&entry.name));
-            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
-            continue;
+            unsafe_names += 1;
+            if unsafe_names <= MAX_UNSAFE_NAMES {
+                let text = format!("left out an entry with the unsafe name {}", abridged(&entry.name));
+                context.reporter.failed(failed(text))?;
+            }
+        } else if wanted(&entry.name) {
+            held_bytes += ENTRY_BYTES + entry.name.len();
+            match (entry.handle, entry.metadata) {
+                (Some(handle), Some(metadata)) => complete.push(Child { name: entry.name, handle, metadata }),
+                _ => bare.push(entry.name),
+            }
         }
-        match (entry.handle, entry.metadata) {
-            (Some(handle), Some(metadata)) => complete.push(Child { name: entry.name, handle, metadata }),
-            _ => bare.push(entry.name),
+        if held_bytes > MAX_HELD_BYTES || seen > MAX_ENTRIES {
+            let text = format!(
+                "has more than {} entries, or no end (a pattern, as in '{shown}/a*', takes some)",
+                seen - 1
+            );
+            return Err(failed(text));
         }
+    }
+    if unsafe_names > MAX_UNSAFE_NAMES {
+        let text = format!("left out {} more entries with unsafe names", unsafe_names - MAX_UNSAFE_NAMES);
+        context.reporter.failed(failed(text))?;
     }
     let mut lookups = stream::iter(bare)
         .map(|name| async move {
@@ -162,5 +213,27 @@ pub(crate) async fn children(
         }
     }
     complete.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut twice = None;
+    complete.dedup_by(|later, first| {
+        // A page that is read again after a change may repeat an entry: that is one file, not two.
+        let is_same = later.name == first.name;
+        if is_same && later.handle != first.handle {
+            twice.get_or_insert_with(|| first.name.clone());
+        }
+        is_same
+    });
+    if let Some(name) = twice {
+        let text = format!("the server lists {} twice, as different files; one is left out", abridged(&name));
+        context.reporter.failed(failed(text))?;
+    }
     Ok(complete)
+}
+
+/// Escapes a name for a message, and shortens one that no file system would take.
+fn abridged(name: &[u8]) -> String {
+    const LONGEST: usize = 255;
+    match name.get(..LONGEST) {
+        Some(start) if name.len() > LONGEST => format!("{}... ({} bytes)", escape(start), name.len()),
+        _ => escape(name).into_owned(),
+    }
 }

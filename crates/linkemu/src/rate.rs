@@ -32,8 +32,10 @@ pub struct RateTrace(Arc<Cumulative>);
 
 #[derive(Debug)]
 struct Cumulative {
-    /// `bits[i]`: bits offered in the first `i` milliseconds.
-    bits: Vec<u64>,
+    /// Milliseconds with an opportunity, and the bits offered until their end.
+    steps: Vec<(u64, u64)>,
+    /// In milliseconds.
+    length: u64,
 }
 
 impl RateTrace {
@@ -62,32 +64,39 @@ impl RateTrace {
         if length == 0 {
             return Err(ConfigError::trace(lines.max(1), "the trace ends at 0 ms, so it has no length"));
         }
-        let mut bits = vec![0_u64; length as usize + 1];
-        for time in times {
-            // An opportunity at 0 belongs to the last millisecond of the round before.
-            let end = if time == 0 { length } else { time };
-            bits[end as usize] += OPPORTUNITY_BYTES * 8;
+        // Opportunities at 0 belong to the last millisecond of the round before.
+        let at_zero = times.partition_point(|&time| time == 0);
+        let mut steps: Vec<(u64, u64)> = Vec::new();
+        let mut bits = 0;
+        for time in times[at_zero..].iter().copied().chain(std::iter::repeat_n(length, at_zero)) {
+            bits += OPPORTUNITY_BYTES * 8;
+            match steps.last_mut() {
+                Some(step) if step.0 == time => step.1 = bits,
+                _ => steps.push((time, bits)),
+            }
         }
-        for index in 1..bits.len() {
-            bits[index] += bits[index - 1];
-        }
-        Ok(Self(Arc::new(Cumulative { bits })))
+        Ok(Self(Arc::new(Cumulative { steps, length })))
     }
 
     fn round(&self) -> (u64, Nanos) {
-        let bits = &self.0.bits;
-        (bits[bits.len() - 1], (bits.len() as u64 - 1) * MILLISECOND)
+        (self.bits(self.0.length), self.0.length * MILLISECOND)
+    }
+
+    /// Bits offered in the first `millis` of a round.
+    fn bits(&self, millis: u64) -> u64 {
+        let steps = &self.0.steps;
+        let after = steps.partition_point(|&(end, _)| end <= millis);
+        after.checked_sub(1).map_or(0, |last| steps[last].1)
     }
 
     /// Bits offered from 0 to `time`.
     fn offered(&self, time: Nanos) -> u128 {
         let (round_bits, round) = self.round();
         let (rounds, rest) = (time / round, time % round);
-        let (index, within) = ((rest / MILLISECOND) as usize, rest % MILLISECOND);
-        let bits = &self.0.bits;
-        let slope = bits[index + 1] - bits[index];
+        let (millis, within) = (rest / MILLISECOND, rest % MILLISECOND);
+        let slope = self.bits(millis + 1) - self.bits(millis);
         let partial = slope * within / MILLISECOND;
-        u128::from(rounds) * u128::from(round_bits) + u128::from(bits[index] + partial)
+        u128::from(rounds) * u128::from(round_bits) + u128::from(self.bits(millis) + partial)
     }
 
     /// The earliest time at which `bits` have been offered since 0.
@@ -99,16 +108,16 @@ impl RateTrace {
             rounds -= 1;
             rest = round_bits;
         }
-        let table = &self.0.bits;
-        let index = table.partition_point(|&offered| offered < rest).max(1) - 1;
-        let slope = table[index + 1] - table[index];
-        let within = match slope {
-            0 => 0,
-            slope => ((rest - table[index]) * MILLISECOND).div_ceil(slope),
+        let steps = &self.0.steps;
+        let within = match steps.partition_point(|&(_, offered)| offered < rest) {
+            _ if rest == 0 => 0,
+            index => {
+                let (end, offered) = steps[index];
+                let before = if index == 0 { 0 } else { steps[index - 1].1 };
+                (end - 1) * MILLISECOND + ((rest - before) * MILLISECOND).div_ceil(offered - before)
+            }
         };
-        u64::try_from(rounds * u128::from(round)).unwrap_or(u64::MAX - round)
-            + index as u64 * MILLISECOND
-            + within
+        u64::try_from(rounds * u128::from(round)).unwrap_or(u64::MAX - round) + within
     }
 }
 
@@ -167,6 +176,14 @@ mod tests {
         assert_eq!(rate.finish(0, 1504 * 8), MILLISECOND);
         assert_eq!(rate.finish(500_000, 1504 * 8), 1_500_000);
         assert_eq!(trace.offered_bytes(Duration::ZERO, Duration::from_secs(1)), 1_504_000);
+    }
+
+    #[test]
+    fn a_long_trace_takes_no_more_memory_than_its_text() {
+        let trace = RateTrace::parse("0\n1\n600000000\n").expect("a valid trace");
+        assert_eq!(trace.0.steps.len(), 2);
+        let week = Duration::from_secs(600_000);
+        assert_eq!(trace.offered_bytes(Duration::ZERO, week), 3 * 1504);
     }
 
     #[test]

@@ -58,7 +58,7 @@ struct Outbox {
 const MAX_DATAGRAMS: usize = 4096;
 
 /// Most connections at once; further ones are closed as they come. Each may hold about 6 MiB.
-const MAX_STREAMS: usize = 256;
+const MAX_STREAMS: usize = 64;
 
 /// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
 /// bursts of WRITEs.

@@ -116,6 +116,8 @@ struct Job {
     header: CallHeader,
     plan: Plan,
     key: Option<CallKey>,
+    /// Longest reply that it may get, in bytes.
+    reply_limit: usize,
 }
 
 /// A call that waits for a thread.
@@ -126,6 +128,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most events are calls")]
 enum Event {
     /// A thread is done with a call.
     Served(Job, Vec<u8>),
@@ -140,6 +143,9 @@ const MAX_WAITING_CALLS: usize = 1024;
 
 /// Most bytes of calls that wait for a thread.
 const MAX_WAITING_BYTES: usize = 16 << 20;
+
+/// Bytes of a reply for each byte of a call over UDP, at most, before the caller has shown that it has the address it claims.
+const MAX_AMPLIFICATION: usize = 3;
 
 /// `AUTH_REJECTEDCRED`, what an unknown flavour is answered with (RFC 5531 §9).
 const AUTH_REJECTED_CREDENTIAL: u32 = 2;
@@ -239,7 +245,10 @@ impl Service {
             }
             _ => None,
         };
-        let job = Job { peer, header, plan, key };
+        // NFS calls hold a handle, which only those have who got an answer to a MNT; anybody else may have forged their address.
+        let forged = peer.protocol == Protocol::Udp && header.program.number != Program::NFS.number;
+        let reply_limit = if forged { MAX_AMPLIFICATION * bytes.len() } else { usize::MAX };
+        let job = Job { peer, header, plan, key, reply_limit };
         if self.busy_threads < self.config.timing.threads.get() {
             self.start(now, job, reader);
         } else {
@@ -378,6 +387,10 @@ impl Service {
         if let Err(outcome) = self.serve(now, &job, arguments, &mut reply) {
             self.stats.rejected += 1;
             reply = rejection(xid, outcome);
+        } else if reply.len() > job.reply_limit {
+            // Whoever really is there asks again over TCP.
+            self.stats.rejected += 1;
+            reply = rejection(xid, Rejection::SystemError);
         }
         if time.is_zero() {
             self.finish(now, job, reply);

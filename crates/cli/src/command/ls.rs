@@ -152,7 +152,7 @@ impl Listing<'_> {
         let mut out = Vec::new();
         if self.arguments.long {
             if with_total {
-                let used: u64 = lines.iter().map(|line| line.found.metadata.used).sum();
+                let used = lines.iter().map(|line| line.found.metadata.used).fold(0, u64::saturating_add);
                 let total = if self.arguments.human_readable {
                     units::short_bytes(used)
                 } else {

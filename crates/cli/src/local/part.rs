@@ -9,7 +9,7 @@ use std::{
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
 
 use super::{Directory, Times, give};
-use crate::name::temporary;
+use crate::name::{MAX_NAME_BYTES, temporary};
 
 /// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
 /// before, it stays, so that an interrupted run leaves what it had.
@@ -26,8 +26,11 @@ impl Part {
     /// Opens or creates the file under its temporary name, with what an earlier run has left in it.
     ///
     /// # Errors
-    /// `WouldBlock` when another run is writing it.
+    /// `WouldBlock` when another run is writing it; `InvalidFilename` before anything is written if it could never get its name.
     pub(crate) fn beside(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
+        if name.len() > MAX_NAME_BYTES {
+            return Err(rustix::io::Errno::NAMETOOLONG.into());
+        }
         let temporary = temporary(name);
         let file = match open(directory, &temporary, OFlags::NOFOLLOW, mode) {
             // It had its final mode already when its run was killed, and that does not let us write.

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use globset::{GlobBuilder, GlobMatcher};
 use nfs_wireless_client::FileType;
 
-use super::{Child, Found, children, find_if_exists, follow};
+use super::{Child, Found, find_if_exists, follow, matching_children};
 use crate::{context::Context, exit::Failure, target::Remote};
 
 /// Whether any component of a path is a pattern.
@@ -55,13 +55,13 @@ async fn step(
         return Ok(());
     }
     let matcher = Matcher::new(component)?;
+    let wanted = |name: &[u8]| matcher.matches(name);
+    let Found { client, handle: parent, remote, .. } = &place;
     for Child { name, handle, metadata } in
-        children(context, &place.client, place.handle, &place.remote).await?
+        matching_children(context, client, *parent, remote, wanted).await?
     {
-        if matcher.matches(&name) {
-            let (client, parent) = (place.client.clone(), Some(place.handle));
-            found.push(Found { remote: place.remote.join(&name), client, parent, handle, metadata });
-        }
+        let (client, parent) = (client.clone(), Some(*parent));
+        found.push(Found { remote: remote.join(&name), client, parent, handle, metadata });
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! The entries of a directory, page by page.
 
-use std::collections::BTreeSet;
-
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,
     nfs3_types::nfs3::{
@@ -41,7 +39,9 @@ pub struct Listing {
     page_bytes: u32,
     cookie: u64,
     verifier: cookieverf3,
-    page_ends: BTreeSet<u64>,
+    /// Finds a circle of cookies in constant space: one cookie to meet again, how many pages ago it was taken, and when the
+    /// next one is (Brent 1980).
+    landmark: (u64, u64, u64),
     empty_pages: u32,
     done: bool,
 }
@@ -55,7 +55,7 @@ impl Listing {
             page_bytes,
             cookie: 0,
             verifier: cookieverf3([0; 8]),
-            page_ends: BTreeSet::new(),
+            landmark: (0, 0, 1),
             empty_pages: 0,
             done: false,
         }
@@ -154,7 +154,7 @@ impl Listing {
                     return Err(self.no_progress("pages are empty"));
                 }
             }
-            Some(&(cookie, _)) if !eof && (cookie == self.cookie || !self.page_ends.insert(cookie)) => {
+            Some(&(cookie, _)) if !eof && self.has_met(cookie) => {
                 return Err(self.no_progress("the directory's cookies go in circles"));
             }
             Some(&(cookie, _)) => self.cookie = cookie,
@@ -163,6 +163,13 @@ impl Listing {
         let named =
             |(_, entry): (u64, DirEntry)| (entry.name != b"." && entry.name != b"..").then_some(entry);
         Ok(entries.into_iter().filter_map(named).collect())
+    }
+
+    /// Whether a page ends where an earlier one did: exactly so for the page before, and within three rounds of a circle.
+    const fn has_met(&mut self, cookie: u64) -> bool {
+        let (met, age, limit) = self.landmark;
+        self.landmark = if age + 1 == limit { (cookie, 0, limit * 2) } else { (met, age + 1, limit) };
+        cookie == self.cookie || cookie == met
     }
 
     const fn no_progress(&self, reason: &'static str) -> TransferError {

@@ -412,6 +412,7 @@ impl Upload {
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
         self.stability.written(written, done.committed, done.verf, &mut self.todo);
+        self.check_hope(WRITE)?;
         Ok(accepted)
     }
 
@@ -420,6 +421,14 @@ impl Upload {
         let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
             .map_err(|status| refused(Procedure::Commit, status))?;
         self.stability.committed(done.verf, &mut self.todo);
+        self.check_hope(Procedure::Commit)
+    }
+
+    const fn check_hope(&self, procedure: Procedure) -> Result<(), TransferError> {
+        if self.stability.is_hopeless() {
+            let reason = "its write verifier changes all the time, so that nothing becomes stable";
+            return Err(TransferError::NoProgress { procedure, reason });
+        }
         Ok(())
     }
 }

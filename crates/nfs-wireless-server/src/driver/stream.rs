@@ -27,6 +27,9 @@ const CALL_HEAD_BYTES: u64 = 4096;
 /// Largest record taken whatever the transfer size, in bytes, so that a WRITE may be larger than allowed and be cut.
 const MIN_RECORD_LIMIT: u64 = 2 << 20;
 
+/// Time after which a connection is closed on which nothing moves, as Linux does: it would keep its place from others.
+const IDLE_TIME: Duration = Duration::from_secs(6 * 60);
+
 /// Time that a connection has for its last replies when the server stops.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
 
@@ -107,6 +110,7 @@ impl Connection {
                 }
                 () = self.outbox.bell.notified() => {}
                 () = tokio::time::sleep(RETRY_TIME), if congested => {}
+                () = tokio::time::sleep(IDLE_TIME), if !congested => return Ok(()),
             }
         }
     }

@@ -7,6 +7,10 @@ use super::super::ranges::{Range, RangeSet};
 /// Verifiers of earlier server lives that are remembered, so that their late replies are recognised.
 const MAX_RETIRED: usize = 8;
 
+/// Replies with another verifier, one after the other and without a byte becoming stable, that are put down to restarts and to
+/// late replies: more than all that can be in flight.
+const MAX_FRUITLESS: u32 = 2000;
+
 /// Follows every written range until it is stable, or gives it back when the server forgot it.
 #[derive(Debug, Default)]
 pub(super) struct Stability {
@@ -18,6 +22,8 @@ pub(super) struct Stability {
     committing: RangeSet,
     stable: RangeSet,
     lost: u64,
+    /// Replies with another verifier since bytes last became stable.
+    fruitless: u32,
 }
 
 impl Stability {
@@ -36,9 +42,11 @@ impl Stability {
     ) {
         if committed != stable_how::UNSTABLE {
             self.stable.insert(range);
+            self.fruitless = 0;
             return;
         }
         if self.retired.contains(&verifier) {
+            self.fruitless += 1;
             self.lost += range.length();
             todo.insert(range);
             return;
@@ -56,10 +64,14 @@ impl Stability {
     pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         if self.retired.contains(&verifier) {
             // A late reply of an earlier life: it proves nothing, so the bytes wait for the next COMMIT.
+            self.fruitless += 1;
             self.committing.drain_into(&mut self.unstable);
             return;
         }
         self.observe(verifier, todo);
+        if !self.committing.is_empty() {
+            self.fruitless = 0;
+        }
         self.committing.drain_into(&mut self.stable);
     }
 
@@ -68,6 +80,11 @@ impl Stability {
         self.lost += self.unstable.bytes() + self.committing.bytes();
         self.unstable.drain_into(todo);
         self.committing.drain_into(todo);
+    }
+
+    /// Whether the verifier changes so often that nothing will ever be stable.
+    pub(super) const fn is_hopeless(&self) -> bool {
+        self.fruitless > MAX_FRUITLESS
     }
 
     /// Returns the bytes that wait for a COMMIT to be sent.
@@ -96,6 +113,7 @@ impl Stability {
     fn observe(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         match self.verifier.replace(verifier) {
             Some(old) if old != verifier => {
+                self.fruitless += 1;
                 if self.retired.len() == MAX_RETIRED {
                     self.retired.remove(0);
                 }

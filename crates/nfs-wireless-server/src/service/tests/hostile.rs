@@ -94,6 +94,47 @@ fn a_hostile_length_takes_no_more_memory_than_a_transfer() {
     }
 }
 
+#[test]
+fn who_may_have_forged_an_address_gets_at_most_three_times_what_it_sent() {
+    let export = [b"/".to_vec(), vec![b'x'; 500]].concat();
+    let config = ServiceConfig { export, ..ServiceConfig::default() };
+    let mut bench = Bench::with(config, Memory::default());
+    // Other people's mounts are what DUMP lists.
+    for host in 0..200 {
+        bench.program = Program::MOUNT;
+        bench.peer.address = SocketAddr::from(([192, 0, 2, host], 700));
+        bench.raw(1, &Opaque::owned([b"/".to_vec(), vec![b'x'; 500]].concat())).unwrap();
+    }
+    let mut refused = 0;
+    for program in [Program::NFS, Program::MOUNT, Program::PORTMAP, Program::RPCBIND3, Program::RPCBIND4] {
+        for procedure in 0..=23 {
+            for arguments in [&[][..], &[0; 4], &[0; 16], &[0; 64], &[0xff; 64]] {
+                let message = {
+                    let mut message = Vec::new();
+                    bench.xid += 1;
+                    encode_call_header(&mut message, Xid(bench.xid), program, procedure, &[0; 8]);
+                    [&message, arguments].concat()
+                };
+                bench.peer.protocol = Protocol::Udp;
+                for reply in bench.exchange(&message) {
+                    let (sent, got) = (message.len(), reply.bytes.len());
+                    assert!(got <= 3 * sent, "{program:?} {procedure}: {got} bytes for {sent}");
+                    refused += u32::from(bench.results(&reply) == Err(Rejection::SystemError));
+                }
+                bench.peer.protocol = Protocol::Tcp;
+                for reply in bench.exchange(&message) {
+                    assert_ne!(
+                        bench.results(&reply),
+                        Err(Rejection::SystemError),
+                        "a connection cannot be forged"
+                    );
+                }
+            }
+        }
+    }
+    assert!(refused >= 4, "DUMP and EXPORT are longer than that, not {refused}");
+}
+
 proptest! {
     #[test]
     fn random_bytes_are_no_call(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -1,0 +1,67 @@
+//! The `nfsw` command. It is a library only so that its parsers can be fuzzed; nothing here is for other programs.
+
+#![doc(hidden)]
+
+mod args;
+mod command;
+mod context;
+mod copy;
+mod error;
+mod exit;
+pub mod fuzzing;
+mod journal;
+mod link_options;
+mod local;
+mod mode;
+mod name;
+mod paths;
+mod progress;
+mod remote;
+mod report;
+mod session;
+mod summary;
+mod target;
+mod text;
+mod units;
+
+use std::{io::Write, process::ExitCode};
+
+use clap::Parser;
+use exit::Exit;
+use summary::Summary;
+
+/// Runs the command line of this process and returns its exit status.
+pub fn main() -> ExitCode {
+    // A thread that is gone would be waited for.
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        tell(info);
+        std::process::exit(101);
+    }));
+    let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    #[cfg(target_os = "linux")]
+    if command::link::exec::is_inside() {
+        return command::link::exec::inside();
+    }
+    match args::Cli::try_parse() {
+        Ok(cli) => command::execute(cli.command),
+        Err(error) => usage(&error).into(),
+    }
+}
+
+/// Prints help, the version, or what is wrong with the command line.
+fn usage(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    if !error.use_stderr() {
+        return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
+    }
+    if std::env::args_os().any(|argument| argument == "--json") {
+        let _ = writeln!(
+            std::io::stdout(),
+            "{}",
+            Summary::default().to_json(std::time::Duration::ZERO, Exit::Usage)
+        );
+    }
+    Exit::Usage
+}

@@ -1,0 +1,391 @@
+//! The bodies of the fuzz targets: one function each, which panics when something is wrong with the code.
+//!
+//! `fuzz_targets/` hands them to libFuzzer, `tests/fuzz_corpora.rs` runs them over the committed corpora.
+
+#![forbid(unsafe_code)]
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use linkemu::{ChannelTrace, HeaderCodec, LinkConfig, RateTrace};
+use nfs_wire::{
+    FileHandle, Procedure, Reader,
+    auth::Credential,
+    call, encode, mount,
+    nfs3_types::{nfs3::*, xdr_codec::Pack},
+    portmap::{self, Protocol},
+    record::RecordReader,
+    reply,
+    rpc::{CallError, CallHeader, Program, ReplyHeader, Xid, encode_call_header, set_xid},
+};
+use nfs_wireless_client::{
+    ClientConfig, Placement, SetAttributes, UploadSpec,
+    session::{Incoming, Session, SessionConfig, Transfer},
+    transfer::{Download, Listing, Upload},
+};
+use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
+pub use nfsw::fuzzing::{journal, url};
+
+/// The body of a target: takes any bytes at all.
+pub type Target = fn(&[u8]);
+
+/// Every target with its name, which is also that of its corpus.
+pub const TARGETS: [(&str, Target); 11] = [
+    ("reply", reply),
+    ("call", call),
+    ("rpc", rpc),
+    ("lookup", lookup),
+    ("record", record),
+    ("url", url),
+    ("trace", trace),
+    ("journal", journal),
+    ("server", server),
+    ("session", session),
+    ("headers", headers),
+];
+
+/// Decodes, encodes what came out, and expects a message of the same length that means the same. (Padding is not looked at.)
+macro_rules! round_trip {
+    ($bytes:expr, $again:expr) => {{
+        let again: &dyn Fn(&[u8]) -> Option<Vec<u8>> = &$again;
+        if let Some(first) = again($bytes) {
+            assert_eq!(first.len(), $bytes.len(), "what was read is all of it");
+            assert_eq!(again(&first), Some(first), "what is read is what was written");
+        }
+    }};
+}
+
+/// NFSv3 results: the first byte is the procedure, then what follows `NFS3_OK`.
+pub fn reply(data: &[u8]) {
+    let Some((&procedure, results)) = data.split_first() else { return };
+    macro_rules! results {
+        ($type:ty) => {
+            round_trip!(results, |bytes: &[u8]| {
+                let whole = [&[0; 4], bytes].concat();
+                let value = reply::decode::<$type>(&whole).ok()?.ok()?;
+                Some(packed(&value))
+            })
+        };
+    }
+    match Procedure::from_number(procedure.into()) {
+        Some(Procedure::Getattr) => results!(GETATTR3resok),
+        Some(Procedure::Setattr) => results!(SETATTR3resok),
+        Some(Procedure::Lookup) => results!(LOOKUP3resok),
+        Some(Procedure::Access) => results!(ACCESS3resok),
+        Some(Procedure::Readlink) => results!(READLINK3resok<'_>),
+        Some(Procedure::Read) => results!(READ3resok<'_>),
+        Some(Procedure::Write) => results!(WRITE3resok),
+        Some(Procedure::Create) => results!(CREATE3resok),
+        Some(Procedure::Mkdir) => results!(MKDIR3resok),
+        Some(Procedure::Symlink) => results!(SYMLINK3resok),
+        Some(Procedure::Mknod) => results!(MKNOD3resok),
+        Some(Procedure::Remove) => results!(REMOVE3resok),
+        Some(Procedure::Rmdir) => results!(RMDIR3resok),
+        Some(Procedure::Rename) => results!(RENAME3resok),
+        Some(Procedure::Link) => results!(LINK3resok),
+        Some(Procedure::Readdir) => results!(READDIR3resok<'_>),
+        Some(Procedure::Readdirplus) => results!(READDIRPLUS3resok<'_>),
+        Some(Procedure::Fsstat) => results!(FSSTAT3resok),
+        Some(Procedure::Fsinfo) => results!(FSINFO3resok),
+        Some(Procedure::Pathconf) => results!(PATHCONF3resok),
+        Some(Procedure::Commit) => results!(COMMIT3resok),
+        Some(Procedure::Null) | None => {
+            let _ = reply::ReadHead::decode(&mut Reader::new(results), u32::from(procedure) << 8);
+        }
+    }
+}
+
+/// NFSv3 arguments: the first byte is the procedure.
+pub fn call(data: &[u8]) {
+    let Some((&procedure, arguments)) = data.split_first() else { return };
+    macro_rules! arguments {
+        ($type:ty) => {
+            round_trip!(arguments, |bytes: &[u8]| {
+                let value = call::decode::<$type>(Reader::new(bytes)).ok()?;
+                Some(packed(&value))
+            })
+        };
+    }
+    match Procedure::from_number(procedure.into()) {
+        Some(Procedure::Getattr) => arguments!(GETATTR3args),
+        Some(Procedure::Setattr) => arguments!(SETATTR3args),
+        Some(Procedure::Lookup) => arguments!(LOOKUP3args<'_>),
+        Some(Procedure::Access) => arguments!(ACCESS3args),
+        Some(Procedure::Readlink) => arguments!(READLINK3args),
+        Some(Procedure::Read) => arguments!(READ3args),
+        Some(Procedure::Write) => arguments!(WRITE3args<'_>),
+        Some(Procedure::Create) => arguments!(CREATE3args<'_>),
+        Some(Procedure::Mkdir) => arguments!(MKDIR3args<'_>),
+        Some(Procedure::Symlink) => arguments!(SYMLINK3args<'_>),
+        // Types that MKNOD does not make are read as one.
+        Some(Procedure::Mknod) => drop(call::decode::<MKNOD3args<'_>>(Reader::new(arguments))),
+        Some(Procedure::Remove) => arguments!(REMOVE3args<'_>),
+        Some(Procedure::Rmdir) => arguments!(RMDIR3args<'_>),
+        Some(Procedure::Rename) => arguments!(RENAME3args<'_, '_>),
+        Some(Procedure::Link) => arguments!(LINK3args<'_>),
+        Some(Procedure::Readdir) => arguments!(READDIR3args),
+        Some(Procedure::Readdirplus) => arguments!(READDIRPLUS3args),
+        Some(Procedure::Fsstat) => arguments!(FSSTAT3args),
+        Some(Procedure::Fsinfo) => arguments!(FSINFO3args),
+        Some(Procedure::Pathconf) => arguments!(PATHCONF3args),
+        Some(Procedure::Commit) => arguments!(COMMIT3args),
+        Some(Procedure::Null) | None => {}
+    }
+}
+
+/// Headers of calls and replies.
+pub fn rpc(data: &[u8]) {
+    let mut reader = Reader::new(data);
+    if let Ok(header) = ReplyHeader::decode(&mut reader) {
+        let mut out = Vec::new();
+        header.encode(&mut out);
+        assert_eq!(ReplyHeader::decode(&mut Reader::new(&out)), Ok(header));
+    }
+    match CallHeader::decode(&mut Reader::new(data)) {
+        Ok(header) => {
+            let mut credential = Vec::new();
+            header.credential.clone().unwrap_or_default().encode(&mut credential);
+            let mut out = Vec::new();
+            encode_call_header(&mut out, header.xid, header.program, header.procedure, &credential);
+            let again = CallHeader::decode(&mut Reader::new(&out)).expect("what we write we read");
+            assert_eq!(
+                (again.xid, again.program, again.procedure),
+                (header.xid, header.program, header.procedure)
+            );
+        }
+        Err(CallError::Decode(_) | CallError::RpcVersion { .. }) => {}
+    }
+}
+
+/// What MOUNT and the port mapper say and are asked: the first byte says which.
+pub fn lookup(data: &[u8]) {
+    let Some((&kind, body)) = data.split_first() else { return };
+    match kind % 7 {
+        0 => drop(mount::decode_mount(body)),
+        1 => drop(mount::decode_exports(body)),
+        2 => drop(mount::decode_path(Reader::new(body))),
+        3 => drop(portmap::decode_port(body)),
+        4 => {
+            if let Ok(Some(address)) = portmap::decode_address(body) {
+                let text = portmap::universal_address(address);
+                assert_eq!(portmap::parse_universal_address(&text), Some(address));
+            }
+        }
+        5 => drop(portmap::Mapping::decode(Reader::new(body))),
+        _ => drop(portmap::Binding::decode(Reader::new(body))),
+    }
+}
+
+/// Record marking: the first two bytes cut the stream into pieces, which must make no difference.
+pub fn record(data: &[u8]) {
+    const LIMIT: u64 = 4096;
+    let Some((&[cut, most], stream)) = data.split_first_chunk() else { return };
+    let read = |cut: usize, most: usize| {
+        let mut reader = RecordReader::new(LIMIT);
+        let (mut records, mut open) = (Vec::new(), Vec::new());
+        for mut piece in stream.chunks(cut) {
+            loop {
+                match reader.next(&mut piece, most) {
+                    Ok(Some(chunk)) => {
+                        open.extend_from_slice(chunk.bytes);
+                        assert!(open.len() as u64 <= LIMIT, "a record stays within the limit");
+                        if chunk.end {
+                            records.push(std::mem::take(&mut open));
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => return (records, Some(error)),
+                }
+            }
+            assert!(piece.is_empty(), "nothing is left over");
+        }
+        (records, None)
+    };
+    assert_eq!(read(stream.len().max(1), usize::MAX), read(usize::from(cut) + 1, usize::from(most) + 1));
+}
+
+/// Recorded channels and rates, and descriptions of links.
+pub fn trace(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    if let Ok(trace) = ChannelTrace::parse(text) {
+        assert!(trace.length().is_none_or(|length| length > Duration::ZERO));
+    }
+    if let Ok(trace) = RateTrace::parse(text) {
+        assert!(trace.length() > Duration::ZERO);
+        let hour = Duration::from_secs(3600);
+        assert!(trace.offered_bytes(Duration::ZERO, hour) <= trace.offered_bytes(Duration::ZERO, 2 * hour));
+    }
+    let unreadable = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+    let _ = LinkConfig::from_toml(text, unreadable);
+}
+
+/// The embedded server: messages of (what, length, bytes). The highest bit of `what` puts the root's handle before the bytes.
+pub fn server(data: &[u8]) {
+    const MAX_REPLY_BYTES: usize = (1 << 20) + 1024;
+    let start = epoch();
+    let mut now = start;
+    let mut service =
+        Service::new(ServiceConfig::default(), Memory::default(), 1, now).expect("the default is valid");
+    let peer = |protocol| Peer { address: address(), protocol };
+    let root = {
+        let mut path = Vec::new();
+        mount::encode_path(&mut path, b"/");
+        let message = rpc_call(Program::MOUNT, mount::procedure::MNT, 1, &path);
+        service.handle_input(now, peer(Protocol::Udp), &message).expect("a call");
+        let reply = service.poll_transmit(now).expect("an answer").bytes;
+        mount::decode_mount(&reply[24..]).expect("results").expect("mounted").handle
+    };
+    let mut rest = data;
+    let mut xid = 1;
+    while let Some((&[what, length], tail)) = rest.split_first_chunk() {
+        let (bytes, tail) = tail.split_at(tail.len().min(length.into()));
+        rest = tail;
+        xid += 1;
+        let protocol = if xid % 2 == 0 { Protocol::Udp } else { Protocol::Tcp };
+        let mut arguments = Vec::new();
+        if what & 0x80 != 0 {
+            encode(&mut arguments, &root.to_fh3());
+        }
+        arguments.extend_from_slice(bytes);
+        let message = match what & 0x7f {
+            procedure @ 0..=31 => rpc_call(Program::NFS, procedure.into(), xid, &arguments),
+            procedure @ 32..=63 => rpc_call(Program::MOUNT, u32::from(procedure) - 32, xid, &arguments),
+            procedure @ 64..=79 => rpc_call(Program::PORTMAP, u32::from(procedure) - 64, xid, &arguments),
+            procedure @ 80..=95 => rpc_call(Program::RPCBIND4, u32::from(procedure) - 80, xid, &arguments),
+            _ => arguments,
+        };
+        let taken = service.handle_input(now, peer(protocol), &message);
+        let mut replies = 0;
+        while let Some(transmit) = service.poll_transmit(now) {
+            assert_eq!(transmit.peer.address, address(), "replies go where calls came from");
+            assert!(transmit.bytes.len() <= MAX_REPLY_BYTES);
+            replies += 1;
+        }
+        assert!(replies <= 1 && (taken.is_ok() || replies == 0), "at most one reply a call");
+        now += Duration::from_millis(1);
+        service.handle_timeout(now);
+        assert!(service.poll_timeout().is_none_or(|due| due > now), "time goes on");
+    }
+}
+
+/// The client's machines against replies of (what, length, bytes), to the oldest call or to none.
+pub fn session(data: &[u8]) {
+    let start = epoch();
+    let mut now = start;
+    let mut config = SessionConfig::new(&ClientConfig::default(), address(), Protocol::Udp, 1 << 20);
+    config.stall_timeout = Some(Duration::from_secs(60));
+    let mut session = Session::new(config, address(), 1, now);
+    let handle = FileHandle::try_from(&[1; 8][..]).expect("short enough");
+    session.start(now, Transfer::Download(Download::new(&handle, 100_000)));
+    let spec = UploadSpec {
+        directory: handle,
+        name: b"name".to_vec(),
+        placement: Placement::Temporary(b".name".to_vec()),
+        size: 50_000,
+        mode: 0o644,
+        attributes: SetAttributes::default(),
+    };
+    session.start(now, Transfer::Upload(Box::new(Upload::new(spec))));
+    let mut listing = Listing::new(handle, 4096);
+    let mut sent = std::collections::VecDeque::new();
+    let mut rest = data;
+    while let Some((&[what, length], tail)) = rest.split_first_chunk() {
+        while let Some(transmit) = session.poll_transmit(now) {
+            sent.push_back(u32::from_be_bytes(*transmit.head.first_chunk().expect("an XID")));
+        }
+        while session.poll_event().is_some() {}
+        let (bytes, tail) = tail.split_at(tail.len().min(length.into()));
+        rest = tail;
+        let xid = if what & 0x80 == 0 { sent.pop_front() } else { sent.back().copied() };
+        let mut message = Vec::new();
+        match what & 0x07 {
+            // Results, as if accepted; with as much data as they may claim.
+            0..=3 => {
+                ReplyHeader { xid: Xid(xid.unwrap_or(0)), outcome: Ok(()) }.encode(&mut message);
+                message.extend_from_slice(bytes);
+                message.resize(message.len() + usize::from(what & 0x70) * 64, 0);
+            }
+            // Anything under a right XID.
+            4 if bytes.len() >= 4 => {
+                message.extend_from_slice(bytes);
+                set_xid(&mut message, Xid(xid.unwrap_or(0)));
+            }
+            5 => {
+                let _ = listing.handle_results(bytes);
+                continue;
+            }
+            6 => {
+                now += Duration::from_millis(1 << (length & 0x0f));
+                session.handle_timeout(now);
+                while let Some(transmit) = session.poll_transmit(now) {
+                    sent.push_back(u32::from_be_bytes(*transmit.head.first_chunk().expect("an XID")));
+                }
+                while session.poll_event().is_some() {}
+                assert!(session.poll_timeout().is_none_or(|due| due > now), "time goes on");
+                continue;
+            }
+            _ => message.extend_from_slice(bytes),
+        }
+        let complete = what & 0x08 == 0;
+        if let Ok(Incoming::Data { offset, length, data_at, .. }) =
+            session.handle_head(now, address(), &message, complete)
+        {
+            assert!(offset + u64::from(length) <= 100_000, "nothing is written that was not asked for");
+            assert!(!complete || data_at + length as usize <= message.len(), "the data is there");
+            session.handle_payload_done(now);
+        }
+    }
+}
+
+/// Header compression: any packets through both ends, and anything at all into one.
+pub fn headers(data: &[u8]) {
+    let (mut here, mut there, mut victim) =
+        (HeaderCodec::new(1500), HeaderCodec::new(1500), HeaderCodec::new(1500));
+    let mut rest = data;
+    while let Some((&[what, length], tail)) = rest.split_first_chunk() {
+        let (bytes, tail) = tail.split_at(tail.len().min(length.into()));
+        rest = tail;
+        let packet = Bytes::copy_from_slice(bytes);
+        let _ = victim.decompress(packet.clone());
+        let _ = victim.compress(packet.clone());
+        // What is no IP packet does not get there.
+        if !matches!(bytes.first(), Some(0x40..=0x6f)) {
+            continue;
+        }
+        let (from, to) = if what & 1 == 0 { (&mut here, &mut there) } else { (&mut there, &mut here) };
+        let on_the_link = from.compress(packet.clone());
+        // What is lost may be missed, but what arrives is what was sent.
+        if what & 2 == 0
+            && let Ok(restored) = to.decompress(on_the_link)
+        {
+            assert_eq!(restored, packet);
+        }
+    }
+}
+
+fn packed(value: &impl Pack) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out, value);
+    out
+}
+
+fn rpc_call(program: Program, procedure: u32, xid: u32, arguments: &[u8]) -> Vec<u8> {
+    let mut credential = Vec::new();
+    Credential::None.encode(&mut credential);
+    let mut message = Vec::new();
+    encode_call_header(&mut message, Xid(xid), program, procedure, &credential);
+    message.extend_from_slice(arguments);
+    message
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 700))
+}
+
+/// An arbitrary beginning of virtual time.
+fn epoch() -> Instant {
+    Instant::now()
+}
