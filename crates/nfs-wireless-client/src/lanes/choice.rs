@@ -8,8 +8,11 @@ use std::{
 use nfs_wire::portmap::Protocol;
 
 /// No byte for so long, and for this many round trips: perhaps the transport is broken, and the other one is asked.
-const STALL: Duration = Duration::from_secs(2);
-const STALL_ROUND_TRIPS: u32 = 4;
+const STALL: Duration = Duration::from_secs(1);
+const STALL_ROUND_TRIPS: u32 = 8;
+
+/// Nor may there be a byte for so long after the other one has answered: if both were in a fade, this one goes on now.
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// How long both are used side by side before they are compared, and this many round trips at least.
 const TRIAL: Duration = Duration::from_secs(2);
@@ -41,8 +44,6 @@ pub enum Reason {
     Stalled(Duration),
     /// Both were tried side by side: bytes per second of this one and of the other.
     Faster(f64, f64),
-    /// The other one does not answer this procedure.
-    Unanswered(&'static str),
 }
 
 impl fmt::Display for Reason {
@@ -52,12 +53,18 @@ impl fmt::Display for Reason {
         match self {
             Self::Given => f.write_str("as asked for"),
             Self::OnlyOne => f.write_str("the other transport has not answered"),
-            Self::Near(time) => write!(f, "the server is {:.2} ms away, where TCP costs least", milliseconds(time)),
+            Self::Near(time) => {
+                write!(f, "the server is near ({:.2} ms), where TCP costs least", milliseconds(time))
+            }
             Self::Far(time) => {
                 write!(f, "the server is {:.1} ms away, and UDP loses least on bad links", milliseconds(time))
             }
             Self::Stalled(time) => {
-                write!(f, "the other transport moved nothing for {:.1} s while this one did", time.as_secs_f64())
+                write!(
+                    f,
+                    "the other transport moved nothing for {:.1} s while this one did",
+                    time.as_secs_f64()
+                )
             }
             Self::Faster(this, other) => write!(
                 f,
@@ -65,7 +72,6 @@ impl fmt::Display for Reason {
                 megabits(this),
                 megabits(other)
             ),
-            Self::Unanswered(what) => write!(f, "{what} is not answered on the other transport"),
         }
     }
 }
@@ -97,7 +103,11 @@ pub(super) struct Choice {
     pause: Duration,
     trial: Option<Trial>,
     asked: Option<Instant>,
-    answered: bool,
+    /// Whether it was a stall that made us ask.
+    stalling: bool,
+    answered: Option<Instant>,
+    /// The longest time between two moves lately: large blocks on slow links come seldom.
+    gap: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +132,9 @@ impl Choice {
             pause: FIRST_PAUSE,
             trial: None,
             asked: None,
-            answered: false,
+            stalling: false,
+            answered: None,
+            gap: Duration::ZERO,
         }
     }
 
@@ -134,41 +146,51 @@ impl Choice {
         self.users += 1;
     }
 
-    /// A transfer has ended.
-    pub(super) const fn end(&mut self) {
+    /// A transfer has ended. If that is thanks to the other transport alone, nobody need wait for more.
+    pub(super) fn end(&mut self, now: Instant) {
         self.users -= 1;
+        if self.users == 0
+            && let Some(trial) = self.trial.filter(|trial| trial.before.is_none())
+            && self.bytes[index(self.current)] == trial.bytes[index(self.current)]
+        {
+            self.compare(now, trial);
+        }
     }
 
     /// File bytes arrived, or were accepted.
     pub(super) fn handle_bytes(&mut self, now: Instant, over: Protocol, bytes: u64) {
         self.bytes[index(over)] += bytes;
         if over == self.current {
+            let gap = now.saturating_duration_since(self.moved);
+            self.gap = gap.max(self.gap - self.gap / 16);
             self.moved = now;
-            if self.trial.is_none() {
-                (self.asked, self.answered) = (None, false);
+            if self.trial.is_none() && self.stalling {
+                (self.asked, self.answered) = (None, None);
             }
         }
     }
 
     /// The other transport answered a call that was made when [`Use::ask`] said so.
-    pub(super) const fn handle_answer(&mut self) {
-        self.answered = self.asked.is_some();
+    pub(super) fn handle_answer(&mut self, now: Instant) {
+        self.answered = self.asked.map(|_| now);
     }
 
     /// Decides; `left` is the number of bytes that the caller still wants moved.
     pub(super) fn decide(&mut self, now: Instant, left: u64) -> Use {
         self.judge(now);
         let silent = now.saturating_duration_since(self.moved);
-        let stalled = silent >= STALL.max(self.round_trip * STALL_ROUND_TRIPS);
+        let stalled = silent >= STALL.max(self.round_trip * STALL_ROUND_TRIPS).max(self.gap * 2);
         if self.trial.is_none() && (stalled || self.is_due(now, left)) {
+            let grace = if stalled { GRACE } else { Duration::ZERO };
             if self.asked.is_none() {
-                (self.asked, self.answered) = (Some(now), false);
-            } else if self.answered {
+                (self.asked, self.answered, self.stalling) = (Some(now), None, stalled);
+            } else if self.answered.is_some_and(|since| since + grace <= now) {
                 let before = (!stalled).then(|| self.alone_rate(now));
-                self.trial = Some(Trial { started: now, bytes: self.bytes, before, silent_since: self.moved });
+                self.trial =
+                    Some(Trial { started: now, bytes: self.bytes, before, silent_since: self.moved });
             }
         }
-        let ask = self.asked.is_some() && !self.answered && self.trial.is_none();
+        let ask = self.asked.is_some() && self.answered.is_none() && self.trial.is_none();
         Use { current: self.current, trial: self.trial.is_some(), ask }
     }
 
@@ -197,10 +219,14 @@ impl Choice {
     fn judge(&mut self, now: Instant) {
         let Some(trial) = self.trial else { return };
         let time = now.saturating_duration_since(trial.started);
-        let moved = [self.bytes[0] - trial.bytes[0], self.bytes[1] - trial.bytes[1]];
-        if time < self.trial_time() || moved == [0; 2] {
-            return;
+        if time >= self.trial_time() && self.bytes != trial.bytes {
+            self.compare(now, trial);
         }
+    }
+
+    fn compare(&mut self, now: Instant, trial: Trial) {
+        let time = now.saturating_duration_since(trial.started).max(Duration::from_millis(1));
+        let moved = [self.bytes[0] - trial.bytes[0], self.bytes[1] - trial.bytes[1]];
         let other = other(self.current);
         let rate = |over| moved[index(over)] as f64 / time.as_secs_f64();
         let (this, that) = (rate(self.current).max(trial.before.unwrap_or(0.0)), rate(other));
@@ -220,7 +246,7 @@ impl Choice {
     const fn start_over(&mut self, now: Instant) {
         self.moved = now;
         self.alone = (now, self.bytes[index(self.current)]);
-        (self.trial, self.asked, self.answered) = (None, None, false);
+        (self.trial, self.asked, self.answered) = (None, None, None);
     }
 }
 
@@ -264,7 +290,7 @@ mod tests {
                 }
             }
             if uses.ask && rates[index(other(uses.current))] > 0.0 {
-                choice.handle_answer();
+                choice.handle_answer(now);
             }
             if choice.verdict().0 != verdicts.last().map_or(start, |&(_, over)| over) {
                 verdicts.push((tick, choice.verdict().0));
@@ -297,7 +323,10 @@ mod tests {
     fn one_that_is_throttled_is_left_after_a_trial_and_returned_to_when_that_is_over() {
         let policed: Path = |second| if second < 60.0 { [1e5, 5e6] } else { [5e6, 1e5] };
         let moved = run(Protocol::Udp, policed, 200);
-        assert!(matches!(moved[..], [(first, Protocol::Tcp), (_, Protocol::Udp)] if first < 120), "{moved:?}");
+        assert!(
+            matches!(moved[..], [(first, Protocol::Tcp), (_, Protocol::Udp)] if first < 120),
+            "{moved:?}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::NEAR;
 use crate::transfer::{Range, RangeSet};
 
 /// Bytes of a piece where the way is long enough for several connections.
@@ -10,24 +11,26 @@ const SMALL_PIECE: u64 = 256 << 10;
 /// Bytes of a piece on short ways, and the longest READ.
 const LARGE_PIECE: u64 = 1 << 20;
 
-/// Round trips from here on are long: below, one connection fills the path, and large READs cost least.
-pub(super) const LONG_WAY: Duration = Duration::from_millis(1);
-
-/// Bytes that a lane is asked for at once: at least, until its rate is known, and at most.
-const LEAST_AHEAD: u64 = 512 << 10;
-const FIRST_AHEAD: u64 = 1 << 20;
+/// Bytes that a lane is asked for at once: by a download with one lane, and by a lane that is silent.
 const MOST_AHEAD: u64 = 4 << 20;
+const LEAST_AHEAD: u64 = 512 << 10;
 
-/// What a lane is asked for ahead, beyond a round trip of its rate: what it takes to notice and to ask.
-const AHEAD: Duration = Duration::from_millis(100);
+/// What it takes to notice and to ask.
+const NOTICE: Duration = Duration::from_millis(100);
 
 /// A rate is averaged over so many round trips, and this long at least.
 const RATE_ROUND_TRIPS: u32 = 4;
 const RATE_TIME: Duration = Duration::from_millis(400);
 
-/// A lane that is asked and silent for so many round trips, and this long at least, has lost something.
-const HOLE_ROUND_TRIPS: u32 = 2;
-const HOLE: Duration = Duration::from_millis(100);
+/// A lane that is asked and silent for so many round trips, and this long at least, is not waited for.
+const STUCK_ROUND_TRIPS: u32 = 2;
+const STUCK: Duration = Duration::from_millis(100);
+
+/// Silences of so many round trips, and this long at least, are trouble; once, and twice more where a timer of TCP has to end them.
+const LOSS_ROUND_TRIPS: u32 = 3;
+const LOSS: Duration = Duration::from_millis(100);
+const TIMER_ROUND_TRIPS: u32 = 6;
+const TIMER: Duration = Duration::from_millis(300);
 
 /// A piece is asked for again where that is expected to take less than this share of the time it still takes where it is.
 const SHARE: f64 = 0.5;
@@ -44,8 +47,9 @@ struct Lane {
     bytes: u64,
     /// When something arrived last, or was asked for after nothing was.
     heard: Instant,
-    holes: u32,
-    in_hole: bool,
+    /// What its silences add up to, and what the present one has added.
+    trouble: u32,
+    silence: u32,
 }
 
 /// Names one attempt at a piece.
@@ -91,7 +95,7 @@ impl Pieces {
 
     /// Takes another lane into use; they are numbered in this order.
     pub(super) fn add_lane(&mut self, now: Instant, round_trip: Duration) {
-        let lane = Lane { round_trip, recent: 0.0, bytes: 0, heard: now, holes: 0, in_hole: false };
+        let lane = Lane { round_trip, recent: 0.0, bytes: 0, heard: now, trouble: 0, silence: 0 };
         self.lanes.push(lane);
     }
 
@@ -101,7 +105,7 @@ impl Pieces {
         if pending >= self.ahead(now, lane) {
             return None;
         }
-        let long = self.lanes.get(lane)?.round_trip >= LONG_WAY;
+        let long = self.lanes.get(lane)?.round_trip >= NEAR;
         let most = if long { SMALL_PIECE } else { LARGE_PIECE };
         let asked = match self.waiting.take(most) {
             Some(range) => range,
@@ -126,7 +130,7 @@ impl Pieces {
             let lane = &mut self.lanes[run.lane];
             lane.recent = lane.decayed(now) + range.length() as f64;
             lane.bytes += range.length();
-            (lane.heard, lane.in_hole) = (now, false);
+            (lane.heard, lane.silence) = (now, 0);
         }
         if new > 0 {
             self.arrived = now;
@@ -150,16 +154,26 @@ impl Pieces {
         self.runs.iter().find(|run| self.done.gaps(run.asked).is_empty()).map(|run| run.id)
     }
 
-    /// Looks for lanes that have fallen silent; returns how often a lane has so far.
-    pub(super) fn holes(&mut self, now: Instant) -> u32 {
+    /// Looks for lanes that have fallen silent; returns how much trouble there was so far: one for each loss that was seen, three
+    /// for one that took long.
+    pub(super) fn trouble(&mut self, now: Instant) -> u32 {
         for lane in 0..self.lanes.len() {
-            if self.pending(lane) > 0 && self.lanes[lane].is_silent(now) && !self.lanes[lane].in_hole {
-                // Before the first byte the server may simply be slow.
-                let lane = &mut self.lanes[lane];
-                (lane.in_hole, lane.holes) = (true, lane.holes + u32::from(lane.bytes > 0));
+            let waits = self.pending(lane) > 0;
+            let lane = &mut self.lanes[lane];
+            // Before the first byte the server may simply be slow.
+            if !waits || lane.bytes == 0 {
+                continue;
             }
+            let silence = if lane.is_silent(now, TIMER, TIMER_ROUND_TRIPS) {
+                3
+            } else {
+                u32::from(lane.is_silent(now, LOSS, LOSS_ROUND_TRIPS))
+            };
+            let more = silence.saturating_sub(lane.silence);
+            lane.silence += more;
+            lane.trouble += more;
         }
-        self.lanes.iter().map(|lane| lane.holes).sum()
+        self.lanes.iter().map(|lane| lane.trouble).sum()
     }
 
     /// Returns the bytes that have not arrived.
@@ -184,19 +198,21 @@ impl Pieces {
 
     fn ahead(&self, now: Instant, lane: usize) -> u64 {
         let Some(it) = self.lanes.get(lane) else { return 0 };
-        if it.round_trip < LONG_WAY {
+        if it.round_trip < NEAR {
             return MOST_AHEAD;
         }
-        let most = (MOST_AHEAD / self.lanes.len() as u64).max(FIRST_AHEAD);
-        let needed = 2.0 * it.rate(now) * (it.round_trip + AHEAD).as_secs_f64();
-        let least = if it.in_hole { LEAST_AHEAD } else { FIRST_AHEAD };
-        (needed as u64).clamp(least, most)
+        // Less would keep a connection from widening its window.
+        if it.is_stuck(now) {
+            LEAST_AHEAD
+        } else {
+            (MOST_AHEAD / self.lanes.len() as u64).max(LEAST_AHEAD * 2)
+        }
     }
 
     /// Returns the piece of another lane that is worth asking for on this one: the one that would arrive last.
     fn slowest(&self, now: Instant, lane: usize) -> Option<Range> {
         let own = &self.lanes[lane];
-        if own.is_silent(now) && self.pending(lane) > 0 {
+        if own.is_stuck(now) && self.pending(lane) > 0 {
             return None;
         }
         let rate = self.lanes.iter().map(|lane| lane.rate(now)).fold(own.rate(now), f64::max).max(1.0);
@@ -210,8 +226,9 @@ impl Pieces {
                 if missing == 0 || copies >= COPIES {
                     continue;
                 }
-                let there = if other.is_silent(now) { f64::MAX } else { before as f64 / other.rate(now).max(1.0) };
-                let here = (own.round_trip + AHEAD).as_secs_f64() + missing as f64 / rate;
+                let there =
+                    if other.is_stuck(now) { f64::MAX } else { before as f64 / other.rate(now).max(1.0) };
+                let here = (own.round_trip + NOTICE).as_secs_f64() + missing as f64 / rate;
                 if here < there * SHARE && worst.is_none_or(|(time, _)| there > time) {
                     worst = Some((there, run.asked));
                 }
@@ -236,7 +253,111 @@ impl Lane {
         self.decayed(now) / self.span().as_secs_f64()
     }
 
-    fn is_silent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) >= HOLE.max(self.round_trip * HOLE_ROUND_TRIPS)
+    fn is_silent(&self, now: Instant, time: Duration, round_trips: u32) -> bool {
+        now.saturating_duration_since(self.heard) >= time.max(self.round_trip * round_trips)
+    }
+
+    /// Whether it is better not to wait for it.
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.is_silent(now, STUCK, STUCK_ROUND_TRIPS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes per millisecond of a lane at a millisecond.
+    type Rate = fn(u64) -> u64;
+
+    /// Downloads a file over lanes that each deliver in order; returns the milliseconds it took and the bytes that came twice.
+    fn download(size: u64, round_trip: u64, lanes: &[Rate]) -> (u64, u64) {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let mut pieces = Pieces::new(RangeSet::new().missing(size), epoch);
+        for _ in lanes {
+            pieces.add_lane(epoch, Duration::from_millis(round_trip));
+        }
+        // What a lane was asked for, from when on it may arrive.
+        let mut queues: Vec<Vec<(u64, RunId, RangeSet)>> = vec![vec![]; lanes.len()];
+        let mut arrived = vec![0_u8; size as usize / 1024];
+        for millisecond in 0..600_000 {
+            let now = epoch + Duration::from_millis(millisecond);
+            for (index, queue) in queues.iter_mut().enumerate() {
+                while let Some((id, ranges)) = pieces.next(now, index) {
+                    assert!(!ranges.is_empty());
+                    queue.push((millisecond + round_trip, id, ranges));
+                }
+                assert!(queue.iter().map(|(.., ranges)| ranges.bytes()).sum::<u64>() <= 8 * MOST_AHEAD);
+                let mut budget = lanes[index](millisecond);
+                while let Some((from, id, ranges)) = queue.first_mut().filter(|_| budget > 0) {
+                    let Some(range) = ranges.take(budget.min(1024)).filter(|_| *from <= millisecond) else {
+                        break;
+                    };
+                    budget -= range.length();
+                    arrived[range.start as usize / 1024] += 1;
+                    let id = *id;
+                    pieces.handle_bytes(now, id, range);
+                    if ranges.is_empty() {
+                        queue.remove(0);
+                        pieces.end(id);
+                    }
+                }
+                pieces.trouble(now);
+            }
+            while let Some(id) = pieces.needless() {
+                pieces.end(id);
+            }
+            if pieces.left() == 0 {
+                assert!(arrived.iter().all(|&times| times > 0));
+                return (millisecond, pieces.twice());
+            }
+        }
+        panic!("{} bytes never came", pieces.left());
+    }
+
+    const SIZE: u64 = 16 << 20;
+
+    #[test]
+    fn one_lane_is_kept_busy() {
+        let (time, twice) = download(SIZE, 50, &[|_| 10 << 10]);
+        assert!(time < 1600 + 200 && twice == 0, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn lanes_add_up_whatever_their_rates() {
+        let (time, twice) = download(SIZE, 50, &[|_| 6 << 10, |_| 2 << 10, |_| 1 << 10, |_| 1 << 10]);
+        assert!(time < 1600 * 5 / 4 && twice < SIZE / 16, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn what_a_stalled_lane_owes_comes_over_another() {
+        let stalls: Rate = |millisecond| if millisecond < 400 { 5 << 10 } else { 0 };
+        let (time, twice) = download(SIZE, 50, &[stalls, |_| 5 << 10]);
+        assert!(time < 3200 * 5 / 4 && twice == 0, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn a_stall_that_ends_costs_little() {
+        let pauses: Rate = |millisecond| if (400..1200).contains(&millisecond) { 0 } else { 5 << 10 };
+        let (time, twice) = download(SIZE, 50, &[pauses, pauses]);
+        assert!(time < 2500 && twice < SIZE / 16, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn short_losses_are_less_trouble_than_long_silences() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
+        let mut pieces = Pieces::new(RangeSet::new().missing(SIZE), epoch);
+        pieces.add_lane(epoch, Duration::from_millis(50));
+        let (id, _) = pieces.next(epoch, 0).unwrap();
+        assert_eq!(pieces.trouble(at(5000)), 0, "nothing has come yet: the server may be slow");
+        pieces.handle_bytes(at(5000), id, Range { start: 0, end: 1000 });
+        assert_eq!(pieces.trouble(at(5149)), 0);
+        assert_eq!((pieces.trouble(at(5150)), pieces.trouble(at(5299))), (1, 1), "three round trips");
+        assert_eq!((pieces.trouble(at(5300)), pieces.trouble(at(9000))), (3, 3), "six round trips");
+        pieces.handle_bytes(at(9000), id, Range { start: 1000, end: 2000 });
+        assert_eq!(pieces.trouble(at(9160)), 4);
     }
 }
