@@ -29,20 +29,20 @@ struct Rules {
     largest_datagram: usize,
     /// Bytes per second of datagrams: a policer.
     datagram_rate: Option<u64>,
-    /// When the first TCP connection is served: UDP has answered by then.
-    first_stream_after: Duration,
+    /// How late the first two TCP connections are served, those to MOUNT and NFS: UDP has answered by then.
+    first_streams_late: Duration,
     /// Delay of what the server sends over TCP, as of a link of some length.
     delay: Duration,
-    /// The first TCP connection brings so many bytes from the server and no more; it stays open.
-    first_stream_bytes: u64,
+    /// The same two bring so many bytes from the server and no more; they stay open.
+    first_streams_bytes: u64,
 }
 
 const OPEN: Rules = Rules {
     largest_datagram: usize::MAX,
     datagram_rate: None,
-    first_stream_after: Duration::ZERO,
+    first_streams_late: Duration::ZERO,
     delay: Duration::ZERO,
-    first_stream_bytes: u64::MAX,
+    first_streams_bytes: u64::MAX,
 };
 
 /// A relay between clients and a server on one port of both transports; it ends when this is dropped.
@@ -79,18 +79,18 @@ impl Relay {
 
 async fn relay_streams(listener: TcpListener, server: SocketAddr, rules: Rules, count: Arc<AtomicU64>) {
     let mut tasks = JoinSet::new();
-    let started = Instant::now();
     while let Ok((near, _)) = listener.accept().await {
-        // The first one is MOUNT's.
-        let number = count.fetch_add(1, Ordering::Relaxed);
+        let is_first = count.fetch_add(1, Ordering::Relaxed) < 2;
         tasks.spawn(async move {
-            sleep(rules.first_stream_after.saturating_sub(started.elapsed())).await;
+            if is_first {
+                sleep(rules.first_streams_late).await;
+            }
             let far = TcpStream::connect(server).await.unwrap();
             let (mut from_client, mut to_client) = near.into_split();
             let (mut from_server, mut to_server) = far.into_split();
             let up = async move { tokio::io::copy(&mut from_client, &mut to_server).await.map(drop) };
             let down = async move {
-                let mut left = if number < 2 { rules.first_stream_bytes } else { u64::MAX };
+                let mut left = if is_first { rules.first_streams_bytes } else { u64::MAX };
                 let mut buffer = vec![0; 64 << 10];
                 loop {
                     let count = from_server.read(&mut buffer).await?;
@@ -127,7 +127,8 @@ async fn relay_datagrams(near: UdpSocket, server: SocketAddr, rules: Rules) {
                 let started = Instant::now();
                 let mut sent = 0;
                 while let Ok(length) = far.recv(&mut buffer).await {
-                    let allowed = rules.datagram_rate.map(|rate| rate as f64 * started.elapsed().as_secs_f64());
+                    let allowed =
+                        rules.datagram_rate.map(|rate| rate as f64 * started.elapsed().as_secs_f64());
                     let policed = allowed.is_some_and(|allowed| (sent + length) as f64 > allowed + 65536.0);
                     if length <= rules.largest_datagram && !policed {
                         sent += length;
@@ -196,7 +197,7 @@ async fn download(client: &Client, name: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn reads_and_writes_that_udp_does_not_carry_take_tcp() {
     let server = serve().await;
-    let rules = Rules { largest_datagram: 600, first_stream_after: Duration::from_millis(600), ..OPEN };
+    let rules = Rules { largest_datagram: 600, first_streams_late: Duration::from_millis(600), ..OPEN };
     let relay = Relay::start(server.local_addr(), rules).await;
     let client = relay.client(TransportChoice::Auto).await;
     assert_eq!(client.transports().map(|(protocol, _)| protocol), [Protocol::Udp; 2]);
@@ -211,11 +212,11 @@ async fn reads_and_writes_that_udp_does_not_carry_take_tcp() {
 #[tokio::test]
 async fn what_one_connection_owes_comes_over_another() {
     let server = serve().await;
-    let rules =
-        Rules { delay: Duration::from_millis(3), first_stream_bytes: 1_000_000, ..OPEN };
+    let rules = Rules { delay: Duration::from_millis(3), first_streams_bytes: 1_000_000, ..OPEN };
     let relay = Relay::start(server.local_addr(), rules).await;
     let bytes = content(8 << 20);
-    upload(&Relay::start(server.local_addr(), OPEN).await.client(TransportChoice::Tcp).await, b"a", &bytes).await;
+    upload(&Relay::start(server.local_addr(), OPEN).await.client(TransportChoice::Tcp).await, b"a", &bytes)
+        .await;
     let client = relay.client(TransportChoice::Tcp).await;
     assert!(download(&client, b"a").await == bytes);
     let streams = relay.streams.load(Ordering::Relaxed);
@@ -229,13 +230,14 @@ async fn a_policer_of_udp_is_noticed_in_the_middle_of_a_file() {
     let server = serve().await;
     let rules = Rules {
         datagram_rate: Some(1 << 20),
-        first_stream_after: Duration::from_millis(600),
+        first_streams_late: Duration::from_millis(600),
         delay: Duration::from_millis(5),
         ..OPEN
     };
-    let relay = Relay::start(server.local_addr(), rules).await;
     let bytes = content(48 << 20);
-    upload(&Relay::start(server.local_addr(), OPEN).await.client(TransportChoice::Tcp).await, b"a", &bytes).await;
+    upload(&Relay::start(server.local_addr(), OPEN).await.client(TransportChoice::Tcp).await, b"a", &bytes)
+        .await;
+    let relay = Relay::start(server.local_addr(), rules).await;
     let client = relay.client(TransportChoice::Auto).await;
     assert_eq!(client.protocol(), Protocol::Udp);
     let started = Instant::now();

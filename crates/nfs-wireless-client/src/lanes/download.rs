@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex},
     task::Poll,
+    time::Duration,
 };
 
 use nfs_wire::{FileHandle, portmap::Protocol};
@@ -32,6 +33,9 @@ const WORTH_A_LANE: u64 = 2 << 20;
 
 /// and for so much trouble: a first loss is what ends the slow start of every connection.
 const TROUBLE: u32 = 3;
+
+/// A connection gets so long to show what it is worth before the next one is made or asked.
+const JOIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What the runs of a download share.
 struct Shared {
@@ -93,6 +97,7 @@ impl Lanes {
         let shared = Arc::new(Mutex::new(Shared { pieces, sink: Some(sink), observer }));
         let mut lanes: Vec<Arc<Lane>> = Vec::new();
         let mut joining: Option<Joining<'_>> = None;
+        let mut join_from = clock();
         let mut runs: Vec<Run<'_>> = Vec::new();
         let result = loop {
             let now = clock();
@@ -132,7 +137,7 @@ impl Lanes {
                     runs.push(Run { id, future });
                 }
             }
-            if joining.is_none() {
+            if joining.is_none() && join_from <= now {
                 joining = self.next_lane(&lanes, uses, left, trouble);
             }
             tokio::select! {
@@ -150,6 +155,7 @@ impl Lanes {
                 },
                 lane = joined(&mut joining) => {
                     joining = None;
+                    join_from = clock() + JOIN_INTERVAL;
                     if let Some(lane) = lane {
                         if lane.protocol != uses.current && let Some(choice) = &choice {
                             lock(choice).handle_answer(clock());

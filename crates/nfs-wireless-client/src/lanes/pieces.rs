@@ -22,14 +22,15 @@ const NOTICE: Duration = Duration::from_millis(100);
 const RATE_ROUND_TRIPS: u32 = 4;
 const RATE_TIME: Duration = Duration::from_millis(400);
 
-/// A lane that is asked and silent for so many round trips, and this long at least, is not waited for.
-const STUCK_ROUND_TRIPS: u32 = 2;
+/// A lane that is asked and silent for so many half round trips, and this long at least, is not waited for.
+const STUCK_HALF_TRIPS: u32 = 4;
 const STUCK: Duration = Duration::from_millis(100);
 
-/// Silences of so many round trips, and this long at least, are trouble; once, and twice more where a timer of TCP has to end them.
-const LOSS_ROUND_TRIPS: u32 = 3;
+/// Silences of so many half round trips, and this long at least, are trouble; once, and twice more where it seems that a timer of TCP
+/// has to end them.
+const LOSS_HALF_TRIPS: u32 = 3;
 const LOSS: Duration = Duration::from_millis(100);
-const TIMER_ROUND_TRIPS: u32 = 6;
+const TIMER_HALF_TRIPS: u32 = 6;
 const TIMER: Duration = Duration::from_millis(300);
 
 /// A piece is asked for again where that is expected to take less than this share of the time it still takes where it is.
@@ -164,10 +165,10 @@ impl Pieces {
             if !waits || lane.bytes == 0 {
                 continue;
             }
-            let silence = if lane.is_silent(now, TIMER, TIMER_ROUND_TRIPS) {
+            let silence = if lane.is_silent(now, TIMER, TIMER_HALF_TRIPS) {
                 3
             } else {
-                u32::from(lane.is_silent(now, LOSS, LOSS_ROUND_TRIPS))
+                u32::from(lane.is_silent(now, LOSS, LOSS_HALF_TRIPS))
             };
             let more = silence.saturating_sub(lane.silence);
             lane.silence += more;
@@ -253,13 +254,13 @@ impl Lane {
         self.decayed(now) / self.span().as_secs_f64()
     }
 
-    fn is_silent(&self, now: Instant, time: Duration, round_trips: u32) -> bool {
-        now.saturating_duration_since(self.heard) >= time.max(self.round_trip * round_trips)
+    fn is_silent(&self, now: Instant, time: Duration, half_trips: u32) -> bool {
+        now.saturating_duration_since(self.heard) >= time.max(self.round_trip / 2 * half_trips)
     }
 
     /// Whether it is better not to wait for it.
     fn is_stuck(&self, now: Instant) -> bool {
-        self.is_silent(now, STUCK, STUCK_ROUND_TRIPS)
+        self.is_silent(now, STUCK, STUCK_HALF_TRIPS)
     }
 }
 
@@ -350,13 +351,17 @@ mod tests {
         let epoch = Instant::now();
         let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
         let mut pieces = Pieces::new(RangeSet::new().missing(SIZE), epoch);
-        pieces.add_lane(epoch, Duration::from_millis(50));
+        pieces.add_lane(epoch, Duration::from_millis(100));
         let (id, _) = pieces.next(epoch, 0).unwrap();
         assert_eq!(pieces.trouble(at(5000)), 0, "nothing has come yet: the server may be slow");
         pieces.handle_bytes(at(5000), id, Range { start: 0, end: 1000 });
         assert_eq!(pieces.trouble(at(5149)), 0);
-        assert_eq!((pieces.trouble(at(5150)), pieces.trouble(at(5299))), (1, 1), "three round trips");
-        assert_eq!((pieces.trouble(at(5300)), pieces.trouble(at(9000))), (3, 3), "six round trips");
+        assert_eq!(
+            (pieces.trouble(at(5150)), pieces.trouble(at(5299))),
+            (1, 1),
+            "one and a half round trips"
+        );
+        assert_eq!((pieces.trouble(at(5300)), pieces.trouble(at(9000))), (3, 3), "three round trips");
         pieces.handle_bytes(at(9000), id, Range { start: 1000, end: 2000 });
         assert_eq!(pieces.trouble(at(9160)), 4);
     }
