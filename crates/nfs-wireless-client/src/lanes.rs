@@ -184,10 +184,7 @@ impl Lanes {
 
     /// Returns a connection over a transport once it has answered a NULL call, made now.
     async fn answering(&self, protocol: Protocol) -> Option<Arc<Lane>> {
-        let lane = match self.find(protocol, 0) {
-            Some(lane) => lane,
-            None => return self.lane(protocol, 0).await,
-        };
+        let Some(lane) = self.find(protocol, 0) else { return self.lane(protocol, 0).await };
         let answer = lane.connection.call((Program::NFS, Procedure::Null.number()), None, Vec::new()).await;
         answer.is_ok().then_some(lane)
     }

@@ -22,15 +22,15 @@ const NOTICE: Duration = Duration::from_millis(100);
 const RATE_ROUND_TRIPS: u32 = 4;
 const RATE_TIME: Duration = Duration::from_millis(400);
 
-/// A lane that is asked and silent for so many half round trips, and this long at least, is not waited for.
-const STUCK_HALF_TRIPS: u32 = 4;
+/// A lane that is asked and silent for so many eighths of a round trip, and this long at least, is not waited for.
+const STUCK_EIGHTHS: u32 = 16;
 const STUCK: Duration = Duration::from_millis(100);
 
-/// Silences of so many half round trips, and this long at least, are trouble; once, and twice more where it seems that a timer of TCP
+/// Silences of so many eighths of a round trip, and this long at least, are trouble; once, and twice more where it seems that a timer of TCP
 /// has to end them.
-const LOSS_HALF_TRIPS: u32 = 3;
-const LOSS: Duration = Duration::from_millis(100);
-const TIMER_HALF_TRIPS: u32 = 6;
+const LOSS_EIGHTHS: u32 = 9;
+const LOSS: Duration = Duration::from_millis(20);
+const TIMER_EIGHTHS: u32 = 24;
 const TIMER: Duration = Duration::from_millis(300);
 
 /// A piece is asked for again where that is expected to take less than this share of the time it still takes where it is.
@@ -129,6 +129,7 @@ impl Pieces {
         self.again += range.length() - new;
         if let Some(run) = self.runs.iter().find(|run| run.id == id) {
             let lane = &mut self.lanes[run.lane];
+            lane.look(now);
             lane.recent = lane.decayed(now) + range.length() as f64;
             lane.bytes += range.length();
             (lane.heard, lane.silence) = (now, 0);
@@ -159,20 +160,9 @@ impl Pieces {
     /// for one that took long.
     pub(super) fn trouble(&mut self, now: Instant) -> u32 {
         for lane in 0..self.lanes.len() {
-            let waits = self.pending(lane) > 0;
-            let lane = &mut self.lanes[lane];
-            // Before the first byte the server may simply be slow.
-            if !waits || lane.bytes == 0 {
-                continue;
+            if self.pending(lane) > 0 {
+                self.lanes[lane].look(now);
             }
-            let silence = if lane.is_silent(now, TIMER, TIMER_HALF_TRIPS) {
-                3
-            } else {
-                u32::from(lane.is_silent(now, LOSS, LOSS_HALF_TRIPS))
-            };
-            let more = silence.saturating_sub(lane.silence);
-            lane.silence += more;
-            lane.trouble += more;
         }
         self.lanes.iter().map(|lane| lane.trouble).sum()
     }
@@ -244,6 +234,21 @@ impl Lane {
         RATE_TIME.max(self.round_trip * RATE_ROUND_TRIPS)
     }
 
+    /// Takes note of a silence.
+    fn look(&mut self, now: Instant) {
+        let silence = if self.bytes == 0 {
+            // Before the first byte the server may simply be slow.
+            0
+        } else if self.is_silent(now, TIMER, TIMER_EIGHTHS) {
+            3
+        } else {
+            u32::from(self.is_silent(now, LOSS, LOSS_EIGHTHS))
+        };
+        let more = silence.saturating_sub(self.silence);
+        self.silence += more;
+        self.trouble += more;
+    }
+
     fn decayed(&self, now: Instant) -> f64 {
         let age = now.saturating_duration_since(self.heard).as_secs_f64();
         self.recent * (-age / self.span().as_secs_f64()).exp()
@@ -254,13 +259,13 @@ impl Lane {
         self.decayed(now) / self.span().as_secs_f64()
     }
 
-    fn is_silent(&self, now: Instant, time: Duration, half_trips: u32) -> bool {
-        now.saturating_duration_since(self.heard) >= time.max(self.round_trip / 2 * half_trips)
+    fn is_silent(&self, now: Instant, time: Duration, eighths: u32) -> bool {
+        now.saturating_duration_since(self.heard) >= time.max(self.round_trip / 8 * eighths)
     }
 
     /// Whether it is better not to wait for it.
     fn is_stuck(&self, now: Instant) -> bool {
-        self.is_silent(now, STUCK, STUCK_HALF_TRIPS)
+        self.is_silent(now, STUCK, STUCK_EIGHTHS)
     }
 }
 
@@ -355,12 +360,8 @@ mod tests {
         let (id, _) = pieces.next(epoch, 0).unwrap();
         assert_eq!(pieces.trouble(at(5000)), 0, "nothing has come yet: the server may be slow");
         pieces.handle_bytes(at(5000), id, Range { start: 0, end: 1000 });
-        assert_eq!(pieces.trouble(at(5149)), 0);
-        assert_eq!(
-            (pieces.trouble(at(5150)), pieces.trouble(at(5299))),
-            (1, 1),
-            "one and a half round trips"
-        );
+        assert_eq!(pieces.trouble(at(5112)), 0);
+        assert_eq!((pieces.trouble(at(5113)), pieces.trouble(at(5299))), (1, 1), "more than a round trip");
         assert_eq!((pieces.trouble(at(5300)), pieces.trouble(at(9000))), (3, 3), "three round trips");
         pieces.handle_bytes(at(9000), id, Range { start: 1000, end: 2000 });
         assert_eq!(pieces.trouble(at(9160)), 4);
