@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn trials_become_rare() {
         let alternating: Path =
-            |second| if (second / 20.0) as u32 % 2 == 0 { [1e5, 1e6] } else { [1e6, 1e5] };
+            |second| if ((second / 20.0) as u32).is_multiple_of(2) { [1e5, 1e6] } else { [1e6, 1e5] };
         assert!(run(Protocol::Udp, alternating, 1200).len() <= 12);
     }
 }
