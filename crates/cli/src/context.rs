@@ -102,6 +102,7 @@ impl Context {
             }
         });
         self.session.remember();
+        self.session.transports().into_iter().for_each(|line| self.reporter.detail(line));
         let closing =
             || Observation::closing_line(&self.activity, self.session.link_state(), self.started.elapsed());
         self.reporter.end_progress(result.is_ok().then(closing));
@@ -136,6 +137,7 @@ impl Context {
                 asked = now;
                 question.set(self.session.ask().fuse());
             }
+            self.session.transports().into_iter().for_each(|line| self.reporter.detail(line));
             let link = self.session.link_state();
             observation.update(now, &self.activity, link);
             let shown = self.reporter.show(|| observation.line(now, &self.activity, link));

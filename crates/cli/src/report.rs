@@ -139,6 +139,13 @@ impl Reporter {
         }
     }
 
+    /// Says on standard error what the curious like to know, the same words only once.
+    pub(crate) fn detail(&self, text: String) {
+        if self.verbose && !self.json && self.warned.borrow_mut().insert(text.clone()) {
+            self.note(text);
+        }
+    }
+
     /// Says once that this run cannot be resumed, for its state cannot be written.
     pub(crate) fn keeps_nothing(&self, error: &io::Error) {
         self.warning_once(&format!(

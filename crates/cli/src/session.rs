@@ -141,6 +141,21 @@ impl Session {
         Summary { bytes: self.activity.bytes(), clients }
     }
 
+    /// Returns which transport is in use for what, and why, a line for each server.
+    pub(crate) fn transports(&self) -> Vec<String> {
+        let name = |protocol| transport_name(protocol).to_uppercase();
+        let connected = self.connected.borrow();
+        let lines = connected.iter().map(|Connected { remote, client, .. }| {
+            let [(down, why), (up, why_up)] = client.transports();
+            let host = &remote.host;
+            if (down, why) == (up, why_up) {
+                return format!("{host} over {}: {why}", name(down));
+            }
+            format!("{host}: READs over {} ({why}), WRITEs over {} ({why_up})", name(down), name(up))
+        });
+        lines.collect()
+    }
+
     /// Returns what is connected, for messages: `nas over TCP`.
     pub(crate) fn describe(&self) -> String {
         let hosts: Vec<String> = self

@@ -32,12 +32,12 @@ use crate::{
     attr::{Metadata, SetAttributes, Time},
     config::ClientConfig,
     connect::{Finder, Found, Mounted},
-    driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
+    driver::{CallFailure, Connection, Observer, Reactor, Sink, Source},
     engine::{Belief, Stats},
     error::Error,
+    lanes::{Lane, Lanes, Reason},
     read_dir::ReadDir,
-    session::Transfer,
-    transfer::{Download, Limits, Placement, RangeSet, Upload, UploadSpec},
+    transfer::{Limits, Placement, RangeSet, Upload, UploadSpec},
 };
 
 /// A mounted export on a server: cheap to clone, safe to share, usable from many tasks at once.
@@ -50,17 +50,12 @@ pub struct Client {
 }
 
 struct Inner {
-    // Dropped first: without commands the driver ends before its thread does.
-    connection: Connection,
-    address: SocketAddr,
-    protocol: Protocol,
+    lanes: Lanes,
     export: Vec<u8>,
     root: FileHandle,
     mount: Found,
-    config: ClientConfig,
     /// The server gives what is made the time of last access that it is told.
     keeps_marks: AtomicBool,
-    reactor: Reactor,
 }
 
 /// A file: its handle and its attributes.
@@ -122,11 +117,9 @@ impl Client {
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounted = within(&config, host, finder.mount(path)).await?;
-        let Mounted { connection, address, protocol, export, root, mount } = mounted;
-        connection.persist();
+        let Mounted { reached, export, root, mount } = mounted;
         let keeps_marks = AtomicBool::new(false);
-        let inner =
-            Inner { connection, address, protocol, export, root, mount, config, keeps_marks, reactor };
+        let inner = Inner { lanes: Lanes::new(reached, config, reactor), export, root, mount, keeps_marks };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -138,7 +131,7 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub async fn unmount(&self) -> Result<(), Error> {
-        let Inner { reactor, config, mount, export, .. } = &*self.inner;
+        let Inner { lanes: Lanes { reactor, config, .. }, mount, export, .. } = &*self.inner;
         let finder = Finder { reactor, config, host: "" };
         within(config, "the MOUNT service", finder.unmount(*mount, export)).await
     }
@@ -155,12 +148,17 @@ impl Client {
 
     /// Returns the address of the NFS service.
     pub fn address(&self) -> SocketAddr {
-        self.inner.address
+        self.inner.lanes.first().address
     }
 
-    /// Returns the transport in use.
+    /// Returns the transport in use for READs.
     pub fn protocol(&self) -> Protocol {
-        self.inner.protocol
+        self.transports()[0].0
+    }
+
+    /// Returns the transports in use for READs and for WRITEs, and why each.
+    pub fn transports(&self) -> [(Protocol, Reason); 2] {
+        self.inner.lanes.verdicts()
     }
 
     /// Returns the path of the mounted export.
@@ -175,7 +173,7 @@ impl Client {
 
     /// Returns what the client has seen so far.
     pub fn status(&self) -> Status {
-        let snapshot = self.inner.connection.snapshot();
+        let snapshot = self.inner.lanes.snapshot();
         let limits = self.limits();
         Status {
             stats: snapshot.stats,
@@ -193,12 +191,12 @@ impl Client {
     ///
     /// Never over TCP or IPv6, nor with the default block size, which keeps datagrams short enough or few enough.
     pub fn identifications_may_have_wrapped(&self) -> bool {
-        self.inner.connection.identifications_may_have_wrapped()
+        self.inner.lanes.identifications_may_have_wrapped()
     }
 
     /// Returns the bytes per READ and WRITE in use now, without the counters.
     pub(crate) fn limits(&self) -> Limits {
-        self.inner.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0, sync_tail: 0 })
+        self.inner.lanes.limits()
     }
 
     /// Calls NULL, which does nothing, and returns how long that took.
@@ -409,8 +407,7 @@ impl Client {
         sink: impl Sink + 'static,
         observer: Option<Observer>,
     ) -> Result<(), Error> {
-        let transfer = Transfer::Download(Download::ranges(&file, ranges));
-        self.inner.connection.transfer(transfer, Storage::Sink(Box::new(sink)), observer).await
+        self.inner.lanes.download(&file, ranges, Box::new(sink), observer).await
     }
 
     /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns.
@@ -430,9 +427,8 @@ impl Client {
             Placement::Temporary(name) => Some((spec.directory, name.clone())),
             Placement::Resumable { .. } | Placement::InPlace | Placement::Existing(_) => None,
         };
-        let transfer = Transfer::Upload(Box::new(Upload::new(spec)));
-        let result =
-            self.inner.connection.transfer(transfer, Storage::Source(Box::new(source)), observer).await;
+        let size = spec.size;
+        let result = self.inner.lanes.upload(Upload::new(spec), size, Box::new(source), observer).await;
         if let (Err(error), Some((directory, name))) = (&result, temporary)
             && !error.is_silence()
         {
@@ -489,18 +485,19 @@ impl Client {
         arguments: Vec<u8>,
     ) -> Result<(Bytes, u32), Error> {
         let what = procedure.name();
-        let timeout = self.inner.config.call_timeout;
-        let call = self.inner.connection.call((Program::NFS, procedure.number()), timeout, arguments);
-        let answer = call.await.map_err(|failure| match failure {
-            CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
-            CallFailure::Unreachable(source) => Error::Unreachable {
-                what: "the NFSv3 service",
-                address: self.inner.address,
-                protocol: self.inner.protocol,
-                source,
+        let Inner { lanes, .. } = &*self.inner;
+        let answer = lanes.call(procedure, lanes.config.call_timeout, arguments).await.map_err(
+            |failure| match failure {
+                CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
+                CallFailure::Unreachable(source) => Error::Unreachable {
+                    what: "the NFSv3 service",
+                    address: lanes.first().address,
+                    protocol: lanes.first().protocol,
+                    source,
+                },
+                CallFailure::TooMany | CallFailure::Closed => Error::Closed,
             },
-            CallFailure::TooMany | CallFailure::Closed => Error::Closed,
-        })?;
+        )?;
         answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
         Ok((answer.results, answer.attempts))
     }
@@ -538,8 +535,8 @@ impl From<CountedError> for Error {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { address, protocol, export, .. } = &*self.inner;
-        let export = String::from_utf8_lossy(export);
+        let Lane { address, protocol, .. } = self.inner.lanes.first();
+        let export = String::from_utf8_lossy(&self.inner.export);
         formatter
             .debug_struct("Client")
             .field("address", address)
@@ -567,7 +564,7 @@ impl Pinger {
         config.check()?;
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
         let finder = Finder { reactor: &reactor, config: &config, host };
-        let (_, address, connection) = within(&config, host, finder.nfs_only()).await?;
+        let Lane { connection, address, .. } = within(&config, host, finder.nfs_only()).await?;
         connection.persist();
         Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })
     }

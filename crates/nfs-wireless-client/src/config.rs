@@ -142,7 +142,8 @@ const MIN_RATE_LIMIT: u64 = 1000;
 /// Which transports a client may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// TCP where the server answers on it, else UDP; for every program on its own.
+    /// What the server answers on, for every program on its own. NFS takes UDP unless the server is near, and moves to the other transport
+    /// where that does better, also in the middle of a file.
     #[default]
     Auto,
     /// UDP only, for portmap and MOUNT too.

@@ -1,6 +1,11 @@
 //! From a host name and a path to a mounted export: addresses, ports, transports, MOUNT.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nfs_wire::{
     FileHandle, MountStatus,
@@ -11,8 +16,9 @@ use nfs_wire::{
 
 use crate::{
     config::{ClientConfig, TransportChoice},
-    driver::{Answer, CallFailure, Connection, Reactor},
+    driver::{Answer, CallFailure, Connection, Reactor, clock},
     error::Error,
+    lanes::{Lane, NEAR, Reason},
     session::SessionConfig,
 };
 
@@ -33,13 +39,20 @@ pub(crate) struct Finder<'a> {
 /// A mounted export.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    pub(crate) connection: Connection,
-    pub(crate) address: SocketAddr,
-    pub(crate) protocol: Protocol,
+    pub(crate) reached: Reached,
     pub(crate) export: Vec<u8>,
     pub(crate) root: FileHandle,
     /// The MOUNT service that gave the handle.
     pub(crate) mount: Found,
+}
+
+/// The NFS service, on the transport to begin with.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) lane: Lane,
+    /// On the other one, if that was asked and has answered.
+    pub(crate) other: Option<Lane>,
+    pub(crate) reason: Reason,
 }
 
 impl Finder<'_> {
@@ -47,9 +60,9 @@ impl Finder<'_> {
     pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
         self.on_each_address(async |address| {
             // Side by side: on a long way every round trip counts.
-            let ((service, export, mount), (protocol, address, connection)) =
+            let ((service, export, mount), reached) =
                 tokio::try_join!(self.mount_at(address, path), self.nfs(address))?;
-            Ok(Mounted { connection, address, protocol, export, root: mount.handle, mount: service })
+            Ok(Mounted { reached, export, root: mount.handle, mount: service })
         })
         .await
     }
@@ -64,8 +77,16 @@ impl Finder<'_> {
     }
 
     /// Connects to the NFS service without mounting anything.
-    pub(crate) async fn nfs_only(&self) -> Result<(Protocol, SocketAddr, Connection), Error> {
-        self.on_each_address(async |address| self.nfs(address).await).await
+    pub(crate) async fn nfs_only(&self) -> Result<Lane, Error> {
+        self.on_each_address(async |address| Ok(self.nfs(address).await?.lane)).await
+    }
+
+    /// Makes a further connection to the NFS service at an address.
+    pub(crate) async fn further(&self, address: SocketAddr, protocol: Protocol) -> Result<Lane, Error> {
+        let found = Found { protocol, address };
+        let connection = self.connect(found, Program::NFS).await?;
+        let round_trip = nfs_null(&connection, found).await?;
+        Ok(Lane { connection, protocol, address, round_trip })
     }
 
     async fn on_each_address<T>(
@@ -124,13 +145,45 @@ impl Finder<'_> {
         }
     }
 
-    async fn nfs(&self, address: SocketAddr) -> Result<(Protocol, SocketAddr, Connection), Error> {
-        let (found, connection, ()) = self
-            .service(address, Program::NFS, async |connection, found| {
-                null(connection, Program::NFS, found).await
-            })
-            .await?;
-        Ok((found.protocol, found.address, connection))
+    /// Reaches the NFS service. Where the transport is open both are asked: UDP is taken when it answers, unless the server
+    /// is near.
+    async fn nfs(&self, address: SocketAddr) -> Result<Reached, Error> {
+        let given = match self.config.transport {
+            TransportChoice::Udp => Some(Protocol::Udp),
+            TransportChoice::Tcp => Some(Protocol::Tcp),
+            TransportChoice::Auto => None,
+        };
+        if let Some(protocol) = given {
+            let lane = self.nfs_over(address, protocol).await?;
+            return Ok(Reached { lane, other: None, reason: Reason::Given });
+        }
+        let only = |lane| Reached { lane, other: None, reason: Reason::OnlyOne };
+        let (udp, tcp) = (self.nfs_over(address, Protocol::Udp), self.nfs_over(address, Protocol::Tcp));
+        tokio::pin!(udp, tcp);
+        tokio::select! {
+            biased;
+            result = &mut udp => {
+                let Ok(udp) = result else { return tcp.await.map(only) };
+                let round_trip = udp.round_trip;
+                if round_trip >= NEAR && !is_here(udp.address) {
+                    return Ok(Reached { lane: udp, other: None, reason: Reason::Far(round_trip) });
+                }
+                match tokio::time::timeout(SECOND_TRANSPORT_AFTER, tcp).await {
+                    Ok(Ok(lane)) => Ok(Reached { lane, other: Some(udp), reason: Reason::Near(round_trip) }),
+                    Ok(Err(_)) | Err(_) => Ok(only(udp)),
+                }
+            }
+            result = &mut tcp => match result {
+                Ok(lane) => Ok(only(lane)),
+                Err(error) => udp.await.map(only).map_err(|_| error),
+            },
+        }
+    }
+
+    async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Lane, Error> {
+        let (Found { protocol, address }, connection, round_trip) =
+            self.service_over(address, Program::NFS, protocol, nfs_null).await?;
+        Ok(Lane { connection, protocol, address, round_trip })
     }
 
     /// Finds a service on whichever transport answers, the preferred one first; `ask` is the call that is to be answered.
@@ -140,24 +193,31 @@ impl Finder<'_> {
         program: Program,
         ask: impl AsyncFn(&Connection, Found) -> Result<T, Error>,
     ) -> Result<(Found, Connection, T), Error> {
-        self.first_transport(async |protocol| {
-            let (port, known) = match self.port(address, program, protocol).await? {
-                Port::Known(port) => (port, None),
-                Port::Usual(port, error) => (port, Some(error)),
-            };
-            let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
-            let asked = async {
-                let connection = self.connect(found, program).await?;
-                let answer = ask(&connection, found).await?;
-                Ok((found, connection, answer))
-            };
-            // On a usual port where nobody is, the port mapper was what was missing.
-            asked.await.map_err(|error| match (error, known) {
-                (Error::Unreachable { .. } | Error::NotRegistered { .. }, Some(known)) => known,
-                (error, _) => error,
-            })
+        self.first_transport(async |protocol| self.service_over(address, program, protocol, &ask).await).await
+    }
+
+    async fn service_over<T>(
+        &self,
+        address: SocketAddr,
+        program: Program,
+        protocol: Protocol,
+        ask: impl AsyncFn(&Connection, Found) -> Result<T, Error>,
+    ) -> Result<(Found, Connection, T), Error> {
+        let (port, known) = match self.port(address, program, protocol).await? {
+            Port::Known(port) => (port, None),
+            Port::Usual(port, error) => (port, Some(error)),
+        };
+        let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
+        let asked = async {
+            let connection = self.connect(found, program).await?;
+            let answer = ask(&connection, found).await?;
+            Ok((found, connection, answer))
+        };
+        // On a usual port where nobody is, the port mapper was what was missing.
+        asked.await.map_err(|error| match (error, known) {
+            (Error::Unreachable { .. } | Error::NotRegistered { .. }, Some(known)) => known,
+            (error, _) => error,
         })
-        .await
     }
 
     async fn first_transport<T>(
@@ -334,9 +394,22 @@ async fn mount_call(
     Ok(answer)
 }
 
-async fn null(connection: &Connection, program: Program, found: Found) -> Result<(), Error> {
-    let answer = call(connection, program, 0, Vec::new(), found).await?;
-    accepted(&answer, program, service_name(program), found)
+/// Calls NULL, and returns how long the answer took.
+async fn nfs_null(connection: &Connection, found: Found) -> Result<Duration, Error> {
+    let asked: Instant = clock();
+    let answer = call(connection, Program::NFS, 0, Vec::new(), found).await?;
+    accepted(&answer, Program::NFS, service_name(Program::NFS), found)?;
+    Ok(clock().saturating_duration_since(asked))
+}
+
+/// Whether an address is one of this machine's.
+fn is_here(address: SocketAddr) -> bool {
+    let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+    let local = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.local_addr()
+    });
+    local.is_ok_and(|local| local.ip() == address.ip())
 }
 
 /// Whether the call was run, and if not, whether the program is there at all.

@@ -48,6 +48,8 @@ mod error;
 #[cfg(feature = "tokio")]
 mod file;
 #[cfg(feature = "tokio")]
+mod lanes;
+#[cfg(feature = "tokio")]
 mod read_dir;
 pub mod session;
 pub mod transfer;
@@ -75,5 +77,6 @@ pub use self::{
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,
+    lanes::Reason,
     read_dir::ReadDir,
 };

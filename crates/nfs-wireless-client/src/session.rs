@@ -5,6 +5,7 @@
 //! [`Session::poll_event`], and calls [`Session::handle_timeout`] at [`Session::poll_timeout`].
 
 mod blocks;
+mod handover;
 mod pacer;
 mod setup;
 

@@ -10,7 +10,7 @@ use crate::units::{self, AutoOr};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// Transport for NFS, MOUNT and the port mapper; auto takes what the server answers on.
+    /// Transport for NFS, MOUNT and the port mapper; auto takes what does best, and may change in the middle of a file.
     #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
     pub(crate) transport: Transport,
     /// How lost UDP calls are found [default: adaptive; hybrid with --timeo, --linear-steps, --linear-step or --max-timeo].
@@ -66,7 +66,7 @@ pub(crate) struct OutputArgs {
 /// `--transport`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// What the server answers on.
+    /// What does best.
     Auto,
     /// UDP only.
     Udp,

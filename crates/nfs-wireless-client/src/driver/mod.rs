@@ -72,6 +72,13 @@ pub(crate) enum Storage {
     Source(Box<dyn Source>),
 }
 
+/// A transfer, and who takes part in it.
+pub(crate) struct Task {
+    pub(crate) transfer: Transfer,
+    pub(crate) storage: Storage,
+    pub(crate) observer: Option<Observer>,
+}
+
 /// What a [`Connection`] asks of its driver.
 pub(crate) enum Command {
     Call {
@@ -86,10 +93,13 @@ pub(crate) enum Command {
     },
     Start {
         token: u64,
-        transfer: Transfer,
-        storage: Storage,
-        observer: Option<Observer>,
+        task: Task,
         done: oneshot::Sender<Result<(), Error>>,
+    },
+    /// Give a transfer back, if it waits for nothing that must not be made twice.
+    Detach {
+        token: u64,
+        handed: oneshot::Sender<Task>,
     },
     Stop {
         token: u64,
@@ -184,21 +194,14 @@ impl Connection {
         result.unwrap_or(Err(CallFailure::Closed))
     }
 
-    /// Runs a transfer. Dropping the future stops it.
-    pub(crate) async fn transfer(
-        &self,
-        transfer: Transfer,
-        storage: Storage,
-        observer: Option<Observer>,
-    ) -> Result<(), Error> {
+    /// Starts a transfer. Dropping what is returned stops it.
+    pub(crate) fn start(&self, task: Task) -> Underway<'_> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let (done, result) = oneshot::channel();
-        let command = Command::Start { token, transfer, storage, observer, done };
-        self.commands.send(command).map_err(|_| Error::Closed)?;
+        // Without a driver the result is that it is gone.
+        let _ = self.commands.send(Command::Start { token, task, done });
         let guard = OnDrop { commands: &self.commands, command: Some(Command::Stop { token }) };
-        let result = result.await;
-        guard.disarm();
-        result.unwrap_or(Err(Error::Closed))
+        Underway { token, result, guard }
     }
 
     /// Treats refusals as outages from now on.
@@ -216,6 +219,31 @@ impl Connection {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A transfer on its way.
+pub(crate) struct Underway<'a> {
+    token: u64,
+    result: oneshot::Receiver<Result<(), Error>>,
+    guard: OnDrop<'a>,
+}
+
+impl Underway<'_> {
+    /// Waits for the end of the transfer; may be cancelled and called again.
+    pub(crate) async fn done(&mut self) -> Result<(), Error> {
+        let result = (&mut self.result).await;
+        self.guard.command = None;
+        result.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Takes the transfer back, to be started elsewhere. `None`: it goes on here, or has just ended.
+    pub(crate) async fn detach(&mut self) -> Option<Task> {
+        let (handed, task) = oneshot::channel();
+        self.guard.commands.send(Command::Detach { token: self.token, handed }).ok()?;
+        let task = task.await.ok()?;
+        self.guard.command = None;
+        Some(task)
     }
 }
 
@@ -240,7 +268,7 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Reads the clock that also runs in tokio's paused tests.
-fn clock() -> Instant {
+pub(crate) fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use nfs_wire::DecodeError;
 use tokio::sync::oneshot;
 
-use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage, fragments::Fragments};
+use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage, Task, fragments::Fragments};
 use crate::{
     engine::CallId,
     error::Error,
@@ -83,7 +83,7 @@ impl Pump {
                     self.session.cancel(now, waiting.id);
                 }
             }
-            Command::Start { token, transfer, storage, observer, done } => {
+            Command::Start { token, task: Task { transfer, storage, observer }, done } => {
                 let id = self.session.start(now, transfer);
                 self.running.insert(id, Running { token, storage, observer, done });
             }
@@ -92,6 +92,15 @@ impl Pump {
                 if let Some(id) = stopped.map(|(&id, _)| id) {
                     self.session.stop(now, id);
                     self.running.remove(&id);
+                }
+            }
+            Command::Detach { token, handed } => {
+                let running = self.running.iter().find(|(_, running)| running.token == token);
+                let Some(id) = running.map(|(&id, _)| id) else { return };
+                if let Some(transfer) = self.session.detach(now, id)
+                    && let Some(Running { storage, observer, .. }) = self.running.remove(&id)
+                {
+                    let _ = handed.send(Task { transfer, storage, observer });
                 }
             }
             Command::Persist => self.persistent = true,

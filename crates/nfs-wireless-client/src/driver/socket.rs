@@ -72,6 +72,9 @@ pub(super) async fn connect_tcp(
     let stream = tokio::time::timeout(CONNECT_TIMEOUT, attempt).await.map_err(|_| ErrorKind::TimedOut)??;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(&stream, true)?;
+    // Linux otherwise repeats for up to 15 minutes what nobody acknowledges.
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(&stream, super::stream::SILENCE_LIMIT.as_millis() as u32)?;
     Ok(stream)
 }
 

@@ -21,7 +21,7 @@ const BITE: usize = 128 << 10;
 const BITES_PER_TURN: usize = 16;
 
 /// A connection with calls outstanding that is silent for so long is made anew, as Linux does after `timeo`.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Pause before the second attempt to reconnect; every further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -26,6 +26,15 @@ impl RttHistogram {
         self.sum_micros = self.sum_micros.saturating_add(micros);
     }
 
+    /// Counts another histogram's samples as well.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.total += other.total;
+        self.sum_micros = self.sum_micros.saturating_add(other.sum_micros);
+    }
+
     /// Returns the mean of the samples that were recorded after `before` was copied.
     pub fn mean_since(&self, before: &Self) -> Option<Duration> {
         let count = self.total - before.total;

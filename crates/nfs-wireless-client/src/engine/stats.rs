@@ -63,6 +63,25 @@ pub struct Resends {
     pub reconnect: u64,
 }
 
+impl Stats {
+    /// Adds the counters of another engine.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.replies += other.replies;
+        self.resends.timeout += other.resends.timeout;
+        self.resends.rack += other.resends.rack;
+        self.resends.probe += other.resends.probe;
+        self.resends.reconnect += other.resends.reconnect;
+        self.probes += other.probes;
+        self.useless_resends += other.useless_resends;
+        self.stray_replies += other.stray_replies;
+        self.malformed += other.malformed;
+        self.expired += other.expired;
+        self.postponed += other.postponed;
+        self.rtt.add(&other.rtt);
+    }
+}
+
 impl Resends {
     pub(super) const fn count(&mut self, cause: Cause) {
         match cause {

@@ -11,6 +11,7 @@ mod upload;
 use nfs_wire::{DecodeError, Procedure, Status, rpc::Rejection};
 use thiserror::Error;
 
+pub(crate) use self::upload::CONTROL;
 pub use self::{
     download::Download,
     listing::{DirEntry, Listing},

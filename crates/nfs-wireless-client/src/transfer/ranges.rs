@@ -10,7 +10,7 @@ pub struct Range {
 }
 
 impl Range {
-    pub(super) const fn length(self) -> u64 {
+    pub(crate) const fn length(self) -> u64 {
         self.end - self.start
     }
 }
@@ -43,7 +43,7 @@ impl RangeSet {
     }
 
     /// Takes up to `most` bytes off the lowest range.
-    pub(super) fn take(&mut self, most: u64) -> Option<Range> {
+    pub(crate) fn take(&mut self, most: u64) -> Option<Range> {
         let first = self.ranges.first_mut()?;
         let taken = Range { start: first.start, end: first.end.min(first.start + most) };
         first.start = taken.end;
@@ -69,6 +69,15 @@ impl RangeSet {
             missing.insert(Range { start, end: end.min(size) });
         }
         missing
+    }
+
+    /// Returns the bytes of `range` that are not in the set.
+    pub fn gaps(&self, range: Range) -> Self {
+        let mut gaps = Self::default();
+        for gap in self.missing(range.end).iter() {
+            gaps.insert(Range { start: gap.start.max(range.start), end: gap.end });
+        }
+        gaps
     }
 
     /// Returns the part of the set below `size`.
@@ -133,6 +142,8 @@ mod tests {
                 prop_assert_eq!(&bytes(&set), &model);
                 prop_assert_eq!(set.end(), model.last().map_or(0, |last| last + 1));
                 prop_assert_eq!(bytes(&set.missing(40)), (0..40).filter(|byte| !model.contains(byte)).collect());
+                let gaps = set.gaps(Range { start: 15, end: 40 });
+                prop_assert_eq!(bytes(&gaps), (15..40).filter(|byte| !model.contains(byte)).collect());
                 prop_assert_eq!(bytes(&set.below(40)), model.range(..40).copied().collect());
             }
         }

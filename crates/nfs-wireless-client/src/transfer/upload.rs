@@ -35,7 +35,7 @@ const COMMIT_INTERVAL_BYTES: u64 = 16 << 20;
 const MAX_EMPTY_WRITES: u32 = 8;
 
 /// Parts that name the one control call and the one COMMIT in flight.
-const CONTROL: u32 = u32::MAX;
+pub(crate) const CONTROL: u32 = u32::MAX;
 const COMMIT: u32 = u32::MAX - 1;
 
 /// Where the bytes go.
@@ -510,6 +510,10 @@ impl Machine for Upload {
     }
 
     fn take_back(&mut self, part: u32) {
+        if part == COMMIT {
+            self.committing = false;
+            self.stability.abandon_commit();
+        }
         if let Some(Part { range, .. }) = self.parts.get_mut(part as usize).and_then(Option::take) {
             self.todo.insert(range);
             self.free.push(part);

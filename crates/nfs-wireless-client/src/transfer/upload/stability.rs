@@ -60,6 +60,11 @@ impl Stability {
         self.unstable.drain_into(&mut self.committing);
     }
 
+    /// Takes note that nobody waits for the COMMIT any more.
+    pub(super) fn abandon_commit(&mut self) {
+        self.committing.drain_into(&mut self.unstable);
+    }
+
     /// Takes note of a COMMIT's reply.
     pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         if self.retired.contains(&verifier) {

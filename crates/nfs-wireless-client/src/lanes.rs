@@ -1,0 +1,273 @@
+//! The connections of a client, and which calls take which: docs/transports.md.
+//!
+//! One connection is the first: calls that must not be run twice stay on it. Where the transport was left open there may be a
+//! second one over the other transport, and for large downloads over TCP further ones.
+
+mod choice;
+mod download;
+mod pieces;
+mod upload;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use nfs_wire::{Procedure, portmap::Protocol, rpc::Program};
+
+pub use self::choice::Reason;
+use self::choice::{Choice, Use, other};
+use crate::{
+    config::{ClientConfig, TransportChoice},
+    connect::{Finder, Reached},
+    driver::{Answer, CallFailure, Connection, Reactor, Snapshot, clock},
+    engine::Repeat,
+    transfer::{Limits, repeat_of},
+};
+
+/// A call that may be made twice and is silent for so long, and for so many round trips, is made on the other transport too,
+const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE_ROUND_TRIPS: u32 = 8;
+
+/// if that has answered a NULL call and this one still has not answered so much later: a fade is over by then.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// A transport that refuses is not asked again for so long.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// How often transfers look whether another connection would do better.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Servers below this round trip are near: there TCP costs least work, and fades are no matter of a link so short.
+pub(crate) const NEAR: Duration = Duration::from_millis(1);
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) connection: Connection,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: SocketAddr,
+    pub(crate) round_trip: Duration,
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Down,
+    Up,
+}
+
+/// All connections of a client.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    // Connections are dropped first: without commands their drivers end before the thread does.
+    first: Arc<Lane>,
+    further: Mutex<Vec<Arc<Lane>>>,
+    connecting: tokio::sync::Mutex<()>,
+    refused: Mutex<[Option<Instant>; 2]>,
+    reason: Reason,
+    /// For READs and WRITEs, unless the transport was given.
+    choices: Option<[Arc<Mutex<Choice>>; 2]>,
+    /// Procedures that only the other transport answers, by their bits.
+    moved: AtomicU32,
+    pub(crate) config: ClientConfig,
+    pub(crate) reactor: Reactor,
+}
+
+impl Lanes {
+    pub(crate) fn new(reached: Reached, config: ClientConfig, reactor: Reactor) -> Self {
+        let Reached { lane, other, reason } = reached;
+        lane.connection.persist();
+        let open = config.transport == TransportChoice::Auto;
+        let choice = || {
+            let choice = Choice::new(clock(), lane.protocol, reason, lane.round_trip);
+            Arc::new(Mutex::new(choice))
+        };
+        let choices = open.then(|| [choice(), choice()]);
+        if let Some(other) = &other {
+            other.connection.persist();
+        }
+        Self {
+            first: Arc::new(lane),
+            further: Mutex::new(other.into_iter().map(Arc::new).collect()),
+            connecting: tokio::sync::Mutex::new(()),
+            refused: Mutex::new([None; 2]),
+            reason,
+            choices,
+            moved: AtomicU32::new(0),
+            config,
+            reactor,
+        }
+    }
+
+    /// Returns the first connection.
+    pub(crate) fn first(&self) -> &Lane {
+        &self.first
+    }
+
+    /// Returns what READs, or WRITEs, take, and why.
+    pub(crate) fn verdicts(&self) -> [(Protocol, Reason); 2] {
+        match &self.choices {
+            Some(choices) => choices.each_ref().map(|choice| lock(choice).verdict()),
+            None => [(self.first.protocol, self.reason); 2],
+        }
+    }
+
+    /// Returns the bytes per READ and WRITE in use now.
+    pub(crate) fn limits(&self) -> Limits {
+        let [down, up] = self.verdicts().map(|(protocol, _)| {
+            let lane = self.find(protocol, 0).unwrap_or_else(|| Arc::clone(&self.first));
+            lane.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0, sync_tail: 0 })
+        });
+        Limits { read_block: down.read_block, write_block: up.write_block, sync_tail: 0 }
+    }
+
+    /// Whether fragments of different datagrams may have been put together on any of them.
+    pub(crate) fn identifications_may_have_wrapped(&self) -> bool {
+        let further = lock(&self.further);
+        let mut all = std::iter::once(&self.first).chain(&*further);
+        all.any(|lane| lane.connection.identifications_may_have_wrapped())
+    }
+
+    /// Returns what the connections know about themselves, all together.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let mut all = self.first.connection.snapshot();
+        for lane in lock(&self.further).iter() {
+            let Snapshot { stats, outstanding, last_heard, belief, .. } = lane.connection.snapshot();
+            all.stats.add(&stats);
+            all.outstanding += outstanding;
+            all.last_heard = all.last_heard.max(last_heard);
+            all.belief = all.belief.or(belief);
+        }
+        all
+    }
+
+    /// Makes a call. Dropping the future cancels it.
+    ///
+    /// On TCP nothing is sent again while its connection lives. But a call that may be made twice goes out once more over the
+    /// other transport if that answers and this one does not.
+    pub(crate) async fn call(
+        &self,
+        procedure: Procedure,
+        timeout: Option<Duration>,
+        arguments: Vec<u8>,
+    ) -> Result<Answer, CallFailure> {
+        let number = (Program::NFS, procedure.number());
+        let may_move = self.choices.is_some() && repeat_of(procedure.number()) == Repeat::Idempotent;
+        if !may_move || procedure == Procedure::Null {
+            return self.first.connection.call(number, timeout, arguments).await;
+        }
+        let bit = 1 << procedure.number();
+        let elsewhere = other(self.first.protocol);
+        let moved = self.moved.load(Ordering::Relaxed) & bit != 0;
+        let lane = self.find(elsewhere, 0).filter(|_| moved).unwrap_or_else(|| Arc::clone(&self.first));
+        let call = lane.connection.call(number, timeout, arguments.clone());
+        tokio::pin!(call);
+        let patience = PATIENCE.max(lane.round_trip * PATIENCE_ROUND_TRIPS);
+        tokio::select! {
+            biased;
+            answer = &mut call => return answer,
+            () = tokio::time::sleep(patience) => {}
+        }
+        let again = async {
+            let lane = self.answering(other(lane.protocol)).await?;
+            tokio::time::sleep(GRACE).await;
+            lane.connection.call(number, timeout, arguments).await.ok()
+        };
+        tokio::select! {
+            biased;
+            answer = &mut call => answer,
+            Some(answer) = again => {
+                self.moved.fetch_xor(bit, Ordering::Relaxed);
+                tracing::debug!(what = procedure.name(), "moved to the other transport");
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Returns a connection over a transport once it has answered a NULL call, made now.
+    async fn answering(&self, protocol: Protocol) -> Option<Arc<Lane>> {
+        let Some(lane) = self.find(protocol, 0) else { return self.lane(protocol, 0).await };
+        let answer = lane.connection.call((Program::NFS, Procedure::Null.number()), None, Vec::new()).await;
+        answer.is_ok().then_some(lane)
+    }
+
+    /// Returns the connection over a transport with this number, if there is one.
+    fn find(&self, protocol: Protocol, number: usize) -> Option<Arc<Lane>> {
+        let further = lock(&self.further);
+        let mut all = std::iter::once(&self.first).chain(&*further).filter(|lane| lane.protocol == protocol);
+        all.nth(number).cloned()
+    }
+
+    /// Returns the connection over a transport with this number, and makes it if it is the next one; it has answered a NULL call
+    /// then. `None`: the server refuses.
+    async fn lane(&self, protocol: Protocol, number: usize) -> Option<Arc<Lane>> {
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(lane) = self.find(protocol, number) {
+            return Some(lane);
+        }
+        let at = usize::from(protocol == Protocol::Tcp);
+        if lock(&self.refused)[at].is_some_and(|since| clock() < since + REFUSED) {
+            return None;
+        }
+        let finder = Finder { reactor: &self.reactor, config: &self.config, host: "" };
+        // Where nobody has been asked for the port it is the same on both transports.
+        match finder.further(self.first.address, protocol).await {
+            Ok(lane) => {
+                lane.connection.persist();
+                let lane = Arc::new(lane);
+                lock(&self.further).push(Arc::clone(&lane));
+                Some(lane)
+            }
+            Err(error) => {
+                tracing::debug!(%error, ?protocol, "no further connection");
+                lock(&self.refused)[at] = Some(clock());
+                None
+            }
+        }
+    }
+
+    /// Decides which transport the data of a transfer is to take.
+    fn decide(&self, direction: Direction, left: u64) -> Use {
+        match self.choice(direction) {
+            Some(choice) => lock(choice).decide(clock(), left),
+            None => Use { current: self.first.protocol, trial: false, ask: false },
+        }
+    }
+
+    fn choice(&self, direction: Direction) -> Option<&Arc<Mutex<Choice>>> {
+        let [down, up] = self.choices.as_ref()?;
+        Some(match direction {
+            Direction::Down => down,
+            Direction::Up => up,
+        })
+    }
+}
+
+/// A transfer that a [`Choice`] counts.
+struct Counted(Option<Arc<Mutex<Choice>>>);
+
+impl Counted {
+    fn begin(choice: Option<&Arc<Mutex<Choice>>>) -> Self {
+        if let Some(choice) = choice {
+            lock(choice).begin(clock());
+        }
+        Self(choice.cloned())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(choice) = &self.0 {
+            lock(choice).end(clock());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

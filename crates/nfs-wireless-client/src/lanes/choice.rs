@@ -1,0 +1,338 @@
+//! Which transport READs or WRITEs take: measured, with hysteresis.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use nfs_wire::portmap::Protocol;
+
+/// No byte for so long, and for this many round trips: perhaps the transport is broken, and the other one is asked.
+const STALL: Duration = Duration::from_secs(1);
+const STALL_ROUND_TRIPS: u32 = 8;
+
+/// Nor may there be a byte for so long after the other one has answered: if both were in a fade, this one goes on now.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// How long both are used side by side before they are compared, and this many round trips at least.
+const TRIAL: Duration = Duration::from_secs(2);
+const TRIAL_ROUND_TRIPS: u32 = 8;
+
+/// What is moving gets this long before the other transport is tried, twice as long after every trial, and never longer than that.
+const FIRST_PAUSE: Duration = Duration::from_secs(8);
+const LONGEST_PAUSE: Duration = Duration::from_secs(128);
+
+/// A trial is made when what is left takes so many times as long as the trial.
+const WORTH: u32 = 2;
+
+/// The other transport must be faster by this factor to be taken.
+const ADVANTAGE: f64 = 1.5;
+
+/// Why a transport is in use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It was asked for.
+    Given,
+    /// The server does not answer on the other one, or not yet.
+    OnlyOne,
+    /// The server is so near that TCP costs less work: the round trip.
+    Near(Duration),
+    /// It answered, and UDP loses least to fades: the round trip.
+    Far(Duration),
+    /// The other one moved nothing for so long, and this one does.
+    Stalled(Duration),
+    /// Both were tried side by side: bytes per second of this one and of the other.
+    Faster(f64, f64),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |time: &Duration| time.as_secs_f64() * 1e3;
+        let megabits = |rate: &f64| rate * 8.0 / 1e6;
+        match self {
+            Self::Given => f.write_str("as asked for"),
+            Self::OnlyOne => f.write_str("the other transport has not answered"),
+            Self::Near(time) => {
+                write!(f, "the server is near ({:.2} ms), where TCP costs least", milliseconds(time))
+            }
+            Self::Far(time) => {
+                write!(f, "the server is {:.1} ms away, and UDP loses least on bad links", milliseconds(time))
+            }
+            Self::Stalled(time) => {
+                write!(
+                    f,
+                    "the other transport moved nothing for {:.1} s while this one did",
+                    time.as_secs_f64()
+                )
+            }
+            Self::Faster(this, other) => write!(
+                f,
+                "side by side this one moved {:.2} Mbit/s, the other one {:.2} Mbit/s",
+                megabits(this),
+                megabits(other)
+            ),
+        }
+    }
+}
+
+/// What data calls are to use now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Use {
+    /// The transport.
+    pub(super) current: Protocol,
+    /// Whether the other one is to be tried as well.
+    pub(super) trial: bool,
+    /// Whether the other one is to be connected and asked: [`Choice::handle_answer`] takes note.
+    pub(super) ask: bool,
+}
+
+/// A plain machine for one direction of one client: the time is an argument.
+#[derive(Debug)]
+pub(super) struct Choice {
+    current: Protocol,
+    reason: Reason,
+    round_trip: Duration,
+    users: u32,
+    /// Bytes of each transport: UDP, TCP.
+    bytes: [u64; 2],
+    /// When the current transport moved something last, or began to be waited for.
+    moved: Instant,
+    /// Since when, and from how many bytes on, the current one is measured alone.
+    alone: (Instant, u64),
+    pause: Duration,
+    trial: Option<Trial>,
+    asked: Option<Instant>,
+    /// Whether it was a stall that made us ask.
+    stalling: bool,
+    answered: Option<Instant>,
+    /// The longest time between two moves lately: large blocks on slow links come seldom.
+    gap: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    started: Instant,
+    bytes: [u64; 2],
+    /// Bytes per second of the current transport before; none if it had stalled.
+    before: Option<f64>,
+    silent_since: Instant,
+}
+
+impl Choice {
+    pub(super) const fn new(now: Instant, current: Protocol, reason: Reason, round_trip: Duration) -> Self {
+        Self {
+            current,
+            reason,
+            round_trip,
+            users: 0,
+            bytes: [0; 2],
+            moved: now,
+            alone: (now, 0),
+            pause: FIRST_PAUSE,
+            trial: None,
+            asked: None,
+            stalling: false,
+            answered: None,
+            gap: Duration::ZERO,
+        }
+    }
+
+    /// A transfer begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if self.users == 0 {
+            self.start_over(now);
+        }
+        self.users += 1;
+    }
+
+    /// A transfer has ended. If that is thanks to the other transport alone, nobody need wait for more.
+    pub(super) fn end(&mut self, now: Instant) {
+        self.users -= 1;
+        if self.users == 0
+            && let Some(trial) = self.trial.filter(|trial| trial.before.is_none())
+            && self.bytes[index(self.current)] == trial.bytes[index(self.current)]
+        {
+            self.compare(now, trial);
+        }
+    }
+
+    /// File bytes arrived, or were accepted.
+    pub(super) fn handle_bytes(&mut self, now: Instant, over: Protocol, bytes: u64) {
+        self.bytes[index(over)] += bytes;
+        if over == self.current {
+            let gap = now.saturating_duration_since(self.moved);
+            self.gap = gap.max(self.gap - self.gap / 16);
+            self.moved = now;
+            if self.trial.is_none() && self.stalling {
+                (self.asked, self.answered) = (None, None);
+            }
+        }
+    }
+
+    /// The other transport answered a call that was made when [`Use::ask`] said so.
+    pub(super) fn handle_answer(&mut self, now: Instant) {
+        self.answered = self.asked.map(|_| now);
+    }
+
+    /// Decides; `left` is the number of bytes that the caller still wants moved.
+    pub(super) fn decide(&mut self, now: Instant, left: u64) -> Use {
+        self.judge(now);
+        let silent = now.saturating_duration_since(self.moved);
+        let stalled = silent >= STALL.max(self.round_trip * STALL_ROUND_TRIPS).max(self.gap * 2);
+        if self.trial.is_none() && (stalled || self.is_due(now, left)) {
+            let grace = if stalled { GRACE } else { Duration::ZERO };
+            if self.asked.is_none() {
+                (self.asked, self.answered, self.stalling) = (Some(now), None, stalled);
+            } else if self.answered.is_some_and(|since| since + grace <= now) {
+                let before = (!stalled).then(|| self.alone_rate(now));
+                self.trial =
+                    Some(Trial { started: now, bytes: self.bytes, before, silent_since: self.moved });
+            }
+        }
+        let ask = self.asked.is_some() && self.answered.is_none() && self.trial.is_none();
+        Use { current: self.current, trial: self.trial.is_some(), ask }
+    }
+
+    /// Returns the transport in use, and why.
+    pub(super) const fn verdict(&self) -> (Protocol, Reason) {
+        (self.current, self.reason)
+    }
+
+    fn is_due(&self, now: Instant, left: u64) -> bool {
+        let time = now.saturating_duration_since(self.alone.0);
+        let rate = self.alone_rate(now);
+        time >= self.pause && left as f64 > rate * (self.trial_time() * WORTH).as_secs_f64()
+    }
+
+    fn alone_rate(&self, now: Instant) -> f64 {
+        let (since, from) = self.alone;
+        let time = now.saturating_duration_since(since).as_secs_f64().max(1e-3);
+        (self.bytes[index(self.current)] - from) as f64 / time
+    }
+
+    fn trial_time(&self) -> Duration {
+        TRIAL.max(self.round_trip * TRIAL_ROUND_TRIPS)
+    }
+
+    /// Ends a trial that has lasted long enough, if anything moved.
+    fn judge(&mut self, now: Instant) {
+        let Some(trial) = self.trial else { return };
+        let time = now.saturating_duration_since(trial.started);
+        if time >= self.trial_time() && self.bytes != trial.bytes {
+            self.compare(now, trial);
+        }
+    }
+
+    fn compare(&mut self, now: Instant, trial: Trial) {
+        let time = now.saturating_duration_since(trial.started).max(Duration::from_millis(1));
+        let moved = [self.bytes[0] - trial.bytes[0], self.bytes[1] - trial.bytes[1]];
+        let other = other(self.current);
+        let rate = |over| moved[index(over)] as f64 / time.as_secs_f64();
+        let (this, that) = (rate(self.current).max(trial.before.unwrap_or(0.0)), rate(other));
+        if that > this * ADVANTAGE {
+            let stalled = this == 0.0;
+            self.reason = if stalled {
+                Reason::Stalled(now.saturating_duration_since(trial.silent_since))
+            } else {
+                Reason::Faster(that, this)
+            };
+            self.current = other;
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.start_over(now);
+    }
+
+    const fn start_over(&mut self, now: Instant) {
+        self.moved = now;
+        self.alone = (now, self.bytes[index(self.current)]);
+        (self.trial, self.asked, self.answered) = (None, None, None);
+    }
+}
+
+/// Returns the other transport.
+pub(super) const fn other(protocol: Protocol) -> Protocol {
+    match protocol {
+        Protocol::Udp => Protocol::Tcp,
+        Protocol::Tcp => Protocol::Udp,
+    }
+}
+
+const fn index(protocol: Protocol) -> usize {
+    match protocol {
+        Protocol::Udp => 0,
+        Protocol::Tcp => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes per second of UDP and TCP at a time in seconds; what each does alone, the trial takes nothing away.
+    type Path = fn(f64) -> [f64; 2];
+
+    /// Moves data for so long and returns what was decided, each with its time in tenths of a second.
+    fn run(start: Protocol, path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let mut choice = Choice::new(epoch, start, Reason::OnlyOne, Duration::from_millis(5));
+        choice.begin(epoch);
+        let mut verdicts = vec![];
+        for tick in 1..seconds * 10 {
+            let now = epoch + Duration::from_millis(100) * tick;
+            let rates = path(f64::from(tick) / 10.0);
+            let uses = choice.decide(now, u64::MAX);
+            for over in [Protocol::Udp, Protocol::Tcp] {
+                let bytes = rates[index(over)] / 10.0;
+                if (over == uses.current || uses.trial) && bytes > 0.0 {
+                    choice.handle_bytes(now, over, bytes as u64);
+                }
+            }
+            if uses.ask && rates[index(other(uses.current))] > 0.0 {
+                choice.handle_answer(now);
+            }
+            if choice.verdict().0 != verdicts.last().map_or(start, |&(_, over)| over) {
+                verdicts.push((tick, choice.verdict().0));
+            }
+        }
+        verdicts
+    }
+
+    #[test]
+    fn what_works_stays_even_if_the_other_is_a_little_faster() {
+        assert_eq!(run(Protocol::Udp, |_| [1e6, 1.4e6], 120), []);
+        assert_eq!(run(Protocol::Tcp, |_| [1.4e6, 1e6], 120), []);
+    }
+
+    #[test]
+    fn a_fade_that_takes_both_moves_nothing() {
+        let fade: Path = |second| if (5.0..65.0).contains(&second) { [0.0; 2] } else { [1e6; 2] };
+        assert_eq!(run(Protocol::Udp, fade, 120), []);
+    }
+
+    #[test]
+    fn a_transport_that_moves_nothing_is_left_when_the_other_one_moves() {
+        let moved = run(Protocol::Udp, |_| [0.0, 1e6], 60);
+        assert!(matches!(moved[..], [(at, Protocol::Tcp)] if at < 50), "{moved:?}");
+        let moved = run(Protocol::Tcp, |second| if second < 5.0 { [1e6; 2] } else { [1e6, 0.0] }, 60);
+        assert!(matches!(moved[..], [(at, Protocol::Udp)] if at < 100), "{moved:?}");
+    }
+
+    #[test]
+    fn one_that_is_throttled_is_left_after_a_trial_and_returned_to_when_that_is_over() {
+        let policed: Path = |second| if second < 60.0 { [1e5, 5e6] } else { [5e6, 1e5] };
+        let moved = run(Protocol::Udp, policed, 200);
+        assert!(
+            matches!(moved[..], [(first, Protocol::Tcp), (_, Protocol::Udp)] if first < 120),
+            "{moved:?}"
+        );
+    }
+
+    #[test]
+    fn trials_become_rare() {
+        let alternating: Path =
+            |second| if ((second / 20.0) as u32).is_multiple_of(2) { [1e5, 1e6] } else { [1e6, 1e5] };
+        assert!(run(Protocol::Udp, alternating, 1200).len() <= 12);
+    }
+}

@@ -1,0 +1,369 @@
+//! A download in pieces: which lane asks for which, and which are asked for again on another one.
+
+use std::time::{Duration, Instant};
+
+use super::NEAR;
+use crate::transfer::{Range, RangeSet};
+
+/// Bytes of a piece where the way is long enough for several connections.
+const SMALL_PIECE: u64 = 256 << 10;
+
+/// Bytes of a piece on short ways, and the longest READ.
+const LARGE_PIECE: u64 = 1 << 20;
+
+/// Bytes that a lane is asked for at once: by a download with one lane, and by a lane that is silent.
+const MOST_AHEAD: u64 = 4 << 20;
+const LEAST_AHEAD: u64 = 512 << 10;
+
+/// What it takes to notice and to ask.
+const NOTICE: Duration = Duration::from_millis(100);
+
+/// A rate is averaged over so many round trips, and this long at least.
+const RATE_ROUND_TRIPS: u32 = 4;
+const RATE_TIME: Duration = Duration::from_millis(400);
+
+/// A lane that is asked and silent for so many eighths of a round trip, and this long at least, is not waited for.
+const STUCK_EIGHTHS: u32 = 16;
+const STUCK: Duration = Duration::from_millis(100);
+
+/// Silences of so many eighths of a round trip, and this long at least, are trouble; once, and twice more where it seems that a timer of TCP
+/// has to end them.
+const LOSS_EIGHTHS: u32 = 9;
+const LOSS: Duration = Duration::from_millis(20);
+const TIMER_EIGHTHS: u32 = 24;
+const TIMER: Duration = Duration::from_millis(300);
+
+/// A piece is asked for again where that is expected to take less than this share of the time it still takes where it is.
+const SHARE: f64 = 0.5;
+
+/// How often a piece is under way at most.
+const COPIES: usize = 2;
+
+/// One connection, as seen by one download.
+#[derive(Clone, Debug)]
+struct Lane {
+    round_trip: Duration,
+    /// Bytes that arrived lately, each counting less with time.
+    recent: f64,
+    bytes: u64,
+    /// When something arrived last, or was asked for after nothing was.
+    heard: Instant,
+    /// What its silences add up to, and what the present one has added.
+    trouble: u32,
+    silence: u32,
+}
+
+/// Names one attempt at a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RunId(u32);
+
+/// A piece on its way over a lane.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    id: RunId,
+    lane: usize,
+    asked: Range,
+}
+
+/// What is where. A plain machine: the time is an argument.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    /// Not asked for.
+    waiting: RangeSet,
+    done: RangeSet,
+    wanted: u64,
+    lanes: Vec<Lane>,
+    runs: Vec<Run>,
+    next_run: u32,
+    again: u64,
+    arrived: Instant,
+}
+
+impl Pieces {
+    /// Starts with nothing asked for.
+    pub(super) fn new(wanted: RangeSet, now: Instant) -> Self {
+        Self {
+            wanted: wanted.bytes(),
+            waiting: wanted,
+            done: RangeSet::new(),
+            lanes: Vec::new(),
+            runs: Vec::new(),
+            next_run: 0,
+            again: 0,
+            arrived: now,
+        }
+    }
+
+    /// Takes another lane into use; they are numbered in this order.
+    pub(super) fn add_lane(&mut self, now: Instant, round_trip: Duration) {
+        let lane = Lane { round_trip, recent: 0.0, bytes: 0, heard: now, trouble: 0, silence: 0 };
+        self.lanes.push(lane);
+    }
+
+    /// Returns what a lane is to be asked for now, if anything.
+    pub(super) fn next(&mut self, now: Instant, lane: usize) -> Option<(RunId, RangeSet)> {
+        let pending = self.pending(lane);
+        if pending >= self.ahead(now, lane) {
+            return None;
+        }
+        let long = self.lanes.get(lane)?.round_trip >= NEAR;
+        let most = if long { SMALL_PIECE } else { LARGE_PIECE };
+        let asked = match self.waiting.take(most) {
+            Some(range) => range,
+            None => self.slowest(now, lane)?,
+        };
+        let id = RunId(self.next_run);
+        self.next_run += 1;
+        if pending == 0 {
+            self.lanes[lane].heard = now;
+        }
+        self.runs.push(Run { id, lane, asked });
+        Some((id, self.done.gaps(asked)))
+    }
+
+    /// Takes note of bytes that arrived; returns how many of them are new.
+    pub(super) fn handle_bytes(&mut self, now: Instant, id: RunId, range: Range) -> u64 {
+        let before = self.done.bytes();
+        self.done.insert(range);
+        let new = self.done.bytes() - before;
+        self.again += range.length() - new;
+        if let Some(run) = self.runs.iter().find(|run| run.id == id) {
+            let lane = &mut self.lanes[run.lane];
+            lane.look(now);
+            lane.recent = lane.decayed(now) + range.length() as f64;
+            lane.bytes += range.length();
+            (lane.heard, lane.silence) = (now, 0);
+        }
+        if new > 0 {
+            self.arrived = now;
+        }
+        new
+    }
+
+    /// Ends a run; what it has not brought is asked for again, unless another run brings it.
+    pub(super) fn end(&mut self, id: RunId) {
+        let Some(at) = self.runs.iter().position(|run| run.id == id) else { return };
+        let Run { asked, .. } = self.runs.remove(at);
+        for gap in self.done.gaps(asked).iter() {
+            if !self.runs.iter().any(|run| run.asked.start <= gap.start && gap.end <= run.asked.end) {
+                self.waiting.insert(gap);
+            }
+        }
+    }
+
+    /// Returns the next run whose bytes another one has brought.
+    pub(super) fn needless(&self) -> Option<RunId> {
+        self.runs.iter().find(|run| self.done.gaps(run.asked).is_empty()).map(|run| run.id)
+    }
+
+    /// Looks for lanes that have fallen silent; returns how much trouble there was so far: one for each loss that was seen, three
+    /// for one that took long.
+    pub(super) fn trouble(&mut self, now: Instant) -> u32 {
+        for lane in 0..self.lanes.len() {
+            if self.pending(lane) > 0 {
+                self.lanes[lane].look(now);
+            }
+        }
+        self.lanes.iter().map(|lane| lane.trouble).sum()
+    }
+
+    /// Returns the bytes that have not arrived.
+    pub(super) fn left(&self) -> u64 {
+        self.wanted - self.done.bytes()
+    }
+
+    /// Returns the bytes that arrived twice.
+    pub(super) const fn twice(&self) -> u64 {
+        self.again
+    }
+
+    /// Returns when something new arrived last.
+    pub(super) const fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    /// Bytes that a lane was asked for and that have not arrived.
+    fn pending(&self, lane: usize) -> u64 {
+        self.runs.iter().filter(|run| run.lane == lane).map(|run| self.done.gaps(run.asked).bytes()).sum()
+    }
+
+    fn ahead(&self, now: Instant, lane: usize) -> u64 {
+        let Some(it) = self.lanes.get(lane) else { return 0 };
+        if it.round_trip < NEAR {
+            return MOST_AHEAD;
+        }
+        // Less would keep a connection from widening its window.
+        if it.is_stuck(now) {
+            LEAST_AHEAD
+        } else {
+            (MOST_AHEAD / self.lanes.len() as u64).max(LEAST_AHEAD * 2)
+        }
+    }
+
+    /// Returns the piece of another lane that is worth asking for on this one: the one that would arrive last.
+    fn slowest(&self, now: Instant, lane: usize) -> Option<Range> {
+        let own = &self.lanes[lane];
+        if own.is_stuck(now) && self.pending(lane) > 0 {
+            return None;
+        }
+        let rate = self.lanes.iter().map(|lane| lane.rate(now)).fold(own.rate(now), f64::max).max(1.0);
+        let mut worst: Option<(f64, Range)> = None;
+        for (index, other) in self.lanes.iter().enumerate().filter(|&(index, _)| index != lane) {
+            let mut before = 0;
+            for run in self.runs.iter().filter(|run| run.lane == index) {
+                let missing = self.done.gaps(run.asked).bytes();
+                before += missing;
+                let copies = self.runs.iter().filter(|it| it.asked == run.asked).count();
+                if missing == 0 || copies >= COPIES {
+                    continue;
+                }
+                let there =
+                    if other.is_stuck(now) { f64::MAX } else { before as f64 / other.rate(now).max(1.0) };
+                let here = (own.round_trip + NOTICE).as_secs_f64() + missing as f64 / rate;
+                if here < there * SHARE && worst.is_none_or(|(time, _)| there > time) {
+                    worst = Some((there, run.asked));
+                }
+            }
+        }
+        worst.map(|(_, range)| range)
+    }
+}
+
+impl Lane {
+    fn span(&self) -> Duration {
+        RATE_TIME.max(self.round_trip * RATE_ROUND_TRIPS)
+    }
+
+    /// Takes note of a silence.
+    fn look(&mut self, now: Instant) {
+        let silence = if self.bytes == 0 {
+            // Before the first byte the server may simply be slow.
+            0
+        } else if self.is_silent(now, TIMER, TIMER_EIGHTHS) {
+            3
+        } else {
+            u32::from(self.is_silent(now, LOSS, LOSS_EIGHTHS))
+        };
+        let more = silence.saturating_sub(self.silence);
+        self.silence += more;
+        self.trouble += more;
+    }
+
+    fn decayed(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.heard).as_secs_f64();
+        self.recent * (-age / self.span().as_secs_f64()).exp()
+    }
+
+    /// Bytes per second.
+    fn rate(&self, now: Instant) -> f64 {
+        self.decayed(now) / self.span().as_secs_f64()
+    }
+
+    fn is_silent(&self, now: Instant, time: Duration, eighths: u32) -> bool {
+        now.saturating_duration_since(self.heard) >= time.max(self.round_trip / 8 * eighths)
+    }
+
+    /// Whether it is better not to wait for it.
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.is_silent(now, STUCK, STUCK_EIGHTHS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes per millisecond of a lane at a millisecond.
+    type Rate = fn(u64) -> u64;
+
+    /// Downloads a file over lanes that each deliver in order; returns the milliseconds it took and the bytes that came twice.
+    fn download(size: u64, round_trip: u64, lanes: &[Rate]) -> (u64, u64) {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let mut pieces = Pieces::new(RangeSet::new().missing(size), epoch);
+        for _ in lanes {
+            pieces.add_lane(epoch, Duration::from_millis(round_trip));
+        }
+        // What a lane was asked for, from when on it may arrive.
+        let mut queues: Vec<Vec<(u64, RunId, RangeSet)>> = vec![vec![]; lanes.len()];
+        let mut arrived = vec![0_u8; size as usize / 1024];
+        for millisecond in 0..600_000 {
+            let now = epoch + Duration::from_millis(millisecond);
+            for (index, queue) in queues.iter_mut().enumerate() {
+                while let Some((id, ranges)) = pieces.next(now, index) {
+                    assert!(!ranges.is_empty());
+                    queue.push((millisecond + round_trip, id, ranges));
+                }
+                assert!(queue.iter().map(|(.., ranges)| ranges.bytes()).sum::<u64>() <= 8 * MOST_AHEAD);
+                let mut budget = lanes[index](millisecond);
+                while let Some((from, id, ranges)) = queue.first_mut().filter(|_| budget > 0) {
+                    let Some(range) = ranges.take(budget.min(1024)).filter(|_| *from <= millisecond) else {
+                        break;
+                    };
+                    budget -= range.length();
+                    arrived[range.start as usize / 1024] += 1;
+                    let id = *id;
+                    pieces.handle_bytes(now, id, range);
+                    if ranges.is_empty() {
+                        queue.remove(0);
+                        pieces.end(id);
+                    }
+                }
+                pieces.trouble(now);
+            }
+            while let Some(id) = pieces.needless() {
+                pieces.end(id);
+            }
+            if pieces.left() == 0 {
+                assert!(arrived.iter().all(|&times| times > 0));
+                return (millisecond, pieces.twice());
+            }
+        }
+        panic!("{} bytes never came", pieces.left());
+    }
+
+    const SIZE: u64 = 16 << 20;
+
+    #[test]
+    fn one_lane_is_kept_busy() {
+        let (time, twice) = download(SIZE, 50, &[|_| 10 << 10]);
+        assert!(time < 1600 + 200 && twice == 0, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn lanes_add_up_whatever_their_rates() {
+        let (time, twice) = download(SIZE, 50, &[|_| 6 << 10, |_| 2 << 10, |_| 1 << 10, |_| 1 << 10]);
+        assert!(time < 1600 * 5 / 4 && twice < SIZE / 16, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn what_a_stalled_lane_owes_comes_over_another() {
+        let stalls: Rate = |millisecond| if millisecond < 400 { 5 << 10 } else { 0 };
+        let (time, twice) = download(SIZE, 50, &[stalls, |_| 5 << 10]);
+        assert!(time < 3200 * 5 / 4 && twice == 0, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn a_stall_that_ends_costs_little() {
+        let pauses: Rate = |millisecond| if (400..1200).contains(&millisecond) { 0 } else { 5 << 10 };
+        let (time, twice) = download(SIZE, 50, &[pauses, pauses]);
+        assert!(time < 2500 && twice < SIZE / 16, "{time} ms, {twice} bytes twice");
+    }
+
+    #[test]
+    fn short_losses_are_less_trouble_than_long_silences() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
+        let mut pieces = Pieces::new(RangeSet::new().missing(SIZE), epoch);
+        pieces.add_lane(epoch, Duration::from_millis(100));
+        let (id, _) = pieces.next(epoch, 0).unwrap();
+        assert_eq!(pieces.trouble(at(5000)), 0, "nothing has come yet: the server may be slow");
+        pieces.handle_bytes(at(5000), id, Range { start: 0, end: 1000 });
+        assert_eq!(pieces.trouble(at(5112)), 0);
+        assert_eq!((pieces.trouble(at(5113)), pieces.trouble(at(5299))), (1, 1), "more than a round trip");
+        assert_eq!((pieces.trouble(at(5300)), pieces.trouble(at(9000))), (3, 3), "three round trips");
+        pieces.handle_bytes(at(9000), id, Range { start: 1000, end: 2000 });
+        assert_eq!(pieces.trouble(at(9160)), 4);
+    }
+}

@@ -1,0 +1,36 @@
+//! A transfer leaves its session, to go on in another one.
+
+use std::{cell::Cell, time::Instant};
+
+use super::{Session, Transfer, TransferId, owner_transfer};
+use crate::transfer::CONTROL;
+
+impl Session {
+    /// Gives a transfer away: the READs, WRITEs and COMMITs that it waits for are to be made again by whoever takes it. Their
+    /// replies, and late copies of its WRITEs, which write the same bytes to the same place, may still come.
+    ///
+    /// `None` while it waits for a call that must not be made twice, or has ended.
+    pub fn detach(&mut self, now: Instant, id: TransferId) -> Option<Transfer> {
+        let held = Cell::new(false);
+        let part_of = |owner| owner_transfer(owner).filter(|&(it, _)| it == id).map(|(_, part)| part);
+        self.engine.cancel_matching(now, |owner, _, _, _| {
+            held.set(held.get() || part_of(owner) == Some(CONTROL));
+            false
+        });
+        let at = self.transfers.iter().position(|active| active.id == id)?;
+        if held.get() {
+            return None;
+        }
+        let mut transfer = self.transfers.remove(at).transfer;
+        if matches!(self.arriving, Some((_, arriving, ..)) if arriving == id) {
+            self.arriving = None;
+        }
+        for (owner, _) in self.engine.cancel_matching(now, |owner, _, _, _| part_of(owner).is_some()) {
+            if let Some(part) = part_of(owner) {
+                transfer.machine().take_back(part);
+            }
+        }
+        self.stirred = true;
+        Some(transfer)
+    }
+}

@@ -1,0 +1,248 @@
+//! A client that may choose its transport, behind a relay that treats UDP and TCP differently.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    io::ErrorKind,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use nfs_wireless_client::{
+    Client, ClientConfig, Placement, Protocol, SetAttributes, Sink, TransportChoice, UploadSpec,
+};
+use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+    task::JoinSet,
+    time::sleep,
+};
+
+/// What the relay does.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Largest datagram let through, either way: a filter of fragments.
+    largest_datagram: usize,
+    /// Bytes per second of datagrams: a policer.
+    datagram_rate: Option<u64>,
+    /// How late the first two TCP connections are served, those to MOUNT and NFS: UDP has answered by then.
+    first_streams_late: Duration,
+    /// Delay of what the server sends over TCP, as of a link of some length.
+    delay: Duration,
+    /// The same two bring so many bytes from the server and no more; they stay open.
+    first_streams_bytes: u64,
+}
+
+const OPEN: Rules = Rules {
+    largest_datagram: usize::MAX,
+    datagram_rate: None,
+    first_streams_late: Duration::ZERO,
+    delay: Duration::ZERO,
+    first_streams_bytes: u64::MAX,
+};
+
+/// A relay between clients and a server on one port of both transports; it ends when this is dropped.
+struct Relay {
+    address: SocketAddr,
+    streams: Arc<AtomicU64>,
+    _tasks: JoinSet<()>,
+}
+
+impl Relay {
+    async fn start(server: SocketAddr, rules: Rules) -> Self {
+        let (stream, datagrams) = loop {
+            let stream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            match UdpSocket::bind(stream.local_addr().unwrap()).await {
+                Ok(datagrams) => break (stream, datagrams),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse),
+            }
+        };
+        let address = stream.local_addr().unwrap();
+        let streams = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(relay_streams(stream, server, rules, Arc::clone(&streams)));
+        tasks.spawn(relay_datagrams(datagrams, server, rules));
+        Self { address, streams, _tasks: tasks }
+    }
+
+    async fn client(&self, transport: TransportChoice) -> Client {
+        let mut config = ClientConfig::default();
+        config.transport = transport;
+        (config.nfs_port, config.mount_port) = (Some(self.address.port()), Some(self.address.port()));
+        Client::connect("127.0.0.1", b"/", config).await.unwrap()
+    }
+}
+
+async fn relay_streams(listener: TcpListener, server: SocketAddr, rules: Rules, count: Arc<AtomicU64>) {
+    let mut tasks = JoinSet::new();
+    while let Ok((near, _)) = listener.accept().await {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) < 2;
+        tasks.spawn(async move {
+            if is_first {
+                sleep(rules.first_streams_late).await;
+            }
+            let far = TcpStream::connect(server).await.unwrap();
+            let (mut from_client, mut to_client) = near.into_split();
+            let (mut from_server, mut to_server) = far.into_split();
+            let up = async move { tokio::io::copy(&mut from_client, &mut to_server).await.map(drop) };
+            let down = async move {
+                let mut left = if is_first { rules.first_streams_bytes } else { u64::MAX };
+                let mut buffer = vec![0; 64 << 10];
+                loop {
+                    let count = from_server.read(&mut buffer).await?;
+                    if count == 0 {
+                        return Ok::<(), std::io::Error>(());
+                    }
+                    if left < count as u64 {
+                        return std::future::pending().await;
+                    }
+                    left -= count as u64;
+                    sleep(rules.delay).await;
+                    to_client.write_all(&buffer[..count]).await?;
+                }
+            };
+            let _ = tokio::join!(up, down);
+        });
+    }
+}
+
+async fn relay_datagrams(near: UdpSocket, server: SocketAddr, rules: Rules) {
+    let near = Arc::new(near);
+    let mut clients: BTreeMap<SocketAddr, Arc<UdpSocket>> = BTreeMap::new();
+    let mut tasks = JoinSet::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let Ok((length, client)) = near.recv_from(&mut buffer).await else { continue };
+        if let Entry::Vacant(new) = clients.entry(client) {
+            let far = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+            far.connect(server).await.unwrap();
+            new.insert(Arc::clone(&far));
+            let near = Arc::clone(&near);
+            tasks.spawn(async move {
+                let mut buffer = vec![0; 1 << 16];
+                let started = Instant::now();
+                let mut sent = 0;
+                while let Ok(length) = far.recv(&mut buffer).await {
+                    let allowed =
+                        rules.datagram_rate.map(|rate| rate as f64 * started.elapsed().as_secs_f64());
+                    let policed = allowed.is_some_and(|allowed| (sent + length) as f64 > allowed + 65536.0);
+                    if length <= rules.largest_datagram && !policed {
+                        sent += length;
+                        let _ = near.send_to(&buffer[..length], client).await;
+                    }
+                }
+            });
+        }
+        if length <= rules.largest_datagram {
+            let _ = clients[&client].send(&buffer[..length]).await;
+        }
+    }
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Sink for Buffer {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let mut buffer = self.0.lock().unwrap();
+        let end = offset as usize + bytes.len();
+        if buffer.len() < end {
+            buffer.resize(end, 0);
+        }
+        buffer[offset as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+async fn serve() -> Server {
+    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap()
+}
+
+fn content(size: usize) -> Vec<u8> {
+    (0..size as u32 / 4).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+async fn upload(client: &Client, name: &[u8], bytes: &[u8]) {
+    let mut source = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut source, bytes).unwrap();
+    let spec = UploadSpec {
+        directory: client.root(),
+        name: name.to_vec(),
+        placement: Placement::Temporary([b".", name].concat()),
+        size: bytes.len() as u64,
+        mode: 0o644,
+        attributes: SetAttributes::default(),
+    };
+    client.upload(spec, source, None).await.unwrap();
+}
+
+async fn download(client: &Client, name: &[u8]) -> Vec<u8> {
+    let file = client.lookup(client.root(), name).await.unwrap();
+    let buffer = Buffer::default();
+    let counted = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&counted);
+    let observer = Arc::new(move |bytes| {
+        count.fetch_add(bytes, Ordering::Relaxed);
+    });
+    client.download(file.handle, file.metadata.size, buffer.clone(), Some(observer)).await.unwrap();
+    assert_eq!(counted.load(Ordering::Relaxed), file.metadata.size, "what comes twice counts once");
+    std::mem::take(&mut buffer.0.lock().unwrap())
+}
+
+#[tokio::test]
+async fn reads_and_writes_that_udp_does_not_carry_take_tcp() {
+    let server = serve().await;
+    let rules = Rules { largest_datagram: 600, first_streams_late: Duration::from_millis(600), ..OPEN };
+    let relay = Relay::start(server.local_addr(), rules).await;
+    let client = relay.client(TransportChoice::Auto).await;
+    assert_eq!(client.transports().map(|(protocol, _)| protocol), [Protocol::Udp; 2]);
+    let bytes = content(300_000);
+    upload(&client, b"a", &bytes).await;
+    assert_eq!(client.transports()[1].0, Protocol::Tcp, "{:?}", client.transports());
+    assert!(download(&client, b"a").await == bytes);
+    assert_eq!(client.transports()[0].0, Protocol::Tcp, "{:?}", client.transports());
+    assert!(download(&client, b"a").await == bytes);
+}
+
+#[tokio::test]
+async fn what_one_connection_owes_comes_over_another() {
+    let server = serve().await;
+    let rules = Rules { delay: Duration::from_millis(3), first_streams_bytes: 1_000_000, ..OPEN };
+    let relay = Relay::start(server.local_addr(), rules).await;
+    let bytes = content(8 << 20);
+    upload(&Relay::start(server.local_addr(), OPEN).await.client(TransportChoice::Tcp).await, b"a", &bytes)
+        .await;
+    let client = relay.client(TransportChoice::Tcp).await;
+    assert!(download(&client, b"a").await == bytes);
+    let streams = relay.streams.load(Ordering::Relaxed);
+    assert!((3..=5).contains(&streams), "{streams} connections, the first of them to MOUNT");
+}
+
+/// Takes a quarter of a minute: the first comparison is made after 8 s.
+#[tokio::test]
+#[ignore = "as long as a comparison of transports takes"]
+async fn a_policer_of_udp_is_noticed_in_the_middle_of_a_file() {
+    let server = serve().await;
+    let rules = Rules {
+        datagram_rate: Some(1 << 20),
+        first_streams_late: Duration::from_millis(600),
+        delay: Duration::from_millis(5),
+        ..OPEN
+    };
+    let bytes = content(48 << 20);
+    upload(&Relay::start(server.local_addr(), OPEN).await.client(TransportChoice::Tcp).await, b"a", &bytes)
+        .await;
+    let relay = Relay::start(server.local_addr(), rules).await;
+    let client = relay.client(TransportChoice::Auto).await;
+    assert_eq!(client.protocol(), Protocol::Udp);
+    let started = Instant::now();
+    assert!(download(&client, b"a").await == bytes);
+    println!("{:.1} s: {:?}", started.elapsed().as_secs_f64(), client.transports()[0]);
+    assert_eq!(client.protocol(), Protocol::Tcp);
+}
