@@ -144,10 +144,7 @@ fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
             Err(Failure::with(Exit::SomeFailed, text))
         }
         Err(error) => {
-            context.reporter.warning_once(&format!(
-                "an interrupted run will not be gone on with: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
-                crate::error::io_text(&error)
-            ));
+            context.reporter.keeps_nothing(&error);
             Ok(None)
         }
     }

@@ -25,6 +25,16 @@ pub(crate) struct Identity {
     pub(crate) changed: i128,
 }
 
+impl Identity {
+    /// Returns the fields in their order, little-endian.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let Self { file, size, modified, changed } = self;
+        let numbers = [file.0, file.1, size].map(u64::to_le_bytes);
+        let times = [modified, changed].map(i128::to_le_bytes);
+        [numbers.as_flattened(), times.as_flattened()].concat()
+    }
+}
+
 /// How far a copy is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
@@ -109,13 +119,7 @@ impl State {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&number.to_le_bytes());
-        let Identity { file, size, modified, changed } = self.source;
-        for field in [file.0, file.1, size] {
-            out.extend_from_slice(&field.to_le_bytes());
-        }
-        for field in [modified, changed] {
-            out.extend_from_slice(&field.to_le_bytes());
-        }
+        out.extend_from_slice(&self.source.to_bytes());
         for field in self.target {
             out.extend_from_slice(&field.to_le_bytes());
         }

@@ -145,19 +145,24 @@ impl Directory {
 }
 
 /// Opens the directory in which runs keep what later runs need to know, creating it if need be:
-/// `$XDG_STATE_HOME/nfsw`, or `~/.local/state/nfsw` (XDG Base Directory Specification 0.8).
+/// `$XDG_STATE_HOME/nfsw`, or `~/.local/state/nfsw`.
 ///
 /// # Errors
 /// `NotFound` when neither variable says where; or what creating it fails of.
 pub(crate) fn state_directory() -> io::Result<Directory> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+    let path = base_directory("XDG_STATE_HOME", ".local/state")
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set"))?;
-    let path = base.join("nfsw");
     std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
         .create(&path)?;
     Directory::open(&path)
+}
+
+/// Returns our directory below the base that `variable` names, or else `default` below the user's home (XDG Base
+/// Directory Specification 0.8).
+pub(crate) fn base_directory(variable: &str, default: &str) -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(default)))?;
+    Some(base.join("nfsw"))
 }
 
 /// Returns what changes when this machine is started anew; zeros where the system does not tell.

@@ -13,6 +13,8 @@ use std::{
 use nfs_wireless_client::{Client, engine::Belief};
 use serde_json::{Value, json};
 
+use crate::local::base_directory;
+
 /// How long a path is remembered.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
@@ -51,11 +53,8 @@ pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
     let _ = save();
 }
 
-/// The XDG base directory specification's place for it.
 fn file() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(cache.join("nfsw/paths.json"))
+    Some(base_directory("XDG_CACHE_HOME", ".cache")?.join("paths.json"))
 }
 
 /// The address that we send from: behind another one there is another link, and on this machine alone none.

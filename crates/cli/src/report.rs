@@ -139,6 +139,14 @@ impl Reporter {
         }
     }
 
+    /// Says once that this run cannot be resumed, for its state cannot be written.
+    pub(crate) fn keeps_nothing(&self, error: &io::Error) {
+        self.warning_once(&format!(
+            "an interrupted run will not be gone on with: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
+            crate::error::io_text(error)
+        ));
+    }
+
     /// Says on standard error what failed, and goes on.
     ///
     /// # Errors

@@ -269,7 +269,9 @@ impl Finder<'_> {
         Found { protocol, address }: Found,
         program: Program,
     ) -> Result<Connection, Error> {
-        let config = self.config.clone();
+        let mut config = self.config.clone();
+        // What is remembered is how to move files.
+        config.recall = config.recall.filter(|_| program.number == Program::NFS.number);
         // The port mapper asks for no privilege, and reserved ports are few.
         let reserved = config.reserved_port && program.number != Program::PORTMAP.number;
         let result = match protocol {

@@ -4,6 +4,8 @@
 //! file bytes and calls [`Session::handle_payload_done`]. It drains [`Session::poll_transmit`], then
 //! [`Session::poll_event`], and calls [`Session::handle_timeout`] at [`Session::poll_timeout`].
 
+mod blocks;
+mod pacer;
 mod setup;
 
 use std::{
@@ -13,10 +15,11 @@ use std::{
 };
 
 use nfs_wire::{
-    DecodeError, Procedure, Status,
+    DecodeError, Status,
     rpc::{Program, Rejection},
 };
 
+use self::pacer::Pacer;
 use crate::{
     config::MIN_BLOCK_BYTES,
     engine::{
@@ -164,12 +167,6 @@ pub struct Session {
 const PROBE: Owner = Owner(u64::MAX);
 const TRANSFER_BIT: u64 = 1 << 63;
 
-/// How often a large call is sent in vain before the server is asked whether it is there at all.
-const SUSPICIOUS_ATTEMPTS: u32 = 2;
-
-/// How long a large call has been sent in vain by then, at least: a fade is not a server that ignores it.
-const SUSPICIOUS_TIME: Duration = Duration::from_secs(1);
-
 impl Session {
     /// Starts with nothing to do.
     pub fn new(config: SessionConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
@@ -308,7 +305,6 @@ impl Session {
         self.stirred = true;
         if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.paused && pacer.next <= now) {
             pacer.paused = false;
-            self.stirred = true;
         }
         if let Some(stall) = self.stall_timeout {
             let stalled = self.transfers.iter().filter(|active| active.last_progress + stall <= now);
@@ -323,12 +319,7 @@ impl Session {
                     self.events.push_back(Event::Expired { token, attempts, elapsed });
                 }
                 engine::Event::Silent { class, bytes, attempts, elapsed } => {
-                    let suspicious = bytes > self.proven(class)
-                        && attempts >= SUSPICIOUS_ATTEMPTS
-                        && elapsed >= SUSPICIOUS_TIME;
-                    if suspicious && !self.probing {
-                        self.probe(now);
-                    }
+                    self.suspect_block(now, class, bytes, attempts, elapsed);
                 }
             }
         }
@@ -498,104 +489,6 @@ impl Session {
             self.transfers.retain(|active| active.id != id);
             self.events.push_back(Event::Finished(id));
         }
-    }
-
-    const fn proven(&self, class: Class) -> u32 {
-        match class {
-            Class::Control => u32::MAX,
-            Class::Read => self.proven.read_block,
-            Class::Write => self.proven.write_block,
-        }
-    }
-
-    /// A server that says SYSTEM_ERR or GARBAGE_ARGS to a large READ or WRITE finds it too large; whether this
-    /// was such a case.
-    fn shrink_rejected(&mut self, now: Instant, reply: &Reply, id: TransferId, part: u32) -> bool {
-        let refused = self.engine.cancel_matching(now, |owner, class, bytes, _| {
-            owner == reply.owner && class != Class::Control && bytes > MIN_BLOCK_BYTES
-        });
-        let Some(&(_, bytes)) = refused.first() else { return false };
-        if let Some(active) = self.find(id) {
-            active.transfer.machine().take_back(part);
-            let class = active.transfer.class();
-            self.shrink(class, bytes);
-        }
-        self.stirred = true;
-        true
-    }
-
-    /// A block of so many bytes was too large: half of it may do.
-    fn shrink(&mut self, class: Class, bytes: u32) {
-        let smaller = (bytes / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES);
-        match class {
-            Class::Control => {}
-            Class::Read => self.limits.read_block = self.limits.read_block.min(smaller),
-            Class::Write => self.limits.write_block = self.limits.write_block.min(smaller),
-        }
-        tracing::debug!(limits = ?self.limits, "the server does not answer larger blocks");
-    }
-
-    /// Asks whether the server is there at all.
-    fn probe(&mut self, now: Instant) {
-        let spec = CallSpec {
-            program: Program::NFS,
-            procedure: Procedure::Null.number(),
-            class: Class::Control,
-            repeat: Repeat::Idempotent,
-            owner: PROBE,
-            payload: None,
-            bytes: 0,
-            deadline: None,
-        };
-        self.probing = self.engine.submit(now, spec, |_| {}).is_some();
-    }
-
-    /// The server answers small calls: the large ones it never answered are too large for it.
-    fn shrink_silent_blocks(&mut self, now: Instant) {
-        self.probing = false;
-        let proven = self.proven;
-        let silent = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
-            attempts >= SUSPICIOUS_ATTEMPTS
-                && match class {
-                    Class::Control => false,
-                    Class::Read => bytes > proven.read_block,
-                    Class::Write => bytes > proven.write_block,
-                }
-        });
-        for (owner, bytes) in silent {
-            let Some((id, part)) = owner_transfer(owner) else { continue };
-            let Some(active) = self.find(id) else { continue };
-            active.transfer.machine().take_back(part);
-            let class = active.transfer.class();
-            self.shrink(class, bytes);
-        }
-        self.stirred = true;
-    }
-}
-
-/// How late a pause may end without the rate suffering: timers of drivers are only good to a millisecond or two.
-const PACING_SLACK: Duration = Duration::from_millis(5);
-
-/// Spreads file bytes over time.
-#[derive(Debug)]
-struct Pacer {
-    rate: u64,
-    next: Instant,
-    paused: bool,
-}
-
-impl Pacer {
-    fn spend(&mut self, now: Instant, bytes: u32) {
-        let nanos = u64::from(bytes) * 8 * 1_000_000_000 / self.rate;
-        // A timer that fires late must not cost rate.
-        let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
-        self.next = self.next.max(earliest) + Duration::from_nanos(nanos);
-    }
-
-    /// Whether READs and WRITEs have to wait; if so, for [`Pacer::next`].
-    fn pauses(&mut self, now: Instant) -> bool {
-        self.paused = self.next > now;
-        self.paused
     }
 }
 

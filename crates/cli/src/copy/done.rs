@@ -114,16 +114,7 @@ fn decode(record: &[u8]) -> Option<(u64, u64)> {
 /// What a source and its copy were. The copy's last change of attributes is left out: giving it its name is one.
 fn pair(source: Identity, copy: &Attributes) -> u64 {
     let copy = Identity { changed: 0, ..copy.identity() };
-    let mut bytes = Vec::with_capacity(112);
-    for Identity { file, size, modified, changed } in [source, copy] {
-        for field in [file.0, file.1, size] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-        for field in [modified, changed] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-    }
-    fnv1a(&bytes)
+    fnv1a(&[source.to_bytes(), copy.to_bytes()].concat())
 }
 
 #[cfg(test)]

@@ -324,10 +324,7 @@ impl Run<'_> {
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             Err(error) => {
-                self.context.reporter.warning_once(&format!(
-                    "an interrupted run will not be gone on with: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
-                    crate::error::io_text(&error)
-                ));
+                self.context.reporter.keeps_nothing(&error);
                 Ok(None)
             }
         }

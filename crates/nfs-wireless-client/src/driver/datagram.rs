@@ -30,11 +30,6 @@ pub(super) async fn run(
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
         }
-        // A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
-        let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-        if let Ok(Some(error)) = socket.take_error() {
-            pump.refused(now, error);
-        }
         for _ in 0..RECEIVE_BATCH {
             match socket.try_recv(&mut received) {
                 Ok(length) => take_in(&mut pump, peer, &received[..length]),
@@ -63,10 +58,22 @@ pub(super) async fn run(
                 Some(command) => pump.apply(clock(), command),
                 None => return,
             },
-            result = socket.ready(Interest::READABLE | Interest::ERROR) => if result.is_err() { return },
+            result = socket.ready(Interest::READABLE | Interest::ERROR) => match result {
+                Ok(ready) if ready.is_error() => take_refusal(&mut pump, &socket),
+                Ok(_) => {}
+                Err(_) => return,
+            },
             result = socket.writable(), if !outgoing.is_empty() => if result.is_err() { return },
             () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
         }
+    }
+}
+
+/// A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
+fn take_refusal(pump: &mut Pump, socket: &UdpSocket) {
+    let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+    if let Ok(Some(error)) = socket.take_error() {
+        pump.refused(clock(), error);
     }
 }
 

@@ -139,6 +139,11 @@ impl Calls {
         self.peek(id).is_some()
     }
 
+    /// Whether the call has not ended and is in this state.
+    pub(super) fn is_in(&self, id: CallId, state: State) -> bool {
+        self.peek(id).is_some_and(|slot| slot.state == state)
+    }
+
     /// Returns the call to look at, unless it has ended.
     pub(super) fn peek(&self, id: CallId) -> Option<&Slot> {
         let slot = self.slots.get(id.slot as usize)?;

@@ -313,9 +313,8 @@ impl Engine {
     /// Whether another READ or WRITE of `bytes` would be sent at once.
     pub fn has_room(&self, class: Class, bytes: u32) -> bool {
         // Calls that were answered meanwhile are still in the queues, and wait for nothing.
-        let waits = |id: CallId, state| self.calls.peek(id).is_some_and(|slot| slot.state == state);
-        !self.bulk.iter().any(|&id| waits(id, State::Queued))
-            && !self.resend.iter().any(|&(id, _)| waits(id, State::Resending))
+        !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
+            && !self.resend.iter().any(|&(id, _)| self.calls.is_in(id, State::Resending))
             && self.window.admits(&self.recovery.limits(self.window.limits()), class, bytes)
             && self.calls.outstanding() < MAX_CALLS / 2
     }
@@ -395,7 +394,7 @@ impl Engine {
             return Some((id, Some(cause)));
         }
         while let Some(id) = self.control.pop_front() {
-            if self.calls.find(id).is_some_and(|slot| slot.state == State::Queued) {
+            if self.calls.is_in(id, State::Queued) {
                 return Some((id, None));
             }
         }

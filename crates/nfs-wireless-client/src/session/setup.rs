@@ -94,7 +94,7 @@ impl SessionConfig {
                 retry: config.retry,
                 window,
                 blocks,
-                prior: config.recall.as_ref().and_then(|recall| recall.ask(peer)),
+                prior: config.recall.as_ref().filter(|_| adaptive).and_then(|recall| recall.ask(peer)),
                 credential,
             },
             limits,

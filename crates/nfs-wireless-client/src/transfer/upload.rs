@@ -239,7 +239,7 @@ impl Upload {
         let payload = Some(Payload { offset: range.start, length });
         // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one
         // block nothing else takes time in between.
-        let dated = self.final_attributes().mtime.is_some() && self.spec.size <= u64::from(self.block);
+        let dated = self.final_attributes().mtime.is_some() && self.is_one_block();
         let repeat = if dated { Repeat::SameXid } else { Repeat::Idempotent };
         Some(NextCall {
             part,
@@ -257,10 +257,13 @@ impl Upload {
         !self.committing && (unstable >= COMMIT_INTERVAL_BYTES || (unstable > 0 && all_written))
     }
 
+    fn is_one_block(&self) -> bool {
+        self.spec.size <= u64::from(self.block)
+    }
+
     /// One block needs no COMMIT, and no verifier to keep.
     fn stable_how(&self) -> stable_how {
-        let one_block = self.spec.size <= u64::from(self.block);
-        if one_block || self.write_through { stable_how::FILE_SYNC } else { stable_how::UNSTABLE }
+        if self.is_one_block() || self.write_through { stable_how::FILE_SYNC } else { stable_how::UNSTABLE }
     }
 
     /// Moves on from data when every byte is stable.

@@ -1,0 +1,107 @@
+//! Finds the largest READ and WRITE that a server takes, where it refuses or ignores larger ones.
+
+use std::time::{Duration, Instant};
+
+use nfs_wire::{Procedure, rpc::Program};
+
+use super::{PROBE, Session, TransferId, owner_transfer};
+use crate::{
+    config::MIN_BLOCK_BYTES,
+    engine::{CallSpec, Class, Repeat, Reply},
+};
+
+/// How often a large call is sent in vain before the server is asked whether it is there at all.
+const SUSPICIOUS_ATTEMPTS: u32 = 2;
+
+/// How long a large call has been sent in vain by then, at least: a fade is not a server that ignores it.
+const SUSPICIOUS_TIME: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// A large call was sent in vain: is it too large for the server, or is the server gone?
+    pub(super) fn suspect_block(
+        &mut self,
+        now: Instant,
+        class: Class,
+        bytes: u32,
+        attempts: u32,
+        elapsed: Duration,
+    ) {
+        let suspicious =
+            bytes > self.proven(class) && attempts >= SUSPICIOUS_ATTEMPTS && elapsed >= SUSPICIOUS_TIME;
+        if suspicious && !self.probing {
+            self.probe(now);
+        }
+    }
+
+    const fn proven(&self, class: Class) -> u32 {
+        match class {
+            Class::Control => u32::MAX,
+            Class::Read => self.proven.read_block,
+            Class::Write => self.proven.write_block,
+        }
+    }
+
+    /// A server that says SYSTEM_ERR or GARBAGE_ARGS to a large READ or WRITE finds it too large; whether this
+    /// was such a case.
+    pub(super) fn shrink_rejected(&mut self, now: Instant, reply: &Reply, id: TransferId, part: u32) -> bool {
+        let refused = self.engine.cancel_matching(now, |owner, class, bytes, _| {
+            owner == reply.owner && class != Class::Control && bytes > MIN_BLOCK_BYTES
+        });
+        let Some(&(_, bytes)) = refused.first() else { return false };
+        if let Some(active) = self.find(id) {
+            active.transfer.machine().take_back(part);
+            let class = active.transfer.class();
+            self.shrink(class, bytes);
+        }
+        self.stirred = true;
+        true
+    }
+
+    /// A block of so many bytes was too large: half of it may do.
+    fn shrink(&mut self, class: Class, bytes: u32) {
+        let smaller = (bytes / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES);
+        match class {
+            Class::Control => {}
+            Class::Read => self.limits.read_block = self.limits.read_block.min(smaller),
+            Class::Write => self.limits.write_block = self.limits.write_block.min(smaller),
+        }
+        tracing::debug!(limits = ?self.limits, "the server does not answer larger blocks");
+    }
+
+    /// Asks whether the server is there at all.
+    fn probe(&mut self, now: Instant) {
+        let spec = CallSpec {
+            program: Program::NFS,
+            procedure: Procedure::Null.number(),
+            class: Class::Control,
+            repeat: Repeat::Idempotent,
+            owner: PROBE,
+            payload: None,
+            bytes: 0,
+            deadline: None,
+        };
+        self.probing = self.engine.submit(now, spec, |_| {}).is_some();
+    }
+
+    /// The server answers small calls: the large ones it never answered are too large for it.
+    pub(super) fn shrink_silent_blocks(&mut self, now: Instant) {
+        self.probing = false;
+        let proven = self.proven;
+        let silent = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
+            attempts >= SUSPICIOUS_ATTEMPTS
+                && match class {
+                    Class::Control => false,
+                    Class::Read => bytes > proven.read_block,
+                    Class::Write => bytes > proven.write_block,
+                }
+        });
+        for (owner, bytes) in silent {
+            let Some((id, part)) = owner_transfer(owner) else { continue };
+            let Some(active) = self.find(id) else { continue };
+            active.transfer.machine().take_back(part);
+            let class = active.transfer.class();
+            self.shrink(class, bytes);
+        }
+        self.stirred = true;
+    }
+}
