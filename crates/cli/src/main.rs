@@ -8,6 +8,7 @@ mod error;
 mod exit;
 mod journal;
 mod link_options;
+mod links;
 mod local;
 mod mode;
 mod name;

@@ -1,13 +1,14 @@
 //! The asynchronous client.
 
 mod names;
+mod roaming;
 
 pub use self::names::SpecialFile;
 
 use std::{
     fmt,
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -28,11 +29,13 @@ use nfs_wire::{
     rpc::Program,
 };
 
+use tokio::sync::Notify;
+
 use crate::{
     attr::{Metadata, SetAttributes},
     config::ClientConfig,
     connect::{Finder, Found, Mounted},
-    driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
+    driver::{CallFailure, Change, Connection, Observer, Reactor, Sink, Source, Storage},
     engine::{Belief, Stats},
     error::Error,
     read_dir::ReadDir,
@@ -52,7 +55,13 @@ pub struct Client {
 struct Inner {
     // Dropped first: without commands the driver ends before its thread does.
     connection: Connection,
-    address: SocketAddr,
+    /// Where the server is.
+    address: Mutex<SocketAddr>,
+    /// Where another server was found under its name.
+    elsewhere: OnceLock<SocketAddr>,
+    /// Rings when a link has changed.
+    bell: Arc<Notify>,
+    host: String,
     protocol: Protocol,
     export: Vec<u8>,
     root: FileHandle,
@@ -122,8 +131,25 @@ impl Client {
         let mounted = within(&config, host, finder.mount(path)).await?;
         let Mounted { connection, address, protocol, export, root, mount } = mounted;
         connection.persist();
-        let inner = Inner { connection, address, protocol, export, root, mount, config, reactor };
-        Ok(Self { inner: Arc::new(inner) })
+        let (address, elsewhere, bell) = (Mutex::new(address), OnceLock::new(), Arc::default());
+        let host = host.to_owned();
+        let inner = Inner {
+            connection,
+            address,
+            elsewhere,
+            bell,
+            host,
+            protocol,
+            export,
+            root,
+            mount,
+            config,
+            reactor,
+        };
+        let inner = Arc::new(inner);
+        let client = Arc::downgrade(&inner);
+        inner.reactor.spawn_local(|| roaming::follow(client));
+        Ok(Self { inner })
     }
 
     /// Tells the server that the export is no longer used (UMNT, RFC 1813 §5.2.3).
@@ -151,7 +177,22 @@ impl Client {
 
     /// Returns the address of the NFS service.
     pub fn address(&self) -> SocketAddr {
-        self.inner.address
+        *self.inner.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that a link or an address of this machine has changed, or is about to: a hint from below, as Dube et al. 1997
+    /// §6 ask for.
+    ///
+    /// The server is asked at once whether it answers, over a way found anew; nothing is lost when the hint was wrong. On
+    /// Linux `RTNLGRP_LINK` and the groups of addresses and routes (rtnetlink(7)) tell when to call this.
+    pub fn link_event(&self) {
+        self.inner.connection.change(Change::Link);
+        self.inner.bell.notify_one();
+    }
+
+    /// Whether two clients share one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Returns the transport in use.
@@ -367,7 +408,8 @@ impl Client {
         observer: Option<Observer>,
     ) -> Result<(), Error> {
         let transfer = Transfer::Download(Download::ranges(&file, ranges));
-        self.inner.connection.transfer(transfer, Storage::Sink(Box::new(sink)), observer).await
+        let done = self.inner.connection.transfer(transfer, Storage::Sink(Box::new(sink)), observer).await;
+        done.map_err(|error| self.inner.explain(error))
     }
 
     /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns.
@@ -390,6 +432,7 @@ impl Client {
         let transfer = Transfer::Upload(Box::new(Upload::new(spec)));
         let result =
             self.inner.connection.transfer(transfer, Storage::Source(Box::new(source)), observer).await;
+        let result = result.map_err(|error| self.inner.explain(error));
         if let (Err(error), Some((directory, name))) = (&result, temporary)
             && !error.is_silence()
         {
@@ -452,11 +495,11 @@ impl Client {
             CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
             CallFailure::Unreachable(source) => Error::Unreachable {
                 what: "the NFSv3 service",
-                address: self.inner.address,
+                address: self.address(),
                 protocol: self.inner.protocol,
                 source,
             },
-            CallFailure::TooMany | CallFailure::Closed => Error::Closed,
+            CallFailure::TooMany | CallFailure::Closed => self.inner.explain(Error::Closed),
         })?;
         answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
         Ok((answer.results, answer.attempts))
@@ -480,11 +523,11 @@ impl From<CountedError> for Error {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { address, protocol, export, .. } = &*self.inner;
+        let Inner { protocol, export, .. } = &*self.inner;
         let export = String::from_utf8_lossy(export);
         formatter
             .debug_struct("Client")
-            .field("address", address)
+            .field("address", &self.address())
             .field("protocol", protocol)
             .field("export", &export)
             .finish_non_exhaustive()

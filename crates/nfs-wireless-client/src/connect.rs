@@ -22,6 +22,9 @@ const NFS_PORT: u16 = 2049;
 /// How long the first transport is tried before the second one joins in.
 const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
 
+/// How long one address may take to answer when a server is looked for that was known.
+const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
+
 /// Looks for a server's services on behalf of a client.
 #[derive(Debug)]
 pub(crate) struct Finder<'a> {
@@ -54,6 +57,34 @@ impl Finder<'_> {
         .await
     }
 
+    /// Looks where the server is now: the address of its NFS service over `protocol`, and the handle of an export's root.
+    /// `before` is where it was.
+    pub(crate) async fn find_again(
+        &self,
+        before: SocketAddr,
+        protocol: Protocol,
+        export: &[u8],
+    ) -> Result<(SocketAddr, FileHandle), Error> {
+        let mut config = self.config.clone();
+        config.transport = match protocol {
+            Protocol::Udp => TransportChoice::Udp,
+            Protocol::Tcp => TransportChoice::Tcp,
+        };
+        let same = Finder { config: &config, ..*self };
+        let mut addresses = self.addresses().await?;
+        addresses.sort_by_key(|address| address.ip() != before.ip());
+        let mut last = Error::ConnectTimeout { host: self.host.into(), elapsed: TIME_TO_ANSWER };
+        for address in addresses {
+            let found = async { tokio::try_join!(self.mount_at(address, export), same.nfs(address)) };
+            match tokio::time::timeout(TIME_TO_ANSWER, found).await {
+                Ok(Ok(((.., mount), (_, address, _)))) => return Ok((address, mount.handle)),
+                Ok(Err(error)) => last = error,
+                Err(_) => {}
+            }
+        }
+        Err(last)
+    }
+
     /// Lists what the server exports.
     pub(crate) async fn exports(&self) -> Result<Vec<Export>, Error> {
         self.on_each_address(async |address| {
@@ -72,10 +103,8 @@ impl Finder<'_> {
         &self,
         attempt: impl AsyncFn(SocketAddr) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let resolve = |source: io::Error| Error::Resolve { host: self.host.into(), source: Arc::new(source) };
-        let addresses: Vec<_> = tokio::net::lookup_host((self.host, 0)).await.map_err(resolve)?.collect();
-        let mut last = resolve(io::Error::other("the name has no address"));
-        for address in addresses {
+        let mut last = self.unresolved(io::Error::other("the name has no address"));
+        for address in self.addresses().await? {
             match attempt(address).await {
                 Ok(value) => return Ok(value),
                 // Only an address that nobody answers on is a reason to try the next one.
@@ -84,6 +113,15 @@ impl Finder<'_> {
             }
         }
         Err(last)
+    }
+
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = tokio::net::lookup_host((self.host, 0)).await;
+        Ok(found.map_err(|source| self.unresolved(source))?.collect())
+    }
+
+    fn unresolved(&self, source: io::Error) -> Error {
+        Error::Resolve { host: self.host.into(), source: Arc::new(source) }
     }
 
     /// Tells the MOUNT service that an export is no longer used (UMNT, RFC 1813 §5.2.3).

@@ -6,8 +6,9 @@ use nfs_wire::padding;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
 
 use super::{
-    Command, clock,
+    Change, Command, clock,
     pump::{Pump, Rest},
+    socket::renew_udp,
 };
 use crate::session::Transmit;
 
@@ -19,7 +20,7 @@ const RECEIVE_BATCH: usize = 64;
 
 pub(super) async fn run(
     socket: UdpSocket,
-    peer: SocketAddr,
+    mut peer: SocketAddr,
     mut pump: Pump,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
@@ -29,6 +30,19 @@ pub(super) async fn run(
         let now = clock();
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
+        }
+        match pump.take_change() {
+            None => {}
+            Some(Change::Link) => {
+                let _ = renew_udp(&socket, peer);
+                pump.session.handle_link_event(now);
+            }
+            Some(Change::Server(moved)) => {
+                peer = moved;
+                let _ = renew_udp(&socket, peer);
+                pump.session.handle_move(now, peer);
+            }
+            Some(Change::End) => return,
         }
         for _ in 0..RECEIVE_BATCH {
             match socket.try_recv(&mut received) {
@@ -43,8 +57,9 @@ pub(super) async fn run(
                 Ok(_) => outgoing.clear(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    // The datagram is lost like any other; its timer runs.
+                    // The datagram is lost like any other; its timer runs. Perhaps the address it was to leave from is gone.
                     outgoing.clear();
+                    let _ = renew_udp(&socket, peer);
                     pump.refused(now, error);
                 }
             }

@@ -93,6 +93,19 @@ pub(crate) enum Command {
     },
     /// From now on a refusal is an outage to be waited out.
     Persist,
+    /// The way to the server has changed.
+    Change(Change),
+}
+
+/// What became of the way to the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// A link or an address of this machine has changed.
+    Link,
+    /// The server is at this address now.
+    Server(SocketAddr),
+    /// There is none any more.
+    End,
 }
 
 /// A handle on one connected UDP socket or TCP connection and the session it carries.
@@ -201,6 +214,11 @@ impl Connection {
     /// Treats refusals as outages from now on.
     pub(crate) fn persist(&self) {
         let _ = self.commands.send(Command::Persist);
+    }
+
+    /// Says that the way to the server has changed.
+    pub(crate) fn change(&self, change: Change) {
+        let _ = self.commands.send(Command::Change(change));
     }
 
     pub(crate) fn limits(&self) -> Option<Limits> {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use nfs_wire::DecodeError;
 use tokio::sync::oneshot;
 
-use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage};
+use super::{Answer, CallFailure, Change, Command, Observer, Snapshot, Storage};
 use crate::{
     engine::CallId,
     error::Error,
@@ -25,6 +25,7 @@ pub(super) struct Pump {
     calls: BTreeMap<u64, Waiting>,
     running: BTreeMap<TransferId, Running>,
     persistent: bool,
+    change: Option<Change>,
     last_heard: Option<Instant>,
     snapshot: Arc<Mutex<Snapshot>>,
 }
@@ -58,6 +59,7 @@ impl Pump {
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
             persistent: false,
+            change: None,
             last_heard: None,
             snapshot,
         }
@@ -92,7 +94,17 @@ impl Pump {
                 }
             }
             Command::Persist => self.persistent = true,
+            Command::Change(change) => match (self.change, change) {
+                // A move or an end is not forgotten over what comes after it.
+                (Some(Change::End), _) | (Some(Change::Server(_)), Change::Link) => {}
+                _ => self.change = Some(change),
+            },
         }
+    }
+
+    /// Returns what became of the way to the server since this was asked last.
+    pub(super) const fn take_change(&mut self) -> Option<Change> {
+        self.change.take()
     }
 
     /// Looks at the beginning of a message and answers whoever waits for it.

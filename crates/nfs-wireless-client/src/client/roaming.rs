@@ -1,0 +1,119 @@
+//! Where the server is, for as long as a client lives: names and ports may lead elsewhere after a while.
+
+use std::{
+    sync::{Arc, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep;
+
+use super::Inner;
+use crate::{
+    connect::Finder,
+    driver::{Change, Snapshot},
+    error::Error,
+};
+
+/// How often it is looked whether the server is silent.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Silence after which the server is looked for where its name leads now; doubles from look to look.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// The same once the link below has changed.
+const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);
+
+/// Longest time between two looks.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Looks for the server again whenever it is silent, until the client is gone.
+pub(super) async fn follow(client: Weak<Inner>) {
+    let mut silence = Silence::default();
+    while let Some(bell) = client.upgrade().map(|inner| Arc::clone(&inner.bell)) {
+        let rang = tokio::select! {
+            () = bell.notified() => true,
+            () = sleep(TICK) => false,
+        };
+        let Some(inner) = client.upgrade() else { return };
+        let now = tokio::time::Instant::now().into_std();
+        if silence.is_worth_a_look(now, rang, &inner.connection.snapshot()) {
+            silence.looked_in_vain = !inner.look(silence.looked_in_vain).await;
+        }
+    }
+}
+
+/// A time without a reply to calls that are outstanding.
+#[derive(Debug, Default)]
+struct Silence {
+    since: Option<Instant>,
+    heard: Option<Instant>,
+    next: Option<Instant>,
+    pause: Duration,
+    /// Nobody was found in this silence.
+    looked_in_vain: bool,
+}
+
+impl Silence {
+    fn is_worth_a_look(&mut self, now: Instant, rang: bool, snapshot: &Snapshot) -> bool {
+        if snapshot.outstanding == 0 {
+            *self = Self::default();
+            return false;
+        }
+        if self.since.is_none() || self.heard != snapshot.last_heard {
+            *self = Self {
+                since: Some(now),
+                heard: snapshot.last_heard,
+                next: Some(now + FIRST_LOOK),
+                pause: FIRST_LOOK,
+                looked_in_vain: false,
+            };
+        }
+        if rang {
+            (self.next, self.pause) = (Some(now + FIRST_LOOK_AFTER_EVENT), FIRST_LOOK);
+        }
+        if self.next.is_some_and(|next| next > now) {
+            return false;
+        }
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        self.next = Some(now + self.pause);
+        true
+    }
+}
+
+impl Inner {
+    /// Looks where the server is now, and goes there; whether there is one.
+    async fn look(&self, looked_in_vain: bool) -> bool {
+        let before = *self.address.lock().unwrap_or_else(PoisonError::into_inner);
+        let finder = Finder { reactor: &self.reactor, config: &self.config, host: &self.host };
+        match finder.find_again(before, self.protocol, &self.export).await {
+            Ok((address, _)) if address == before => {
+                if looked_in_vain {
+                    self.connection.change(Change::Link);
+                }
+            }
+            Ok((address, root)) if root == self.root => {
+                tracing::debug!(%before, %address, "the server has moved");
+                *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+                self.connection.change(Change::Server(address));
+            }
+            Ok((address, _)) => {
+                tracing::debug!(%before, %address, "another server");
+                let _ = self.elsewhere.set(address);
+                self.connection.change(Change::End);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "looked for the server in vain");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Says why a connection has ended.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        match (error, self.elsewhere.get()) {
+            (Error::Closed, Some(&address)) => Error::AnotherServer { host: self.host.clone(), address },
+            (error, _) => error,
+        }
+    }
+}
