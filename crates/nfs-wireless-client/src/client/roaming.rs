@@ -17,13 +17,13 @@ use crate::{
 /// How often it is looked whether the server is silent.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Silence after which the server is looked for where its name leads now; doubles from look to look.
+/// Silence after which the server is looked for where its name leads now, and shortest time between two looks.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// The same once the link below has changed.
 const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);
 
-/// Longest time between two looks.
+/// Longest time between two looks; until then it is a quarter of the silence.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Looks for the server again whenever it is silent, until the client is gone.
@@ -48,7 +48,6 @@ struct Silence {
     since: Option<Instant>,
     heard: Option<Instant>,
     next: Option<Instant>,
-    pause: Duration,
     /// Nobody was found in this silence.
     looked_in_vain: bool,
 }
@@ -64,18 +63,17 @@ impl Silence {
                 since: Some(now),
                 heard: snapshot.last_heard,
                 next: Some(now + FIRST_LOOK),
-                pause: FIRST_LOOK,
                 looked_in_vain: false,
             };
         }
         if rang {
-            (self.next, self.pause) = (Some(now + FIRST_LOOK_AFTER_EVENT), FIRST_LOOK);
+            self.next = Some(now + FIRST_LOOK_AFTER_EVENT);
         }
         if self.next.is_some_and(|next| next > now) {
             return false;
         }
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
-        self.next = Some(now + self.pause);
+        let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.next = Some(now + (silence / 4).clamp(FIRST_LOOK, MAX_PAUSE));
         true
     }
 }
