@@ -6,8 +6,8 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    Client, ClientConfig, Error, File, FileType, NfsStatus, Pinger, Protocol, RetryPolicy, SetAttributes,
-    SetTime, SpecialFile, Stability, Time, TransportChoice,
+    BlockSize, Client, ClientConfig, Error, File, FileType, NfsStatus, Pinger, Protocol, RetryPolicy,
+    SetAttributes, SetTime, SpecialFile, Stability, Time, TransportChoice,
 };
 use nfs_wireless_server::{
     Action, Calls, Directory, DirectoryConfig, Faults, Memory, Rule, Server, Service, ServiceConfig, When,
@@ -256,8 +256,9 @@ async fn a_server_that_comes_back_on_another_port_is_found_by_its_port_mapper() 
         let first = serve_directory(export.path()).await;
         mapper.with_service(|service| service.set_address(first.local_addr()));
         let mut config = by_port_mapper(mapper.local_addr(), *transport);
-        // Half a second.
-        config.rate_limit = Some(8 * 2 * contents.len() as u64);
+        // A second's work, in many calls.
+        config.rate_limit = Some(8 * contents.len() as u64);
+        config.read_block = BlockSize::Exact(4096);
         let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
         let file = client.resolve(b"/file").await.unwrap();
         let place = tempfile::NamedTempFile::new().unwrap();

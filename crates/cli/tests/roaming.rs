@@ -228,6 +228,30 @@ fn copies_survive_every_move_over_tcp() {
     every_row("tcp");
 }
 
+#[test]
+fn another_server_under_the_same_name_is_told_apart() {
+    for transport in ["udp", "tcp"] {
+        let mut field = Field::new(2 << 20);
+        let other = field.path("other");
+        fs::create_dir_all(other.join("up/many")).unwrap();
+        fs::write(other.join("down"), noise((2 << 20) + 1)).unwrap();
+        let copies = field.start_copies(transport);
+        field.server.kill().unwrap();
+        field.server.wait().unwrap();
+        field.network.server.run("ip addr del 10.9.0.2/24 dev far && ip addr add 10.9.0.3/24 dev far");
+        field.network.name_server("10.9.0.3");
+        field.server = field.network.serve(&other);
+        for copy in copies {
+            let output = copy.wait_with_output().unwrap();
+            let text = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "over {transport}: {text}");
+            assert!(text.lines().count() == 1 && text.contains("another server now"), "{transport}: {text}");
+        }
+        assert!(!field.path("back").exists());
+        assert_eq!(blocks(&other.join("up")), 0, "nothing was written to the other server");
+    }
+}
+
 /// Whoever has not mounted is told that it cannot be done now, and can mount afterwards.
 #[test]
 fn mounting_works_after_every_move() {
@@ -267,7 +291,8 @@ fn how_long_every_move_takes() {
             }
         }
         let next = field.measure(&ROWS[number], transport, Duration::from_millis(outage));
-        next.map(|next| next.map_or("never".to_owned(), |next| next.as_millis().to_string())).join(" / ")
+        next.map(|next| next.map_or_else(|| "never".to_owned(), |next| next.as_millis().to_string()))
+            .join(" / ")
     };
     println!("milliseconds until the next byte, download / upload, after an outage of {OUTAGES:?} ms");
     for transport in ["udp", "tcp"] {

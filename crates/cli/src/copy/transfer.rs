@@ -21,7 +21,7 @@ use super::{
     resume::{Earlier, Receiving, SMALL_BYTES, Sending},
 };
 use crate::{
-    error::{ResultExt, has_status, is_missing, local, show},
+    error::{ResultExt, about, has_status, is_missing, local, show},
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, Directory, Part},
@@ -535,6 +535,6 @@ fn keeps_changing(node: &Node) -> anyhow::Error {
 fn transfer_error(error: client::Error, path: &Path, remote: &str) -> anyhow::Error {
     match error {
         client::Error::Local(error) => local(path, &error),
-        other => anyhow::Error::new(other).context(remote.to_owned()),
+        other => about(other, remote),
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::Inner;
 use crate::{
     connect::Finder,
-    driver::{Change, Snapshot},
+    driver::{Change, Snapshot, clock},
     error::Error,
 };
 
@@ -35,14 +35,13 @@ pub(super) async fn follow(client: Weak<Inner>) {
             () = sleep(TICK) => false,
         };
         let Some(inner) = client.upgrade() else { return };
-        let now = tokio::time::Instant::now().into_std();
-        if silence.is_worth_a_look(now, rang, &inner.connection.snapshot()) {
+        if silence.is_worth_a_look(clock(), rang, &inner.connection.snapshot()) {
             silence.looked_in_vain = !inner.look(silence.looked_in_vain).await;
         }
     }
 }
 
-/// A time without a reply to calls that are outstanding.
+/// A time without a reply, though one is waited for.
 #[derive(Debug, Default)]
 struct Silence {
     since: Option<Instant>,
@@ -54,7 +53,7 @@ struct Silence {
 
 impl Silence {
     fn is_worth_a_look(&mut self, now: Instant, rang: bool, snapshot: &Snapshot) -> bool {
-        if snapshot.outstanding == 0 {
+        if !snapshot.waiting {
             *self = Self::default();
             return false;
         }

@@ -42,6 +42,8 @@ pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
     pub(crate) limits: Option<Limits>,
     pub(crate) outstanding: usize,
+    /// Something is to be heard: calls are outstanding, or there is no connection.
+    pub(crate) waiting: bool,
     pub(crate) last_heard: Option<Instant>,
     pub(crate) belief: Option<Belief>,
 }
@@ -251,7 +253,7 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Reads the clock that also runs in tokio's paused tests.
-fn clock() -> Instant {
+pub(crate) fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Pump {
     calls: BTreeMap<u64, Waiting>,
     running: BTreeMap<TransferId, Running>,
     persistent: bool,
+    /// There is no connection now.
+    pub(super) lost: bool,
     change: Option<Change>,
     last_heard: Option<Instant>,
     snapshot: Arc<Mutex<Snapshot>>,
@@ -59,6 +61,7 @@ impl Pump {
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
             persistent: false,
+            lost: false,
             change: None,
             last_heard: None,
             snapshot,
@@ -234,6 +237,7 @@ impl Pump {
         snapshot.stats.clone_from(self.session.stats());
         snapshot.limits = Some(self.session.limits());
         snapshot.outstanding = self.session.outstanding();
+        snapshot.waiting = snapshot.outstanding > 0 || self.lost;
         snapshot.last_heard = self.last_heard;
         snapshot.belief = self.session.belief();
     }

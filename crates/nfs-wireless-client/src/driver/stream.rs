@@ -73,12 +73,14 @@ pub(super) async fn run(
         // Closing with a reset leaves the port free, so that the server's reply cache knows us again.
         let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
         drop(stream);
+        pump.lost = true;
         pump.refused(clock(), error);
         pump.session.handle_reconnect(clock());
         stream = match reconnect(&mut peer, reserved, local, &mut pump, &mut commands).await {
             Some(stream) => stream,
             None => return,
         };
+        pump.lost = false;
     }
 }
 
@@ -143,14 +145,12 @@ async fn serve(
         if waiting && silent <= now {
             return End::Lost(ErrorKind::TimedOut.into());
         }
-        match doubt {
-            Some(Doubt { since, until }) if waiting && last_received <= since => {
-                if until <= now {
-                    return End::Lost(ErrorKind::TimedOut.into());
-                }
+        if let Some(Doubt { since, until }) = doubt {
+            if !waiting || last_received > since {
+                doubt = None;
+            } else if until <= now {
+                return End::Lost(ErrorKind::TimedOut.into());
             }
-            Some(_) => doubt = None,
-            None => {}
         }
         let limit = doubt.map_or(silent, |doubt| doubt.until.min(silent));
         let deadline = pump.session.poll_timeout().into_iter().chain(waiting.then_some(limit)).min();
