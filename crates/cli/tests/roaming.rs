@@ -95,6 +95,16 @@ impl Field {
         Self { network, server, place, nfsw, size }
     }
 
+    /// A network in which the addresses are those that a row begins with.
+    fn before(number: usize, size: usize) -> Self {
+        let field = Self::new(size);
+        for earlier in ROWS[..number].iter().take(2) {
+            (earlier.start)(&field.network);
+            (earlier.end)(&field.network);
+        }
+        field
+    }
+
     fn path(&self, path: &str) -> PathBuf {
         self.place.path().join(path)
     }
@@ -212,10 +222,11 @@ fn wait_for(mut condition: impl FnMut() -> bool) -> bool {
 
 /// Whoever has mounted notices no more than a delay.
 fn every_row(transport: &str) {
-    let field = Field::new(2 << 20);
-    for row in &ROWS {
-        field.survive(row, transport);
-    }
+    thread::scope(|scope| {
+        for (number, row) in ROWS.iter().enumerate() {
+            scope.spawn(move || Field::before(number, 2 << 20).survive(row, transport));
+        }
+    });
 }
 
 #[test]
@@ -283,13 +294,7 @@ fn mounting_works_after_every_move() {
 fn how_long_every_move_takes() {
     const OUTAGES: [u64; 3] = [300, 3000, 10_000];
     let measured = |number: usize, transport: &str, outage: u64| {
-        let field = Field::new(16 << 20);
-        if number >= 4 {
-            for earlier in &ROWS[..2] {
-                (earlier.start)(&field.network);
-                (earlier.end)(&field.network);
-            }
-        }
+        let field = Field::before(number, 16 << 20);
         let next = field.measure(&ROWS[number], transport, Duration::from_millis(outage));
         next.map(|next| next.map_or_else(|| "never".to_owned(), |next| next.as_millis().to_string()))
             .join(" / ")
