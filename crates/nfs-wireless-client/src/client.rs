@@ -35,7 +35,7 @@ use crate::{
     attr::{Metadata, SetAttributes},
     config::ClientConfig,
     connect::{Finder, Found, Mounted},
-    driver::{CallFailure, Change, Connection, Observer, Reactor, Sink, Source, Storage},
+    driver::{CallFailure, Connection, Observer, Reactor, Sink, Source, Storage},
     engine::{Belief, Stats},
     error::Error,
     read_dir::ReadDir,
@@ -178,21 +178,6 @@ impl Client {
     /// Returns the address of the NFS service.
     pub fn address(&self) -> SocketAddr {
         *self.inner.address.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Says that a link or an address of this machine has changed, or is about to: a hint from below, as Dube et al. 1997
-    /// §6 ask for.
-    ///
-    /// The server is asked at once whether it answers, over a way found anew; nothing is lost when the hint was wrong. On
-    /// Linux `RTNLGRP_LINK` and the groups of addresses and routes (rtnetlink(7)) tell when to call this.
-    pub fn link_event(&self) {
-        self.inner.connection.change(Change::Link);
-        self.inner.bell.notify_one();
-    }
-
-    /// Whether two clients share one connection.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Returns the transport in use.

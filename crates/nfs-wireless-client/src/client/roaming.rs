@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::Inner;
+use super::{Client, Inner};
 use crate::{
     connect::Finder,
     driver::{Change, Snapshot, clock},
@@ -74,6 +74,23 @@ impl Silence {
         let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.next = Some(now + (silence / 4).clamp(FIRST_LOOK, MAX_PAUSE));
         true
+    }
+}
+
+impl Client {
+    /// Says that a link or an address of this machine has changed, or is about to: a hint from below, as Dube et al. 1997
+    /// §6 ask for.
+    ///
+    /// The server is asked at once whether it answers, over a way found anew; nothing is lost when the hint was wrong. On
+    /// Linux `RTNLGRP_LINK` and the groups of addresses and routes (rtnetlink(7)) tell when to call this.
+    pub fn link_event(&self) {
+        self.inner.connection.change(Change::Link);
+        self.inner.bell.notify_one();
+    }
+
+    /// Whether two clients share one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 
