@@ -6,10 +6,12 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    Client, ClientConfig, Error, File, FileType, NfsStatus, Pinger, Protocol, RetryPolicy, SetAttributes,
-    SetTime, SpecialFile, Stability, Time, TransportChoice,
+    BlockSize, Client, ClientConfig, Error, File, FileType, NfsStatus, Pinger, Protocol, RetryPolicy,
+    SetAttributes, SetTime, SpecialFile, Stability, Time, TransportChoice,
 };
-use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
+use nfs_wireless_server::{
+    Action, Calls, Directory, DirectoryConfig, Faults, Memory, Rule, Server, Service, ServiceConfig, When,
+};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 const TRANSPORTS: [(TransportChoice, Protocol); 3] = [
@@ -203,4 +205,71 @@ async fn a_call_is_given_up_after_its_timeout() {
     server.with_service(|service| service.set_faults(Faults::from(vec![drop])));
     let error = client.metadata(client.root()).await.unwrap_err();
     assert!(matches!(error, Error::Silent { attempts: 2, .. }), "one resend at 700 ms: {error}");
+}
+
+/// A server for a directory, on any port.
+async fn serve_directory(path: &std::path::Path) -> Server {
+    let directory = Directory::open(path, DirectoryConfig::default()).unwrap();
+    let service = Service::new(ServiceConfig::default(), directory, 1, Instant::now()).unwrap();
+    Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_on_another_port_is_found_by_its_port_mapper() {
+    tokio::join!(come_back(TransportChoice::Udp), come_back(TransportChoice::Tcp));
+}
+
+async fn come_back(transport: TransportChoice) {
+    let export = tempfile::tempdir().unwrap();
+    let contents: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
+    std::fs::write(export.path().join("file"), &contents).unwrap();
+    let mapper = serve("127.0.0.1:0").await;
+    let first = serve_directory(export.path()).await;
+    mapper.with_service(|service| service.set_address(first.local_addr()));
+    let mut config = by_port_mapper(mapper.local_addr(), transport);
+    // A second's work, in many calls.
+    config.rate_limit = Some(8 * contents.len() as u64);
+    config.read_block = BlockSize::Exact(4096);
+    let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+    let file = client.resolve(b"/file").await.unwrap();
+    let place = tempfile::NamedTempFile::new().unwrap();
+    let sink = place.reopen().unwrap();
+    let copying = {
+        let client = client.clone();
+        tokio::spawn(async move { client.download(file.handle, file.metadata.size, sink, None).await })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    first.shutdown().await;
+    let second = serve_directory(export.path()).await;
+    mapper.with_service(|service| service.set_address(second.local_addr()));
+    copying.await.unwrap().unwrap();
+    assert_eq!(client.address(), second.local_addr());
+    assert!(std::fs::read(place.path()).unwrap() == contents);
+    client.mkdir(client.root(), b"directory", mode(0o750)).await.unwrap();
+    assert!(export.path().join("directory").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_that_the_port_mapper_names_is_told_apart() {
+    tokio::join!(be_replaced(TransportChoice::Udp), be_replaced(TransportChoice::Tcp));
+}
+
+async fn be_replaced(transport: TransportChoice) {
+    let (export, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mapper = serve("127.0.0.1:0").await;
+    let first = serve_directory(export.path()).await;
+    mapper.with_service(|service| service.set_address(first.local_addr()));
+    let config = by_port_mapper(mapper.local_addr(), transport);
+    let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+    first.shutdown().await;
+    let second = serve_directory(other.path()).await;
+    mapper.with_service(|service| service.set_address(second.local_addr()));
+    let error = client.mkdir(client.root(), b"directory", mode(0o750)).await.unwrap_err();
+    assert!(
+        matches!(error, Error::AnotherServer { address, .. } if address == second.local_addr()),
+        "{error}"
+    );
+    assert!(!other.path().join("directory").exists());
+    let again = client.metadata(client.root()).await.unwrap_err();
+    assert!(matches!(again, Error::AnotherServer { .. }), "{again}");
 }

@@ -28,9 +28,13 @@ fn url(server: &Ganesha, name: &str) -> String {
 }
 
 fn upload(state: &Path, transport: &str, rate: &str, source: &Path, url: &str) -> Child {
+    copy(state, transport, rate, source, url.as_ref())
+}
+
+fn copy(state: &Path, transport: &str, rate: &str, from: &Path, to: &Path) -> Child {
     Command::new(nfsw::binary())
         .args(["cp", "--quiet", "--json", "--transport", transport, "--bwlimit", rate])
-        .args([source.as_os_str(), url.as_ref()])
+        .args([from, to])
         .env("XDG_STATE_HOME", state)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -85,20 +89,25 @@ fn copies_survive_two_hundred_kills() {
     kill(50);
 }
 
-/// Restarts the server under uploads: what is said to be done is there, whatever becomes of the server.
+/// Restarts the server under copies both ways: what is said to be done is there, whatever becomes of the server.
 fn restart(restarts: u32) {
     let mut server = Ganesha::start(Options::default());
     let place = tempfile::tempdir().unwrap();
     let (state, source) = (place.path().join("state"), place.path().join("source"));
     fs::write(&source, contents()).unwrap();
+    fs::write(server.export().join("there"), contents()).unwrap();
     for number in 0..restarts {
         let transport = ["udp", "tcp"][number as usize % 2];
         let name = format!("copy-{number}");
         let part = server.export().join(format!(".{name}.nfsw-part"));
         let mut copy = upload(&state, transport, "40M", &source, &url(&server, &name));
+        let back = place.path().join(format!("back-{number}"));
+        let mut download =
+            self::copy(&place.path().join("other"), transport, "40M", url(&server, "there").as_ref(), &back);
         wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > SIZE as u64 / 4));
         server.crash_and_restart();
-        assert!(copy.wait().unwrap().success(), "over {transport}");
+        assert!(copy.wait().unwrap().success() && download.wait().unwrap().success(), "over {transport}");
+        assert!(fs::read(&back).unwrap() == contents(), "over {transport}");
         server.crash_and_restart();
         server.wait_until_ready();
         let copied = fs::read(server.export().join(&name)).unwrap();

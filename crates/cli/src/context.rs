@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     args::{ConnectionArgs, OutputArgs},
     exit::{Exit, Failure},
-    local,
+    links, local,
     progress::{Activity, Observation},
     report::Reporter,
     session::Session,
@@ -99,6 +99,7 @@ impl Context {
                 }
                 result = command(self) => result,
                 error = self.watch() => Err(error),
+                never = links::watch(|| self.session.link_event()) => match never {},
             }
         });
         self.session.remember();

@@ -25,7 +25,7 @@ pub(crate) trait ResultExt<T> {
 
 impl<T> ResultExt<T> for Result<T, client::Error> {
     fn at(self, name: impl Display) -> anyhow::Result<T> {
-        self.map_err(|error| anyhow::Error::new(error).context(name.to_string()))
+        self.map_err(|error| about(error, name))
     }
 
     fn at_source(self, name: impl Display) -> anyhow::Result<T> {
@@ -35,6 +35,17 @@ impl<T> ResultExt<T> for Result<T, client::Error> {
             }
             other => other.at(name),
         }
+    }
+}
+
+/// Names the file that an error is about.
+pub(crate) fn about(error: client::Error, name: impl Display) -> anyhow::Error {
+    match error {
+        // Nothing else will work either.
+        client::Error::AnotherServer { .. } => {
+            Failure::last(Exit::SomeFailed, format!("{error}; run it again"))
+        }
+        error => anyhow::Error::new(error).context(name.to_string()),
     }
 }
 

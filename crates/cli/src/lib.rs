@@ -11,6 +11,7 @@ mod exit;
 pub mod fuzzing;
 mod journal;
 mod link_options;
+mod links;
 mod local;
 mod mode;
 mod name;

@@ -129,6 +129,18 @@ impl Session {
         answers.into_iter().filter_map(Result::ok).max()
     }
 
+    /// Says to all connections that a link or an address of this machine has changed.
+    pub(crate) fn link_event(&self) {
+        for Connected { client, .. } in &*self.connected.borrow() {
+            client.link_event();
+        }
+    }
+
+    /// Forgets a connection whose handles the server does not know any more: the next one mounts anew.
+    pub(crate) fn forget(&self, stale: &Client) {
+        self.connected.borrow_mut().retain(|connected| !connected.client.is_same(stale));
+    }
+
     /// Keeps what was learned about the paths for the next run.
     pub(crate) fn remember(&self) {
         paths::remember(self.connected.borrow().iter().map(|connected| connected.client.clone()));

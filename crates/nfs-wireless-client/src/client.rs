@@ -1,13 +1,14 @@
 //! The asynchronous client.
 
 mod names;
+mod roaming;
 
 pub use self::names::SpecialFile;
 
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -27,6 +28,8 @@ use nfs_wire::{
     reply::{self, ReadHead, Results},
     rpc::Program,
 };
+
+use tokio::sync::Notify;
 
 use crate::{
     attr::{Metadata, SetAttributes, Time},
@@ -51,6 +54,11 @@ pub struct Client {
 
 struct Inner {
     lanes: Lanes,
+    /// Where another server was found under its name.
+    elsewhere: OnceLock<SocketAddr>,
+    /// Rings when a link has changed.
+    bell: Arc<Notify>,
+    host: String,
     export: Vec<u8>,
     root: FileHandle,
     mount: Found,
@@ -118,9 +126,13 @@ impl Client {
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounted = within(&config, host, finder.mount(path)).await?;
         let Mounted { reached, export, root, mount } = mounted;
-        let keeps_marks = AtomicBool::new(false);
-        let inner = Inner { lanes: Lanes::new(reached, config, reactor), export, root, mount, keeps_marks };
-        Ok(Self { inner: Arc::new(inner) })
+        let (elsewhere, bell, keeps_marks) = (OnceLock::new(), Arc::default(), AtomicBool::new(false));
+        let lanes = Lanes::new(reached, config, reactor);
+        let inner = Inner { lanes, elsewhere, bell, host: host.to_owned(), export, root, mount, keeps_marks };
+        let inner = Arc::new(inner);
+        let client = Arc::downgrade(&inner);
+        inner.lanes.reactor.spawn_local(|| roaming::follow(client));
+        Ok(Self { inner })
     }
 
     /// Tells the server that the export is no longer used (UMNT, RFC 1813 §5.2.3).
@@ -148,7 +160,7 @@ impl Client {
 
     /// Returns the address of the NFS service.
     pub fn address(&self) -> SocketAddr {
-        self.inner.lanes.first().address
+        self.inner.lanes.first().address()
     }
 
     /// Returns the transport in use for READs.
@@ -407,7 +419,8 @@ impl Client {
         sink: impl Sink + 'static,
         observer: Option<Observer>,
     ) -> Result<(), Error> {
-        self.inner.lanes.download(&file, ranges, Box::new(sink), observer).await
+        let done = self.inner.lanes.download(&file, ranges, Box::new(sink), observer).await;
+        done.map_err(|error| self.inner.explain(error))
     }
 
     /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns.
@@ -429,6 +442,7 @@ impl Client {
         };
         let size = spec.size;
         let result = self.inner.lanes.upload(Upload::new(spec), size, Box::new(source), observer).await;
+        let result = result.map_err(|error| self.inner.explain(error));
         if let (Err(error), Some((directory, name))) = (&result, temporary)
             && !error.is_silence()
         {
@@ -491,11 +505,11 @@ impl Client {
                 CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
                 CallFailure::Unreachable(source) => Error::Unreachable {
                     what: "the NFSv3 service",
-                    address: lanes.first().address,
+                    address: lanes.first().address(),
                     protocol: lanes.first().protocol,
                     source,
                 },
-                CallFailure::TooMany | CallFailure::Closed => Error::Closed,
+                CallFailure::TooMany | CallFailure::Closed => self.inner.explain(Error::Closed),
             },
         )?;
         answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
@@ -535,11 +549,11 @@ impl From<CountedError> for Error {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Lane { address, protocol, .. } = self.inner.lanes.first();
+        let Lane { protocol, .. } = self.inner.lanes.first();
         let export = String::from_utf8_lossy(&self.inner.export);
         formatter
             .debug_struct("Client")
-            .field("address", address)
+            .field("address", &self.address())
             .field("protocol", protocol)
             .field("export", &export)
             .finish_non_exhaustive()
@@ -564,7 +578,8 @@ impl Pinger {
         config.check()?;
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
         let finder = Finder { reactor: &reactor, config: &config, host };
-        let Lane { connection, address, .. } = within(&config, host, finder.nfs_only()).await?;
+        let lane = within(&config, host, finder.nfs_only()).await?;
+        let (address, connection) = (lane.address(), lane.connection);
         connection.persist();
         Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })
     }

@@ -28,6 +28,9 @@ const NFS_PORT: u16 = 2049;
 /// How long the first transport is tried before the second one joins in.
 const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
 
+/// How long one address may take to answer when a server is looked for that was known.
+const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
+
 /// Looks for a server's services on behalf of a client.
 #[derive(Debug)]
 pub(crate) struct Finder<'a> {
@@ -67,6 +70,29 @@ impl Finder<'_> {
         .await
     }
 
+    /// Looks where the server is now: the address of its NFS service over `protocol`, and the handle of an export's root.
+    /// `before` is where it was.
+    pub(crate) async fn find_again(
+        &self,
+        before: SocketAddr,
+        protocol: Protocol,
+        export: &[u8],
+    ) -> Result<(SocketAddr, FileHandle), Error> {
+        let mut addresses = self.addresses().await?;
+        addresses.sort_by_key(|address| address.ip() != before.ip());
+        let mut last = Error::ConnectTimeout { host: self.host.into(), elapsed: TIME_TO_ANSWER };
+        for address in addresses {
+            let found =
+                async { tokio::try_join!(self.mount_at(address, export), self.nfs_over(address, protocol)) };
+            match tokio::time::timeout(TIME_TO_ANSWER, found).await {
+                Ok(Ok(((.., mount), lane))) => return Ok((lane.address(), mount.handle)),
+                Ok(Err(error)) => last = error,
+                Err(_) => {}
+            }
+        }
+        Err(last)
+    }
+
     /// Lists what the server exports.
     pub(crate) async fn exports(&self) -> Result<Vec<Export>, Error> {
         self.on_each_address(async |address| {
@@ -86,17 +112,15 @@ impl Finder<'_> {
         let found = Found { protocol, address };
         let connection = self.connect(found, Program::NFS).await?;
         let round_trip = nfs_null(&connection, found).await?;
-        Ok(Lane { connection, protocol, address, round_trip })
+        Ok(Lane::new(connection, protocol, address, round_trip))
     }
 
     async fn on_each_address<T>(
         &self,
         attempt: impl AsyncFn(SocketAddr) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let resolve = |source: io::Error| Error::Resolve { host: self.host.into(), source: Arc::new(source) };
-        let addresses: Vec<_> = tokio::net::lookup_host((self.host, 0)).await.map_err(resolve)?.collect();
-        let mut last = resolve(io::Error::other("the name has no address"));
-        for address in addresses {
+        let mut last = self.unresolved(io::Error::other("the name has no address"));
+        for address in self.addresses().await? {
             match attempt(address).await {
                 Ok(value) => return Ok(value),
                 // Only an address that nobody answers on is a reason to try the next one.
@@ -105,6 +129,15 @@ impl Finder<'_> {
             }
         }
         Err(last)
+    }
+
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = tokio::net::lookup_host((self.host, 0)).await;
+        Ok(found.map_err(|source| self.unresolved(source))?.collect())
+    }
+
+    fn unresolved(&self, source: io::Error) -> Error {
+        Error::Resolve { host: self.host.into(), source: Arc::new(source) }
     }
 
     /// Tells the MOUNT service that an export is no longer used (UMNT, RFC 1813 §5.2.3).
@@ -165,7 +198,7 @@ impl Finder<'_> {
             result = &mut udp => {
                 let Ok(udp) = result else { return tcp.await.map(only) };
                 let round_trip = udp.round_trip;
-                if round_trip >= NEAR && !is_here(udp.address) {
+                if round_trip >= NEAR && !is_here(udp.address()) {
                     return Ok(Reached { lane: udp, other: None, reason: Reason::Far(round_trip) });
                 }
                 match tokio::time::timeout(SECOND_TRANSPORT_AFTER, tcp).await {
@@ -183,7 +216,7 @@ impl Finder<'_> {
     async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Lane, Error> {
         let (Found { protocol, address }, connection, round_trip) =
             self.service_over(address, Program::NFS, protocol, nfs_null).await?;
-        Ok(Lane { connection, protocol, address, round_trip })
+        Ok(Lane::new(connection, protocol, address, round_trip))
     }
 
     /// Finds a service on whichever transport answers, the preferred one first; `ask` is the call that is to be answered.

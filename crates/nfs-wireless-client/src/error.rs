@@ -108,6 +108,15 @@ pub enum Error {
         /// The answer to a later attempt.
         status: Status,
     },
+    /// The host's name leads to a server that gives the export another root: nothing begun with the old one goes on
+    /// there.
+    #[error("{host} is another server now, at {address}; what was begun with the old one has ended")]
+    AnotherServer {
+        /// The host asked for.
+        host: String,
+        /// Where the other server is.
+        address: SocketAddr,
+    },
     /// The local source became shorter or was changed while it was copied.
     #[error("the local file changed while it was copied; copy it again")]
     SourceChanged,
@@ -128,6 +137,11 @@ impl Error {
             | Self::Transfer(TransferError::Status { status, .. }) => Some(*status),
             _ => None,
         }
+    }
+
+    /// Whether the server does not know a handle (any more): looking its path up again may help.
+    pub fn is_stale(&self) -> bool {
+        matches!(self.status(), Some(Status::STALE | Status::BADHANDLE))
     }
 
     /// Whether the network or the server stayed silent, so that trying again later may help.

@@ -24,7 +24,7 @@ use self::choice::{Choice, Use, other};
 use crate::{
     config::{ClientConfig, TransportChoice},
     connect::{Finder, Reached},
-    driver::{Answer, CallFailure, Connection, Reactor, Snapshot, clock},
+    driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
     engine::Repeat,
     transfer::{Limits, repeat_of},
 };
@@ -50,8 +50,25 @@ pub(crate) const NEAR: Duration = Duration::from_millis(1);
 pub(crate) struct Lane {
     pub(crate) connection: Connection,
     pub(crate) protocol: Protocol,
-    pub(crate) address: SocketAddr,
+    /// Where the server is.
+    address: Mutex<SocketAddr>,
     pub(crate) round_trip: Duration,
+}
+
+impl Lane {
+    pub(crate) const fn new(
+        connection: Connection,
+        protocol: Protocol,
+        address: SocketAddr,
+        round_trip: Duration,
+    ) -> Self {
+        Self { connection, protocol, address: Mutex::new(address), round_trip }
+    }
+
+    /// Returns where the server is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        *lock(&self.address)
+    }
 }
 
 /// Which way data goes.
@@ -140,10 +157,34 @@ impl Lanes {
             let Snapshot { stats, outstanding, last_heard, belief, .. } = lane.connection.snapshot();
             all.stats.add(&stats);
             all.outstanding += outstanding;
+            all.waiting |= outstanding > 0;
             all.last_heard = all.last_heard.max(last_heard);
             all.belief = all.belief.or(belief);
         }
         all
+    }
+
+    /// Returns where the server is, over each transport that there is a connection of; the first one's before the other's.
+    pub(crate) fn addresses(&self) -> Vec<(Protocol, SocketAddr)> {
+        let first = (self.first.protocol, self.first.address());
+        let second = self.find(other(first.0), 0).map(|lane| (lane.protocol, lane.address()));
+        std::iter::once(first).chain(second).collect()
+    }
+
+    /// Says to every connection that the way to the server has changed.
+    pub(crate) fn change(&self, change: Change) {
+        self.first.connection.change(change);
+        lock(&self.further).iter().for_each(|lane| lane.connection.change(change));
+    }
+
+    /// Goes to another address with the connections over a transport.
+    pub(crate) fn move_to(&self, protocol: Protocol, address: SocketAddr) {
+        let further = lock(&self.further);
+        let lanes = std::iter::once(&self.first).chain(&*further);
+        for lane in lanes.filter(|lane| lane.protocol == protocol) {
+            *lock(&lane.address) = address;
+            lane.connection.change(Change::Server(address));
+        }
     }
 
     /// Makes a call. Dropping the future cancels it.
@@ -216,7 +257,7 @@ impl Lanes {
         }
         let finder = Finder { reactor: &self.reactor, config: &self.config, host: "" };
         // Where nobody has been asked for the port it is the same on both transports.
-        match finder.further(self.first.address, protocol).await {
+        match finder.further(self.first.address(), protocol).await {
             Ok(lane) => {
                 lane.connection.persist();
                 let lane = Arc::new(lane);

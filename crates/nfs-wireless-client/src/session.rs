@@ -16,7 +16,7 @@ use std::{
 };
 
 use nfs_wire::{
-    DecodeError, Status,
+    DecodeError, Procedure, Status,
     rpc::{Program, Rejection},
 };
 
@@ -298,6 +298,24 @@ impl Session {
     pub fn handle_reconnect(&mut self, now: Instant) {
         self.arriving = None;
         self.engine.handle_reconnect(now);
+    }
+
+    /// Takes note that the link below has changed: asks at once whether the server answers.
+    pub fn handle_link_event(&mut self, now: Instant) {
+        self.engine.handle_link_event(now);
+    }
+
+    /// Takes note that the server has another address now. Downloads and calls go on there. Uploads end as stale, for
+    /// what was written is at the new address only if a look at the file says so.
+    pub fn handle_move(&mut self, now: Instant, peer: SocketAddr) {
+        self.engine.handle_move(peer);
+        let uploads = self.transfers.iter().filter(|it| matches!(it.transfer, Transfer::Upload(_)));
+        for id in uploads.map(|active| active.id).collect::<Vec<_>>() {
+            self.stop(now, id);
+            let error = TransferError::Status { procedure: Procedure::Write, status: Status::STALE };
+            self.events.push_back(Event::Failed(id, error));
+        }
+        self.engine.handle_link_event(now);
     }
 
     /// Fires every timer that is due.

@@ -6,6 +6,7 @@
 mod config;
 mod host;
 mod listing;
+mod search;
 mod table;
 
 use std::{
@@ -30,6 +31,7 @@ pub use self::config::{Access, DirectoryConfig, Metadata};
 use self::{
     host::{Found, look, look_at, open_entry, reopen_directory, retry, set_times, status, verifier_times},
     listing::Listings,
+    search::Search,
     table::{Place, ROOT, Table},
 };
 use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space, Vfs};
@@ -39,12 +41,13 @@ use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space
 /// Unstable writes are in the host's page cache, COMMIT is `fsync`. Files belong to the user the server runs as:
 /// callers' numbers are ignored, a change of owner is refused with `NFS3ERR_PERM`, and set-user-ID and set-group-ID
 /// bits are left out. Handles stay valid across renames through the server, and across renames on the host within one
-/// directory; they do not survive the server. Devices cannot be made.
+/// directory; where the host tells when files were made they survive the server, too. Devices cannot be made.
 #[derive(Debug)]
 pub struct Directory {
     config: DirectoryConfig,
     root: OwnedFd,
     table: Table,
+    search: Search,
     listings: Listings,
     /// Files open for reading or writing, the last used first.
     open_files: VecDeque<OpenFile>,
@@ -82,6 +85,7 @@ impl Directory {
         let identity = look(&root)?.identity;
         Ok(Self {
             table: Table::new(identity, config.max_nodes),
+            search: Search::new(identity),
             config,
             root,
             listings: Listings::default(),
@@ -93,6 +97,9 @@ impl Directory {
     fn locate(&mut self, node: NodeId) -> Result<Located, Status> {
         /// Names of one path that may have changed behind our back.
         const ATTEMPTS: usize = 16;
+        if self.table.identity(node).is_none() {
+            self.find_again(node)?;
+        }
         for _ in 0..ATTEMPTS {
             let path = self.table.path(node).ok_or(Status::STALE)?;
             let mut reference = self.root.try_clone().map_err(|_| Status::JUKEBOX)?;
@@ -116,14 +123,14 @@ impl Directory {
             }
             match lost {
                 None => return Ok(Located { reference, place }),
-                Some(step) => self.search(step, &reference)?,
+                Some(step) => self.look_around(step, &reference)?,
             }
         }
         Err(Status::STALE)
     }
 
     /// Looks for a node that is not where it was last seen: at its other names, then among its old neighbours.
-    fn search(&mut self, node: NodeId, directory: &OwnedFd) -> Result<(), Status> {
+    fn look_around(&mut self, node: NodeId, directory: &OwnedFd) -> Result<(), Status> {
         let (place, identity) = match (self.table.place(node), self.table.identity(node)) {
             (Some(place), Some(identity)) => (place.clone(), identity),
             _ => return Err(Status::STALE),
@@ -277,6 +284,11 @@ fn place(directory: NodeId, name: Name<'_>) -> Place {
 impl Vfs for Directory {
     fn root(&self) -> NodeId {
         ROOT
+    }
+
+    fn instance(&self) -> Option<u64> {
+        let root = self.table.identity(ROOT).filter(|root| root.is_unique())?;
+        Some(root.number())
     }
 
     fn attributes(&mut self, node: NodeId) -> Result<fattr3, Status> {

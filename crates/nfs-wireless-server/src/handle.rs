@@ -16,8 +16,10 @@ const MARK: [u8; 4] = *b"nfsw";
 /// Makes handles: mark, instance, node, and zeros up to the length wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handles {
-    /// Drawn anew by every service, so that handles of an earlier one are stale.
+    /// The back end's own number, or one drawn by every service anew, to which handles of an earlier one are stale.
     pub(crate) instance: u64,
+    /// What makes file system numbers differ between servers.
+    pub(crate) file_system: u64,
     pub(crate) length: u8,
 }
 
@@ -57,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_foreign_handle_is_bad_and_an_old_one_stale() {
-        let ours = Handles { instance: 7, length: 25 };
+        let ours = Handles { instance: 7, file_system: 7, length: 25 };
         let handle = ours.handle(NodeId(9));
         assert_eq!(handle.as_bytes().len(), 25);
         assert_eq!(ours.node(handle.as_bytes()), Ok(NodeId(9)));

@@ -175,7 +175,7 @@ impl Call<'_> {
 
 /// Makes the file system's number differ between two services over the same back end.
 const fn present(handles: Handles, mut attributes: fattr3) -> fattr3 {
-    attributes.fsid ^= handles.instance;
+    attributes.fsid ^= handles.file_system;
     attributes
 }
 

@@ -79,7 +79,7 @@ pub struct Stats {
 /// An NFSv3 server, with MOUNT and a port mapper, as a plain machine.
 ///
 /// - Commands: [`set_faults`](Self::set_faults), [`crash`](Self::crash),
-///   [`change_write_verifier`](Self::change_write_verifier).
+///   [`change_write_verifier`](Self::change_write_verifier), [`change_handles`](Self::change_handles).
 /// - Input: [`handle_input`](Self::handle_input), [`handle_timeout`](Self::handle_timeout).
 /// - Output: [`poll_transmit`](Self::poll_transmit) until it is empty, then [`poll_timeout`](Self::poll_timeout).
 /// - Getters: [`stats`](Self::stats), [`backend`](Self::backend), [`faults`](Self::faults).
@@ -153,8 +153,8 @@ const AUTH_REJECTED_CREDENTIAL: u32 = 2;
 impl Service {
     /// Creates a service that exports `backend`.
     ///
-    /// The seed decides handles, write verifiers and what faults strike: another seed is another instance, to which
-    /// handles of this one are stale.
+    /// The seed decides write verifiers, what faults strike, and handles, unless the back end numbers its files for
+    /// good: another seed is another instance then, to which handles of this one are stale.
     ///
     /// # Errors
     /// [`ConfigError`] names the setting that is out of range.
@@ -170,8 +170,9 @@ impl Service {
             random.set_stream(stream);
             random
         };
+        let instance = backend.instance().unwrap_or_else(|| random(stream::INSTANCE).next_u64());
         let mut service = Self {
-            handles: Handles { instance: random(stream::INSTANCE).next_u64(), length: config.handle_bytes },
+            handles: Handles { instance, file_system: instance, length: config.handle_bytes },
             cache: config.reply_cache.map(ReplyCache::new),
             config,
             backend: Box::new(backend),
@@ -291,6 +292,12 @@ impl Service {
     /// Changes the write verifier, as a server does that restarts (RFC 1813 §4.8).
     pub fn change_write_verifier(&mut self) {
         self.verifiers.fill_bytes(&mut self.write_verifier);
+    }
+
+    /// Makes every handle stale that was given out so far, as servers do that do not know their files again after a
+    /// restart; file and file system numbers stay.
+    pub const fn change_handles(&mut self) {
+        self.handles.instance = self.handles.instance.wrapping_add(1);
     }
 
     /// Restarts after a power failure: the back end loses what was not committed, the write verifier changes, and

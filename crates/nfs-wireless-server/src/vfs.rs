@@ -177,6 +177,12 @@ pub trait Vfs: fmt::Debug + Send {
     /// Returns the exported directory.
     fn root(&self) -> NodeId;
 
+    /// Returns what tells this back end from others, if its nodes mean the same files the next time it is made, so
+    /// that handles survive the server; `None` if they do not.
+    fn instance(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns a file's attributes.
     ///
     /// # Errors

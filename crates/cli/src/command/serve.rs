@@ -64,7 +64,7 @@ pub(super) async fn serve(
     config: DirectoryConfig,
 ) -> anyhow::Result<Server> {
     let directory = Directory::open(path, config).map_err(|error| local(path, &error))?;
-    // Another run is another server, to which old handles are stale.
+    // Handles outlive a run; write verifiers, which say what may be lost, do not.
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     let service = Service::new(ServiceConfig::default(), directory, seed, Instant::now())?;
     Server::bind(listen, service).await.map_err(|error| {

@@ -11,7 +11,7 @@ use crate::{
     exit::{Exit, Failure},
     local::{Directory, Times},
     name,
-    remote::{Found, children},
+    remote::{self, Found, children},
     target::Remote,
     text::escape,
 };
@@ -33,6 +33,8 @@ pub(super) struct RemotePlace {
     pub(super) client: Client,
     pub(super) handle: FileHandle,
     pub(super) remote: Remote,
+    /// File system and file, by which it is known again.
+    file: (u64, u64),
     /// What is in it, if that was asked for; otherwise names are looked up one by one.
     listed: Option<HashMap<Vec<u8>, Present>>,
     was_created: bool,
@@ -55,8 +57,7 @@ impl Place {
 
     /// A server directory that was there before; names in it are looked up.
     pub(super) fn remote(found: Found) -> Self {
-        let Found { client, handle, remote, .. } = found;
-        Self::Remote(Box::new(RemotePlace { client, handle, remote, listed: None, was_created: false }))
+        Self::Remote(Box::new(RemotePlace::from(found)))
     }
 
     pub(super) fn was_created(&self) -> bool {
@@ -202,7 +203,31 @@ impl Place {
     }
 }
 
+impl From<Found> for RemotePlace {
+    fn from(found: Found) -> Self {
+        let file = Attributes::from(&found.metadata).file;
+        let Found { client, handle, remote, .. } = found;
+        Self { client, handle, remote, file, listed: None, was_created: false }
+    }
+}
+
 impl RemotePlace {
+    /// Looks for the directory by its path, after the server has forgotten its handle.
+    ///
+    /// # Errors
+    /// When another directory is there now: what was copied so far is not in it.
+    pub(super) async fn find_again(&self, context: &Context) -> anyhow::Result<Self> {
+        let found = Self::from(remote::find(context, &self.remote).await?);
+        if found.file != self.file {
+            let text = format!(
+                "{}: is another directory now than when this began; run it again to copy into that one",
+                self.remote
+            );
+            return Err(Failure::last(Exit::SomeFailed, text));
+        }
+        Ok(found)
+    }
+
     /// Gives a file on the server to the source's owner, where we may: only root can, and not on every export.
     pub(super) async fn give(
         &self,
@@ -232,19 +257,22 @@ impl RemotePlace {
     ) -> anyhow::Result<Self> {
         let remote = self.remote.join(name);
         let client = self.client.clone();
-        let handle = match present.and_then(|present| present.handle) {
-            Some(handle) => handle,
+        let known = present.and_then(|it| Some((it.handle?, it.attributes.file)));
+        let (handle, file) = match known {
+            Some(known) => known,
             None => {
                 let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
                 match client.mkdir(self.handle, name, attributes).await {
                     Ok(entry) => {
                         context.activity.step();
                         let (handle, listed) = (entry.handle, Some(HashMap::new()));
-                        return Ok(Self { client, handle, remote, listed, was_created: true });
+                        let file = Attributes::from(&entry.metadata).file;
+                        return Ok(Self { client, handle, remote, file, listed, was_created: true });
                     }
                     // Somebody else was faster.
                     Err(error) if has_status(&error, NfsStatus::EXIST) => {
-                        client.lookup(self.handle, name).await.at(&remote)?.handle
+                        let entry = client.lookup(self.handle, name).await.at(&remote)?;
+                        (entry.handle, Attributes::from(&entry.metadata).file)
                     }
                     Err(error) => return Err(error).at(&remote),
                 }
@@ -253,7 +281,7 @@ impl RemotePlace {
         let found = children(context, &client, handle, &remote).await?;
         let present =
             found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
-        Ok(Self { client, handle, remote, listed: Some(present.collect()), was_created: false })
+        Ok(Self { client, handle, remote, file, listed: Some(present.collect()), was_created: false })
     }
 
     async fn symlink(

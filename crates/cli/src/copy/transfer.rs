@@ -22,12 +22,13 @@ use super::{
     verify::Digest,
 };
 use crate::{
-    error::{ResultExt, has_status, is_missing, local, show},
+    error::{ResultExt, about, has_status, is_missing, local, show},
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, Directory, Part},
     name::{journal, temporary},
-    units,
+    progress::Activity,
+    remote, units,
 };
 
 /// How often a source that changes while it is copied is begun again.
@@ -82,10 +83,10 @@ impl Run<'_> {
             let copied = match (&node.origin, &frame.place) {
                 (_, Place::Planned(_)) => None,
                 (Origin::Remote(source), Place::Local { directory, .. }) => {
-                    self.download(node, source, Target { directory, name, mode, is_named }).await?
+                    self.download_again(node, source, Target { directory, name, mode, is_named }).await?
                 }
                 (Origin::Local(path), Place::Remote(place)) => {
-                    self.upload(node, path, place, name, mode).await?
+                    self.upload_again(node, path, place, name, mode).await?
                 }
                 (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
                     was = Some(self.relay(node, place, name, mode, &target).await?);
@@ -105,14 +106,68 @@ impl Run<'_> {
         self.say("file", node, frame, name)
     }
 
-    /// Copies a file from a server; returns the attributes of the copy.
-    async fn download(
+    /// Copies a file from a server, and goes on with the same file when the server has forgotten its handle.
+    async fn download_again(
         &self,
         node: &Node,
         source: &RemoteFile,
         target: Target<'_>,
     ) -> anyhow::Result<Option<Attributes>> {
-        let mut attributes = node.attributes;
+        let mut stale = match self.download(node, node.attributes, source, target).await {
+            Err(error) if is_stale(&error) => error,
+            copied => return copied,
+        };
+        let mut patience = Patience::default();
+        let mut client = source.client.clone();
+        while patience.allows(&self.context.activity) {
+            self.context.session.forget(&client);
+            let found = remote::find(self.context, &source.remote).await?;
+            let attributes = Attributes::from(&found.metadata);
+            client = found.client.clone();
+            let again = RemoteFile { client: found.client, handle: found.handle, remote: found.remote };
+            match self.download(node, attributes, &again, target).await {
+                Err(error) if is_stale(&error) => stale = error,
+                copied => return copied,
+            }
+        }
+        Err(stale)
+    }
+
+    /// Copies a file to a server, and goes on when the server has forgotten the handle of the directory or the file.
+    async fn upload_again(
+        &self,
+        node: &Node,
+        path: &Path,
+        place: &RemotePlace,
+        name: &[u8],
+        mode: u32,
+    ) -> anyhow::Result<Option<Attributes>> {
+        let mut stale = match self.upload(node, path, place, name, mode).await {
+            Err(error) if is_stale(&error) => error,
+            copied => return copied,
+        };
+        let mut patience = Patience::default();
+        let mut client = place.client.clone();
+        while patience.allows(&self.context.activity) {
+            self.context.session.forget(&client);
+            let again = place.find_again(self.context).await?;
+            client = again.client.clone();
+            match self.upload(node, path, &again, name, mode).await {
+                Err(error) if is_stale(&error) => stale = error,
+                copied => return copied,
+            }
+        }
+        Err(stale)
+    }
+
+    /// Copies a file from a server; returns the attributes of the copy.
+    async fn download(
+        &self,
+        node: &Node,
+        mut attributes: Attributes,
+        source: &RemoteFile,
+        target: Target<'_>,
+    ) -> anyhow::Result<Option<Attributes>> {
         for _ in 0..MAX_VERSIONS {
             match self.receive(node, attributes, source, target).await? {
                 Attempt::Complete(copied) => return Ok(copied),
@@ -436,6 +491,24 @@ impl Run<'_> {
     }
 }
 
+/// How often handles may be looked up again: once, and once more whenever bytes have moved since.
+#[derive(Default)]
+struct Patience {
+    bytes: Option<u64>,
+}
+
+impl Patience {
+    fn allows(&mut self, activity: &Activity) -> bool {
+        let bytes = activity.bytes();
+        self.bytes.replace(bytes) != Some(bytes)
+    }
+}
+
+/// Whether an operation failed because the server does not know a handle any more.
+fn is_stale(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_stale)
+}
+
 /// Creates a file, instead of one that is there. A late duplicate of the call cannot empty it, as it could one that was opened.
 async fn create(
     client: &Client,
@@ -468,9 +541,9 @@ async fn open_empty(
     }
 }
 
-/// Whether a file's contents may have changed between two looks at it.
+/// Whether a file's contents may have changed between two looks at it, or it is another file.
 fn differ(now: &Attributes, before: &Attributes) -> bool {
-    (now.size, now.times.modified) != (before.size, before.times.modified)
+    (now.file.1, now.size, now.times.modified) != (before.file.1, before.size, before.times.modified)
 }
 
 fn keeps_changing(node: &Node) -> anyhow::Error {
@@ -482,6 +555,6 @@ fn keeps_changing(node: &Node) -> anyhow::Error {
 fn transfer_error(error: client::Error, path: &Path, remote: &str) -> anyhow::Error {
     match error {
         client::Error::Local(error) => local(path, &error),
-        other => anyhow::Error::new(other).context(remote.to_owned()),
+        other => about(other, remote),
     }
 }

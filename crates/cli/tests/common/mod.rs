@@ -60,10 +60,16 @@ impl Server {
 
     /// Kills the server and starts it again at the same address.
     pub(crate) fn restart(&mut self) {
+        let root = self.root.path().to_owned();
+        self.replace(&root);
+    }
+
+    /// Kills the server and starts another one, for another directory, at the same address.
+    pub(crate) fn replace(&mut self, root: &Path) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         let address = self.address().to_string();
-        (self.process, _) = Self::launch(self.root.path(), &address, &[]);
+        (self.process, _) = Self::launch(root, &address, &[]);
     }
 
     fn launch(root: &Path, listen: &str, options: &[&str]) -> (Child, String) {

@@ -218,7 +218,7 @@ impl Client {
             Ok(_) => Ok(()),
             Err(counted) if counted.may_be_done(Status::EXIST) => {
                 let there = self.look(&counted, (directory, name)).await?;
-                if self.is_same(&there, file).await? { Ok(()) } else { Err(counted.error) }
+                if self.is_same_file(&there, file).await? { Ok(()) } else { Err(counted.error) }
             }
             Err(counted) => Err(counted.error),
         }
@@ -268,7 +268,7 @@ impl Client {
         match self.call_counted::<RENAME3resok>(Procedure::Rename, &arguments).await {
             Ok(_) => Ok(()),
             Err(counted) if counted.may_be_done(Status::NOENT) => match self.lookup(to_directory, to).await {
-                Ok(there) => match self.is_same(&there, file).await {
+                Ok(there) => match self.is_same_file(&there, file).await {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(counted.error),
                     Err(error) if error.status().is_some() => Err(counted.in_doubt()),
@@ -323,7 +323,7 @@ impl Client {
     }
 
     /// Whether what was found is `file`: some servers give one file several handles.
-    async fn is_same(&self, found: &Entry, file: FileHandle) -> Result<bool, Error> {
+    async fn is_same_file(&self, found: &Entry, file: FileHandle) -> Result<bool, Error> {
         if found.handle == file {
             return Ok(true);
         }

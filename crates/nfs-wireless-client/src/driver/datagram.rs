@@ -6,9 +6,10 @@ use nfs_wire::padding;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
 
 use super::{
-    Command, clock,
+    Change, Command, clock,
     fragments::Fragments,
     pump::{Pump, Rest},
+    socket::renew_udp,
 };
 use crate::session::Transmit;
 
@@ -20,7 +21,7 @@ const RECEIVE_BATCH: usize = 64;
 
 pub(super) async fn run(
     socket: UdpSocket,
-    peer: SocketAddr,
+    mut peer: SocketAddr,
     mut pump: Pump,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
@@ -32,6 +33,19 @@ pub(super) async fn run(
         let now = clock();
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
+        }
+        match pump.take_change() {
+            None => {}
+            Some(Change::Link) => {
+                let _ = renew_udp(&socket, peer);
+                pump.session.handle_link_event(now);
+            }
+            Some(Change::Server(moved)) => {
+                peer = moved;
+                let _ = renew_udp(&socket, peer);
+                pump.session.handle_move(now, peer);
+            }
+            Some(Change::End) => return,
         }
         for _ in 0..RECEIVE_BATCH {
             match socket.try_recv(&mut received) {
@@ -49,8 +63,9 @@ pub(super) async fn run(
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    // The datagram is lost like any other; its timer runs.
+                    // The datagram is lost like any other; its timer runs. Perhaps the address it was to leave from is gone.
                     outgoing.clear();
+                    let _ = renew_udp(&socket, peer);
                     pump.refused(now, error);
                 }
             }

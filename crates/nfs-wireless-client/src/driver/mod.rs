@@ -44,6 +44,8 @@ pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
     pub(crate) limits: Option<Limits>,
     pub(crate) outstanding: usize,
+    /// Something is to be heard: calls are outstanding, or there is no connection.
+    pub(crate) waiting: bool,
     pub(crate) last_heard: Option<Instant>,
     pub(crate) belief: Option<Belief>,
     pub(crate) identifications_may_have_wrapped: bool,
@@ -106,6 +108,19 @@ pub(crate) enum Command {
     },
     /// From now on a refusal is an outage to be waited out.
     Persist,
+    /// The way to the server has changed.
+    Change(Change),
+}
+
+/// What became of the way to the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// A link or an address of this machine has changed.
+    Link,
+    /// The server is at this address now.
+    Server(SocketAddr),
+    /// There is none any more.
+    End,
 }
 
 /// A handle on one connected UDP socket or TCP connection and the session it carries.
@@ -207,6 +222,11 @@ impl Connection {
     /// Treats refusals as outages from now on.
     pub(crate) fn persist(&self) {
         let _ = self.commands.send(Command::Persist);
+    }
+
+    /// Says that the way to the server has changed.
+    pub(crate) fn change(&self, change: Change) {
+        let _ = self.commands.send(Command::Change(change));
     }
 
     pub(crate) fn limits(&self) -> Option<Limits> {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use nfs_wire::DecodeError;
 use tokio::sync::oneshot;
 
-use super::{Answer, CallFailure, Command, Observer, Snapshot, Storage, Task, fragments::Fragments};
+use super::{Answer, CallFailure, Change, Command, Observer, Snapshot, Storage, Task, fragments::Fragments};
 use crate::{
     engine::CallId,
     error::Error,
@@ -27,6 +27,9 @@ pub(super) struct Pump {
     calls: BTreeMap<u64, Waiting>,
     running: BTreeMap<TransferId, Running>,
     persistent: bool,
+    /// There is no connection now.
+    pub(super) lost: bool,
+    change: Option<Change>,
     last_heard: Option<Instant>,
     snapshot: Arc<Mutex<Snapshot>>,
 }
@@ -61,6 +64,8 @@ impl Pump {
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
             persistent: false,
+            lost: false,
+            change: None,
             last_heard: None,
             snapshot,
         }
@@ -104,7 +109,17 @@ impl Pump {
                 }
             }
             Command::Persist => self.persistent = true,
+            Command::Change(change) => match (self.change, change) {
+                // A move or an end is not forgotten over what comes after it.
+                (Some(Change::End), _) | (Some(Change::Server(_)), Change::Link) => {}
+                _ => self.change = Some(change),
+            },
         }
+    }
+
+    /// Returns what became of the way to the server since this was asked last.
+    pub(super) const fn take_change(&mut self) -> Option<Change> {
+        self.change.take()
     }
 
     /// Looks at the beginning of a message and answers whoever waits for it.
@@ -234,6 +249,7 @@ impl Pump {
         snapshot.stats.clone_from(self.session.stats());
         snapshot.limits = Some(self.session.limits());
         snapshot.outstanding = self.session.outstanding();
+        snapshot.waiting = snapshot.outstanding > 0 || self.lost;
         snapshot.last_heard = self.last_heard;
         snapshot.belief = self.session.belief();
         snapshot.identifications_may_have_wrapped =

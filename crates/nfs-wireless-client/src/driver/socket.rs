@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::sockopt;
+use rustix::net::{self, sockopt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 /// What we ask for as receive buffer of a UDP socket; the kernel may grant less.
@@ -43,6 +43,37 @@ pub(super) async fn connect_udp(peer: SocketAddr, reserved: bool) -> io::Result<
     let granted = sockopt::socket_recv_buffer_size(&socket)?;
     socket.connect(peer)?;
     Ok((UdpSocket::from_std(socket)?, granted))
+}
+
+/// Has a UDP socket send to `peer` from the address that the way there leads out of now; its port stays.
+///
+/// # Errors
+/// When there is no way; then nothing changed, or nothing can be sent until this is called again.
+pub(super) fn renew_udp(socket: &UdpSocket, peer: SocketAddr) -> io::Result<()> {
+    let (local, source) = (socket.local_addr()?, source_towards(peer)?);
+    if local.ip() == source && socket.peer_addr().is_ok_and(|connected| connected == peer) {
+        return Ok(());
+    }
+    tracing::debug!(%local, %source, %peer, "another way to the server");
+    net::connect_unspec(socket)?;
+    // Without the address a port goes that the system chose. A server's reply cache knows us by it.
+    let _ = net::bind(socket, &local_address(peer, local.port()));
+    Ok(net::connect(socket, &peer)?)
+}
+
+/// Returns the address that the way to `peer` leads out of.
+///
+/// # Errors
+/// When there is no way.
+pub(super) fn source_towards(peer: SocketAddr) -> io::Result<IpAddr> {
+    let socket = std::net::UdpSocket::bind(local_address(peer, 0))?;
+    socket.connect(peer)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Whether this machine has an address.
+pub(super) fn is_ours(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Connects a TCP socket, from `local` port if given and possible.

@@ -12,7 +12,11 @@ use std::{
 use tokio::{net::TcpStream, sync::mpsc, time::sleep_until};
 
 use self::{receiver::Receiver, sender::Sender};
-use super::{Command, clock, pump::Pump, socket::connect_tcp};
+use super::{
+    Change, Command, clock,
+    pump::Pump,
+    socket::{connect_tcp, is_ours, source_towards},
+};
 
 /// Bytes received at a time: a bite that stays in the second-level cache on its way to the file.
 const BITE: usize = 128 << 10;
@@ -22,6 +26,13 @@ const BITES_PER_TURN: usize = 16;
 
 /// A connection with calls outstanding that is silent for so long is made anew, as Linux does after `timeo`.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a connection may stay silent after the link below has changed, beyond four round trips. The kernels at both
+/// ends may be waiting out a doubled timeout by then, which a new connection does not.
+const DOUBT: Duration = Duration::from_millis(300);
+
+/// Longest such time.
+const MAX_DOUBT: Duration = Duration::from_secs(5);
 
 /// Pause before the second attempt to reconnect; every further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -35,11 +46,13 @@ enum End {
     Closed,
     /// The network or the server ended it.
     Lost(io::Error),
+    /// The server is elsewhere now.
+    Moved(SocketAddr),
 }
 
 pub(super) async fn run(
     mut stream: TcpStream,
-    peer: SocketAddr,
+    mut peer: SocketAddr,
     reserved: bool,
     mut pump: Pump,
     mut commands: mpsc::UnboundedReceiver<Command>,
@@ -50,17 +63,24 @@ pub(super) async fn run(
         let error = match serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await {
             End::Closed => return,
             End::Lost(error) => error,
+            End::Moved(moved) => {
+                peer = moved;
+                pump.session.handle_move(clock(), peer);
+                ErrorKind::ConnectionReset.into()
+            }
         };
         tracing::debug!(%error, "connection lost");
         // Closing with a reset leaves the port free, so that the server's reply cache knows us again.
         let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
         drop(stream);
+        pump.lost = true;
         pump.refused(clock(), error);
         pump.session.handle_reconnect(clock());
-        stream = match reconnect(peer, reserved, local, &mut pump, &mut commands).await {
+        stream = match reconnect(&mut peer, reserved, local, &mut pump, &mut commands).await {
             Some(stream) => stream,
             None => return,
         };
+        pump.lost = false;
     }
 }
 
@@ -75,10 +95,22 @@ async fn serve(
     let mut receiver = Receiver::new(peer);
     let mut sender = Sender::default();
     let mut last_received = clock();
+    let mut doubt = None;
     loop {
         let now = clock();
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
+        }
+        match pump.take_change() {
+            None => {}
+            Some(Change::Link) => match is_cut(stream, peer) {
+                Ok(true) => return End::Lost(ErrorKind::AddrNotAvailable.into()),
+                Ok(false) => doubt = Some(Doubt::new(now, pump)),
+                // No way at all: a new connection would get no further.
+                Err(_) => {}
+            },
+            Some(Change::Server(moved)) => return End::Moved(moved),
+            Some(Change::End) => return End::Closed,
         }
         for _ in 0..BITES_PER_TURN {
             match stream.try_read(buffer) {
@@ -113,7 +145,15 @@ async fn serve(
         if waiting && silent <= now {
             return End::Lost(ErrorKind::TimedOut.into());
         }
-        let deadline = pump.session.poll_timeout().into_iter().chain(waiting.then_some(silent)).min();
+        if let Some(Doubt { since, until }) = doubt {
+            if !waiting || last_received > since {
+                doubt = None;
+            } else if until <= now {
+                return End::Lost(ErrorKind::TimedOut.into());
+            }
+        }
+        let limit = doubt.map_or(silent, |doubt| doubt.until.min(silent));
+        let deadline = pump.session.poll_timeout().into_iter().chain(waiting.then_some(limit)).min();
         tokio::select! {
             command = commands.recv() => match command {
                 Some(command) => pump.apply(clock(), command),
@@ -126,9 +166,34 @@ async fn serve(
     }
 }
 
+/// A connection that may be dead.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// Anything received after this shows that it is not.
+    since: Instant,
+    until: Instant,
+}
+
+impl Doubt {
+    fn new(since: Instant, pump: &Pump) -> Self {
+        let round_trips = 4 * pump.session.stats().rtt.quantile(0.5).unwrap_or_default();
+        Self { since, until: since + (DOUBT + round_trips).min(MAX_DOUBT) }
+    }
+}
+
+/// Whether a connection's own address is not this machine's any more, so that nothing can ever arrive.
+///
+/// # Errors
+/// When there is no way to `peer`.
+fn is_cut(stream: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
+    let source = source_towards(peer)?;
+    let local = stream.local_addr()?.ip();
+    Ok(local != source && !is_ours(local))
+}
+
 /// Connects again, for as long as it takes; `None` when the application has gone.
 async fn reconnect(
-    peer: SocketAddr,
+    peer: &mut SocketAddr,
     reserved: bool,
     local: Option<u16>,
     pump: &mut Pump,
@@ -137,10 +202,10 @@ async fn reconnect(
     let mut pause = FIRST_PAUSE;
     loop {
         let started = clock();
-        let attempt = connect_tcp(peer, reserved, local);
-        match attend(attempt, pump, commands, None).await? {
-            Some(Ok(stream)) => return Some(stream),
-            Some(Err(error)) => {
+        let attempt = connect_tcp(*peer, reserved, local);
+        let changed = match attend(attempt, pump, commands, None).await? {
+            Waited::Done(Ok(stream)) => return Some(stream),
+            Waited::Done(Err(error)) => {
                 tracing::debug!(%error, "reconnecting failed");
                 pump.refused(clock(), error);
                 if !pump.is_persistent() && pump.session.outstanding() == 0 {
@@ -148,34 +213,61 @@ async fn reconnect(
                     let command = commands.recv().await?;
                     pump.apply(clock(), command);
                 }
+                None
             }
-            None => {}
+            Waited::Until => None,
+            Waited::Changed(change) => Some(change),
+        };
+        let changed = match changed {
+            Some(change) => Some(change),
+            None => {
+                let pausing = std::future::pending::<()>();
+                match attend(pausing, pump, commands, Some(started + pause)).await? {
+                    Waited::Changed(change) => Some(change),
+                    Waited::Done(()) | Waited::Until => None,
+                }
+            }
+        };
+        pause = if changed.is_some() { FIRST_PAUSE } else { (pause * 2).min(MAX_PAUSE) };
+        if let Some(Change::Server(moved)) = changed {
+            *peer = moved;
+            pump.session.handle_move(clock(), moved);
         }
-        attend(std::future::pending::<()>(), pump, commands, Some(started + pause)).await?;
-        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
-/// Waits for `task` or `until` while commands and deadlines are looked after. The outer `None` says that the
-/// application has gone, the inner one that `until` has come.
+/// What ended a wait.
+enum Waited<T> {
+    Done(T),
+    Until,
+    /// The way to the server has changed.
+    Changed(Change),
+}
+
+/// Waits for `task` or `until` while commands and deadlines are looked after; `None` when the application has gone.
 async fn attend<T>(
     task: impl Future<Output = T>,
     pump: &mut Pump,
     commands: &mut mpsc::UnboundedReceiver<Command>,
     until: Option<Instant>,
-) -> Option<Option<T>> {
+) -> Option<Waited<T>> {
     tokio::pin!(task);
     loop {
         let now = clock();
+        match pump.take_change() {
+            Some(Change::End) => return None,
+            Some(change) => return Some(Waited::Changed(change)),
+            None => {}
+        }
         if until.is_some_and(|until| until <= now) {
-            return Some(None);
+            return Some(Waited::Until);
         }
         pump.session.handle_timeout(now);
         pump.drain_events();
         pump.publish();
         let deadline = pump.session.poll_timeout().into_iter().chain(until).min();
         tokio::select! {
-            done = &mut task => return Some(Some(done)),
+            done = &mut task => return Some(Waited::Done(done)),
             command = commands.recv() => pump.apply(clock(), command?),
             () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
         }

@@ -240,6 +240,11 @@ impl Engine {
         self.handle_answer(answered);
     }
 
+    /// Takes note that the server is at another address now.
+    pub const fn handle_move(&mut self, peer: SocketAddr) {
+        self.peer = peer;
+    }
+
     /// Queues every call again that was sent over a connection that is gone.
     pub fn handle_reconnect(&mut self, now: Instant) {
         self.advance(now);

@@ -31,6 +31,9 @@ const PROBE_SLOT: u32 = u32::MAX;
 /// that is run late makes again what was renamed or removed meanwhile. The papers' first timeout (Dube et al. 1997 §5.2).
 const CAUTION: Duration = RetryPolicy::INITIAL;
 
+/// A call that has waited for so long when the link changes was probably lost: ten times a wireless link's round trip.
+const LATE: Duration = Duration::from_millis(200);
+
 /// NULL, which does nothing, in every program (RFC 5531 §12.1).
 const NULL: u32 = 0;
 
@@ -292,6 +295,26 @@ impl Engine {
         match cause {
             Cause::Probe => self.resend.push_front((id, cause)),
             Cause::Timeout | Cause::Rack | Cause::Reconnect => self.resend.push_back((id, cause)),
+        }
+    }
+
+    /// Takes note that the link below has changed, as Dube et al. 1997 §6 ask for: what waits for a timer is sent
+    /// again now, and a silence is asked into at once.
+    pub fn handle_link_event(&mut self, now: Instant) {
+        self.advance(now);
+        match &mut self.recovery {
+            Recovery::Connection => {}
+            Recovery::Adaptive(adaptive) => adaptive.handle_link_event(self.now),
+            Recovery::Timers(_) => {
+                let late = |sent: Instant| self.now.saturating_duration_since(sent) >= LATE;
+                let waiting = self
+                    .calls
+                    .iter()
+                    .filter(|(_, slot)| slot.state == State::InFlight && late(slot.last_sent));
+                for index in waiting.map(|(index, _)| index).collect::<Vec<_>>() {
+                    self.timers.set(index, self.now);
+                }
+            }
         }
     }
 

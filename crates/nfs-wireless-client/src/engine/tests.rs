@@ -312,3 +312,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_waits_for_a_timer_is_sent_again_when_the_link_has_changed() {
+    let mut bench = Bench::datagrams();
+    bench.submit(0, Class::Read, 1, None);
+    bench.sent(0);
+    bench.run_silent(20_000);
+    bench.engine.handle_link_event(bench.at(20_001));
+    assert_eq!(bench.run_silent(20_100), [20_001]);
+    bench.engine.handle_link_event(bench.at(20_101));
+    assert_eq!(bench.run_silent(20_150), [], "it was sent a moment ago");
+}

@@ -17,12 +17,43 @@ use rustix::{
     io::Errno,
 };
 
+use crate::reply_cache::fnv1a;
+
 /// What makes a file the same file: a number used again belongs to a file with another time of birth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
     device: (u32, u32),
     inode: u64,
     born: Option<(i64, u32)>,
+}
+
+impl Identity {
+    /// Returns a number that is the same for the same file whenever it is asked for.
+    pub(super) fn number(self) -> u64 {
+        let (seconds, nanoseconds) = self.born.unwrap_or_default();
+        let mut bytes = [0; 28];
+        let parts = [
+            &self.device.0.to_be_bytes()[..],
+            &self.device.1.to_be_bytes(),
+            &self.inode.to_be_bytes(),
+            &seconds.to_be_bytes(),
+            &nanoseconds.to_be_bytes(),
+        ];
+        for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *to = *from;
+        }
+        fnv1a(&bytes)
+    }
+
+    /// Whether nothing else ever has this identity: the host tells when files were made.
+    pub(super) const fn is_unique(self) -> bool {
+        self.born.is_some()
+    }
+
+    /// Whether two files are on one file system.
+    pub(super) fn is_beside(self, other: Self) -> bool {
+        self.device == other.device
+    }
 }
 
 /// A file as the host describes it.

@@ -1,6 +1,6 @@
 //! Which file of the host a node is, and where it was last seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::host::Identity;
 use crate::vfs::NodeId;
@@ -15,7 +15,8 @@ pub(super) struct Table {
     nodes: BTreeMap<Identity, NodeId>,
     /// Nodes that may be forgotten, the longest unused first.
     idle: BTreeMap<u64, NodeId>,
-    last_node: NodeId,
+    /// Numbers of files that are gone: the host may use an inode again within one tick of its clock.
+    retired: VecDeque<NodeId>,
     last_use: u64,
     max_nodes: usize,
 }
@@ -40,6 +41,9 @@ pub(super) struct Place {
 
 pub(super) const ROOT: NodeId = NodeId(1);
 
+/// Most numbers of files remembered that are gone: more than can be removed within one tick.
+const MAX_RETIRED: usize = 1024;
+
 /// Most names remembered of a file with several.
 const MAX_PLACES: usize = 4;
 
@@ -59,7 +63,7 @@ impl Table {
             records: BTreeMap::from([(ROOT, record)]),
             nodes: BTreeMap::from([(root, ROOT)]),
             idle: BTreeMap::new(),
-            last_node: ROOT,
+            retired: VecDeque::new(),
             last_use: 0,
             max_nodes,
         }
@@ -71,8 +75,7 @@ impl Table {
             Some(&ROOT) => return ROOT,
             Some(&node) => node,
             None => {
-                self.last_node.0 += 1;
-                let node = self.last_node;
+                let node = self.number(identity);
                 self.nodes.insert(identity, node);
                 let record = Record { identity, places: Vec::new(), used: 0, children: 0 };
                 self.records.insert(node, record);
@@ -82,6 +85,15 @@ impl Table {
         self.add_place(node, place);
         self.touch(node);
         self.shrink(node);
+        node
+    }
+
+    /// Returns the number of a file: its own, unless that is taken, or was until a moment ago.
+    fn number(&self, identity: Identity) -> NodeId {
+        let mut node = NodeId(identity.number());
+        while node <= ROOT || self.records.contains_key(&node) || self.retired.contains(&node) {
+            node.0 = node.0.wrapping_add(1);
+        }
         node
     }
 
@@ -146,11 +158,17 @@ impl Table {
         }
     }
 
-    /// Forgets a node and leaves its handle stale.
+    /// Forgets a node of a file that is gone and leaves its handle stale.
     pub(super) fn forget(&mut self, node: NodeId) {
         if node == ROOT {
             return;
         }
+        self.drop_record(node);
+        self.retired.truncate(MAX_RETIRED - 1);
+        self.retired.push_front(node);
+    }
+
+    fn drop_record(&mut self, node: NodeId) {
         if let Some(record) = self.records.remove(&node) {
             self.idle.remove(&record.used);
             if self.nodes.get(&record.identity) == Some(&node) {
@@ -188,7 +206,7 @@ impl Table {
         while self.records.len() > self.max_nodes {
             let oldest = self.idle.values().copied().find(|node| *node != spared);
             match oldest {
-                Some(node) => self.forget(node),
+                Some(node) => self.drop_record(node),
                 None => return,
             }
         }

@@ -235,3 +235,55 @@ fn a_missing_directory_cannot_be_exported() {
     let error = Directory::open("/nonexistent/export", quick()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
+
+#[test]
+fn handles_survive_the_server() {
+    let mut host = host(quick());
+    let deep = vfs(&mut host).write_file(NOW, b"a/b/c/file", b"contents").unwrap();
+    let removed = vfs(&mut host).write_file(NOW, b"a/removed", b"x").unwrap();
+    let directory = vfs(&mut host).resolve(b"a/b").unwrap();
+    let instance = host.directory.instance().expect("the host tells when files were made");
+    fs::rename(host.export.join("a/b/c"), host.export.join("elsewhere")).unwrap();
+    fs::remove_file(host.export.join("a/removed")).unwrap();
+    host.directory = Directory::open(&host.export, quick()).unwrap();
+    assert_eq!(host.directory.instance(), Some(instance));
+    let vfs = vfs(&mut host);
+    let mut buffer = Vec::new();
+    vfs.read(NOW, deep, 0, 99, &mut buffer).unwrap();
+    assert_eq!(buffer, b"contents");
+    assert_eq!(vfs.resolve(b"elsewhere/file"), Ok(deep));
+    assert_eq!(vfs.attributes(removed).unwrap_err(), Status::STALE);
+    assert_eq!(vfs.attributes(NodeId(7)).unwrap_err(), Status::STALE);
+    vfs.create(NOW, directory, name(b"new"), NewObject::File, &sattr3::default(), Owner::default()).unwrap();
+    assert!(host.export.join("a/b/new").exists());
+}
+
+#[test]
+fn looking_for_a_file_in_a_large_export_lets_others_be_served() {
+    let mut host = host(quick());
+    for number in 0..9000 {
+        fs::write(host.export.join(number.to_string()), "").unwrap();
+    }
+    let file = vfs(&mut host).write_file(NOW, b"dir/file", b"x").unwrap();
+    host.directory = Directory::open(&host.export, quick()).unwrap();
+    let vfs = vfs(&mut host);
+    assert_eq!(vfs.attributes(file).unwrap_err(), Status::JUKEBOX);
+    assert_eq!(vfs.attributes(file).unwrap().size, 1);
+}
+
+#[test]
+fn a_file_in_the_place_of_a_removed_one_is_another_file() {
+    let mut host = host(quick());
+    let vfs = vfs(&mut host);
+    for _ in 0..200 {
+        let old = vfs.write_file(NOW, b"file", b"old").unwrap();
+        vfs.remove(NOW, ROOT, name(b"file")).unwrap();
+        assert_ne!(vfs.write_file(NOW, b"file", b"new").unwrap(), old);
+    }
+}
+
+#[test]
+fn an_export_of_another_directory_is_another_instance() {
+    let (one, other) = (host(quick()), host(quick()));
+    assert_ne!(one.directory.instance(), other.directory.instance());
+}

@@ -303,6 +303,11 @@ impl Adaptive {
         self.silence.stop();
     }
 
+    /// The link below has changed: asks at once into a silence.
+    pub(super) fn handle_link_event(&mut self, now: Instant) {
+        self.silence.handle_link_event(now);
+    }
+
     /// The silence has lasted: asks into it. Whether the oldest call itself is to be sent again, too.
     pub(super) fn handle_silence(&mut self, now: Instant) -> bool {
         let timeout = match self.trips.known(Class::Read).or_else(|| self.trips.known(Class::Write)) {

@@ -61,6 +61,8 @@ pub(super) struct Silence {
     fade: Duration,
     /// Length of this silence at which the oldest call is sent again.
     resend_after: Duration,
+    /// When somebody said during this silence that the link below has changed.
+    roused: Option<Instant>,
 }
 
 /// A silence that has ended.
@@ -87,6 +89,16 @@ impl Silence {
             longest: Duration::ZERO,
             fade: Duration::ZERO,
             resend_after: FIRST_RESEND,
+            roused: None,
+        }
+    }
+
+    /// The link below has changed: what was learned in this silence about how long to wait does not count any more.
+    pub(super) fn handle_link_event(&mut self, now: Instant) {
+        if self.next.is_some() {
+            self.next = Some(now);
+            self.roused = Some(now);
+            self.resend_after = FIRST_RESEND;
         }
     }
 
@@ -96,6 +108,7 @@ impl Silence {
             self.since = now;
             self.flowing = false;
             self.asked = None;
+            self.roused = None;
             self.resend_after = FIRST_RESEND;
             self.next = Some(now + self.threshold(timeout, patient));
         }
@@ -139,6 +152,7 @@ impl Silence {
         self.heard = Some(now);
         self.flowing = true;
         self.asked = None;
+        self.roused = None;
         self.resend_after = FIRST_RESEND;
         self.next = waiting.then(|| now + self.threshold(timeout, patient));
         ended
@@ -161,7 +175,9 @@ impl Silence {
         self.asked.get_or_insert(now);
         let silence = now.saturating_duration_since(self.since);
         let usual = silence < (2 * self.longest).min(USUAL);
+        let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < URGENT);
         let interval = match silence {
+            _ if roused => (silence / 8).min(URGENT_INTERVAL),
             _ if self.heard.is_none() => (silence / 2).min(UNHEARD_INTERVAL),
             _ if usual => (silence / 12).min(USUAL_INTERVAL),
             _ if silence < Duration::from_millis(200) => silence / 12,

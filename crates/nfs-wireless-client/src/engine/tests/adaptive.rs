@@ -257,3 +257,21 @@ proptest! {
         prop_assert!(stats.probes <= path.millis / 5 + 1, "{:?}", stats);
     }
 }
+
+#[test]
+fn a_long_silence_is_asked_into_at_once_when_the_link_has_changed() {
+    let mut path = Path::new();
+    path.learn();
+    path.submit(Class::Read, Repeat::Idempotent);
+    path.sent();
+    path.pass(30_000);
+    let (_, usual) = path.pass(1000);
+    assert!(usual.len() <= 1, "after half a minute it asks once in a while");
+    path.bench.engine.handle_link_event(path.bench.at(path.millis));
+    let (calls, first) = path.pass(1);
+    assert_eq!((calls.len(), first.len()), (1, 1), "the call itself, too: perhaps only probes are ignored");
+    let (_, more) = path.pass(1000);
+    assert!(more.len() >= 10, "and keeps asking, for the link may not be ready yet: {}", more.len());
+    let (_, later) = path.pass(5000);
+    assert!(later.len() <= 20, "but not for long: {}", later.len());
+}

@@ -1,0 +1,165 @@
+//! Servers that end and come back under a copy: the same one, one that has forgotten its handles, and another one.
+
+mod common;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Server, assert_same_tree, command, noise, stderr};
+use nfs_wireless_client::{NfsStatus, Procedure};
+use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Service, ServiceConfig, When};
+
+const SIZE: usize = 3 << 20;
+
+/// Starts a copy that takes about a second.
+fn copy(transport: &str, state: &Path, from: &str, to: &str) -> Child {
+    command(["cp", "-r", "--bwlimit", "24M", "--max-block", "16384", "--transport", transport])
+        .args([from, to])
+        .env("XDG_STATE_HOME", state)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_for(path: &Path, bytes: u64) {
+    let start = Instant::now();
+    while fs::metadata(path).map_or(0, |part| part.len()) < bytes {
+        assert!(start.elapsed() < Duration::from_secs(60), "{path:?} does not grow");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn tree(root: &Path) {
+    fs::create_dir_all(root.join("many")).unwrap();
+    fs::write(root.join("large"), noise(SIZE)).unwrap();
+    for number in 0..40 {
+        fs::write(root.join(format!("many/{number}")), noise(number * 97)).unwrap();
+    }
+}
+
+#[test]
+fn copies_go_on_when_nfsw_serve_is_killed_and_started_again() {
+    for transport in ["udp", "tcp"] {
+        let place = tempfile::tempdir().unwrap();
+        let mut server = Server::start();
+        fs::write(server.path("/down"), noise(SIZE)).unwrap();
+        let (source, back) = (place.path().join("source"), place.path().join("back"));
+        tree(&source);
+        let (down_state, up_state) = (place.path().join("down"), place.path().join("up"));
+        let down = copy(transport, &down_state, &server.url("/down"), back.to_str().unwrap());
+        let up = copy(transport, &up_state, source.to_str().unwrap(), &server.url("/up"));
+        wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 / 4);
+        wait_for(&server.path("/up/.large.nfsw-part"), SIZE as u64 / 4);
+        server.restart();
+        for copy in [down, up] {
+            let output = copy.wait_with_output().unwrap();
+            assert!(output.status.success(), "over {transport}: {}", stderr(&output));
+            assert_eq!(stderr(&output), "", "over {transport}");
+        }
+        assert_same_tree(&server.path("/down"), &back, false);
+        assert_same_tree(&source, &server.path("/up"), false);
+    }
+}
+
+#[test]
+fn another_server_at_the_same_address_is_told_from_the_one_that_was_there() {
+    for transport in ["udp", "tcp"] {
+        let place = tempfile::tempdir().unwrap();
+        let mut server = Server::start();
+        let other = tempfile::tempdir().unwrap();
+        let different: Vec<u8> = noise(SIZE).into_iter().map(|byte| !byte).collect();
+        fs::write(server.path("/down"), noise(SIZE)).unwrap();
+        fs::write(other.path().join("down"), &different).unwrap();
+        let (source, back) = (place.path().join("source"), place.path().join("back"));
+        tree(&source);
+        let (down_state, up_state) = (place.path().join("down"), place.path().join("up"));
+        let down = copy(transport, &down_state, &server.url("/down"), back.to_str().unwrap());
+        let up = copy(transport, &up_state, source.to_str().unwrap(), &server.url("/up"));
+        wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 / 4);
+        wait_for(&server.path("/up/.large.nfsw-part"), SIZE as u64 / 4);
+        fs::create_dir_all(other.path().join("up/many")).unwrap();
+        server.replace(other.path());
+        let output = down.wait_with_output().unwrap();
+        let text = stderr(&output);
+        assert!(output.status.success() && text.contains("changed since its copy was begun"), "{text}");
+        assert!(fs::read(&back).unwrap() == different, "nothing of the first server's file is in the copy");
+        let output = up.wait_with_output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "over {transport}: {text}");
+        assert!(text.contains("another directory now") || text.contains("stale"), "{text}");
+    }
+}
+
+/// A server in memory, with a file and a directory, on a thread of its own.
+fn in_memory() -> (nfs_wireless_server::Server, String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let server = runtime.block_on(nfs_wireless_server::Server::bind(listen, service)).unwrap();
+    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    let now = nfs_wire::nfs3_types::nfs3::nfstime3 { seconds: 5, nseconds: 0 };
+    server.with_service(|service| service.backend().write_file(now, b"down", &noise(SIZE)).unwrap());
+    let address = server.local_addr();
+    (server, format!("nfs://{address}/NAME?mountport={}", address.port()))
+}
+
+#[test]
+fn copies_go_on_when_the_server_has_forgotten_its_handles() {
+    for transport in ["udp", "tcp"] {
+        let (server, url) = in_memory();
+        let place = tempfile::tempdir().unwrap();
+        let (source, back) = (place.path().join("source"), place.path().join("back"));
+        tree(&source);
+        let (down_state, up_state) = (place.path().join("down"), place.path().join("up"));
+        let down = copy(transport, &down_state, &url.replace("NAME", "down"), back.to_str().unwrap());
+        let up =
+            copy(transport, &up_state, source.join("large").to_str().unwrap(), &url.replace("NAME", "up"));
+        for part in 1..=2 {
+            wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 * part / 4);
+            server.with_service(|service| service.change_handles());
+        }
+        for copy in [down, up] {
+            let output = copy.wait_with_output().unwrap();
+            assert!(output.status.success(), "over {transport}: {}", stderr(&output));
+            assert!(!stderr(&output).contains("changed"), "over {transport}: {}", stderr(&output));
+        }
+        assert!(fs::read(&back).unwrap() == noise(SIZE));
+        let stored = server.with_service(|service| service.backend().read_file(b"up").unwrap());
+        assert!(stored == noise(SIZE), "over {transport}");
+    }
+}
+
+#[test]
+fn a_handle_that_stays_bad_is_looked_up_again_once() {
+    for (status, procedure) in [(NfsStatus::BADHANDLE, Procedure::Read), (NfsStatus::STALE, Procedure::Write)]
+    {
+        for (when, ends_well) in [(When::Nth(20), true), (When::After(20), false)] {
+            let (server, url) = in_memory();
+            let rule = Rule { calls: Calls::Procedure(procedure), when, action: Action::Fail(status) };
+            server.with_service(|service| service.set_faults(Faults::from(vec![rule])));
+            let place = tempfile::tempdir().unwrap();
+            let (source, back) = (place.path().join("source"), place.path().join("back"));
+            fs::write(&source, noise(SIZE)).unwrap();
+            let (from, to) = match procedure {
+                Procedure::Read => (url.replace("NAME", "down"), back.to_str().unwrap().to_owned()),
+                _ => (source.to_str().unwrap().to_owned(), url.replace("NAME", "up")),
+            };
+            let output = copy("udp", &place.path().join("state"), &from, &to).wait_with_output().unwrap();
+            let text = stderr(&output);
+            assert_eq!(output.status.success(), ends_well, "{status} to {procedure}, {when:?}: {text}");
+            if ends_well && procedure == Procedure::Read {
+                assert!(fs::read(&back).unwrap() == noise(SIZE));
+            }
+            if !ends_well {
+                let last = text.lines().last().unwrap_or_default();
+                assert!(last.contains("handle") || last.contains("stale"), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Where the server is, for as long as a client lives: names and ports may lead elsewhere after a while.
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep;
+
+use super::{Client, Inner};
+use crate::{
+    connect::Finder,
+    driver::{Change, Snapshot, clock},
+    error::Error,
+    lanes::Lanes,
+};
+
+/// How often it is looked whether the server is silent.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Silence after which the server is looked for where its name leads now, and shortest time between two looks.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// The same once the link below has changed.
+const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);
+
+/// Longest time between two looks; until then it is a quarter of the silence.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Looks for the server again whenever it is silent, until the client is gone.
+pub(super) async fn follow(client: Weak<Inner>) {
+    let mut silence = Silence::default();
+    while let Some(bell) = client.upgrade().map(|inner| Arc::clone(&inner.bell)) {
+        let rang = tokio::select! {
+            () = bell.notified() => true,
+            () = sleep(TICK) => false,
+        };
+        let Some(inner) = client.upgrade() else { return };
+        if silence.is_worth_a_look(clock(), rang, &inner.lanes.snapshot()) {
+            silence.looked_in_vain = !inner.look(silence.looked_in_vain).await;
+        }
+    }
+}
+
+/// A time without a reply, though one is waited for.
+#[derive(Debug, Default)]
+struct Silence {
+    since: Option<Instant>,
+    heard: Option<Instant>,
+    next: Option<Instant>,
+    /// Nobody was found in this silence.
+    looked_in_vain: bool,
+}
+
+impl Silence {
+    fn is_worth_a_look(&mut self, now: Instant, rang: bool, snapshot: &Snapshot) -> bool {
+        if !snapshot.waiting {
+            *self = Self::default();
+            return false;
+        }
+        if self.since.is_none() || self.heard != snapshot.last_heard {
+            *self = Self {
+                since: Some(now),
+                heard: snapshot.last_heard,
+                next: Some(now + FIRST_LOOK),
+                looked_in_vain: false,
+            };
+        }
+        if rang {
+            self.next = Some(now + FIRST_LOOK_AFTER_EVENT);
+        }
+        if self.next.is_some_and(|next| next > now) {
+            return false;
+        }
+        let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.next = Some(now + (silence / 4).clamp(FIRST_LOOK, MAX_PAUSE));
+        true
+    }
+}
+
+impl Client {
+    /// Says that a link or an address of this machine has changed, or is about to: a hint from below, as Dube et al. 1997
+    /// §6 ask for.
+    ///
+    /// The server is asked at once whether it answers, over a way found anew; nothing is lost when the hint was wrong. On
+    /// Linux `RTNLGRP_LINK` and the groups of addresses and routes (rtnetlink(7)) tell when to call this.
+    pub fn link_event(&self) {
+        self.inner.lanes.change(Change::Link);
+        self.inner.bell.notify_one();
+    }
+
+    /// Whether two clients share one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Inner {
+    /// Looks where the server is now, and goes there; whether there is one.
+    async fn look(&self, looked_in_vain: bool) -> bool {
+        let Lanes { reactor, config, .. } = &self.lanes;
+        let finder = Finder { reactor, config, host: &self.host };
+        for (protocol, before) in self.lanes.addresses() {
+            match finder.find_again(before, protocol, &self.export).await {
+                Ok((address, _)) if address == before => {
+                    if looked_in_vain {
+                        self.lanes.change(Change::Link);
+                    }
+                }
+                Ok((address, root)) if root == self.root => {
+                    tracing::debug!(%before, %address, "the server has moved");
+                    self.lanes.move_to(protocol, address);
+                }
+                Ok((address, _)) => {
+                    tracing::debug!(%before, %address, "another server");
+                    let _ = self.elsewhere.set(address);
+                    self.lanes.change(Change::End);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "looked for the server in vain");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Says why a connection has ended.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        match (error, self.elsewhere.get()) {
+            (Error::Closed, Some(&address)) => Error::AnotherServer { host: self.host.clone(), address },
+            (error, _) => error,
+        }
+    }
+}
