@@ -54,7 +54,7 @@ check_long() {
 }
 
 # Only that the benchmarks run: this machine's clock is nobody's gate.
-check_bench() { cargo bench --quiet --workspace --bench '*' -- --test; }
+check_bench() { cargo bench --quiet --profile dev --workspace --bench '*' -- --test; }
 
 # Advisories, licences and sources of all dependencies.
 check_deny() { cargo deny --all-features check; }

@@ -86,7 +86,7 @@ fn execute(arguments: &LinkExecArgs) -> anyhow::Result<u8> {
     runtime.block_on(async {
         let mtu_bytes = link.mtu_bytes;
         let mut carrier = Carrier::new(arguments, link).await?;
-        let host = Device::make("nfsw%d").map_err(|error| refused("make a network device", &error))?;
+        let host = Device::make_host().map_err(|error| refused("make a network device", &error))?;
         let ends =
             Ends::of(&host).ok_or_else(|| anyhow::anyhow!("there are 32768 links on this host already"))?;
         let ipv6 = host.configure(ends, Side::Host, mtu_bytes).await;

@@ -22,6 +22,9 @@ const WAITING: u32 = 10_000;
 /// The smallest MTU of IPv6 (RFC 8200 §5).
 const IPV6_MTU_BYTES: u32 = 1280;
 
+/// Links that have addresses: 198.18.0.0/15 in networks of four addresses.
+const NUMBERS: u32 = 1 << 15;
+
 /// What the kernel gives to routes that come with an address of IPv6 (`IP6_RT_PRIO_ADDRCONF` in include/net/ip6_route.h).
 const IPV6_METRIC: u32 = 256;
 
@@ -46,7 +49,21 @@ pub(super) enum Side {
 }
 
 impl Device {
-    /// Makes a device; `%d` in its name stands for the first free number.
+    /// Makes the host's end of a link, with a number that no link had for a while: hosts go on for minutes with TCP connections over
+    /// a link that has ended, and would talk into one with the same addresses.
+    pub(super) fn make_host() -> io::Result<Self> {
+        let first = std::process::id() % NUMBERS;
+        let mut made = Err(Errno::BUSY.into());
+        for number in (first..NUMBERS).chain(0..first) {
+            made = Self::make(&format!("nfsw{number}"));
+            if !matches!(&made, Err(error) if error.raw_os_error() == Some(libc::EBUSY)) {
+                break;
+            }
+        }
+        made
+    }
+
+    /// Makes a device.
     pub(super) fn make(name: &str) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
@@ -147,7 +164,7 @@ impl Ends {
     /// The ends of the link whose device on the host has this name; none if the range of addresses is used up.
     pub(super) fn of(host: &Device) -> Option<Self> {
         let digits = host.name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
-        digits.parse().ok().filter(|&number| number < 1 << 15).map(|number| Self { number })
+        digits.parse().ok().filter(|&number| u32::from(number) < NUMBERS).map(|number| Self { number })
     }
 
     /// An address of the range for tests of networks, which nobody routes (198.18.0.0/15, RFC 2544 §C.2.2).
