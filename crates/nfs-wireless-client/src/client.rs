@@ -1,9 +1,10 @@
 //! The asynchronous client.
 
 mod names;
+mod pinger;
 mod roaming;
 
-pub use self::names::SpecialFile;
+pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
     fmt,
@@ -26,7 +27,6 @@ use nfs_wire::{
     },
     portmap::Protocol,
     reply::{self, ReadHead, Results},
-    rpc::Program,
 };
 
 use tokio::sync::Notify;
@@ -35,7 +35,7 @@ use crate::{
     attr::{Metadata, SetAttributes, Time},
     config::ClientConfig,
     connect::{Finder, Found, Mounted},
-    driver::{CallFailure, Connection, Observer, Reactor, Sink, Source},
+    driver::{CallFailure, Observer, Reactor, Sink, Source},
     engine::{Belief, Stats},
     error::Error,
     lanes::{Lane, Lanes, Reason},
@@ -557,53 +557,6 @@ impl fmt::Debug for Client {
             .field("protocol", protocol)
             .field("export", &export)
             .finish_non_exhaustive()
-    }
-}
-
-/// Calls NULL on the NFS service of `host` over one transport, without mounting: for reachability tests.
-#[derive(Debug)]
-pub struct Pinger {
-    connection: Connection,
-    address: SocketAddr,
-    timeout: Option<Duration>,
-    _reactor: Reactor,
-}
-
-impl Pinger {
-    /// Connects to the NFS service; the transport is the configuration's.
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
-    pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
-        config.check()?;
-        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
-        let finder = Finder { reactor: &reactor, config: &config, host };
-        let lane = within(&config, host, finder.nfs_only()).await?;
-        let (address, connection) = (lane.address(), lane.connection);
-        connection.persist();
-        Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })
-    }
-
-    /// Returns the address of the NFS service.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Calls NULL once and returns how long the answer took, and how often the call was sent.
-    ///
-    /// # Errors
-    /// [`Error::Silent`] when the configured call timeout passes.
-    pub async fn ping(&self) -> Result<(Duration, u32), Error> {
-        let what = Procedure::Null.name();
-        let start = tokio::time::Instant::now();
-        match self.connection.call((Program::NFS, 0), self.timeout, Vec::new()).await {
-            Ok(answer) => {
-                answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
-                Ok((start.elapsed(), answer.attempts))
-            }
-            Err(CallFailure::Expired { attempts, elapsed }) => Err(Error::Silent { what, attempts, elapsed }),
-            Err(_) => Err(Error::Closed),
-        }
     }
 }
 

@@ -1,0 +1,60 @@
+//! Whether an NFS service answers, without mounting anything.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use nfs_wire::{Procedure, rpc::Program};
+
+use super::within;
+use crate::{
+    config::ClientConfig,
+    connect::Finder,
+    driver::{CallFailure, Connection, Reactor},
+    error::Error,
+};
+
+/// Calls NULL on the NFS service of `host` over one transport, without mounting: for reachability tests.
+#[derive(Debug)]
+pub struct Pinger {
+    connection: Connection,
+    address: SocketAddr,
+    timeout: Option<Duration>,
+    _reactor: Reactor,
+}
+
+impl Pinger {
+    /// Connects to the NFS service; the transport is the configuration's.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
+        config.check()?;
+        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        let finder = Finder { reactor: &reactor, config: &config, host };
+        let lane = within(&config, host, finder.nfs_only()).await?;
+        let (address, connection) = (lane.address(), lane.connection);
+        connection.persist();
+        Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })
+    }
+
+    /// Returns the address of the NFS service.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Calls NULL once and returns how long the answer took, and how often the call was sent.
+    ///
+    /// # Errors
+    /// [`Error::Silent`] when the configured call timeout passes.
+    pub async fn ping(&self) -> Result<(Duration, u32), Error> {
+        let what = Procedure::Null.name();
+        let start = tokio::time::Instant::now();
+        match self.connection.call((Program::NFS, 0), self.timeout, Vec::new()).await {
+            Ok(answer) => {
+                answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
+                Ok((start.elapsed(), answer.attempts))
+            }
+            Err(CallFailure::Expired { attempts, elapsed }) => Err(Error::Silent { what, attempts, elapsed }),
+            Err(_) => Err(Error::Closed),
+        }
+    }
+}
