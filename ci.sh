@@ -7,6 +7,7 @@
 #   ./ci.sh long         the long forms of tests, one after the other: an hour; the README has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
+# In the functions below, which run as conditions, `-e` does nothing: what may fail ends in `|| return`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
@@ -22,7 +23,7 @@ check_packages() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    apt-get update -qq
+    apt-get update -qq || return
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
   else
     echo "ci.sh: the tests need these Debian packages, and root to run the server: ${missing[*]}" >&2
@@ -33,23 +34,23 @@ check_packages() {
 check_fmt() { cargo fmt --all --check; }
 
 check_clippy() {
-  cargo clippy --quiet --workspace --all-targets -- -D warnings
+  cargo clippy --quiet --workspace --all-targets -- -D warnings || return
   local library
   for library in "${libraries[@]}"; do
-    cargo clippy --quiet -p "$library" --no-default-features -- -D warnings
+    cargo clippy --quiet -p "$library" --no-default-features -- -D warnings || return
   done
 }
 
 check_doc() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items; }
 
 check_test() {
-  cargo build --quiet -p nfsw
+  cargo build --quiet -p nfsw || return
   cargo test --workspace
 }
 
 check_long() {
-  check_packages
-  cargo build --quiet -p nfsw
+  check_packages || return
+  cargo build --quiet -p nfsw || return
   cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends
 }
 

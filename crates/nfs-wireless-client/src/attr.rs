@@ -97,6 +97,7 @@ impl SetAttributes {
     }
 
     /// Whether a file has these attributes; `None` if there is nothing to compare.
+    #[cfg(feature = "tokio")]
     pub(crate) fn are_those_of(&self, metadata: &Metadata) -> Option<bool> {
         let time = |wanted| match wanted {
             Some(SetTime::To(time)) => Some(time),

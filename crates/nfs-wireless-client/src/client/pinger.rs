@@ -25,7 +25,7 @@ impl Pinger {
     /// Connects to the NFS service; the transport is the configuration's.
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// As [`Client::connect`](super::Client::connect).
     pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
