@@ -2,6 +2,7 @@
 
 mod arguments;
 mod checkpoint;
+mod completion;
 mod stability;
 
 use nfs_wire::{
@@ -21,7 +22,7 @@ use super::{
     ranges::{Range, RangeSet},
 };
 use crate::{
-    attr::{Metadata, SetAttributes, SetTime, Time, optional},
+    attr::{Metadata, SetAttributes, Time, optional},
     engine::{Class, Payload, Repeat},
 };
 
@@ -31,12 +32,6 @@ const COMMIT_INTERVAL_BYTES: u64 = 16 << 20;
 
 /// WRITEs that accept nothing before we give up.
 const MAX_EMPTY_WRITES: u32 = 8;
-
-/// Looks at the time that was set after a WRITE that was sent more than once.
-const MAX_CONFIRMATIONS: u32 = 3;
-
-/// Seconds by which a server's file system may round a time.
-const ROUNDING_SECONDS: u32 = 1;
 
 /// Parts that name the one control call and the one COMMIT in flight.
 pub(crate) const CONTROL: u32 = u32::MAX;
@@ -302,38 +297,6 @@ impl Upload {
         if self.phase == Phase::Data && self.stability.stable() == self.spec.size {
             self.phase =
                 if self.final_attributes().is_empty() { self.rename_or_done() } else { Phase::Attributes };
-        }
-    }
-
-    fn rename_or_done(&self) -> Phase {
-        match self.spec.placement {
-            Placement::Temporary(_) | Placement::Resumable { .. } if !self.named => Phase::Rename,
-            _ => self.confirm_or_done(),
-        }
-    }
-
-    fn confirm_or_done(&self) -> Phase {
-        let dated = matches!(self.spec.attributes.mtime, Some(SetTime::To(_)));
-        if dated && self.late_copies && self.confirmations < MAX_CONFIRMATIONS {
-            Phase::Confirm
-        } else {
-            Phase::Done
-        }
-    }
-
-    /// The file has its name.
-    fn complete(&mut self) {
-        self.named = true;
-        self.phase = self.confirm_or_done();
-    }
-
-    /// Whether a late copy of a WRITE set the time of day.
-    fn is_touched(&self) -> bool {
-        match (self.spec.attributes.mtime, self.latest) {
-            (Some(SetTime::To(asked)), Some(found)) => {
-                found.mtime.seconds.abs_diff(asked.seconds) > ROUNDING_SECONDS
-            }
-            _ => false,
         }
     }
 

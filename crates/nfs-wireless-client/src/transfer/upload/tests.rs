@@ -4,7 +4,7 @@ use nfs_wire::{
 };
 
 use super::*;
-use crate::attr::{SetTime, Time};
+use crate::attr::SetTime;
 
 #[test]
 fn a_late_copy_of_the_only_write_must_not_touch_a_time_that_was_set() {
