@@ -38,8 +38,8 @@ const FRAME_HEADERS: f64 = 38.0;
 const FRAME_BYTES: f64 = 1480.0;
 
 /// Bursts and good time that are taken for granted before anything was seen: one burst a second, but not for long.
-const PRIOR_BURSTS: f64 = 0.35;
-const PRIOR_SECONDS: f64 = 0.35;
+const PRIOR_BURSTS: f64 = 0.7;
+const PRIOR_SECONDS: f64 = 0.7;
 
 /// Good time that an earlier run's rate of bursts is worth.
 const RESUMED_SECONDS: f64 = 10.0;
@@ -60,8 +60,9 @@ const FEW_INTACT: u32 = 8;
 /// What earlier losses count when another one comes.
 const FORGETTING: f64 = 0.9;
 
-/// A change of block must gain this much.
+/// A change of block must gain this much, and what one block takes within so many seconds.
 const HYSTERESIS: f64 = 0.003;
+const PAYS_WITHIN: f64 = 5.0;
 
 /// Counts bursts, and chooses the block.
 #[derive(Debug)]
@@ -227,7 +228,8 @@ impl Sizer {
         if let Some(tried) = self.trial.block() {
             return tried;
         }
-        let gains = least < price(block, headers) * (1.0 - HYSTERESIS);
+        let doubt = if holds { 0.0 } else { f64::from(block) / rate / PAYS_WITHIN };
+        let gains = least < price(block, headers) * (1.0 - HYSTERESIS - doubt);
         if block > largest || !allowed(block) || gains { bytes } else { block }
     }
 }

@@ -28,8 +28,9 @@ const ALLOWANCE: Duration = Duration::from_millis(10);
 const WIRED: Duration = Duration::from_millis(1);
 const WIRED_ALLOWANCE: Duration = Duration::from_micros(500);
 
-/// How long a base round-trip time is believed.
+/// How long a base round-trip time is believed, at least, and in round trips: to measure it again costs a part of one.
 const BASE_LIFETIME: Duration = Duration::from_secs(10);
+const BASE_LIFETIME_TRIPS: u32 = 128;
 
 /// Part of what the path holds that is left in flight to drain its queue.
 const DRAINED: f64 = 0.85;
@@ -300,7 +301,8 @@ impl Window {
         }
         self.refilling = self.refilling.saturating_sub(1);
         self.careful = self.careful.saturating_sub(1);
-        if now.saturating_duration_since(self.base_seen) > BASE_LIFETIME && self.draining.is_none() {
+        let lifetime = BASE_LIFETIME.max(BASE_LIFETIME_TRIPS * self.base());
+        if now.saturating_duration_since(self.base_seen) > lifetime && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
             self.draining = Some(drained);
