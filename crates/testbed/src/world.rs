@@ -129,7 +129,7 @@ pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>)
         }
     }
     world.run_while(end + AFTERMATH, |_| true);
-    Ok(Run { competitor_rate, ..report(plan, seed, &mut world)? })
+    report(plan, seed, &mut world, competitor_rate)
 }
 
 /// The client of mobile `number`.
@@ -173,7 +173,12 @@ fn mobile(
     ))
 }
 
-fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run, Error> {
+fn report(
+    plan: &Plan,
+    seed: u64,
+    world: &mut Simulation<Machine>,
+    competitor_rate: Option<f64>,
+) -> Result<Run, Error> {
     let channel_start = world.cell().channel_start();
     let first = (0..plan.clients).map(|number| find(world, number).starts()).min();
     let first = first.expect("a plan has at least one client");
@@ -203,7 +208,7 @@ fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run
     };
     let last_done = ends.and_then(|ends| ends.into_iter().max());
     let link = world.cell().stats();
-    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate: None, link })
+    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, link })
 }
 
 fn copy(mobile: &Mobile, first: Instant) -> Copy {
