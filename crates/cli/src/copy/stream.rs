@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt::Display, fs::File as LocalFile, io, time::Duration};
 
-use nfs_wireless_client::{self as client, File, FileHandle};
+use nfs_wireless_client::{Client, File, FileHandle};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::Instant,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{local, show},
+    error::{local, remote_error, show},
     exit::{Exit, Failure},
     report::stdout_error,
 };
@@ -97,14 +97,6 @@ pub(crate) async fn to_stdout(
     stdout.flush().await.map_err(stdout_error)
 }
 
-/// Takes the client's error out of the `io::Error` that a [`File`] returns.
-pub(super) fn remote_error(error: io::Error, name: impl Display) -> anyhow::Error {
-    match error.downcast::<client::Error>() {
-        Ok(error) => anyhow::Error::new(error).context(name.to_string()),
-        Err(error) => Failure::with(Exit::SomeFailed, format!("{name}: {error}")),
-    }
-}
-
 impl Run<'_> {
     /// Writes a source to something that takes bytes in order.
     pub(super) async fn to_output(&self, node: &Node, output: &Output) -> anyhow::Result<()> {
@@ -163,7 +155,7 @@ impl Run<'_> {
     pub(super) async fn fill(
         &self,
         node: &Node,
-        client: &client::Client,
+        client: &Client,
         file: FileHandle,
         target: &str,
     ) -> anyhow::Result<Digest> {

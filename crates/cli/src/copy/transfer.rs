@@ -16,7 +16,7 @@ use super::{
     place::{Place, Present},
 };
 use crate::{
-    error::{about, local},
+    error::{about, is_stale, local},
     exit::{Exit, Failure},
     local::{self as files, Directory},
     progress::Activity,
@@ -172,11 +172,6 @@ impl Patience {
         let bytes = activity.bytes();
         self.bytes.replace(bytes) != Some(bytes)
     }
-}
-
-/// Whether an operation failed because the server does not know a handle any more.
-fn is_stale(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_stale)
 }
 
 /// Whether a file's contents may have changed between two looks at it, or it is another file.
