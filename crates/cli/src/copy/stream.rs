@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fmt::Display, fs::File as LocalFile, io, time::Duration};
 
-use nfs_wireless_client::{Client, File, FileHandle};
+use nfs_wireless_client::{self as client, File, FileHandle};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::Instant,
@@ -155,7 +155,7 @@ impl Run<'_> {
     pub(super) async fn fill(
         &self,
         node: &Node,
-        client: &Client,
+        client: &client::Client,
         file: FileHandle,
         target: &str,
     ) -> anyhow::Result<Digest> {

@@ -175,7 +175,7 @@ impl Patience {
 }
 
 /// Whether a file's contents may have changed between two looks at it, or it is another file.
-fn differ(now: &Attributes, before: &Attributes) -> bool {
+pub(super) fn differ(now: &Attributes, before: &Attributes) -> bool {
     (now.file.1, now.size, now.times.modified) != (before.file.1, before.size, before.times.modified)
 }
 
