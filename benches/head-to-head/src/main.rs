@@ -9,6 +9,7 @@ mod copy_with;
 mod picture;
 mod program;
 mod report;
+mod results;
 mod sshd;
 mod summary;
 mod target;
@@ -36,7 +37,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     cell::{Cell, PAPER},
     program::{PROGRAMS, Program, package},
-    report::{Results, Setting},
+    results::{Results, Setting},
     sshd::Sshd,
     trial::{Bench, Outcome, Task, Trial},
 };

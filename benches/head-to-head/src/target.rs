@@ -6,7 +6,7 @@ use testbed::{Operation, mean, run};
 
 use crate::{
     cell::{Cell, Fades, PAPER},
-    report::Results,
+    results::Results,
     summary::Row,
     trial::Outcome,
 };

@@ -85,7 +85,7 @@ pub(crate) enum Command {
     Link(LinkArgs),
     /// Compute response-time curves in virtual time.
     Curve(Box<CurveArgs>),
-    /// Serve a generated tree on this machine, copy it out and back, and compare.
+    /// Try it on this machine alone: copy a tree out and back and compare, then a file over a bad link.
     Demo(DemoArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
@@ -109,7 +109,7 @@ pub(crate) struct ExportsArgs {
 /// `nfsw ping`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Sends NULL calls, which do nothing and which every server answers, one after the other on each transport.
+Sends NULL calls, which do nothing and which every server answers, one after the other on each transport. \
 Nothing is sent again: a call without an answer within --wait counts as lost.
 
 Examples:
@@ -137,11 +137,12 @@ pub(crate) struct PingArgs {
 /// `nfsw serve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-NFS and MOUNT are answered on that one port, so clients name it twice:
+NFS and MOUNT are answered on that one port. Where a port mapper runs, too, clients name it twice:
+  nfsw ls nfs://127.0.0.1:20490/
   nfsw ls 'nfs://127.0.0.1:20490/?mountport=20490'
 
-There is no access control beyond the address it listens on: whoever reaches the port acts with the rights of
-the user who runs nfsw serve.
+There is no access control beyond the address it listens on: whoever reaches the port acts with the \
+rights of the user who runs nfsw serve.
 
 Examples:
   nfsw serve ~/photos --read-only
@@ -180,10 +181,10 @@ pub(crate) struct CompletionsArgs {
 
 /// `nfsw man`
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man cp | man -l -")]
+#[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man link exec | man -l -")]
 pub(crate) struct ManArgs {
-    /// The command to describe; nfsw itself when left out.
-    pub(crate) command: Option<String>,
+    /// The command to describe, such as cp or link exec; nfsw itself when left out.
+    pub(crate) command: Vec<String>,
 }
 
 /// Reads `HOST`, `HOST:/`, `[V6]` or an `nfs://` URL.

@@ -247,6 +247,20 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
+/// Returns when a command that runs for `lifetime`, or for ever, is over, and how it ended; signals count once this is awaited.
+pub(crate) async fn end_of(lifetime: Option<Duration>) -> Exit {
+    let aged = async {
+        match lifetime {
+            Some(lifetime) => tokio::time::sleep(lifetime).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = interrupted() => Exit::Interrupted,
+        () = aged => Exit::Done,
+    }
+}
+
 /// Returns the command that was typed, for a shell.
 fn command_line() -> String {
     use std::os::unix::ffi::OsStrExt;

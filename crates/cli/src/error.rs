@@ -38,6 +38,14 @@ impl<T> ResultExt<T> for Result<T, client::Error> {
     }
 }
 
+/// Takes the client's error out of the `io::Error` that a [`client::File`] returns.
+pub(crate) fn remote_error(error: io::Error, name: impl Display) -> anyhow::Error {
+    match error.downcast::<client::Error>() {
+        Ok(error) => anyhow::Error::new(error).context(name.to_string()),
+        Err(error) => Failure::with(Exit::SomeFailed, format!("{name}: {error}")),
+    }
+}
+
 /// Names the file that an error is about.
 pub(crate) fn about(error: client::Error, name: impl Display) -> anyhow::Error {
     match error {
@@ -63,6 +71,11 @@ pub(crate) fn unreachable(error: client::Error, name: impl Display) -> anyhow::E
 /// Whether the server says that there is no such file.
 pub(crate) fn is_missing(error: &client::Error) -> bool {
     has_status(error, Status::NOENT)
+}
+
+/// Whether an operation failed because the server does not know a handle any more.
+pub(crate) fn is_stale(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_stale)
 }
 
 /// Whether the server answered with this status.

@@ -125,6 +125,17 @@ pub(crate) async fn find_all(context: &Context, remote: &Remote) -> anyhow::Resu
     }
 }
 
+/// As [`find_all`]; where that fails, this is reported and nothing found.
+///
+/// # Errors
+/// Those of the report.
+pub(crate) async fn find_all_or_report(context: &Context, remote: &Remote) -> anyhow::Result<Vec<Found>> {
+    match find_all(context, remote).await {
+        Ok(found) => Ok(found),
+        Err(error) => context.reporter.failed(error).map(|()| Vec::new()),
+    }
+}
+
 /// Follows a symbolic link to what it stands for, on the same server. The result keeps the link's path.
 ///
 /// # Errors

@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-fn nfsw(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_nfsw")).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
+use self::common::{nfsw, ok, stderr};
 
 #[test]
 fn every_combination_is_a_row_and_the_plots_are_beside_them() {
@@ -21,21 +17,19 @@ fn every_combination_is_a_row_and_the_plots_are_beside_them() {
     let out = directory.path().to_str().unwrap();
     let arguments =
         ["curve", "--bad", "0,40,..,80", "--policy", "hybrid,adaptive", "--size", "64K", "--runs", "2"];
-    let (code, text, _) = nfsw(&[&arguments[..], &["--json", "--out", out]].concat());
-    assert_eq!(code, 0);
+    let text = ok([&arguments[..], &["--json", "--out", out]].concat());
     let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 12, "two ways, two policies, three bad periods");
     assert!(rows.iter().all(|row| row["mean_s"].as_f64().unwrap() >= row["min_s"].as_f64().unwrap()));
     for file in ["index.html", "curve.svg", "curve.png", "curve.csv", "curve.json"] {
         assert!(fs::metadata(directory.path().join(file)).unwrap().len() > 500, "{file}");
     }
-    assert_eq!(nfsw(&[&arguments[..], &["--json"]].concat()).1, text, "the same seeds, the same numbers");
+    assert_eq!(ok([&arguments[..], &["--json"]].concat()), text, "the same seeds, the same numbers");
 }
 
 #[test]
 fn published_figures_are_printed_with_ours_beside_them() {
-    let (code, text, _) = nfsw(&["curve", "--figure", "1995-table-7", "--runs", "2"]);
-    assert_eq!(code, 0);
+    let text = ok(["curve", "--figure", "1995-table-7", "--runs", "2"]);
     assert!(
         text.contains("Table 7, section 4.4") && text.contains("30.7") && text.contains("14.2"),
         "{text}"
@@ -56,7 +50,8 @@ fn what_cannot_be_is_said_with_the_choice_and_the_bound() {
         (&["curve", "--runs", "0"], "--runs"),
         (&["curve", "--bad", "0", "--runs", "1", "--size", "8K", "--out", "/proc/none"], "/proc/none"),
     ] {
-        let (code, _, error) = nfsw(arguments);
+        let output = nfsw(arguments);
+        let (code, error) = (output.status.code().unwrap(), stderr(&output));
         assert!(code == 2 || code == 7, "{arguments:?}: {code}");
         assert!(error.contains(part), "{arguments:?}: {error}");
     }

@@ -153,7 +153,11 @@ fn a_server_ends_when_its_time_is_up() {
 #[test]
 fn pages_are_printed_and_the_demonstration_works() {
     assert!(ok(["completions", "bash"]).contains("_nfsw"));
-    assert!(ok(["man", "cp"]).contains(".TH"));
+    for command in [&["cp"][..], &["link", "exec"]] {
+        let page = ok([&["man"], command].concat());
+        assert!(page.starts_with(".ie") && page.contains(".TH") && page.contains("Examples:"), "{page}");
+    }
+    fails(2, ["man", "link", "away"]);
     assert!(ok(["--help"]).contains("nfsw demo"));
     assert!(ok(["demo"]).contains("All of it worked"));
 }

@@ -9,20 +9,15 @@ use std::{
     time::Duration,
 };
 
-fn nfsw(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_nfsw")).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
+use self::common::{nfsw, ok, stderr};
 
 #[test]
 fn a_seed_is_always_drawn_the_same() {
     let arguments = ["link", "show", "--preset", "paper-1997", "--bad", "80", "--seed", "7", "--for", "20s"];
-    let (code, first, _) = nfsw(&arguments);
-    assert_eq!(code, 0);
+    let first = ok(arguments);
     assert!(first.starts_with("seed 7") && first.contains("bad 7.41% of the time"), "{first}");
-    assert_eq!(nfsw(&arguments).1, first);
-    let (_, json, _) = nfsw(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(ok(arguments), first);
+    let json = ok([&arguments[..], &["--json"]].concat());
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["seed"], 7);
     assert!(report["periods"].as_array().unwrap().len() > 10);
@@ -30,8 +25,7 @@ fn a_seed_is_always_drawn_the_same() {
 
 #[test]
 fn presets_say_where_they_come_from() {
-    let (code, text, _) = nfsw(&["link", "presets"]);
-    assert_eq!(code, 0);
+    let text = ok(["link", "presets"]);
     assert_eq!(text.matches("source: ").count(), linkemu::Preset::ALL.len());
     for preset in linkemu::Preset::ALL {
         assert!(text.contains(preset.name));
@@ -51,7 +45,8 @@ fn what_cannot_be_is_said_with_the_option_and_the_choice() {
             "as many of each",
         ),
     ] {
-        let (code, _, error) = nfsw(arguments);
+        let output = nfsw(arguments);
+        let (code, error) = (output.status.code().unwrap(), stderr(&output));
         assert!(code == 2 || code == 7 || code == 4, "{arguments:?}: {code}");
         assert!(error.contains(part), "{arguments:?}: {error}");
     }

@@ -4,15 +4,15 @@ mod common;
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Server, assert_same_tree, command, noise, stderr};
+use common::{Server, assert_same_tree, command, embedded, noise, stderr};
 use nfs_wireless_client::{NfsStatus, Procedure};
-use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Service, ServiceConfig, When};
+use nfs_wireless_server::{Action, Calls, Faults, Rule, When};
 
 const SIZE: usize = 3 << 20;
 
@@ -43,19 +43,34 @@ fn tree(root: &Path) {
     }
 }
 
+/// A file on its way from a server, and a tree on its way there.
+struct Copies {
+    source: PathBuf,
+    back: PathBuf,
+    down: Child,
+    up: Child,
+}
+
+impl Copies {
+    /// Starts both in `place`, and returns when a quarter of either large file has arrived.
+    fn under_way(transport: &str, server: &Server, place: &Path) -> Self {
+        let (source, back) = (place.join("source"), place.join("back"));
+        tree(&source);
+        let down = copy(transport, &place.join("down"), &server.url("/down"), back.to_str().unwrap());
+        let up = copy(transport, &place.join("up"), source.to_str().unwrap(), &server.url("/up"));
+        wait_for(&place.join(".back.nfsw-part"), SIZE as u64 / 4);
+        wait_for(&server.path("/up/.large.nfsw-part"), SIZE as u64 / 4);
+        Self { source, back, down, up }
+    }
+}
+
 #[test]
 fn copies_go_on_when_nfsw_serve_is_killed_and_started_again() {
     for transport in ["udp", "tcp"] {
         let place = tempfile::tempdir().unwrap();
         let mut server = Server::start();
         fs::write(server.path("/down"), noise(SIZE)).unwrap();
-        let (source, back) = (place.path().join("source"), place.path().join("back"));
-        tree(&source);
-        let (down_state, up_state) = (place.path().join("down"), place.path().join("up"));
-        let down = copy(transport, &down_state, &server.url("/down"), back.to_str().unwrap());
-        let up = copy(transport, &up_state, source.to_str().unwrap(), &server.url("/up"));
-        wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 / 4);
-        wait_for(&server.path("/up/.large.nfsw-part"), SIZE as u64 / 4);
+        let Copies { source, back, down, up } = Copies::under_way(transport, &server, place.path());
         server.restart();
         for copy in [down, up] {
             let output = copy.wait_with_output().unwrap();
@@ -76,13 +91,7 @@ fn another_server_at_the_same_address_is_told_from_the_one_that_was_there() {
         let different: Vec<u8> = noise(SIZE).into_iter().map(|byte| !byte).collect();
         fs::write(server.path("/down"), noise(SIZE)).unwrap();
         fs::write(other.path().join("down"), &different).unwrap();
-        let (source, back) = (place.path().join("source"), place.path().join("back"));
-        tree(&source);
-        let (down_state, up_state) = (place.path().join("down"), place.path().join("up"));
-        let down = copy(transport, &down_state, &server.url("/down"), back.to_str().unwrap());
-        let up = copy(transport, &up_state, source.to_str().unwrap(), &server.url("/up"));
-        wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 / 4);
-        wait_for(&server.path("/up/.large.nfsw-part"), SIZE as u64 / 4);
+        let Copies { back, down, up, .. } = Copies::under_way(transport, &server, place.path());
         fs::create_dir_all(other.path().join("up/many")).unwrap();
         server.replace(other.path());
         let output = down.wait_with_output().unwrap();
@@ -98,11 +107,7 @@ fn another_server_at_the_same_address_is_told_from_the_one_that_was_there() {
 
 /// A server in memory, with a file and a directory, on a thread of its own.
 fn in_memory() -> (nfs_wireless_server::Server, String) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
-    let listen = "127.0.0.1:0".parse().unwrap();
-    let server = runtime.block_on(nfs_wireless_server::Server::bind(listen, service)).unwrap();
-    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    let server = embedded();
     let now = nfs_wire::nfs3_types::nfs3::nfstime3 { seconds: 5, nseconds: 0 };
     server.with_service(|service| service.backend().write_file(now, b"down", &noise(SIZE)).unwrap());
     let address = server.local_addr();

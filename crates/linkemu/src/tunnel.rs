@@ -22,39 +22,26 @@
 //! # }
 //! ```
 
-use std::{fmt, io, os::fd::OwnedFd, sync::Arc};
+use std::{fmt, io, os::fd::OwnedFd, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use rustix::io::{Errno, ioctl_fionbio};
-use tokio::{
-    io::unix::AsyncFd,
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-};
+use tokio::{io::unix::AsyncFd, sync::mpsc, task::JoinHandle};
 
 use crate::{
     Cell, ConfigError, Delivery, Endpoint, Lateness, LinkConfig, Observer, Snapshot, Station,
-    realtime::{self, Alarm, BATCH, BATCHES, clock},
+    realtime::{self, BATCH, Batch, Ends, Remote, Running, clock},
 };
 
 /// A link between pairs of TUN devices.
 pub struct Tunnel {
-    cell: Cell,
-    /// By the number of the mobile; those that have left are empty.
-    pairs: Vec<Option<Pair>>,
-    inputs: mpsc::Receiver<Batch>,
-    input: mpsc::Sender<Batch>,
-    commands: mpsc::Receiver<Command>,
-    command: mpsc::Sender<Command>,
-    alarm: Alarm,
-    unsent: u64,
-    lateness: Lateness,
+    link: Running<Devices>,
 }
 
 /// Talks to a running tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelHandle {
-    commands: mpsc::Sender<Command>,
+    remote: Remote<Devices>,
 }
 
 /// What a tunnel has done so far.
@@ -102,20 +89,12 @@ struct Pair {
     readers: [JoinHandle<()>; 2],
 }
 
+/// The devices of a tunnel.
 #[derive(Debug)]
-enum Command {
-    Attach(OwnedFd, OwnedFd, oneshot::Sender<Result<u16, TunnelError>>),
-    Detach(u16),
-    Stats(oneshot::Sender<TunnelStats>),
-    Stop,
-}
-
-/// Packets read from one device at once.
-#[derive(Debug)]
-struct Batch {
-    from: Endpoint,
-    to: Endpoint,
-    packets: Vec<Bytes>,
+struct Devices {
+    /// By the number of the mobile; those that have left are empty.
+    pairs: Vec<Option<Pair>>,
+    input: mpsc::Sender<Batch<Self>>,
 }
 
 impl Tunnel {
@@ -127,19 +106,9 @@ impl Tunnel {
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver enabled.
     pub fn new(link: LinkConfig, seed: u64) -> Result<Self, TunnelError> {
-        let (input, inputs) = mpsc::channel(BATCHES);
-        let (command, commands) = mpsc::channel(16);
-        Ok(Self {
-            cell: Cell::new(link, seed, clock())?,
-            pairs: Vec::new(),
-            inputs,
-            input,
-            commands,
-            command,
-            alarm: Alarm::new().map_err(TunnelError::Timer)?,
-            unsent: 0,
-            lateness: Lateness::default(),
-        })
+        let cell = Cell::new(link, seed, clock())?;
+        let ends = |input| Ok(Devices { pairs: Vec::new(), input });
+        Ok(Self { link: Running::new(cell, TunnelError::Timer, ends)? })
     }
 
     /// Adds a mobile and returns its number: `mobile` is the device in its own network stack, `host` the one among the hosts.
@@ -147,108 +116,30 @@ impl Tunnel {
     /// # Errors
     /// [`TunnelError::Device`] if a descriptor cannot be waited for, [`TunnelError::Config`] beyond 65,535 mobiles.
     pub fn attach(&mut self, mobile: OwnedFd, host: OwnedFd) -> Result<u16, TunnelError> {
-        let (mobile, host) = (device(mobile)?, device(host)?);
-        let number = match self.pairs.iter().position(Option::is_none) {
-            Some(free) => free as u16,
-            None => self.cell.add_mobile()?,
-        };
-        let (up, down) = (Endpoint::mobile(number, 0), Endpoint::host(0, 0));
-        let readers = [
-            tokio::spawn(read(mobile.clone(), up, down, self.input.clone())),
-            tokio::spawn(read(host.clone(), down, up, self.input.clone())),
-        ];
-        let pair = Some(Pair { mobile, host, readers });
-        match self.pairs.get_mut(usize::from(number)) {
-            Some(place) => *place = pair,
-            None => self.pairs.push(pair),
-        }
-        Ok(number)
+        attach(&mut self.link, mobile, host)
     }
 
     /// Tells `observer`, too, of every packet and frame.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.cell.observe(observer);
+        self.link.cell.observe(observer);
     }
 
     /// A handle for another task.
     pub fn handle(&self) -> TunnelHandle {
-        TunnelHandle { commands: self.command.clone() }
+        TunnelHandle { remote: self.link.remote() }
     }
 
     /// Carries packets until [`TunnelHandle::stop`], then closes the records. Dropping the future stops it at once.
     pub async fn run(mut self) -> TunnelStats {
-        loop {
-            let now = clock();
-            self.cell.handle_timeout(now);
-            while let Some(delivery) = self.cell.poll_transmit(now) {
-                self.transmit(delivery);
-            }
-            let deadline = self.cell.poll_timeout();
-            tokio::select! {
-                biased;
-                Some(command) = self.commands.recv() => match command {
-                    // Whoever asked may have gone; the same holds below.
-                    Command::Attach(mobile, host, answer) => drop(answer.send(self.attach(mobile, host))),
-                    Command::Detach(number) => {
-                        if let Some(pair) = self.pairs.get_mut(usize::from(number)) {
-                            *pair = None;
-                        }
-                    }
-                    Command::Stats(answer) => drop(answer.send(self.stats())),
-                    Command::Stop => {
-                        self.cell.close_records();
-                        return self.stats();
-                    }
-                },
-                () = self.alarm.wait(deadline) => {}
-                Some(batch) = self.inputs.recv() => self.handle_batch(batch),
-            }
-        }
-    }
-
-    fn stats(&mut self) -> TunnelStats {
-        TunnelStats {
-            link: self.cell.snapshot(),
-            mobiles: self.pairs.iter().flatten().count(),
-            unsent: self.unsent,
-            lateness: self.lateness.clone(),
-            problems: self.cell.observer_problems(),
-        }
-    }
-
-    fn handle_batch(&mut self, batch: Batch) {
-        let Batch { from, to, packets } = batch;
-        for packet in packets {
-            let now = clock();
-            self.cell.handle_packet(now, from, to, packet);
-            while let Some(delivery) = self.cell.poll_transmit(now) {
-                self.transmit(delivery);
-            }
-        }
-    }
-
-    fn transmit(&mut self, delivery: Delivery) {
-        let device = match (delivery.from.station, delivery.to.station) {
-            (_, Station::Mobile(number)) => self.pair(number).map(|pair| &pair.mobile),
-            (Station::Mobile(number), Station::Host(_)) => self.pair(number).map(|pair| &pair.host),
-            (Station::Host(_), Station::Host(_)) => None,
-        };
-        let sent = device.map(|device| rustix::io::write(device.get_ref(), &delivery.payload));
-        if !matches!(sent, Some(Ok(_))) {
-            tracing::debug!(?sent, to = %delivery.to, "not sent");
-            self.unsent += 1;
-        }
-        self.lateness.record(clock().saturating_duration_since(delivery.at));
-    }
-
-    fn pair(&self, number: u16) -> Option<&Pair> {
-        self.pairs.get(usize::from(number))?.as_ref()
+        self.link.run().await;
+        stats(&mut self.link)
     }
 }
 
 impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").field("cell", &self.cell).field("pairs", &self.pairs).finish_non_exhaustive()
+        let pairs = &self.link.ends.pairs;
+        f.debug_struct("Tunnel").field("cell", &self.link.cell).field("pairs", pairs).finish_non_exhaustive()
     }
 }
 
@@ -258,29 +149,29 @@ impl TunnelHandle {
     /// # Errors
     /// Those of [`Tunnel::attach`], and [`TunnelError::Ended`].
     pub async fn attach(&self, mobile: OwnedFd, host: OwnedFd) -> Result<u16, TunnelError> {
-        let (answer, number) = oneshot::channel();
-        let command = Command::Attach(mobile, host, answer);
-        self.commands.send(command).await.map_err(|_| TunnelError::Ended)?;
-        number.await.map_err(|_| TunnelError::Ended)?
+        let attached = self.remote.ask(move |link| attach(link, mobile, host)).await;
+        attached.ok_or(TunnelError::Ended)?
     }
 
     /// Closes the devices of a mobile. What is under way to and from it is lost.
     pub async fn detach(&self, number: u16) {
         // The devices of a tunnel that has ended are closed.
-        let _ = self.commands.send(Command::Detach(number)).await;
+        let close = move |link: &mut Running<Devices>| {
+            if let Some(pair) = link.ends.pairs.get_mut(usize::from(number)) {
+                *pair = None;
+            }
+        };
+        self.remote.tell(close).await;
     }
 
     /// What the tunnel has done so far; `None` if it has ended.
     pub async fn stats(&self) -> Option<TunnelStats> {
-        let (answer, stats) = oneshot::channel();
-        self.commands.send(Command::Stats(answer)).await.ok()?;
-        stats.await.ok()
+        self.remote.ask(stats).await
     }
 
-    /// Ends [`Tunnel::run`].
+    /// Ends [`Tunnel::run`]. A tunnel that has ended needs no stopping.
     pub async fn stop(&self) {
-        // A tunnel that has ended needs no stopping.
-        let _ = self.commands.send(Command::Stop).await;
+        self.remote.stop().await;
     }
 }
 
@@ -292,11 +183,72 @@ impl TunnelStats {
     }
 }
 
+impl Devices {
+    fn pair(&self, number: u16) -> Option<&Pair> {
+        self.pairs.get(usize::from(number))?.as_ref()
+    }
+}
+
+impl Ends for Devices {
+    /// The ends of the way.
+    type Source = (Endpoint, Endpoint);
+    type Datagram = Bytes;
+
+    fn offer(&mut self, now: Instant, cell: &mut Cell, (from, to): Self::Source, packet: Bytes) {
+        cell.handle_packet(now, from, to, packet);
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) -> bool {
+        let device = match (delivery.from.station, delivery.to.station) {
+            (_, Station::Mobile(number)) => self.pair(number).map(|pair| &pair.mobile),
+            (Station::Mobile(number), Station::Host(_)) => self.pair(number).map(|pair| &pair.host),
+            (Station::Host(_), Station::Host(_)) => None,
+        };
+        let sent = device.map(|device| rustix::io::write(device.get_ref(), &delivery.payload));
+        let is_sent = matches!(sent, Some(Ok(_)));
+        if !is_sent {
+            tracing::debug!(?sent, to = %delivery.to, "not sent");
+        }
+        is_sent
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+}
+
 impl Drop for Pair {
     fn drop(&mut self) {
         for reader in &self.readers {
             reader.abort();
         }
+    }
+}
+
+fn attach(link: &mut Running<Devices>, mobile: OwnedFd, host: OwnedFd) -> Result<u16, TunnelError> {
+    let (mobile, host) = (device(mobile)?, device(host)?);
+    let number = match link.ends.pairs.iter().position(Option::is_none) {
+        Some(free) => free as u16,
+        None => link.cell.add_mobile()?,
+    };
+    let (up, down) = (Endpoint::mobile(number, 0), Endpoint::host(0, 0));
+    let readers = [
+        tokio::spawn(read(mobile.clone(), up, down, link.ends.input.clone())),
+        tokio::spawn(read(host.clone(), down, up, link.ends.input.clone())),
+    ];
+    let pair = Some(Pair { mobile, host, readers });
+    match link.ends.pairs.get_mut(usize::from(number)) {
+        Some(place) => *place = pair,
+        None => link.ends.pairs.push(pair),
+    }
+    Ok(number)
+}
+
+fn stats(link: &mut Running<Devices>) -> TunnelStats {
+    TunnelStats {
+        link: link.cell.snapshot(),
+        mobiles: link.ends.pairs.iter().flatten().count(),
+        unsent: link.unsent,
+        lateness: link.lateness.clone(),
+        problems: link.cell.observer_problems(),
     }
 }
 
@@ -308,7 +260,7 @@ fn device(descriptor: OwnedFd) -> Result<Device, TunnelError> {
 }
 
 /// Reads a device until it or the tunnel is gone.
-async fn read(device: Device, from: Endpoint, to: Endpoint, input: mpsc::Sender<Batch>) {
+async fn read(device: Device, from: Endpoint, to: Endpoint, input: mpsc::Sender<Batch<Devices>>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
         let Ok(mut ready) = device.readable().await else {
@@ -333,7 +285,7 @@ async fn read(device: Device, from: Endpoint, to: Endpoint, input: mpsc::Sender<
             }
         }
         drop(ready);
-        if !packets.is_empty() && input.send(Batch { from, to, packets }).await.is_err() {
+        if !packets.is_empty() && input.send(((from, to), packets)).await.is_err() {
             return;
         }
     }

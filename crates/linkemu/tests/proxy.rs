@@ -1,6 +1,8 @@
 //! The link on real sockets of the loopback interface.
 #![cfg(feature = "tokio")]
 
+mod common;
+
 use std::{
     collections::BTreeSet,
     io,
@@ -11,21 +13,14 @@ use std::{
 
 use bytes::Bytes;
 use linkemu::{
-    BitRate, Channel, ChannelConfig, ChannelState, DatagramRecord, Fate, LinkConfig, Observer, Shape,
+    Channel, ChannelConfig, ChannelState, DatagramRecord, Fate, LinkConfig, Observer, Shape,
     proxy::{Forward, Proxy, ProxyConfig, ProxyError, ProxyHandle},
 };
 use tokio::{net::UdpSocket, time::timeout};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use self::common::open;
 
-/// A link that neither delays nor loses.
-fn open() -> LinkConfig {
-    let mut link = LinkConfig::default();
-    link.rate = BitRate::UNLIMITED.into();
-    link.wired.rate = BitRate::UNLIMITED;
-    link.wired.delay = Duration::ZERO;
-    link
-}
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answers every datagram with itself, and remembers who asked.
 async fn echo() -> (SocketAddr, Arc<Mutex<Vec<SocketAddr>>>) {

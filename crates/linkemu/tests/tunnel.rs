@@ -1,6 +1,8 @@
 //! The link between devices, for which socket pairs stand here: one packet a read and a write, as on a TUN device.
 #![cfg(all(feature = "tokio", target_os = "linux"))]
 
+mod common;
+
 use std::{
     os::{fd::OwnedFd, unix::net::UnixDatagram as StdDatagram},
     time::Duration,
@@ -12,21 +14,14 @@ use linkemu::{
 };
 use tokio::{net::UnixDatagram, time::timeout};
 
+use self::common::open;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The network stack of a mobile, and its counterpart among the hosts.
 struct Stacks {
     mobile: UnixDatagram,
     host: UnixDatagram,
-}
-
-/// A link without limits.
-fn open() -> LinkConfig {
-    let mut link = LinkConfig::default();
-    link.rate = BitRate::UNLIMITED.into();
-    link.wired.rate = BitRate::UNLIMITED;
-    link.wired.delay = Duration::ZERO;
-    link
 }
 
 fn pair() -> (OwnedFd, UnixDatagram) {

@@ -157,7 +157,8 @@ pub struct Session {
     transfers: Vec<Active>,
     next_transfer: u32,
     turn: usize,
-    /// Something changed since no transfer wanted to send.
+    /// Since no transfer wanted to send, something has changed what there is to send or room for: a call left or ended, a
+    /// transfer began or ended, a timer fired, the link or the connection is another. Nothing else makes a transfer want to.
     stirred: bool,
     arriving: Option<(CallId, TransferId, u32, u64)>,
     probing: bool,
@@ -208,6 +209,7 @@ impl Session {
     /// Forgets a call of the application's own.
     pub fn cancel(&mut self, now: Instant, id: CallId) {
         self.engine.cancel(now, id);
+        self.stirred = true;
     }
 
     /// Starts a transfer.
@@ -264,7 +266,7 @@ impl Session {
             }
         }
         if reply.owner == PROBE {
-            self.engine.complete(now, reply.id);
+            self.complete(now, reply.id);
             self.shrink_silent_blocks(now);
             return Ok(Incoming::Done);
         }
@@ -275,8 +277,7 @@ impl Session {
             None if !complete => Ok(Incoming::NeedMore),
             None => {
                 let Reply { owner: Owner(token), results_at, outcome, attempts, .. } = reply;
-                self.engine.complete(now, reply.id);
-                self.stirred = true;
+                self.complete(now, reply.id);
                 Ok(Incoming::Reply { token, results_at, outcome, attempts })
             }
         }
@@ -287,7 +288,7 @@ impl Session {
         let Some((id, transfer, part, bytes)) = self.arriving.take() else {
             return;
         };
-        self.engine.complete(now, id);
+        self.complete(now, id);
         if let Some(active) = self.find(transfer) {
             active.transfer.machine().handle_payload_done(part);
             self.accept(now, transfer, bytes);
@@ -298,11 +299,13 @@ impl Session {
     pub fn handle_reconnect(&mut self, now: Instant) {
         self.arriving = None;
         self.engine.handle_reconnect(now);
+        self.stirred = true;
     }
 
     /// Takes note that the link below has changed: asks at once whether the server answers.
     pub fn handle_link_event(&mut self, now: Instant) {
         self.engine.handle_link_event(now);
+        self.stirred = true;
     }
 
     /// Takes note that the server has another address now. Downloads and calls go on there. Uploads end as stale, for
@@ -315,7 +318,7 @@ impl Session {
             let error = TransferError::Status { procedure: Procedure::Write, status: Status::STALE };
             self.events.push_back(Event::Failed(id, error));
         }
-        self.engine.handle_link_event(now);
+        self.handle_link_event(now);
     }
 
     /// Fires every timer that is due.
@@ -346,8 +349,7 @@ impl Session {
 
     /// Returns the next message to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        // Nothing outstanding means that no reply will stir the transfers.
-        if self.stirred || self.engine.outstanding() == 0 {
+        if self.stirred {
             self.stirred = self.feed(now);
         }
         let transmit = self.engine.poll_transmit(now)?;
@@ -461,7 +463,7 @@ impl Session {
             return Incoming::Done;
         }
         let Some(active) = self.find(id) else {
-            self.engine.complete(now, reply.id);
+            self.complete(now, reply.id);
             return Incoming::Done;
         };
         let machine = active.transfer.machine();
@@ -479,12 +481,12 @@ impl Session {
             Ok(Step::Accepted(bytes)) => {
                 let accepted = u32::try_from(bytes).unwrap_or(u32::MAX);
                 self.proven.write_block = self.proven.write_block.max(accepted);
-                self.engine.complete(now, reply.id);
+                self.complete(now, reply.id);
                 self.accept(now, id, bytes);
                 Incoming::Done
             }
             Err(error) => {
-                self.engine.complete(now, reply.id);
+                self.complete(now, reply.id);
                 self.stop(now, id);
                 self.events.push_back(Event::Failed(id, error));
                 Incoming::Done
@@ -492,8 +494,13 @@ impl Session {
         }
     }
 
-    fn accept(&mut self, now: Instant, id: TransferId, bytes: u64) {
+    /// Ends a call, which makes room for another.
+    fn complete(&mut self, now: Instant, id: CallId) {
+        self.engine.complete(now, id);
         self.stirred = true;
+    }
+
+    fn accept(&mut self, now: Instant, id: TransferId, bytes: u64) {
         if let Some(active) = self.find(id) {
             active.last_progress = now;
         }

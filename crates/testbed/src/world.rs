@@ -83,6 +83,34 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Run, Error> {
 /// [`Error`] when the plan cannot be.
 pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>) -> Result<Run, Error> {
     plan.check()?;
+    let (mut world, competitor) = populate(plan, seed, observer)?;
+    // A mobile that is done stays done, so each is asked only until it is.
+    let mut done = 0;
+    world.run_while(FOR_EVER, |world| {
+        while done < plan.clients && find(world, done).is_done() {
+            done += 1;
+        }
+        done < plan.clients
+    });
+    let end = world.elapsed();
+    if let Some(Machine::Ping(ping)) = world.node_mut(Station::Mobile(plan.clients)) {
+        ping.stop();
+    }
+    let received = competitor.and_then(|ends| stop_competitor(&mut world, ends));
+    let competitor_rate = received.map(|bytes| bytes as f64 / end.as_secs_f64());
+    world.run_while(end + AFTERMATH, |_| true);
+    report(plan, seed, &mut world, competitor_rate)
+}
+
+/// The two ends of the competitor's flow.
+type Flow = (Station, Station);
+
+/// Puts everybody on the link.
+fn populate(
+    plan: &Plan,
+    seed: u64,
+    observer: Option<Box<dyn Observer>>,
+) -> Result<(Simulation<Machine>, Option<Flow>), Error> {
     let pings = u16::from(plan.ping.is_some());
     let mobiles = plan.clients + pings + u16::from(plan.competitor);
     let mut world = Simulation::new(plan.room.link.clone(), mobiles, seed)?;
@@ -100,36 +128,25 @@ pub fn run_observed(plan: &Plan, seed: u64, observer: Option<Box<dyn Observer>>)
         world.attach(Station::Mobile(plan.clients), Machine::Ping(ping));
     }
     world.attach(SERVER.station, Machine::Server(Box::new(server)));
-    let mut ends = None;
+    let mut competitor = None;
     if plan.competitor {
         let ((from, sender), (to, receiver)) = competitor::flow(plan.operation, plan.clients + pings, epoch);
         world.attach(from.station, Machine::Sender(sender));
         world.attach(to.station, Machine::Receiver(receiver));
-        ends = Some((from.station, to.station));
+        competitor = Some((from.station, to.station));
     }
-    // A mobile that is done stays done, so each is asked only until it is.
-    let mut done = 0;
-    world.run_while(FOR_EVER, |world| {
-        while done < plan.clients && find(world, done).is_done() {
-            done += 1;
-        }
-        done < plan.clients
-    });
-    let end = world.elapsed();
-    if let Some(Machine::Ping(ping)) = world.node_mut(Station::Mobile(plan.clients)) {
-        ping.stop();
+    Ok((world, competitor))
+}
+
+/// Ends the competitor's flow; the bytes that it got.
+fn stop_competitor(world: &mut Simulation<Machine>, (from, to): Flow) -> Option<u64> {
+    if let Some(Machine::Sender(sender)) = world.node_mut(from) {
+        sender.stop();
     }
-    let mut competitor_rate = None;
-    if let Some((from, to)) = ends {
-        if let Some(Machine::Sender(sender)) = world.node_mut(from) {
-            sender.stop();
-        }
-        if let Some(Machine::Receiver(receiver)) = world.node_mut(to) {
-            competitor_rate = Some(receiver.received() as f64 / end.as_secs_f64());
-        }
+    match world.node_mut(to) {
+        Some(Machine::Receiver(receiver)) => Some(receiver.received()),
+        _ => None,
     }
-    world.run_while(end + AFTERMATH, |_| true);
-    Ok(Run { competitor_rate, ..report(plan, seed, &mut world)? })
 }
 
 /// The client of mobile `number`.
@@ -173,7 +190,12 @@ fn mobile(
     ))
 }
 
-fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run, Error> {
+fn report(
+    plan: &Plan,
+    seed: u64,
+    world: &mut Simulation<Machine>,
+    competitor_rate: Option<f64>,
+) -> Result<Run, Error> {
     let channel_start = world.cell().channel_start();
     let first = (0..plan.clients).map(|number| find(world, number).starts()).min();
     let first = first.expect("a plan has at least one client");
@@ -203,7 +225,7 @@ fn report(plan: &Plan, seed: u64, world: &mut Simulation<Machine>) -> Result<Run
     };
     let last_done = ends.and_then(|ends| ends.into_iter().max());
     let link = world.cell().stats();
-    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate: None, link })
+    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, link })
 }
 
 fn copy(mobile: &Mobile, first: Instant) -> Copy {

@@ -64,15 +64,13 @@ pub(crate) struct CpArgs {
 }
 
 const EXAMPLES: &str = "\
-A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices
-are skipped with a warning. A file is written to .NAME.nfsw-part beside its target and renamed
-when complete.
+A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices are \
+skipped with a warning. A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
-The same command, run again, goes on where an interrupted run ended: within files above 128 KiB,
-and without the files of a tree that are complete and unchanged. What that takes is kept beside
-downloads (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or
-~/.local/state/nfsw. --no-resume begins anew; --inplace, standard input and copies between
-servers always do.
+The same command, run again, goes on where an interrupted run ended: within files above 128 KiB, and \
+without the files of a tree that are complete and unchanged. What that takes is kept beside downloads \
+(.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or ~/.local/state/nfsw. \
+--no-resume begins anew; --inplace, standard input and copies between servers always do.
 
 Examples:
   nfsw cp nas:/srv/photos/cat.jpg .

@@ -10,20 +10,20 @@ use crate::units::{self, AutoOr};
 /// `nfsw curve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Client, link and server are the programs' own, under one virtual clock: a copy of ten seconds takes milliseconds,
-and the same seed gives the same result on every machine. Lists are separated by commas; 0,20,..,160 counts on.
-All combinations are run, each with the same seeds, so that all meet the same fades.
+Client, link and server are the programs' own, under one virtual clock: a copy of ten seconds takes \
+milliseconds, and the same seed gives the same result on every machine. Lists are separated by commas; \
+0,20,..,160 counts on. All combinations are run, each with the same seeds, so that all meet the same fades.
 
-`over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for one block
-lost in every fade.
+`over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for \
+one block lost in every fade.
 
 Examples:
-  nfsw curve                                             what the adaptive policy makes of the 1997 link
+  nfsw curve                                 what the adaptive policy makes of the 1997 link
   nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
   nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
-  nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10 --distribution exponential
-  nfsw curve --figure 1997-5 --out figure                a published figure, run again, with the published numbers
-  nfsw curve --figure all --out report                   all of them: report/index.html
+  nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10
+  nfsw curve --figure 1997-5 --out figure    a published figure beside ours: figure/index.html
+  nfsw curve --figure all --out report       all of them
   nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
 pub(crate) struct CurveArgs {
     /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them; a wrong

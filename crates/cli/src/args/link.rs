@@ -34,12 +34,16 @@ pub(crate) enum LinkCommand {
 /// `nfsw link proxy`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Clients send to the proxy instead of the server; what they send and what comes back crosses one emulated link.
-The pairs of --listen and --to match in order and share the link: NFS and MOUNT, say. Each client keeps a port of
-its own towards the server. The same seed gives the same fades in every run, from the first datagram on.
+Clients send to the proxy instead of the server; what they send and what comes back crosses one emulated \
+link. The pairs of --listen and --to match in order and share the link: NFS and MOUNT, say. Each client keeps \
+a port of its own towards the server. The same seed gives the same fades in every run, from the first \
+datagram on.
 
-Examples:
-  nfsw link proxy --preset train --listen 127.0.0.1:5353 --to 9.9.9.9:53        then: dig @127.0.0.1 -p 5353 example.org
+DNS over a train's link:
+  nfsw link proxy --preset train --listen 127.0.0.1:5353 --to 9.9.9.9:53
+  dig @127.0.0.1 -p 5353 example.org
+
+A file over the link of 1997:
   nfsw link proxy --preset paper-1997 --bad 80 --seed 1 --listen 127.0.0.1:12049 --to nas:2049 \\
                   --listen 127.0.0.1:12048 --to nas:20048 --pcap link.pcapng
   nfsw cp --transport udp 'nfs://127.0.0.1/srv/photos/cat.jpg?nfsport=12049&mountport=12048' .")]
@@ -71,23 +75,25 @@ pub(crate) struct LinkProxyArgs {
 #[command(
     override_usage = "nfsw link exec [OPTIONS] -- COMMAND [ARGUMENT]...",
     after_help = "\
-COMMAND gets a network of its own, whose only way out is the link. At its other end is this host,
-at the addresses in NFSW_HOST and, unless IPv6 is off or the MTU below 1280, NFSW_HOST6: whatever
-listens on all addresses here is reached there. Other destinations are routed if this host does
-that (sysctl net.ipv4.ip_forward=1, and masquerading). TCP, UDP, ICMP: all cross the same link, and
-none has packets longer than its MTU. COMMAND has process IDs and mounts of its own, too.
+COMMAND gets a network of its own, whose only way out is the link. At its other end is this host, at the \
+addresses in NFSW_HOST and, unless IPv6 is off or the MTU below 1280, NFSW_HOST6: whatever listens on all \
+addresses here is reached there. Other destinations are routed if this host does that (sysctl \
+net.ipv4.ip_forward=1, and masquerading). TCP, UDP, ICMP: all cross the same link, and none has packets longer \
+than its MTU. COMMAND has process IDs and mounts of its own, too.
 
-What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the
-background is killed. Ctrl-C is for COMMAND; SIGTERM and SIGHUP are passed on to it. Links at the
-same time do not meet, unless --cell says so: then each COMMAND is a mobile of one cell, the first to
-come has the link and ends last. In a link within a link the host is the network of the outer COMMAND.
+What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the background is \
+killed. Ctrl-C is for COMMAND; SIGTERM and SIGHUP are passed on to it.
 
-The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command,
-126 if it cannot be run, and 125 if there is no link.
+Two links at the same time do not meet, unless --cell says so: then each COMMAND is a mobile of one cell, and the \
+run that came first has the link and ends last. In a link within a link the host is the network of the outer \
+COMMAND.
 
-Making networks needs root and /dev/net/tun, in a container also the capabilities NET_ADMIN and
-SYS_ADMIN. A user who may open /dev/net/tun can do without root in a network of their own, where
-the server runs, too: see the last example.
+The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command, 126 if it \
+cannot be run, and 125 if there is no link.
+
+Making networks needs root and /dev/net/tun, in a container also the capabilities NET_ADMIN and SYS_ADMIN. A user \
+who may open /dev/net/tun can do without root in a network of their own, where the server runs, too: see the last \
+example.
 
 Examples:
   sudo nfsw link exec --preset satellite-600 -- bash
@@ -160,7 +166,7 @@ pub(crate) struct LinkShowArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkOptions {
-    /// A link with a name; `nfsw link presets` lists them.
+    /// A link with a name; `nfsw link presets` lists them [default: 1 Mbit/s without fades, or the room's link].
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
     /// A link described in a TOML file.

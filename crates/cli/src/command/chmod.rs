@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     error::ResultExt,
     local,
-    remote::{Child, Found, children, find_all, follow},
+    remote::{Child, Found, children, find_all_or_report, follow},
 };
 
 /// Calls in flight in one directory.
@@ -17,14 +17,7 @@ const CHANGES: usize = 16;
 
 pub(super) async fn run(arguments: &ChmodArgs, context: &Context) -> anyhow::Result<()> {
     for target in &arguments.targets {
-        let found = match find_all(context, target).await {
-            Ok(found) => found,
-            Err(error) => {
-                context.reporter.failed(error)?;
-                continue;
-            }
-        };
-        for found in found {
+        for found in find_all_or_report(context, target).await? {
             if let Err(error) = tree(arguments, context, found).await {
                 context.reporter.failed(error)?;
             }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{args::DfArgs, context::Context, error::ResultExt, remote::find_all, units};
+use crate::{args::DfArgs, context::Context, error::ResultExt, remote::find_all_or_report, units};
 
 pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result<()> {
     let (total, left) = match (arguments.inodes, arguments.human_readable) {
@@ -12,14 +12,7 @@ pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result
     };
     let mut rows = vec![["Target", total, "Used", left, "Use%", "Export"].map(str::to_owned)];
     for target in &arguments.targets {
-        let found = match find_all(context, target).await {
-            Ok(found) => found,
-            Err(error) => {
-                context.reporter.failed(error)?;
-                continue;
-            }
-        };
-        for found in found {
+        for found in find_all_or_report(context, target).await? {
             let space = found.client.fs_stat(found.handle).await.at(&found.remote)?;
             let export = crate::text::escape(found.client.export()).into_owned();
             if context.reporter.json() {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use clap::CommandFactory;
+use clap_mangen::roff::{Roff, roman};
 
 use crate::{
     args::{Cli, CompletionsArgs, ManArgs},
@@ -18,23 +19,39 @@ pub(super) fn completions(arguments: &CompletionsArgs) -> Exit {
 
 /// Prints a manual page.
 pub(super) fn manual(arguments: &ManArgs) -> Exit {
-    let mut cli = Cli::command();
-    cli.build();
-    let page = match &arguments.command {
-        None => cli,
-        Some(name) => match cli.find_subcommand(name) {
-            Some(command) => command.clone().name(format!("nfsw-{name}")),
-            None => {
-                eprintln!("nfsw: there is no command {name:?}; nfsw --help lists them");
-                return Exit::Usage;
-            }
-        },
-    };
+    let mut page = Cli::command();
+    page.build();
+    for name in &arguments.command {
+        let Some(command) = page.find_subcommand(name) else {
+            let parent = page.get_bin_name().unwrap_or("nfsw");
+            eprintln!("nfsw: there is no command {name:?}; {parent} --help lists them");
+            return Exit::Usage;
+        };
+        page = command.clone().name(format!("{}-{name}", page.get_name()));
+    }
+    let notes = page.get_after_help().map(ToString::to_string);
     let mut text = Vec::new();
-    match clap_mangen::Man::new(page).render(&mut text) {
+    let made = clap_mangen::Man::new(page.after_help(None)).render(&mut text);
+    match made.and_then(|()| write_notes(&notes.unwrap_or_default(), &mut text)) {
         Ok(()) => print(&text),
         Err(_) => Exit::LocalIo,
     }
+}
+
+/// Writes what a help text ends with: paragraphs, and indented lines, which stay as they are.
+fn write_notes(notes: &str, page: &mut Vec<u8>) -> io::Result<()> {
+    let mut roff = Roff::new();
+    if !notes.is_empty() {
+        roff.control("SH", ["NOTES"]);
+    }
+    for line in notes.lines() {
+        match line {
+            "" => roff.control("PP", []),
+            line if line.starts_with(' ') => roff.control("nf", []).text([roman(line)]).control("fi", []),
+            line => roff.text([roman(line)]),
+        };
+    }
+    roff.to_writer(page)
 }
 
 fn print(text: &[u8]) -> Exit {

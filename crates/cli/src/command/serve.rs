@@ -11,7 +11,7 @@ use nfs_wireless_server::{Access, Directory, DirectoryConfig, Server, Service, S
 
 use crate::{
     args::ServeArgs,
-    context::interrupted,
+    context::end_of,
     error::{explain, local, show},
     exit::{Exit, Failure},
 };
@@ -42,16 +42,7 @@ fn run(arguments: &ServeArgs) -> anyhow::Result<Exit> {
         }
         // Nobody needs to read it for the server to serve.
         let _ = announce(arguments, address);
-        let end = async {
-            match arguments.lifetime {
-                Some(lifetime) => tokio::time::sleep(lifetime).await,
-                None => std::future::pending().await,
-            }
-        };
-        let exit = tokio::select! {
-            () = interrupted() => Exit::Interrupted,
-            () = end => Exit::Done,
-        };
+        let exit = end_of(arguments.lifetime).await;
         server.shutdown().await;
         Ok(exit)
     })

@@ -10,21 +10,14 @@ use crate::{
     args::StatArgs,
     context::Context,
     error::ResultExt,
-    remote::{Found, find_all, follow},
+    remote::{Found, find_all_or_report, follow},
     text::{escape, full_time, mode_string},
 };
 
 pub(super) async fn run(arguments: &StatArgs, context: &Context) -> anyhow::Result<()> {
     let zone = TimeZone::system();
     for target in &arguments.targets {
-        let found = match find_all(context, target).await {
-            Ok(found) => found,
-            Err(error) => {
-                context.reporter.failed(error)?;
-                continue;
-            }
-        };
-        for found in found {
+        for found in find_all_or_report(context, target).await? {
             match one(found, arguments.dereference, context, &zone).await {
                 Ok((text, event)) if context.reporter.json() => {
                     drop(text);

@@ -42,7 +42,7 @@ pub(super) enum Origin {
 }
 
 /// A file on a server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RemoteFile {
     pub(super) client: Client,
     pub(super) handle: FileHandle,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{local, show},
+    error::{local, remote_error, show},
     exit::{Exit, Failure},
     report::stdout_error,
 };
@@ -95,14 +95,6 @@ pub(crate) async fn to_stdout(
         StreamError::Write(error) => stdout_error(error),
     })?;
     stdout.flush().await.map_err(stdout_error)
-}
-
-/// Takes the client's error out of the `io::Error` that a [`File`] returns.
-pub(super) fn remote_error(error: io::Error, name: impl Display) -> anyhow::Error {
-    match error.downcast::<client::Error>() {
-        Ok(error) => anyhow::Error::new(error).context(name.to_string()),
-        Err(error) => Failure::with(Exit::SomeFailed, format!("{name}: {error}")),
-    }
 }
 
 impl Run<'_> {

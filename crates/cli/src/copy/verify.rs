@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{ResultExt, local},
+    error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
     local::open_source,
 };
@@ -139,7 +139,7 @@ impl Run<'_> {
             Origin::Standard => {
                 let Some(was) = was else { return Ok(()) };
                 let copy = Digest::of(&mut copy.take(least(was.bytes)), self.context).await;
-                let copy = copy.map_err(|error| super::stream::remote_error(error, &target))?;
+                let copy = copy.map_err(|error| remote_error(error, &target))?;
                 return self.judge(node, &was.differences(&copy), &target);
             }
             Origin::Local(path) => {
@@ -154,7 +154,7 @@ impl Run<'_> {
         };
         let mut copy = copy.take(least(size));
         let both = try_join(Digest::of(&mut source, self.context), Digest::of(&mut copy, self.context)).await;
-        let (source, copy) = both.map_err(|error| super::stream::remote_error(error, &target))?;
+        let (source, copy) = both.map_err(|error| remote_error(error, &target))?;
         self.judge(node, &source.differences(&copy), &target)
     }
 
@@ -163,7 +163,7 @@ impl Run<'_> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);
         let source = Digest::of(&mut source, self.context).await;
-        let source = source.map_err(|error| super::stream::remote_error(error, node))?;
+        let source = source.map_err(|error| remote_error(error, node))?;
         self.judge(node, &source.differences(was), target)
     }
 

@@ -22,7 +22,7 @@ use self::{
 };
 use crate::{
     Channel, ChannelScope, ChannelStart, ChannelState, ConfigError, Content, Duplex, Endpoint, Fate,
-    LinkConfig, Observer, Offered, Station, Stats,
+    IpIdentification, LinkConfig, Observer, Offered, Station, Stats,
     arq::{self, End, Outcome, Parameters},
     channel::LossDraws,
     fragment::{self, Frame, IP_HEADER_BYTES, MAX_PAYLOAD_BYTES},
@@ -259,38 +259,17 @@ impl Cell {
                 payload: &payload,
             });
         }
-        let end = match (from.station, to.station) {
-            (Station::Host(_), Station::Mobile(mobile)) => 2 * u32::from(mobile),
-            (Station::Mobile(mobile), Station::Host(_)) => 2 * u32::from(mobile) + 1,
-            (Station::Host(_), Station::Host(_)) | (Station::Mobile(_), Station::Mobile(_)) => u32::MAX,
-        };
         let (payload_bytes, mtu_bytes) = (payload.len(), self.config.mtu_bytes);
-        let longest = match content {
-            Content::UdpPayload => MAX_PAYLOAD_BYTES,
-            Content::IpPacket => mtu_bytes as usize,
-        };
-        let refused = if payload_bytes > longest {
-            Some(Fate::TooLong)
-        } else if end as usize >= self.ends.len() {
-            Some(Fate::NoRoute)
-        } else {
-            None
-        };
+        let end = end_between(from.station, to.station);
+        let refused = self.refusal(end, content, payload_bytes);
         let frames = match (refused, content) {
             (Some(_), _) => 0,
             (None, Content::UdpPayload) => fragment::count(payload_bytes, mtu_bytes),
             (None, Content::IpPacket) => 1,
         };
-        let identification = match self.config.reassembly.identification {
-            crate::IpIdentification::Distinct
-                if self.config.header_compression && content == Content::UdpPayload =>
-            {
-                self.reassembly.identify(from.station, to.station, 1 << 16)
-            }
-            crate::IpIdentification::Wrapping { values, .. } if content == Content::UdpPayload => {
-                self.reassembly.identify(from.station, to.station, values)
-            }
-            crate::IpIdentification::Wrapping { .. } | crate::IpIdentification::Distinct => 0,
+        let identification = match content {
+            Content::UdpPayload => self.identify(from.station, to.station),
+            Content::IpPacket => 0,
         };
         let slot = self.table.insert(Entry {
             datagram,
@@ -335,6 +314,32 @@ impl Cell {
         }
         self.grant_all();
         datagram
+    }
+
+    /// Why a datagram may not enter the link, if so.
+    fn refusal(&self, end: u32, content: Content, payload_bytes: usize) -> Option<Fate> {
+        let longest = match content {
+            Content::UdpPayload => MAX_PAYLOAD_BYTES,
+            Content::IpPacket => self.config.mtu_bytes as usize,
+        };
+        if payload_bytes > longest {
+            Some(Fate::TooLong)
+        } else if end as usize >= self.ends.len() {
+            Some(Fate::NoRoute)
+        } else {
+            None
+        }
+    }
+
+    /// The IP identification of a datagram; 0 where nobody looks at it.
+    fn identify(&mut self, from: Station, to: Station) -> u16 {
+        match self.config.reassembly.identification {
+            IpIdentification::Distinct if self.config.header_compression => {
+                self.reassembly.identify(from, to, 1 << 16)
+            }
+            IpIdentification::Distinct => 0,
+            IpIdentification::Wrapping { values, .. } => self.reassembly.identify(from, to, values),
+        }
     }
 
     /// Does everything due until `now`.
@@ -476,6 +481,15 @@ impl Cell {
 
     fn instant(&self, at: Nanos) -> Instant {
         self.epoch + Duration::from_nanos(at)
+    }
+}
+
+/// The end of the medium that sends from one station to the other; none has this number where no way leads there.
+fn end_between(from: Station, to: Station) -> u32 {
+    match (from, to) {
+        (Station::Host(_), Station::Mobile(mobile)) => 2 * u32::from(mobile),
+        (Station::Mobile(mobile), Station::Host(_)) => 2 * u32::from(mobile) + 1,
+        (Station::Host(_), Station::Host(_)) | (Station::Mobile(_), Station::Mobile(_)) => u32::MAX,
     }
 }
 

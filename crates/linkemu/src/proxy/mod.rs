@@ -32,16 +32,12 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use tokio::{
-    net::UdpSocket,
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-};
+use tokio::{net::UdpSocket, sync::mpsc, task::JoinHandle};
 
 use self::{clients::Clients, socket::Outlet};
 use crate::{
     Cell, ConfigError, Delivery, Endpoint, Lateness, LinkConfig, Observer, Snapshot, Station,
-    realtime::{self, Alarm, BATCH, BATCHES, clock},
+    realtime::{self, BATCH, Batch, Ends, Remote, Running, clock},
 };
 
 /// What a proxy does.
@@ -122,29 +118,22 @@ pub struct ProxyStats {
 
 /// A link on real sockets.
 pub struct Proxy {
-    cell: Cell,
-    listeners: Vec<Outlet>,
-    readers: Vec<JoinHandle<()>>,
-    clients: Clients,
-    inputs: mpsc::Receiver<Batch>,
-    input: mpsc::Sender<Batch>,
-    commands: mpsc::Receiver<Command>,
-    command: mpsc::Sender<Command>,
-    alarm: Alarm,
-    unsent: u64,
-    lateness: Lateness,
+    link: Running<Sockets>,
 }
 
 /// Talks to a running proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyHandle {
-    commands: mpsc::Sender<Command>,
+    remote: Remote<Sockets>,
 }
 
+/// The sockets of a proxy, and who is behind them.
 #[derive(Debug)]
-enum Command {
-    Stats(oneshot::Sender<ProxyStats>),
-    Stop,
+struct Sockets {
+    listeners: Vec<Outlet>,
+    readers: Vec<JoinHandle<()>>,
+    clients: Clients,
+    input: mpsc::Sender<Batch<Self>>,
 }
 
 /// Where a datagram came in.
@@ -154,13 +143,6 @@ enum Source {
     Listener(usize),
     /// The socket of this client.
     Client(SocketAddr),
-}
-
-/// Datagrams read from one socket at once.
-#[derive(Debug)]
-struct Batch {
-    source: Source,
-    datagrams: Vec<(SocketAddr, Bytes)>,
 }
 
 impl ProxyConfig {
@@ -180,36 +162,13 @@ impl Proxy {
             return Err(ProxyError::NoForward);
         }
         let cell = Cell::new(config.link, config.seed, clock())?;
-        let (input, inputs) = mpsc::channel(BATCHES);
-        let (command, commands) = mpsc::channel(16);
-        let mut listeners = Vec::new();
-        let mut readers = Vec::new();
-        for (index, forward) in config.forwards.iter().enumerate() {
-            let address = forward.listen;
-            let opened = StdSocket::bind(address).and_then(socket::open);
-            let (outlet, inlet) = opened.map_err(|source| ProxyError::Listen { address, source })?;
-            readers.push(tokio::spawn(read(inlet, Source::Listener(index), input.clone())));
-            listeners.push(outlet);
-        }
-        let servers = config.forwards.iter().map(|forward| forward.to).collect();
-        Ok(Self {
-            cell,
-            listeners,
-            readers,
-            clients: Clients::new(servers, config.most_clients, config.idle)?,
-            inputs,
-            input,
-            commands,
-            command,
-            alarm: Alarm::new().map_err(ProxyError::Timer)?,
-            unsent: 0,
-            lateness: Lateness::default(),
-        })
+        let ends = |input| Sockets::open(&config.forwards, config.most_clients, config.idle, input);
+        Ok(Self { link: Running::new(cell, ProxyError::Timer, ends)? })
     }
 
     /// Tells `observer`, too, of every datagram and frame.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.cell.observe(observer);
+        self.link.cell.observe(observer);
     }
 
     /// The listening addresses, in the order of the forwards.
@@ -217,117 +176,26 @@ impl Proxy {
     /// # Errors
     /// What the system says about a socket that it gave.
     pub fn local_addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.listeners.iter().map(Outlet::local_address).collect()
+        self.link.ends.listeners.iter().map(Outlet::local_address).collect()
     }
 
     /// A handle for another task.
     pub fn handle(&self) -> ProxyHandle {
-        ProxyHandle { commands: self.command.clone() }
+        ProxyHandle { remote: self.link.remote() }
     }
 
     /// Forwards until [`ProxyHandle::stop`], then closes the records. Dropping the future stops it at once.
     pub async fn run(mut self) -> ProxyStats {
-        loop {
-            let now = clock();
-            self.cell.handle_timeout(now);
-            while let Some(delivery) = self.cell.poll_transmit(now) {
-                self.transmit(delivery);
-            }
-            self.clients.forget_idle(now);
-            let deadline = self.cell.poll_timeout();
-            tokio::select! {
-                biased;
-                Some(command) = self.commands.recv() => match command {
-                    Command::Stats(answer) => {
-                        let stats = self.stats();
-                        // Whoever asked may have gone.
-                        let _ = answer.send(stats);
-                    }
-                    Command::Stop => {
-                        self.cell.close_records();
-                        return self.stats();
-                    }
-                },
-                () = self.alarm.wait(deadline) => {}
-                Some(batch) = self.inputs.recv() => self.handle_batch(batch),
-            }
-        }
-    }
-
-    fn stats(&mut self) -> ProxyStats {
-        ProxyStats {
-            link: self.cell.snapshot(),
-            clients: self.clients.count(),
-            refused: self.clients.refused,
-            strangers: self.clients.strangers,
-            unsent: self.unsent,
-            lateness: self.lateness.clone(),
-            problems: self.cell.observer_problems(),
-        }
-    }
-
-    fn handle_batch(&mut self, batch: Batch) {
-        for (peer, payload) in batch.datagrams {
-            let now = clock();
-            let route = match batch.source {
-                Source::Listener(forward) => self.up(now, forward, peer),
-                Source::Client(client) => self.clients.down(now, client, peer),
-            };
-            let Some((from, to)) = route else {
-                continue;
-            };
-            tracing::trace!(%from, %to, bytes = payload.len(), "offered");
-            self.cell.handle_input(now, from, to, payload);
-            while let Some(delivery) = self.cell.poll_transmit(now) {
-                self.transmit(delivery);
-            }
-        }
-    }
-
-    /// From a client to the server of `forward`: a new client gets a socket and a mobile.
-    fn up(&mut self, now: Instant, forward: usize, client: SocketAddr) -> Option<(Endpoint, Endpoint)> {
-        if let Some(new) = self.clients.admit(now, forward, client, &mut self.cell)? {
-            let reader = tokio::spawn(read(new, Source::Client(client), self.input.clone()));
-            self.clients.keep_reader(client, reader);
-        }
-        self.clients.up(forward, client)
-    }
-
-    fn transmit(&mut self, delivery: Delivery) {
-        let sent = match delivery.to.station {
-            Station::Host(forward) => {
-                self.clients.send(delivery.from, usize::from(forward), &delivery.payload)
-            }
-            Station::Mobile(_) => {
-                let client = self.clients.address(delivery.to);
-                let Station::Host(forward) = delivery.from.station else {
-                    return;
-                };
-                let listener = self.listeners.get(usize::from(forward));
-                match (client, listener) {
-                    (Some(client), Some(listener)) => listener.send(&delivery.payload, client),
-                    _ => false,
-                }
-            }
-        };
-        self.unsent += u64::from(!sent);
-        self.lateness.record(clock().saturating_duration_since(delivery.at));
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        for reader in &self.readers {
-            reader.abort();
-        }
+        self.link.run().await;
+        stats(&mut self.link)
     }
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
-            .field("cell", &self.cell)
-            .field("listeners", &self.listeners)
+            .field("cell", &self.link.cell)
+            .field("listeners", &self.link.ends.listeners)
             .finish_non_exhaustive()
     }
 }
@@ -335,15 +203,12 @@ impl fmt::Debug for Proxy {
 impl ProxyHandle {
     /// What the proxy has done so far; `None` if it has ended.
     pub async fn stats(&self) -> Option<ProxyStats> {
-        let (answer, stats) = oneshot::channel();
-        self.commands.send(Command::Stats(answer)).await.ok()?;
-        stats.await.ok()
+        self.remote.ask(stats).await
     }
 
-    /// Ends [`Proxy::run`].
+    /// Ends [`Proxy::run`]. A proxy that has ended needs no stopping.
     pub async fn stop(&self) {
-        // A proxy that has ended needs no stopping.
-        let _ = self.commands.send(Command::Stop).await;
+        self.remote.stop().await;
     }
 }
 
@@ -358,8 +223,103 @@ impl ProxyStats {
     }
 }
 
+impl Sockets {
+    fn open(
+        forwards: &[Forward],
+        most_clients: usize,
+        idle: Duration,
+        input: mpsc::Sender<Batch<Self>>,
+    ) -> Result<Self, ProxyError> {
+        let mut listeners = Vec::new();
+        let mut readers = Vec::new();
+        for (index, forward) in forwards.iter().enumerate() {
+            let address = forward.listen;
+            let opened = StdSocket::bind(address).and_then(socket::open);
+            let (outlet, inlet) = opened.map_err(|source| ProxyError::Listen { address, source })?;
+            readers.push(tokio::spawn(read(inlet, Source::Listener(index), input.clone())));
+            listeners.push(outlet);
+        }
+        let servers = forwards.iter().map(|forward| forward.to).collect();
+        Ok(Self { listeners, readers, clients: Clients::new(servers, most_clients, idle)?, input })
+    }
+
+    /// From a client to the server of `forward`: a new client gets a socket and a mobile.
+    fn up(
+        &mut self,
+        now: Instant,
+        cell: &mut Cell,
+        forward: usize,
+        client: SocketAddr,
+    ) -> Option<(Endpoint, Endpoint)> {
+        if let Some(new) = self.clients.admit(now, forward, client, cell)? {
+            let reader = tokio::spawn(read(new, Source::Client(client), self.input.clone()));
+            self.clients.keep_reader(client, reader);
+        }
+        self.clients.up(forward, client)
+    }
+}
+
+impl Ends for Sockets {
+    type Source = Source;
+    type Datagram = (SocketAddr, Bytes);
+
+    fn offer(&mut self, now: Instant, cell: &mut Cell, source: Source, (peer, payload): Self::Datagram) {
+        let route = match source {
+            Source::Listener(forward) => self.up(now, cell, forward, peer),
+            Source::Client(client) => self.clients.down(now, client, peer),
+        };
+        let Some((from, to)) = route else {
+            return;
+        };
+        tracing::trace!(%from, %to, bytes = payload.len(), "offered");
+        cell.handle_input(now, from, to, payload);
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) -> bool {
+        match (delivery.from.station, delivery.to.station) {
+            (_, Station::Host(forward)) => {
+                self.clients.send(delivery.from, usize::from(forward), &delivery.payload)
+            }
+            (Station::Host(forward), Station::Mobile(_)) => {
+                let client = self.clients.address(delivery.to);
+                let listener = self.listeners.get(usize::from(forward));
+                match (client, listener) {
+                    (Some(client), Some(listener)) => listener.send(&delivery.payload, client),
+                    _ => false,
+                }
+            }
+            (Station::Mobile(_), Station::Mobile(_)) => false,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.clients.forget_idle(now);
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        for reader in &self.readers {
+            reader.abort();
+        }
+    }
+}
+
+fn stats(link: &mut Running<Sockets>) -> ProxyStats {
+    let clients = &link.ends.clients;
+    ProxyStats {
+        link: link.cell.snapshot(),
+        clients: clients.count(),
+        refused: clients.refused,
+        strangers: clients.strangers,
+        unsent: link.unsent,
+        lateness: link.lateness.clone(),
+        problems: link.cell.observer_problems(),
+    }
+}
+
 /// Reads a socket until the proxy is gone.
-async fn read(socket: UdpSocket, source: Source, input: mpsc::Sender<Batch>) {
+async fn read(socket: UdpSocket, source: Source, input: mpsc::Sender<Batch<Sockets>>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
         if socket.readable().await.is_err() {
@@ -377,7 +337,7 @@ async fn read(socket: UdpSocket, source: Source, input: mpsc::Sender<Batch>) {
                 }
             }
         }
-        if !datagrams.is_empty() && input.send(Batch { source, datagrams }).await.is_err() {
+        if !datagrams.is_empty() && input.send((source, datagrams)).await.is_err() {
             return;
         }
     }

@@ -1,16 +1,15 @@
-//! What the two ways to run a link in real time share: the clock, a timer that keeps it, and how late it was.
+//! What the two ways to run a link in real time share: the loop, its clock, a timer that keeps it, and how late it was.
 
 mod alarm;
 mod lateness;
+mod running;
 
 use std::time::Instant;
 
-pub(crate) use self::alarm::Alarm;
 pub use self::lateness::Lateness;
+pub(crate) use self::running::{Batch, Ends, Remote, Running};
 use crate::Snapshot;
 
-/// Batches that may wait between a descriptor and the link; more stay in the system's own buffer.
-pub(crate) const BATCHES: usize = 64;
 /// Datagrams or packets read from a descriptor in one go.
 pub(crate) const BATCH: usize = 64;
 

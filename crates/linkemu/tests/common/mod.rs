@@ -16,7 +16,14 @@ pub(crate) fn bare() -> LinkConfig {
     config
 }
 
-/// The same with a recorded channel and an ARQ.
+/// A link that neither delays nor loses.
+pub(crate) fn open() -> LinkConfig {
+    let mut config = bare();
+    config.rate = BitRate::UNLIMITED.into();
+    config
+}
+
+/// [`bare`] with a recorded channel and an ARQ.
 pub(crate) fn traced(trace: &str, kind: ArqKind) -> LinkConfig {
     let mut config = bare();
     config.channel.periods = Periods::Trace(ChannelTrace::parse(trace).expect("a valid trace"));

@@ -119,6 +119,19 @@ fn a_transfer_without_progress_stalls_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_call_that_is_given_up_makes_room_for_a_transfer() {
+    let mut bench = Bench::new(|_| {});
+    // As many as leave a transfer no room.
+    let calls: Vec<CallId> = (0..1024)
+        .map(|token| bench.session.submit(bench.now, token, (Program::NFS, 0), None, |_| {}).unwrap())
+        .collect();
+    bench.download(50_000);
+    assert_eq!(bench.send(), calls.len());
+    bench.session.cancel(bench.now, calls[0]);
+    assert_eq!(bench.send(), 1);
+}
+
+#[test]
 fn a_stopped_transfer_ignores_its_late_replies() {
     let mut bench = Bench::new(|_| {});
     let transfer = bench.download(50_000);

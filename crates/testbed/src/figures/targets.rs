@@ -366,35 +366,30 @@ fn other_links() -> Result<Vec<Target>, Error> {
     Ok(targets)
 }
 
+/// The link is gone for so many milliseconds, two seconds after the first call; what that costs beyond those, at most.
+fn outage<const MILLIS: u64>(case: &'static str, most_beyond: f64) -> Result<Target, Error> {
+    let mut plans = Vec::new();
+    for operation in OPERATIONS {
+        let plan = plan("modern", operation, BlockSize::Exact(4096))?;
+        let mut cut = plan.clone();
+        cut.outages = vec![Outage { at: Duration::from_secs(2), length: Duration::from_millis(MILLIS) }];
+        plans.extend([(operation.name().to_owned(), cut), (operation.name().to_owned(), plan)]);
+    }
+    let beyond: fn(&[Row]) -> f64 = |rows| 1e3 * (rows[0].mean_s - rows[1].mean_s) - MILLIS as f64;
+    let beyond = most("lost beyond the outage (ms)", beyond, most_beyond);
+    let checks =
+        [beyond, most("probes", |rows| rows[0].probes, 100.0)].map(|check| Check { step: 2, ..check });
+    Ok(Target { case, plans, checks: checks.into() })
+}
+
 /// Times without a link, and the hosts of 1997.
 fn outages_and_old_hosts() -> Result<Vec<Target>, Error> {
-    let mut targets = Vec::new();
-    for (case, millis, bound) in [
-        ("an outage of 0.5 s", 500, 100.0),
-        ("an outage of 2 s", 2000, 100.0),
-        ("an outage of 10 s", 10_000, 1000.0),
-        ("an outage of 60 s", 60_000, 1000.0),
-    ] {
-        let mut plans = Vec::new();
-        for operation in OPERATIONS {
-            let plan = plan("modern", operation, BlockSize::Exact(4096))?;
-            let (mut cut, length) = (plan.clone(), Duration::from_millis(millis));
-            cut.outages = vec![Outage { at: Duration::from_secs(2), length }];
-            plans.extend([(operation.name().to_owned(), cut), (operation.name().to_owned(), plan)]);
-        }
-        let lost: fn(&[Row]) -> f64 = match millis {
-            500 => |rows| 1e3 * (rows[0].mean_s - rows[1].mean_s) - 500.0,
-            2000 => |rows| 1e3 * (rows[0].mean_s - rows[1].mean_s) - 2000.0,
-            10_000 => |rows| 1e3 * (rows[0].mean_s - rows[1].mean_s) - 10_000.0,
-            _ => |rows| 1e3 * (rows[0].mean_s - rows[1].mean_s) - 60_000.0,
-        };
-        let check = |what, value, bound| Check { what, step: 2, value, bound: Bound::Most(bound) };
-        let checks = vec![
-            check("lost beyond the outage (ms)", lost, bound),
-            check("probes", |rows| rows[0].probes, 100.0),
-        ];
-        targets.push(Target { case, plans, checks });
-    }
+    let mut targets = vec![
+        outage::<500>("an outage of 0.5 s", 100.0)?,
+        outage::<2000>("an outage of 2 s", 100.0)?,
+        outage::<10_000>("an outage of 10 s", 1000.0)?,
+        outage::<60_000>("an outage of 60 s", 1000.0)?,
+    ];
     let mut plans = Vec::new();
     for operation in OPERATIONS {
         for policy in [RetryPolicy::Adaptive, RetryPolicy::exponential()] {

@@ -1,9 +1,7 @@
 //! The papers' link, in real time and in virtual time.
 
 use std::{
-    fs,
     net::{Ipv4Addr, SocketAddr},
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
@@ -125,12 +123,6 @@ async fn watch(handle: &ProxyHandle, mut channel: Channel, strip: &Mutex<String>
         *strip.lock().unwrap_or_else(PoisonError::into_inner) = format!("link [{text}]  ");
         tokio::time::sleep(COLUMN / 2).await;
     }
-}
-
-/// Writes the file that crosses the link.
-pub(super) fn generate(path: &Path, bytes: usize) -> std::io::Result<()> {
-    let pattern: Vec<u8> = (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    fs::write(path, pattern)
 }
 
 /// Copies 1 MB over the same link in virtual time, and draws the means as bars.

@@ -30,23 +30,23 @@ impl fmt::Display for Content {
 /// Creates the tree, the same every time.
 pub(super) fn generate(root: &Path) -> io::Result<Content> {
     let mut content = Content { files: 0, bytes: 0 };
-    let mut write = |name: &Path, size: u64, mode: u32, age: u64| -> io::Result<()> {
+    let mut write = |name: &Path, size: usize, mode: u32, age: u64| -> io::Result<()> {
         let path = root.join(name);
         fs::create_dir_all(path.parent().unwrap_or(root))?;
         let mut file = File::create(&path)?;
-        fill(&mut file, size, content.files.into())?;
+        file.write_all(&noise(size, content.files.into()))?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000 - age, 123_456_000);
         file.set_times(FileTimes::new().set_modified(time).set_accessed(time))?;
         content.files += 1;
-        content.bytes += size;
+        content.bytes += size as u64;
         Ok(())
     };
     write(Path::new("film.bin"), 6 << 20, 0o644, 0)?;
     write(Path::new("odd-size.bin"), (1 << 20) + 1, 0o600, 1)?;
     for number in 0..300 {
         let name = format!("small/{}/note-{number}.txt", number % 7);
-        write(Path::new(&name), number * 37 % 9000, 0o644, number * 86_400)?;
+        write(Path::new(&name), number * 37 % 9000, 0o644, number as u64 * 86_400)?;
     }
     write(Path::new("empty"), 0, 0o644, 0)?;
     write(Path::new("a name with spaces, äöü and 文字"), 5, 0o640, 0)?;
@@ -95,18 +95,18 @@ fn names(directory: &Path) -> io::Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
-/// Writes bytes without a pattern (Marsaglia 2003, xorshift64).
-fn fill(file: &mut File, size: u64, seed: u64) -> io::Result<()> {
+/// Returns bytes without a pattern (Marsaglia 2003, xorshift64).
+pub(super) fn noise(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(size as usize + 8);
-    while (bytes.len() as u64) < size {
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         bytes.extend_from_slice(&state.to_le_bytes());
     }
-    bytes.truncate(size as usize);
-    file.write_all(&bytes)
+    bytes.truncate(size);
+    bytes
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use linkemu::{
 
 use crate::{
     args::LinkProxyArgs,
-    context::interrupted,
+    context::end_of,
     error::io_text,
     exit::{Exit, Failure},
 };
@@ -36,15 +36,8 @@ pub(super) fn run(arguments: &LinkProxyArgs) -> anyhow::Result<Exit> {
         announce(arguments, &proxy.local_addresses()?)?;
         let handle = proxy.handle();
         let running = tokio::spawn(proxy.run());
-        let end = async {
-            match arguments.lifetime {
-                Some(lifetime) => tokio::time::sleep(lifetime).await,
-                None => std::future::pending().await,
-            }
-        };
         let exit = tokio::select! {
-            () = interrupted() => Exit::Interrupted,
-            () = end => Exit::Done,
+            exit = end_of(arguments.lifetime) => exit,
             () = watch(&handle, !arguments.quiet) => Exit::Done,
         };
         handle.stop().await;

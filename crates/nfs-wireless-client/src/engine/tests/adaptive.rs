@@ -65,20 +65,26 @@ impl Path {
             assert!(self.reply(calls[0]));
         }
     }
+
+    /// A path with two READs under way, of which the second was answered after 40 ms; the XID of the first.
+    fn with_overtaken_read() -> (Self, Xid) {
+        let mut path = Self::new();
+        path.learn();
+        path.submit(Class::Read, Repeat::Idempotent);
+        path.submit(Class::Read, Repeat::Idempotent);
+        let (calls, _) = path.sent();
+        path.pass(40);
+        assert!(path.reply(calls[1]));
+        (path, calls[0])
+    }
 }
 
 #[test]
 fn a_call_that_was_overtaken_is_sent_again_under_another_xid() {
-    let mut path = Path::new();
-    path.learn();
-    path.submit(Class::Read, Repeat::Idempotent);
-    path.submit(Class::Read, Repeat::Idempotent);
-    let (calls, _) = path.sent();
-    path.pass(40);
-    assert!(path.reply(calls[1]), "the first is lost");
+    let (mut path, first) = Path::with_overtaken_read();
     let (again, probes) = path.pass(10);
     assert_eq!((again.len(), probes.len()), (1, 0));
-    assert_ne!(again[0], calls[0]);
+    assert_ne!(again[0], first);
     assert_eq!(path.bench.engine.stats().resends, Resends { rack: 1, ..Resends::default() });
     path.pass(30);
     assert!(path.reply(again[0]));
@@ -88,15 +94,9 @@ fn a_call_that_was_overtaken_is_sent_again_under_another_xid() {
 
 #[test]
 fn any_attempts_reply_ends_the_call_and_what_was_needless_is_counted() {
-    let mut path = Path::new();
-    path.learn();
-    path.submit(Class::Read, Repeat::Idempotent);
-    path.submit(Class::Read, Repeat::Idempotent);
-    let (calls, _) = path.sent();
-    path.pass(40);
-    path.reply(calls[1]);
+    let (mut path, first) = Path::with_overtaken_read();
     let (again, _) = path.pass(10);
-    assert!(path.reply(calls[0]), "it was late, not lost");
+    assert!(path.reply(first), "it was late, not lost");
     assert_eq!(path.bench.engine.stats().useless_resends, 1);
     assert!(!path.reply(again[0]), "the call has ended");
     assert_eq!(path.bench.engine.stats().useless_resends, 1, "and is not counted twice");
@@ -104,18 +104,12 @@ fn any_attempts_reply_ends_the_call_and_what_was_needless_is_counted() {
 
 #[test]
 fn a_call_answered_before_it_was_sent_again_keeps_no_other_waiting() {
-    let mut path = Path::new();
-    path.learn();
-    path.submit(Class::Read, Repeat::Idempotent);
-    path.submit(Class::Read, Repeat::Idempotent);
-    let (calls, _) = path.sent();
-    path.pass(40);
-    path.reply(calls[1]);
+    let (mut path, first) = Path::with_overtaken_read();
     path.millis += 10;
     let now = path.bench.at(path.millis);
     path.bench.engine.handle_timeout(now);
     assert!(!path.bench.engine.has_room(Class::Read, 4096), "the first call is about to be sent again");
-    assert!(path.reply(calls[0]));
+    assert!(path.reply(first));
     assert_eq!(path.bench.engine.outstanding(), 0);
     assert!(path.bench.engine.has_room(Class::Read, 4096), "nothing else would ever ask for more");
 }

@@ -1,0 +1,94 @@
+//! A stream to a server, under a temporary name until it is complete.
+
+use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, SetAttributes};
+
+use crate::{
+    copy::{Run, node::Node, place::RemotePlace, verify::Digest},
+    error::{ResultExt, has_status, is_missing},
+    exit::Exit,
+    name::temporary,
+};
+
+impl Run<'_> {
+    /// Copies a stream to a server, from another server or from standard input; returns what it was.
+    pub(super) async fn relay(
+        &self,
+        node: &Node,
+        place: &RemotePlace,
+        name: &[u8],
+        mode: u32,
+        target: &str,
+    ) -> anyhow::Result<Digest> {
+        let RemotePlace { client, handle: directory, .. } = place;
+        let working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
+        let file = if self.copy.inplace {
+            open_empty(client, *directory, &working, mode | 0o600).await
+        } else {
+            create(client, *directory, &working, mode | 0o600).await
+        };
+        let file = file.at(target)?;
+        let finished = async {
+            let digest = self.fill(node, client, file, target).await?;
+            self.give_attributes(place, file, node, mode, target).await?;
+            if !self.copy.inplace {
+                client.rename(file, (*directory, &working), (*directory, name)).await.at(target)?;
+            }
+            Ok(digest)
+        };
+        let finished = finished.await;
+        if let Err(error) = &finished
+            && !self.copy.inplace
+            && Exit::of(error) != Exit::GaveUp
+        {
+            let _ = client.remove(*directory, &working).await;
+        }
+        finished
+    }
+
+    async fn give_attributes(
+        &self,
+        place: &RemotePlace,
+        file: FileHandle,
+        node: &Node,
+        mode: u32,
+        target: &str,
+    ) -> anyhow::Result<()> {
+        let attributes = self.last_attributes(node, mode);
+        if !attributes.is_empty() {
+            place.client.set_attributes(file, attributes).await.at(target)?;
+        }
+        if self.copy.preserve { self.give(place, file, node, mode).await } else { Ok(()) }
+    }
+}
+
+/// Creates a file, instead of one that is there. A late duplicate of the call cannot empty it, as it could one that was opened.
+async fn create(
+    client: &Client,
+    directory: FileHandle,
+    name: &[u8],
+    mode: u32,
+) -> Result<FileHandle, client::Error> {
+    let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    match client.create_new(directory, name, attributes).await {
+        Err(error) if has_status(&error, NfsStatus::EXIST) => match client.remove(directory, name).await {
+            Err(error) if !is_missing(&error) => Err(error),
+            _ => client.create_new(directory, name, attributes).await.map(|entry| entry.handle),
+        },
+        other => other.map(|entry| entry.handle),
+    }
+}
+
+/// Creates an empty file, or empties the one that is there.
+async fn open_empty(
+    client: &Client,
+    directory: FileHandle,
+    name: &[u8],
+    mode: u32,
+) -> Result<FileHandle, client::Error> {
+    let attributes = SetAttributes { mode: Some(mode), size: Some(0), ..SetAttributes::default() };
+    match client.create(directory, name, attributes).await {
+        // Some servers refuse to open what is there.
+        Err(error) if has_status(&error, NfsStatus::EXIST) => create(client, directory, name, mode).await,
+        other => other.map(|entry| entry.handle),
+    }
+}

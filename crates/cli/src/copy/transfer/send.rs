@@ -1,0 +1,167 @@
+//! A file from this machine to a server.
+
+use std::{
+    io::{self, ErrorKind},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use nfs_wireless_client::{self as client, FileHandle, Metadata, Placement, SetAttributes, Time, UploadSpec};
+
+use super::{Attempt, MAX_VERSIONS, differ, keeps_changing, transfer_error};
+use crate::{
+    copy::{
+        Run,
+        node::{Attributes, Node},
+        place::{RemotePlace, set_times},
+        resume::{Earlier, SMALL_BYTES, Sending},
+    },
+    error::{ResultExt, local},
+    exit::{Exit, Failure},
+    journal::Identity,
+    local as files,
+    name::temporary,
+};
+
+impl Run<'_> {
+    /// Copies a file to a server; returns the attributes of the copy, as far as they are known.
+    pub(super) async fn upload(
+        &self,
+        node: &Node,
+        path: &Path,
+        place: &RemotePlace,
+        name: &[u8],
+        mode: u32,
+    ) -> anyhow::Result<Option<Attributes>> {
+        for _ in 0..MAX_VERSIONS {
+            match self.send(node, path, place, name, mode).await? {
+                Attempt::Complete(copied) => return Ok(copied),
+                Attempt::Changed(_) => self.say_changed(node),
+            }
+        }
+        Err(keeps_changing(node))
+    }
+
+    async fn send(
+        &self,
+        node: &Node,
+        path: &Path,
+        place: &RemotePlace,
+        name: &[u8],
+        mode: u32,
+    ) -> anyhow::Result<Attempt> {
+        let here = |error: io::Error| local(path, &error);
+        let source = match files::open_source(path, self.copy.follow) {
+            Ok(source) => source,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let text = format!("{node}: removed before it was copied");
+                return Err(Failure::with(Exit::SourceMissing, text));
+            }
+            Err(error) => return Err(here(error)),
+        };
+        // The attributes of the file that was opened, in case it was replaced since it was listed.
+        let attributes = Attributes::from(&source.metadata().map_err(here)?);
+        let watched = source.try_clone().map_err(here)?;
+        let earlier = self.earlier_upload(place, name, attributes.identity())?;
+        let placement = match &earlier {
+            _ if self.copy.inplace => Placement::InPlace,
+            None => Placement::Temporary(temporary(name)),
+            Some(earlier) => {
+                let checkpoint = earlier.checkpoint();
+                if earlier.source_changed() {
+                    self.say_changed(node);
+                }
+                let had = checkpoint.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
+                self.say_resumed(node, &place.remote.join(name).to_string(), had)?;
+                let made = Time::from_system(SystemTime::now());
+                Placement::Resumable { name: temporary(name), made, earlier: checkpoint.map(Box::new) }
+            }
+        };
+        let spec = UploadSpec {
+            directory: place.handle,
+            name: name.to_vec(),
+            placement,
+            size: attributes.size,
+            mode: mode | 0o600,
+            attributes: self.last_attributes(node, mode),
+        };
+        let latest = Arc::new(Mutex::new(None));
+        let sending = Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
+        let observer = Some(self.context.activity.observer());
+        let target = place.remote.join(name);
+        let sent = place.client.upload(spec, sending, observer).await;
+        if let (Ok(()), Some(earlier)) = (&sent, earlier) {
+            earlier.finish();
+        }
+        let now = Attributes::from(&watched.metadata().map_err(here)?);
+        if matches!(sent, Ok(()) | Err(client::Error::SourceChanged)) && differ(&now, &attributes) {
+            return Ok(Attempt::Changed(now));
+        }
+        sent.map_err(|error| transfer_error(error, path, &target.to_string()))?;
+        if self.copy.preserve
+            && self.context.session.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
+        {
+            let entry = place.client.lookup(place.handle, name).await.at(&target)?;
+            self.give(place, entry.handle, node, mode).await?;
+        }
+        let latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Attempt::Complete(latest.map(|latest| {
+            let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };
+            if self.copy.preserve {
+                copied.times.modified = Time::from_system(node.attributes.times.modified).into();
+            }
+            copied
+        })))
+    }
+
+    /// Opens the journal of a large upload; `None` where none is kept.
+    fn earlier_upload(
+        &self,
+        place: &RemotePlace,
+        name: &[u8],
+        source: Identity,
+    ) -> anyhow::Result<Option<Earlier>> {
+        if source.size <= SMALL_BYTES || !self.copy.resume || self.copy.inplace {
+            return Ok(None);
+        }
+        let target = place.remote.join(name);
+        match Earlier::open(&target, source) {
+            Ok(earlier) => Ok(Some(earlier)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let text = format!("{target}: another nfsw is copying to this file; wait for it, or stop it");
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+            Err(error) => {
+                self.context.reporter.keeps_nothing(&error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Gives a file to the source's owner, where we may, and repeats the mode, which that may clear bits of.
+    pub(super) async fn give(
+        &self,
+        place: &RemotePlace,
+        file: FileHandle,
+        node: &Node,
+        mode: u32,
+    ) -> anyhow::Result<()> {
+        place.give(self.context, file, node.attributes).await?;
+        if mode & 0o6000 != 0 {
+            let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+            place.client.set_attributes(file, attributes).await.at(node)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what to set when the bytes are stable; nothing, where creating it was enough.
+    pub(super) fn last_attributes(&self, node: &Node, mode: u32) -> SetAttributes {
+        let mut attributes =
+            if self.copy.preserve { set_times(node.attributes.times) } else { SetAttributes::default() };
+        if self.copy.preserve || mode & 0o600 != 0o600 {
+            attributes.mode = Some(mode);
+        }
+        attributes
+    }
+}

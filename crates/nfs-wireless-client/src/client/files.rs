@@ -1,0 +1,188 @@
+//! Operations on a file, whatever its name.
+
+use bytes::Bytes;
+use nfs_wire::{
+    FileHandle, Procedure, Status, encode,
+    nfs3_types::nfs3::{
+        ACCESS3args, ACCESS3resok, COMMIT3args, COMMIT3resok, FSINFO3args, FSINFO3resok, FSSTAT3args,
+        FSSTAT3resok, GETATTR3args, GETATTR3resok, Nfs3Option, PATHCONF3args, PATHCONF3resok, READ3args,
+        READLINK3args, READLINK3resok, SETATTR3args, SETATTR3resok, WRITE3resok, nfstime3, stable_how,
+    },
+    reply::ReadHead,
+};
+
+use super::{Client, Stability, Written, decode};
+use crate::{
+    attr::{Metadata, SetAttributes, Time},
+    error::Error,
+};
+
+impl Client {
+    /// Returns the attributes of a file (GETATTR, RFC 1813 §3.3.1).
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::status`] tells why the server refused.
+    pub async fn metadata(&self, file: FileHandle) -> Result<Metadata, Error> {
+        let arguments = GETATTR3args { object: file.to_fh3() };
+        let found: GETATTR3resok = self.call(Procedure::Getattr, &arguments).await?;
+        Ok(Metadata::from(&found.obj_attributes))
+    }
+
+    /// Changes the attributes of a file (SETATTR, RFC 1813 §3.3.2).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn set_attributes(&self, file: FileHandle, attributes: SetAttributes) -> Result<(), Error> {
+        let arguments = SETATTR3args {
+            object: file.to_fh3(),
+            new_attributes: attributes.to_wire(),
+            guard: Nfs3Option::<nfstime3>::None,
+        };
+        self.call::<SETATTR3resok>(Procedure::Setattr, &arguments).await.map(drop)
+    }
+
+    /// As [`Client::set_attributes`], if the file has not changed since it had this `ctime` (the guard of SETATTR).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`]; `NOT_SYNC` when it has changed; [`Error::Ambiguous`] when a repeated call finds it
+    /// changed, and it cannot be seen whether by us, because only the server's time was to be set.
+    pub async fn set_attributes_if(
+        &self,
+        file: FileHandle,
+        attributes: SetAttributes,
+        ctime: Time,
+    ) -> Result<(), Error> {
+        let guard = nfstime3 { seconds: ctime.seconds, nseconds: ctime.nanoseconds };
+        let arguments = SETATTR3args {
+            object: file.to_fh3(),
+            new_attributes: attributes.to_wire(),
+            guard: Nfs3Option::Some(guard),
+        };
+        match self.call_counted::<SETATTR3resok>(Procedure::Setattr, &arguments).await {
+            Ok(_) => Ok(()),
+            Err(counted) if counted.may_be_done(Status::NOT_SYNC) => {
+                match attributes.are_those_of(&self.metadata(file).await?) {
+                    Some(true) => Ok(()),
+                    Some(false) => Err(counted.error),
+                    None => Err(counted.in_doubt()),
+                }
+            }
+            Err(counted) => Err(counted.error),
+        }
+    }
+
+    /// Asks which of the rights in `access` the caller has (ACCESS, RFC 1813 §3.3.4).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn access(&self, file: FileHandle, access: u32) -> Result<u32, Error> {
+        let arguments = ACCESS3args { object: file.to_fh3(), access };
+        self.call::<ACCESS3resok>(Procedure::Access, &arguments).await.map(|granted| granted.access)
+    }
+
+    /// Returns the target of a symbolic link (READLINK, RFC 1813 §3.3.5).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn read_link(&self, link: FileHandle) -> Result<Vec<u8>, Error> {
+        let arguments = READLINK3args { symlink: link.to_fh3() };
+        let results = self.call_packed(Procedure::Readlink, &arguments).await?;
+        let found: READLINK3resok<'_> = decode(Procedure::Readlink, &results)?;
+        Ok(found.data.as_ref().to_vec())
+    }
+
+    /// Reads up to `count` bytes at `offset`, and whether the file ends there (READ, RFC 1813 §3.3.6).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn read(&self, file: FileHandle, offset: u64, count: u32) -> Result<(Bytes, bool), Error> {
+        const READ: Procedure = Procedure::Read;
+        let results = self.call_packed(READ, &READ3args { file: file.to_fh3(), offset, count }).await?;
+        let mut reader = nfs_wire::Reader::new(&results);
+        let broken = |source| Error::Protocol { what: READ.name(), source };
+        let head = ReadHead::decode(&mut reader, count).map_err(broken)?;
+        let head = head.map_err(|status| Error::refused(READ, status))?;
+        let start = results.len() - reader.rest().len();
+        let end = start + head.count as usize;
+        if results.len() < end {
+            return Err(broken(nfs_wire::DecodeError::Truncated { field: "data" }));
+        }
+        Ok((results.slice(start..end), head.eof))
+    }
+
+    /// Writes `data` at `offset` (WRITE, RFC 1813 §3.3.7).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn write(
+        &self,
+        file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<Written, Error> {
+        const WRITE: Procedure = Procedure::Write;
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let data = &data[..count as usize];
+        let mut arguments = Vec::with_capacity(data.len() + 96);
+        encode(&mut arguments, &file);
+        encode(&mut arguments, &offset);
+        encode(&mut arguments, &count);
+        encode(
+            &mut arguments,
+            &match stability {
+                Stability::Unstable => stable_how::UNSTABLE,
+                Stability::Stable => stable_how::FILE_SYNC,
+            },
+        );
+        encode(&mut arguments, &count);
+        arguments.extend_from_slice(data);
+        arguments.resize(arguments.len() + nfs_wire::padding(data.len()), 0);
+        let results = self.call_raw(WRITE, arguments).await?;
+        let done: WRITE3resok = decode(WRITE, &results)?;
+        if done.count > count {
+            let source = nfs_wire::DecodeError::Inconsistent { field: "count" };
+            return Err(Error::Protocol { what: WRITE.name(), source });
+        }
+        let stability = match done.committed {
+            stable_how::UNSTABLE => Stability::Unstable,
+            stable_how::DATA_SYNC | stable_how::FILE_SYNC => Stability::Stable,
+        };
+        Ok(Written { count: done.count, stability, verifier: done.verf.0 })
+    }
+
+    /// Brings unstable data to stable storage and returns the write verifier (COMMIT, RFC 1813 §3.3.21).
+    ///
+    /// A `count` of zero means: to the end of the file.
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn commit(&self, file: FileHandle, offset: u64, count: u32) -> Result<[u8; 8], Error> {
+        let arguments = COMMIT3args { file: file.to_fh3(), offset, count };
+        self.call::<COMMIT3resok>(Procedure::Commit, &arguments).await.map(|done| done.verf.0)
+    }
+
+    /// Returns how full the file system is (FSSTAT, RFC 1813 §3.3.18).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn fs_stat(&self, file: FileHandle) -> Result<FSSTAT3resok, Error> {
+        self.call(Procedure::Fsstat, &FSSTAT3args { fsroot: file.to_fh3() }).await
+    }
+
+    /// Returns what the file system can do (FSINFO, RFC 1813 §3.3.19).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn fs_info(&self, file: FileHandle) -> Result<FSINFO3resok, Error> {
+        self.call(Procedure::Fsinfo, &FSINFO3args { fsroot: file.to_fh3() }).await
+    }
+
+    /// Returns the limits on names and links (PATHCONF, RFC 1813 §3.3.20).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn path_conf(&self, file: FileHandle) -> Result<PATHCONF3resok, Error> {
+        self.call(Procedure::Pathconf, &PATHCONF3args { object: file.to_fh3() }).await
+    }
+}
