@@ -11,7 +11,7 @@ use crate::{
     exit::{Exit, Failure},
     local::{Directory, Times},
     name,
-    remote::{self, Found, children},
+    remote::{self, Children, Found},
     target::Remote,
     text::escape,
 };
@@ -278,10 +278,13 @@ impl RemotePlace {
                 }
             }
         };
-        let found = children(context, &client, handle, &remote).await?;
+        let mut children = Children::open(&client, handle, &remote)?;
+        let found = children.next(context).await?;
         let present =
             found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
-        Ok(Self { client, handle, remote, file, listed: Some(present.collect()), was_created: false })
+        // Of a directory that is too large to know, each name is asked for.
+        let listed = children.is_done().then(|| present.collect());
+        Ok(Self { client, handle, remote, file, listed, was_created: false })
     }
 
     async fn symlink(

@@ -56,6 +56,8 @@ pub(crate) struct Snapshot {
 pub(crate) enum CallFailure {
     Expired { attempts: u32, elapsed: Duration },
     Unreachable(Arc<std::io::Error>),
+    /// The server answers with what is no reply, and why it is none.
+    Broken(Arc<str>),
     TooMany,
     Closed,
 }
