@@ -275,14 +275,14 @@ impl Run<'_> {
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
-        let present = frame.place.present(name).await?;
+        let present = frame.place.present(self.context, name).await?;
         if !self.wants(node, frame, name, present.as_ref())? {
             return Ok(());
         }
         let target = node.read_link().await?;
         if !self.copy.dry_run {
             let times = self.copy.preserve.then_some(node.attributes.times);
-            frame.place.symlink(name, &target, times, present.is_some()).await?;
+            frame.place.symlink(self.context, name, &target, times, present.is_some()).await?;
         }
         self.say("link", node, frame, name)
     }

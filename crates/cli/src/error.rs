@@ -65,6 +65,11 @@ pub(crate) fn is_missing(error: &client::Error) -> bool {
     has_status(error, Status::NOENT)
 }
 
+/// Whether an operation failed because the server does not know a handle any more.
+pub(crate) fn is_stale(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_stale)
+}
+
 /// Whether the server answered with this status.
 pub(crate) fn has_status(error: &client::Error, wanted: Status) -> bool {
     error.status() == Some(wanted)
@@ -133,7 +138,9 @@ fn advice(error: &client::Error) -> Option<&'static str> {
         }
         client::Error::Unreachable { .. } => "is the NFS service running there?",
         client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
-        client::Error::Broken { .. } => "is that an NFS server, and nothing in between? --transport udp may help; run it again, it goes on",
+        client::Error::Broken { .. } => {
+            "is that an NFS server, and nothing in between? --transport udp may help; run it again, it goes on"
+        }
         client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
         client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
         _ => return status_advice(error.status()?),

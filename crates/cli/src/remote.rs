@@ -52,8 +52,8 @@ const MAX_DEPTH: usize = 512;
 /// Bytes that the entries take that match a pattern in one directory, at most, so that all of the program stays below 64 MiB.
 const MAX_HELD_BYTES: usize = 24 << 20;
 
-/// Bytes that one part of a directory takes: some 40,000 entries, which commands make into something larger.
-const PART_BYTES: usize = 12 << 20;
+/// Bytes that one part of a directory takes: some 25,000 entries, which commands make into something larger.
+const PART_BYTES: usize = 8 << 20;
 
 /// Bytes that an entry takes beside its name.
 const ENTRY_BYTES: usize = size_of::<Child>();

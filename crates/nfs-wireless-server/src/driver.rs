@@ -3,6 +3,7 @@
 mod stream;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     io,
     net::SocketAddr,
@@ -67,8 +68,8 @@ struct Outbox {
 /// Most reply datagrams that wait for the socket; further ones are lost, as a datagram may be.
 const MAX_DATAGRAMS: usize = 4096;
 
-/// Bytes that all connections together may hold; there are as many places as that allows: 40 with transfers of 1 MiB.
-const MAX_HELD_BYTES: usize = 48 << 20;
+/// Bytes that all connections together may hold; there are as many places as that allows: 33 with transfers of 1 MiB.
+const MAX_HELD_BYTES: usize = 40 << 20;
 
 /// Most connections at once, however small the transfers.
 const MAX_STREAMS: usize = 64;
@@ -198,14 +199,18 @@ impl Shared {
 }
 
 impl State {
-    /// Gives a connection a place. Where all are taken, those make room that never made a call, then those whose last one is
-    /// the longest ago: who opens connections without end keeps out nobody but themselves.
+    /// Gives a connection a place. Where all are taken, whoever has the most of them makes room (by the address, whatever the
+    /// port), first with one that never made a call, then with that whose last call is the longest ago.
     fn admit(&mut self, address: SocketAddr) -> Arc<Outbox> {
         let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
         let places = (MAX_HELD_BYTES / held).clamp(1, MAX_STREAMS);
         while self.streams.len() >= places {
-            let last = self.streams.iter().min_by_key(|(_, place)| (place.last_call, place.opened));
-            let Some(address) = last.map(|(address, _)| *address) else { break };
+            let count = |peer: &SocketAddr| self.streams.keys().filter(|it| it.ip() == peer.ip()).count();
+            let order =
+                |(peer, place): &(&SocketAddr, &Place)| (Reverse(count(peer)), place.last_call, place.opened);
+            let Some(address) = self.streams.iter().min_by_key(order).map(|(address, _)| *address) else {
+                break;
+            };
             if let Some(place) = self.streams.remove(&address) {
                 place.outbox.replaced.notify_one();
             }

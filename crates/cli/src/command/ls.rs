@@ -118,7 +118,9 @@ impl Listing<'_> {
         let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
         let mut is_part = false;
         loop {
-            for Child { name, handle, metadata } in listed.next(self.context).await? {
+            let part = listed.next(self.context).await?;
+            lines.reserve_exact(part.len());
+            for Child { name, handle, metadata } in part {
                 if hidden || !name.starts_with(b".") {
                     let (client, parent) = (directory.client.clone(), Some(directory.handle));
                     let remote = directory.remote.join(&name);

@@ -15,10 +15,10 @@ use rustix::fs::Stat;
 
 use crate::{
     context::Context,
-    error::{ResultExt, local, show},
+    error::{ResultExt, is_stale, local, show},
     journal::{Identity, nanoseconds},
     local::Times,
-    remote::{Child, Children, Found},
+    remote::{Child, Children, Found, find},
     target::Remote,
 };
 
@@ -42,7 +42,7 @@ pub(super) enum Origin {
 }
 
 /// A file on a server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RemoteFile {
     pub(super) client: Client,
     pub(super) handle: FileHandle,
@@ -132,11 +132,24 @@ impl Node {
                 Ok(found)
             }
             Origin::Remote(RemoteFile { client, handle, remote }) => {
+                // Its handle is as old as the listing of the directory above.
+                let is_begun = rest.is_none();
                 let mut listing = match rest.take() {
                     Some(rest) => rest,
                     None => Box::new(Children::open(client, *handle, remote)?),
                 };
-                let listed = listing.next(context).await?;
+                let listed = match listing.next(context).await {
+                    Err(error) if is_begun && is_stale(&error) => {
+                        context.session.forget(client);
+                        let found = find(context, remote).await?;
+                        if Attributes::from(&found.metadata).file != self.attributes.file {
+                            return Err(error);
+                        }
+                        listing = Box::new(Children::open(&found.client, found.handle, remote)?);
+                        listing.next(context).await?
+                    }
+                    listed => listed?,
+                };
                 *rest = Some(listing).filter(|listing| !listing.is_done());
                 let node = |Child { name, handle, metadata }: Child| {
                     let (client, remote) = (client.clone(), remote.join(&name));

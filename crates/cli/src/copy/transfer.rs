@@ -22,7 +22,7 @@ use super::{
     verify::Digest,
 };
 use crate::{
-    error::{ResultExt, about, has_status, is_missing, local, show},
+    error::{ResultExt, about, has_status, is_missing, is_stale, local, show},
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, Directory, Part},
@@ -60,7 +60,7 @@ impl Run<'_> {
         name: &[u8],
         is_named: bool,
     ) -> anyhow::Result<()> {
-        let present = frame.place.present(name).await?;
+        let present = frame.place.present(self.context, name).await?;
         if !self.wants(node, frame, name, present.as_ref())? {
             return Ok(());
         }
@@ -493,20 +493,15 @@ impl Run<'_> {
 
 /// How often handles may be looked up again: once, and once more whenever bytes have moved since.
 #[derive(Default)]
-struct Patience {
+pub(super) struct Patience {
     bytes: Option<u64>,
 }
 
 impl Patience {
-    fn allows(&mut self, activity: &Activity) -> bool {
+    pub(super) fn allows(&mut self, activity: &Activity) -> bool {
         let bytes = activity.bytes();
         self.bytes.replace(bytes) != Some(bytes)
     }
-}
-
-/// Whether an operation failed because the server does not know a handle any more.
-fn is_stale(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_stale)
 }
 
 /// Creates a file, instead of one that is there. A late duplicate of the call cannot empty it, as it could one that was opened.
@@ -542,7 +537,7 @@ async fn open_empty(
 }
 
 /// Whether a file's contents may have changed between two looks at it, or it is another file.
-fn differ(now: &Attributes, before: &Attributes) -> bool {
+pub(super) fn differ(now: &Attributes, before: &Attributes) -> bool {
     (now.file.1, now.size, now.times.modified) != (before.file.1, before.size, before.times.modified)
 }
 

@@ -205,6 +205,23 @@ async fn the_last_to_be_heard_of_makes_room() {
 }
 
 #[tokio::test]
+async fn who_has_the_most_places_makes_room() {
+    let server = server("127.0.0.1:0").await;
+    let mut honest = TcpStream::connect(server.local_addr()).await.unwrap();
+    let mut others = Vec::new();
+    for number in 0..200 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        let mut other = socket.connect(server.local_addr()).await.unwrap();
+        other.write_all(&record(&null(number))).await.unwrap();
+        receive(&mut other).await;
+        others.push(other);
+    }
+    honest.write_all(&record(&null(7))).await.unwrap();
+    assert_eq!(results(&receive(&mut honest).await).0, 7, "it has a place, though it never made a call");
+}
+
+#[tokio::test]
 async fn a_connection_that_comes_back_from_its_port_keeps_its_place() {
     let server = server("127.0.0.1:0").await;
     let address = "127.0.0.1:700".parse().unwrap();
