@@ -1,16 +1,15 @@
 //! A file's bytes, to the server's stable storage.
 
+mod arguments;
 mod checkpoint;
+mod completion;
 mod stability;
 
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,
-    nfs3_types::{
-        nfs3::{
-            COMMIT3resok, CREATE3resok, LOOKUP3resok, Nfs3Option, REMOVE3resok, RENAME3resok, SETATTR3resok,
-            WRITE3resok, createhow3, diropargs3, fattr3, filename3, nfs_fh3, nfstime3, stable_how,
-        },
-        xdr_codec::Opaque,
+    nfs3_types::nfs3::{
+        COMMIT3resok, CREATE3resok, GETATTR3resok, LOOKUP3resok, Nfs3Option, REMOVE3resok, RENAME3resok,
+        SETATTR3resok, WRITE3resok, fattr3, nfs_fh3, stable_how,
     },
     reply::{self, Results},
     rpc::Rejection,
@@ -23,7 +22,7 @@ use super::{
     ranges::{Range, RangeSet},
 };
 use crate::{
-    attr::{Metadata, SetAttributes, SetTime, Time, optional},
+    attr::{Metadata, SetAttributes, Time, optional},
     engine::{Class, Payload, Repeat},
 };
 
@@ -104,6 +103,11 @@ pub struct Upload {
     /// COMMIT is not offered: every WRITE must be stable itself.
     write_through: bool,
     empty_writes: u32,
+    /// A WRITE was sent more than once, and no COMMIT was answered since: a copy of it may still come.
+    late_copies: bool,
+    /// It has its name.
+    named: bool,
+    confirmations: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +134,8 @@ enum Phase {
     Rename,
     /// RENAME found nothing: did an earlier attempt do it, or a duplicate of the only one?
     Check,
+    /// A WRITE was sent more than once: did a late copy of it touch the time that was set?
+    Confirm,
     Done,
 }
 
@@ -163,6 +169,9 @@ impl Upload {
             committing: false,
             write_through: false,
             empty_writes: 0,
+            late_copies: false,
+            named: false,
+            confirmations: 0,
         };
         upload.advance_from_data();
         upload
@@ -175,6 +184,9 @@ impl Upload {
 
     /// Returns the temporary name that may be lying about when the transfer ends early.
     pub fn leftover(&self) -> Option<&[u8]> {
+        if self.named {
+            return None;
+        }
         match (&self.spec.placement, self.phase) {
             (_, Phase::Recover | Phase::LookAhead | Phase::Create | Phase::Done)
             | (Placement::InPlace | Placement::Existing(_), _) => None,
@@ -220,6 +232,7 @@ impl Upload {
             Phase::Clear => Procedure::Remove,
             Phase::Attributes => Procedure::Setattr,
             Phase::Rename => Procedure::Rename,
+            Phase::Confirm => Procedure::Getattr,
             Phase::Data | Phase::Done => return None,
         };
         Some(NextCall::control(CONTROL, procedure))
@@ -287,13 +300,6 @@ impl Upload {
         }
     }
 
-    const fn rename_or_done(&self) -> Phase {
-        match self.spec.placement {
-            Placement::Temporary(_) | Placement::Resumable { .. } => Phase::Rename,
-            Placement::InPlace | Placement::Existing(_) => Phase::Done,
-        }
-    }
-
     /// The attributes to set at the end: those asked for, and what creating and writing had to bend.
     fn final_attributes(&self) -> SetAttributes {
         let mut attributes = self.spec.attributes;
@@ -357,15 +363,28 @@ impl Upload {
                 Err(status) => return Err(refused(Procedure::Setattr, status)),
             },
             Phase::Rename => match decode::<RENAME3resok>(Procedure::Rename, results)? {
-                Ok(_) => self.phase = Phase::Done,
+                Ok(_) => self.complete(),
                 Err(Status::NOENT) => self.phase = Phase::Check,
                 Err(status) => return Err(refused(Procedure::Rename, status)),
             },
             Phase::Check => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
-                Ok(found) if self.is_ours(&found) => self.phase = Phase::Done,
+                Ok(found) if self.is_ours(&found) => self.complete(),
                 Ok(_) => return Err(refused(Procedure::Rename, Status::NOENT)),
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },
+            Phase::Confirm => {
+                self.confirmations += 1;
+                let touched = match decode::<GETATTR3resok>(Procedure::Getattr, results)? {
+                    Ok(found) => {
+                        self.observe(&Nfs3Option::Some(found.obj_attributes));
+                        self.is_touched()
+                    }
+                    // Somebody removed it meanwhile.
+                    Err(Status::STALE) => false,
+                    Err(status) => return Err(refused(Procedure::Getattr, status)),
+                };
+                self.phase = if touched { Phase::Attributes } else { Phase::Done };
+            }
             Phase::Data | Phase::Done => {}
         }
         Ok(())
@@ -422,6 +441,7 @@ impl Upload {
         let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
             .map_err(|status| refused(Procedure::Commit, status))?;
         self.stability.committed(done.verf, &mut self.todo);
+        self.late_copies = false;
         self.check_hope(Procedure::Commit)
     }
 
@@ -481,7 +501,10 @@ impl Machine for Upload {
                 self.handle_commit(results)?;
                 0
             }
-            part => self.handle_write(part, results)?,
+            part => {
+                self.late_copies |= attempts > 1;
+                self.handle_write(part, results)?
+            }
         };
         self.advance_from_data();
         Ok(Step::Accepted(accepted))
@@ -523,52 +546,6 @@ impl Machine for Upload {
 
     fn is_done(&self) -> bool {
         self.phase == Phase::Done
-    }
-}
-
-impl Upload {
-    /// The whole file: offset 0 and count 0 (RFC 1813 §3.3.21).
-    fn encode_commit(&self, buffer: &mut Vec<u8>) {
-        encode(buffer, &self.file);
-        encode(buffer, &0_u64);
-        encode(buffer, &0_u32);
-    }
-
-    fn encode_control(&self, buffer: &mut Vec<u8>) {
-        let place =
-            |name| diropargs3 { dir: self.directory.clone(), name: filename3(Opaque::borrowed(name)) };
-        match self.phase {
-            Phase::Create => {
-                encode(buffer, &place(self.working_name()));
-                let mut attributes =
-                    SetAttributes { mode: Some(self.spec.mode | OWNER_WRITE), ..Default::default() };
-                if let Placement::Resumable { made, .. } = self.spec.placement {
-                    attributes.atime = Some(SetTime::To(made));
-                }
-                let how = match self.spec.placement {
-                    Placement::Temporary(_) | Placement::Resumable { .. } => {
-                        createhow3::GUARDED(attributes.to_wire())
-                    }
-                    Placement::InPlace | Placement::Existing(_) => {
-                        createhow3::UNCHECKED(attributes.to_wire())
-                    }
-                };
-                encode(buffer, &how);
-            }
-            Phase::Recover | Phase::Find | Phase::Clear => encode(buffer, &place(self.working_name())),
-            Phase::Settle => self.encode_commit(buffer),
-            Phase::LookAhead | Phase::Check => encode(buffer, &place(&self.spec.name)),
-            Phase::Attributes => {
-                encode(buffer, &self.file);
-                encode(buffer, &self.final_attributes().to_wire());
-                encode(buffer, &Nfs3Option::<nfstime3>::None);
-            }
-            Phase::Rename => {
-                encode(buffer, &place(self.working_name()));
-                encode(buffer, &place(&self.spec.name));
-            }
-            Phase::Data | Phase::Done => {}
-        }
     }
 }
 

@@ -78,8 +78,8 @@ const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
 /// What a disk takes to make a block stable, about.
 const SYNC_TIME: Duration = Duration::from_millis(10);
 
-/// Block of the first READ or WRITE, in bytes.
-const FIRST_BLOCK: u32 = 4096;
+/// Block of the first READ or WRITE, in bytes: one frame, as the link may be slow.
+const FIRST_BLOCK: u32 = 1280;
 
 impl Adaptive {
     pub(super) fn new(range: Option<BlockRange>, prior: Option<&Belief>, now: Instant) -> Self {
@@ -149,7 +149,7 @@ impl Adaptive {
         let rate = self.window.capacity();
         let next = self.sizer.choose(now, rate, self.patience.holds(), block, range);
         if next != self.block && self.block > 0 && rate > 0.0 {
-            self.window.handle_block_change(self.block, next);
+            self.window.handle_block_change(now, self.block, next);
             self.silence.handle_block_change(self.block, next);
         }
         self.block = next;
@@ -212,7 +212,8 @@ impl Adaptive {
             }
         }
         let held = held && sent <= self.silence.since();
-        let ended = self.silence.handle_reply(now, waiting, self.trips.timeout(class), self.patience.holds());
+        let ended =
+            self.silence.handle_reply(now, bytes, waiting, self.trips.timeout(class), self.patience.holds());
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
             self.sizer.handle_block(now, bytes, waiting);

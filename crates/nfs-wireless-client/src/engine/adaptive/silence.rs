@@ -44,6 +44,10 @@ const PATIENT_PROBE: Duration = Duration::from_millis(490);
 pub(super) struct Silence {
     /// Smoothed time between replies, and its mean deviation.
     pace: Option<(Duration, Duration)>,
+    /// The block that this is the pace of, the one asked for now, and the smaller one that was asked for before it, in bytes.
+    block: u32,
+    wanted: u32,
+    outgoing: Option<u32>,
     /// The beginning of the silence: the last reply, or the first call after there was none in flight.
     since: Instant,
     /// Whether something has been heard since the pipe was empty.
@@ -80,6 +84,9 @@ impl Silence {
     pub(super) const fn new(now: Instant) -> Self {
         Self {
             pace: None,
+            block: 0,
+            wanted: 0,
+            outgoing: None,
             since: now,
             flowing: false,
             heard: None,
@@ -123,16 +130,20 @@ impl Silence {
         }
     }
 
-    /// A reply was heard; `waiting`: others are outstanding. Returns what the silence before it was.
+    /// A reply was heard that brought a block of `bytes`, if any; `waiting`: others are outstanding. Returns what the silence before it was.
     pub(super) fn handle_reply(
         &mut self,
         now: Instant,
+        bytes: u32,
         waiting: bool,
         timeout: Duration,
         patient: bool,
     ) -> Ended {
         let gap = now.saturating_duration_since(self.since);
-        if self.flowing {
+        if bytes < self.block && bytes == self.wanted {
+            self.scale_pace(bytes);
+        }
+        if self.flowing && self.outgoing != Some(bytes) {
             self.pace = Some(match self.pace {
                 None => (gap, gap / 2),
                 Some((pace, deviation)) => {
@@ -158,10 +169,22 @@ impl Silence {
         ended
     }
 
-    /// Replies with blocks of another size come at another pace.
+    /// Replies with blocks of another size come at another pace: with larger ones from the next on, with smaller ones when
+    /// the larger ones in flight are there.
     pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
-        let ratio = f64::from(to) / f64::from(from);
+        if self.block == 0 {
+            self.block = from;
+        }
+        (self.wanted, self.outgoing) = (to, (to > from).then_some(from));
+        if to > self.block {
+            self.scale_pace(to);
+        }
+    }
+
+    fn scale_pace(&mut self, block: u32) {
+        let ratio = f64::from(block) / f64::from(self.block);
         self.pace = self.pace.map(|(pace, deviation)| (pace.mul_f64(ratio), deviation.mul_f64(ratio)));
+        self.block = block;
     }
 
     /// Nothing is outstanding any more.

@@ -50,7 +50,7 @@ const NARROW: u64 = 8;
 const START_GROWTH: f64 = 1.2;
 
 /// Most by which one round of the start widens the window.
-const START_FACTOR: u64 = 64;
+const START_FACTOR: u64 = 256;
 
 /// Spacings whose median counts.
 const SPACINGS: usize = 5;
@@ -73,6 +73,10 @@ pub(super) struct Window {
     rates: VecDeque<f64>,
     base: Option<Duration>,
     base_seen: Instant,
+    /// What it was with other blocks, and when that was seen.
+    bases: Vec<(u32, Duration, Instant)>,
+    /// The smaller block that was asked for before the present one.
+    outgoing: Option<u32>,
     /// Lowest round-trip time in this round.
     round_min: Option<Duration>,
     starting: bool,
@@ -109,6 +113,8 @@ impl Window {
             rates: VecDeque::from([0.0]),
             base: None,
             base_seen: now,
+            bases: Vec::new(),
+            outgoing: None,
             round_min: None,
             starting: true,
             unconfirmed: false,
@@ -186,16 +192,14 @@ impl Window {
             *self = Self { delivered: self.delivered, ..Self::new(now) };
         }
         self.delivered += u64::from(bytes);
-        self.last_rtt = rtt;
-        if self.base.is_none_or(|base| rtt <= base) {
-            (self.base, self.base_seen) = (Some(rtt), now);
+        let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
+        if self.outgoing != Some(bytes) {
+            self.observe(now, rtt, bytes, block);
         }
-        self.round_min = Some(self.round_min.map_or(rtt, |least| least.min(rtt)));
         if self.draining.is_some_and(|since| sent >= since) {
             (self.base, self.base_seen) = (Some(rtt), now);
             (self.draining, self.refilling) = (None, REFILLING);
         }
-        let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
         if let Some(highest) = self.rates.back_mut() {
             *highest = highest.max(rate);
         }
@@ -205,6 +209,17 @@ impl Window {
         if delivered >= self.round_end {
             self.end_round(now, block);
         }
+    }
+
+    /// Takes a round-trip time in; what is smaller than the present block would have taken longer as one.
+    fn observe(&mut self, now: Instant, rtt: Duration, bytes: u32, block: u32) {
+        let missing = f64::from(block.saturating_sub(bytes)) / self.capacity().max(f64::from(block));
+        let rtt = rtt + Duration::from_secs_f64(missing);
+        self.last_rtt = rtt;
+        if self.base.is_none_or(|base| rtt <= base) {
+            (self.base, self.base_seen) = (Some(rtt), now);
+        }
+        self.round_min = Some(self.round_min.map_or(rtt, |least| least.min(rtt)));
     }
 
     /// During the start the spacing of replies to calls that were sent together tells the rate before a round has.
@@ -298,11 +313,19 @@ impl Window {
         }
     }
 
-    /// Blocks of another size take another time on the path.
-    pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
-        let change = Duration::from_secs_f64(f64::from(from.abs_diff(to)) / self.capacity().max(1.0));
-        if to > from {
-            self.base = self.base.map(|base| base + change);
+    /// Blocks of another size take another time on the path, and in hosts: what was measured with them lately, or else what their bytes
+    /// take. Smaller ones show a shorter time themselves.
+    pub(super) fn handle_block_change(&mut self, now: Instant, from: u32, to: u32) {
+        self.outgoing = (to > from).then_some(from);
+        if let Some(base) = self.base {
+            self.bases.retain(|&(block, _, seen)| {
+                block != from && now.saturating_duration_since(seen) <= BASE_LIFETIME
+            });
+            let change =
+                Duration::from_secs_f64(f64::from(to.saturating_sub(from)) / self.capacity().max(1.0));
+            let measured = self.bases.iter().find(|it| it.0 == to).map(|it| it.1);
+            self.base = Some(measured.unwrap_or(base + change));
+            self.bases.push((from, base, self.base_seen));
         }
         self.window = (self.window + u64::from(to)).saturating_sub(from.into());
     }

@@ -1,3 +1,8 @@
+use nfs_wire::{
+    Procedure::{Getattr, Setattr, Write},
+    nfs3_types::{nfs3::ftype3, xdr_codec::Opaque},
+};
+
 use super::*;
 use crate::attr::SetTime;
 
@@ -21,4 +26,52 @@ fn a_late_copy_of_the_only_write_must_not_touch_a_time_that_was_set() {
     assert_eq!(first(4096, Some(SetTime::ServerTime)), Repeat::SameXid);
     assert_eq!(first(4096, None), Repeat::Idempotent);
     assert_eq!(first(8192, Some(SetTime::ServerTime)), Repeat::Idempotent, "a COMMIT comes between");
+}
+
+/// Results of a call: the status and what follows it.
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+#[test]
+fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
+    let asked = Time { seconds: 1000, nanoseconds: 0 };
+    let file = FileHandle::try_from(&nfs_fh3 { data: Opaque::owned(vec![7; 8]) }).unwrap();
+    let procedures = |attempts, times: &[u32]| {
+        let attributes = SetAttributes { mtime: Some(SetTime::To(asked)), ..SetAttributes::default() };
+        let mut upload = Upload::new(UploadSpec {
+            directory: file,
+            name: b"name".to_vec(),
+            placement: Placement::Existing(file),
+            size: 4096,
+            mode: 0o644,
+            attributes,
+        });
+        let limits = Limits { read_block: 4096, write_block: 4096, sync_tail: 0 };
+        let mut times = times.iter();
+        let mut procedures = Vec::new();
+        while let Some(call) = upload.next_call(limits, &|_, _| true) {
+            procedures.push(call.procedure);
+            let reply = match call.procedure {
+                Write => words(&[0, 0, 0, 4096, stable_how::FILE_SYNC as u32, 0, 0]),
+                Setattr => words(&[0, 0, 0]),
+                Getattr => {
+                    let mut attributes = [0; 22];
+                    attributes[1] = ftype3::NF3REG as u32;
+                    attributes[18] = *times.next().expect("a look more than there should be");
+                    words(&attributes)
+                }
+                other => panic!("{other:?} is not needed"),
+            };
+            let attempts = if call.procedure == Write { attempts } else { 1 };
+            upload.handle_results(call.part, attempts, &reply, true).unwrap();
+        }
+        assert!(upload.is_done());
+        procedures
+    };
+    assert_eq!(procedures(1, &[]), [Write, Setattr], "nothing can come late");
+    assert_eq!(procedures(2, &[1000]), [Write, Setattr, Getattr]);
+    assert_eq!(procedures(2, &[5000, 1001]), [Write, Setattr, Getattr, Setattr, Getattr]);
+    let most = [Write, Setattr, Getattr, Setattr, Getattr, Setattr, Getattr, Setattr];
+    assert_eq!(procedures(2, &[5000; 3]), most, "a server that keeps no times ends it");
 }

@@ -1,0 +1,44 @@
+//! What comes after the data: its name, and a look at the time that was set if a late copy of a WRITE may touch it.
+
+use super::{Phase, Placement, Upload};
+use crate::attr::SetTime;
+
+/// Looks at the time that was set after a WRITE that was sent more than once.
+const MAX_CONFIRMATIONS: u32 = 3;
+
+/// Seconds by which a server's file system may round a time.
+const ROUNDING_SECONDS: u32 = 1;
+
+impl Upload {
+    pub(super) fn rename_or_done(&self) -> Phase {
+        match self.spec.placement {
+            Placement::Temporary(_) | Placement::Resumable { .. } if !self.named => Phase::Rename,
+            _ => self.confirm_or_done(),
+        }
+    }
+
+    fn confirm_or_done(&self) -> Phase {
+        let dated = matches!(self.spec.attributes.mtime, Some(SetTime::To(_)));
+        if dated && self.late_copies && self.confirmations < MAX_CONFIRMATIONS {
+            Phase::Confirm
+        } else {
+            Phase::Done
+        }
+    }
+
+    /// The file has its name.
+    pub(super) fn complete(&mut self) {
+        self.named = true;
+        self.phase = self.confirm_or_done();
+    }
+
+    /// Whether a late copy of a WRITE set the time of day.
+    pub(super) fn is_touched(&self) -> bool {
+        match (self.spec.attributes.mtime, self.latest) {
+            (Some(SetTime::To(asked)), Some(found)) => {
+                found.mtime.seconds.abs_diff(asked.seconds) > ROUNDING_SECONDS
+            }
+            _ => false,
+        }
+    }
+}
