@@ -236,6 +236,29 @@ async fn link_is_known_by_its_file() {
 }
 
 #[tokio::test]
+async fn a_link_that_is_gone_when_it_is_looked_for_is_unknown() {
+    both(Faults::default(), async |bench| {
+        let root = bench.root();
+        let file = bench.other.create(root, b"file", mode(0o600)).await.unwrap().handle;
+        bench.other.create(root, b"theirs", mode(0o600)).await.unwrap();
+        // As if it had been removed after the second answer, which says that it exists.
+        let gone = |procedure| {
+            let rule = |procedure, when, action| Rule { calls: Calls::Procedure(procedure), when, action };
+            let rules = vec![
+                rule(procedure, When::Nth(1), Action::DropReply),
+                rule(Procedure::Lookup, When::Always, Action::Fail(NfsStatus::NOENT)),
+            ];
+            bench.server.with_service(|service| service.set_faults(Faults::from(rules)));
+        };
+        gone(Procedure::Symlink);
+        assert!(in_doubt(bench.client.symlink(root, b"theirs", b"there").await));
+        gone(Procedure::Link);
+        assert!(in_doubt(bench.client.hard_link(file, root, b"theirs").await));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn remove_and_rmdir_are_done_when_the_name_is_gone() {
     both(Faults::default(), async |bench| {
         let root = bench.root();

@@ -37,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) reporter: Reporter,
     /// Counters of what was done.
     pub(crate) activity: Arc<Activity>,
+    /// Entries read of one directory, at most: a server may list for ever.
+    pub(crate) max_entries: u64,
     timeout: Option<Duration>,
     deadline: Option<Duration>,
     started: Instant,
@@ -71,6 +73,7 @@ impl Context {
             session: Session::new(connection.clone(), rate_limit, Arc::clone(&activity)),
             reporter: Reporter::new(output, started),
             activity,
+            max_entries: connection.max_entries,
             timeout: connection.timeout,
             deadline: connection.deadline,
             started,

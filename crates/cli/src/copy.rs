@@ -26,6 +26,7 @@ use crate::{
     exit::{Exit, Failure},
     local,
     name::{is_ours, journal, temporary},
+    remote::Children,
     target::Target,
 };
 
@@ -84,6 +85,8 @@ struct Work {
     name: Option<Vec<u8>>,
     /// Whether the user named it, and not only a directory above it.
     is_named: bool,
+    /// What is left of a directory whose beginning was copied.
+    rest: Option<Box<Children>>,
 }
 
 /// What became of a [`Work`].
@@ -191,13 +194,13 @@ impl Run<'_> {
     }
 
     async fn process(&self, work: Work, is_large: bool) -> Outcome {
-        let Work { node, frame, name, is_named } = work;
+        let Work { node, frame, name, is_named, rest } = work;
         let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
             (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref()).await {
                 Ok(made) => {
                     frames.push(Rc::clone(&made));
-                    self.children(&node, &made).await
+                    self.children(node, &made, rest).await
                 }
                 Err(error) => Err(error),
             },
@@ -237,36 +240,49 @@ impl Run<'_> {
         Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
     }
 
-    /// Lists what is to be copied into a directory.
-    async fn children(&self, node: &Node, frame: &Rc<Frame>) -> anyhow::Result<Vec<Work>> {
-        let children = node.children(self.context).await?;
+    /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
+    async fn children(
+        &self,
+        directory: Node,
+        frame: &Rc<Frame>,
+        mut rest: Option<Box<Children>>,
+    ) -> anyhow::Result<Vec<Work>> {
+        let was_begun = rest.is_some();
+        let children = directory.children(self.context, &mut rest).await?;
+        // The file that a name belongs to may be in another part.
+        let is_part = was_begun || rest.is_some();
         let mut reserved = HashSet::new();
-        if children.iter().any(|(name, _)| is_ours(name)) {
+        if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
             reserved.extend(children.iter().flat_map(|(name, _)| [temporary(name), journal(name)]));
         }
         let mut works = Vec::with_capacity(children.len());
         for (name, node) in children {
-            if reserved.contains(&name) {
+            if reserved.contains(&name) || (is_part && is_ours(&name)) {
                 let text = format!(
                     "{node}: left out, the copy of a file beside it needs this name until it is complete"
                 );
                 self.context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 continue;
             }
-            works.push(Work { node, frame: Rc::clone(frame), name: Some(name), is_named: false });
+            let frame = Rc::clone(frame);
+            works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
+        }
+        if rest.is_some() {
+            let frame = Rc::clone(frame);
+            works.push(Work { node: directory, frame, name: None, is_named: false, rest });
         }
         Ok(works)
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
-        let present = frame.place.present(name).await?;
+        let present = frame.place.present(self.context, name).await?;
         if !self.wants(node, frame, name, present.as_ref())? {
             return Ok(());
         }
         let target = node.read_link().await?;
         if !self.copy.dry_run {
             let times = self.copy.preserve.then_some(node.attributes.times);
-            frame.place.symlink(name, &target, times, present.is_some()).await?;
+            frame.place.symlink(self.context, name, &target, times, present.is_some()).await?;
         }
         self.say("link", node, frame, name)
     }

@@ -146,6 +146,9 @@ fn advice(error: &client::Error) -> Option<&'static str> {
         }
         client::Error::Unreachable { .. } => "is the NFS service running there?",
         client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
+        client::Error::Broken { .. } => {
+            "is that an NFS server, and nothing in between? --transport udp may help; run it again, it goes on"
+        }
         client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
         client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
         _ => return status_advice(error.status()?),

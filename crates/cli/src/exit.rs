@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Unreachable = 3,
     /// A source does not exist.
     SourceMissing = 4,
-    /// The server fell silent for longer than allowed; what was half done is kept.
+    /// The server fell silent for longer than allowed, or answers with nonsense; what was half done is kept.
     GaveUp = 5,
     /// A copy differs from its source.
     Mismatch = 6,
@@ -67,9 +67,11 @@ impl Exit {
         match error {
             Error::Config(_) => Self::Usage,
             // While a server is sought these mean that it cannot be reached, and are turned into that there.
-            Error::Silent { .. } | Error::Stalled(_) | Error::Closed | Error::Unreachable { .. } => {
-                Self::GaveUp
-            }
+            Error::Silent { .. }
+            | Error::Stalled(_)
+            | Error::Broken { .. }
+            | Error::Closed
+            | Error::Unreachable { .. } => Self::GaveUp,
             Error::Local(_) | Error::SourceChanged => Self::LocalIo,
             _ => Self::SomeFailed,
         }

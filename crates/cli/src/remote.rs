@@ -4,7 +4,7 @@ mod glob;
 mod walk;
 
 use futures_util::{StreamExt, stream};
-use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
+use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
 
 pub(crate) use glob::is_pattern;
 
@@ -49,11 +49,11 @@ const LOOKUPS: usize = 16;
 /// Directories within directories, at most: a server can make them without end, and each takes an open file.
 const MAX_DEPTH: usize = 512;
 
-/// Entries read of one directory, at most, whether they are wanted or not.
-const MAX_ENTRIES: usize = 10_000_000;
-
-/// Bytes that the wanted entries of one directory take, at most, so that all of the program stays below 64 MiB.
+/// Bytes that the entries take that match a pattern in one directory, at most, so that all of the program stays below 64 MiB.
 const MAX_HELD_BYTES: usize = 24 << 20;
+
+/// Bytes that one part of a directory takes: some 25,000 entries, which commands make into something larger.
+const PART_BYTES: usize = 8 << 20;
 
 /// Bytes that an entry takes beside its name.
 const ENTRY_BYTES: usize = size_of::<Child>();
@@ -147,24 +147,137 @@ pub(crate) async fn follow(context: &Context, found: Found) -> anyhow::Result<Fo
     }
 }
 
-/// Reads a whole directory. Entries whose names could lead elsewhere are reported and left out, and so are those whose
-/// name is there already.
-///
-/// # Errors
-/// What the server answers; and a directory that has no end, by its entries or by its depth.
-pub(crate) async fn children(
-    context: &Context,
-    client: &Client,
+/// A directory on a server that is read part by part, so that it may be larger than memory. Entries whose names could lead
+/// elsewhere are reported and left out, and so are those whose name is there already in the same part.
+#[derive(Debug)]
+pub(crate) struct Children {
+    entries: ReadDir,
+    client: Client,
     directory: FileHandle,
-    shown: &Remote,
-) -> anyhow::Result<Vec<Child>> {
-    matching_children(context, client, directory, shown, |_| true).await
+    shown: Remote,
+    seen: u64,
+    unsafe_names: usize,
+    is_done: bool,
 }
 
-/// Reads the entries of a directory that `wanted` says yes to, as [`children`] does.
+impl Children {
+    /// Begins with the first entry.
+    ///
+    /// # Errors
+    /// The directory lies so deep that there may be no end to it.
+    pub(crate) fn open(client: &Client, directory: FileHandle, shown: &Remote) -> anyhow::Result<Self> {
+        if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
+            let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        Ok(Self {
+            entries: client.read_dir(directory),
+            client: client.clone(),
+            directory,
+            shown: shown.clone(),
+            seen: 0,
+            unsafe_names: 0,
+            is_done: false,
+        })
+    }
+
+    /// Whether every entry has been read.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Reads the next part, in the order of the names.
+    ///
+    /// # Errors
+    /// What the server answers; and a directory that has no end.
+    pub(crate) async fn next(&mut self, context: &Context) -> anyhow::Result<Vec<Child>> {
+        self.next_matching(context, PART_BYTES, |_| true).await
+    }
+
+    /// Reads entries that `wanted` says yes to, until they take `most_bytes`.
+    async fn next_matching(
+        &mut self,
+        context: &Context,
+        most_bytes: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> anyhow::Result<Vec<Child>> {
+        let Self { entries, client, directory, shown, .. } = self;
+        let failed = |text: String| Failure::with(Exit::SomeFailed, format!("{shown}: {text}"));
+        let mut complete = Vec::new();
+        let mut bare = Vec::new();
+        let mut held_bytes = 0;
+        while held_bytes < most_bytes {
+            let Some(entry) = entries.next().await.at(&shown)? else {
+                self.is_done = true;
+                break;
+            };
+            context.activity.step();
+            self.seen += 1;
+            if !is_plain(&entry.name) {
+                self.unsafe_names += 1;
+                if self.unsafe_names <= MAX_UNSAFE_NAMES {
+                    let text = format!("left out an entry with the unsafe name {}", abridged(&entry.name));
+                    context.reporter.failed(failed(text))?;
+                }
+            } else if wanted(&entry.name) {
+                held_bytes += ENTRY_BYTES + entry.name.len();
+                match (entry.handle, entry.metadata) {
+                    (Some(handle), Some(metadata)) => {
+                        complete.push(Child { name: entry.name, handle, metadata });
+                    }
+                    _ => bare.push(entry.name),
+                }
+            }
+            if self.seen > context.max_entries {
+                let text = format!(
+                    "has more than {} entries, or no end (--max-entries takes more)",
+                    context.max_entries
+                );
+                return Err(failed(text));
+            }
+        }
+        if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
+            let more = self.unsafe_names - MAX_UNSAFE_NAMES;
+            context.reporter.failed(failed(format!("left out {more} more entries with unsafe names")))?;
+        }
+        let mut lookups = stream::iter(bare)
+            .map(|name| async {
+                let entry = client.lookup(*directory, &name).await;
+                (name, entry)
+            })
+            .buffer_unordered(LOOKUPS);
+        while let Some((name, entry)) = lookups.next().await {
+            context.activity.step();
+            match entry {
+                Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
+                // Removed since it was listed.
+                Err(error) if crate::error::is_missing(&error) => {}
+                Err(error) => return Err(error).at(shown.join(&name)),
+            }
+        }
+        complete.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut twice = None;
+        complete.dedup_by(|later, first| {
+            // A page that is read again after a change may repeat an entry: that is one file, not two.
+            let is_same = later.name == first.name;
+            if is_same && later.handle != first.handle {
+                twice.get_or_insert_with(|| first.name.clone());
+            }
+            is_same
+        });
+        if let Some(name) = twice {
+            let text =
+                format!("the server lists {} twice, as different files; one is left out", abridged(&name));
+            context.reporter.failed(failed(text))?;
+        }
+        Ok(complete)
+    }
+}
+
+/// Reads the entries of a directory that `wanted` says yes to.
 ///
 /// # Errors
-/// As [`children`].
+/// As [`Children::next`]; and more entries than can be held.
 async fn matching_children(
     context: &Context,
     client: &Client,
@@ -172,72 +285,14 @@ async fn matching_children(
     shown: &Remote,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> anyhow::Result<Vec<Child>> {
-    let failed = |text: String| Failure::with(Exit::SomeFailed, format!("{shown}: {text}"));
-    if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
-        return Err(failed(format!("directories within directories, more than {MAX_DEPTH} deep")));
+    let mut children = Children::open(client, directory, shown)?;
+    let found = children.next_matching(context, MAX_HELD_BYTES, wanted).await?;
+    if !children.is_done {
+        let count = found.len();
+        let text = format!("{shown}: more than {count} entries match; ask for fewer, as in '{shown}/a*'");
+        return Err(Failure::with(Exit::SomeFailed, text));
     }
-    let mut complete = Vec::new();
-    let mut bare = Vec::new();
-    let (mut seen, mut unsafe_names, mut held_bytes) = (0, 0, 0);
-    let mut entries = client.read_dir(directory);
-    while let Some(entry) = entries.next().await.at(shown)? {
-        context.activity.step();
-        seen += 1;
-        if !is_plain(&entry.name) {
-            unsafe_names += 1;
-            if unsafe_names <= MAX_UNSAFE_NAMES {
-                let text = format!("left out an entry with the unsafe name {}", abridged(&entry.name));
-                context.reporter.failed(failed(text))?;
-            }
-        } else if wanted(&entry.name) {
-            held_bytes += ENTRY_BYTES + entry.name.len();
-            match (entry.handle, entry.metadata) {
-                (Some(handle), Some(metadata)) => complete.push(Child { name: entry.name, handle, metadata }),
-                _ => bare.push(entry.name),
-            }
-        }
-        if held_bytes > MAX_HELD_BYTES || seen > MAX_ENTRIES {
-            let text = format!(
-                "has more than {} entries, or no end (a pattern, as in '{shown}/a*', takes some)",
-                seen - 1
-            );
-            return Err(failed(text));
-        }
-    }
-    if unsafe_names > MAX_UNSAFE_NAMES {
-        let text = format!("left out {} more entries with unsafe names", unsafe_names - MAX_UNSAFE_NAMES);
-        context.reporter.failed(failed(text))?;
-    }
-    let mut lookups = stream::iter(bare)
-        .map(|name| async move {
-            let entry = client.lookup(directory, &name).await;
-            (name, entry)
-        })
-        .buffer_unordered(LOOKUPS);
-    while let Some((name, entry)) = lookups.next().await {
-        context.activity.step();
-        match entry {
-            Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
-            // Removed since it was listed.
-            Err(error) if crate::error::is_missing(&error) => {}
-            Err(error) => return Err(error).at(shown.join(&name)),
-        }
-    }
-    complete.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut twice = None;
-    complete.dedup_by(|later, first| {
-        // A page that is read again after a change may repeat an entry: that is one file, not two.
-        let is_same = later.name == first.name;
-        if is_same && later.handle != first.handle {
-            twice.get_or_insert_with(|| first.name.clone());
-        }
-        is_same
-    });
-    if let Some(name) = twice {
-        let text = format!("the server lists {} twice, as different files; one is left out", abridged(&name));
-        context.reporter.failed(failed(text))?;
-    }
-    Ok(complete)
+    Ok(found)
 }
 
 /// Escapes a name for a message, and shortens one that no file system would take.

@@ -28,6 +28,7 @@ use nfs_wire::{
         CREATE3resok, FSINFO3resok, FSSTAT3resok, LOOKUP3resok, Nfs3Option, cookieverf3, filename3, ftype3,
         nfstime3, post_op_attr, post_op_fh3, stable_how, writeverf3,
     },
+    record::mark,
     rpc::Program,
 };
 
@@ -40,7 +41,16 @@ const FILE_TCP: &[&str] = &["cp", "--transport", "tcp", "--timeout", "1s", "{tre
 const UPLOAD: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "../served/tree/alpha", "{up}"];
 const LIST: &[&str] = &["ls", "-l", "--transport", "udp", "--timeout", "1s", "{tree}"];
 const LIST_TCP: &[&str] = &["ls", "--transport", "tcp", "--timeout", "1s", "{tree}"];
+const TREE_ENDLESS: &[&str] = &["cp", "-r", "--transport", "tcp", "--max-entries", "30000", "{tree}", "copy"];
+const LIST_ENDLESS: &[&str] = &["ls", "-l", "--transport", "tcp", "--max-entries", "100000", "{tree}"];
 const CAT_LINK: &[&str] = &["cat", "--timeout", "1s", "{tree/link}"];
+
+// These end by themselves: a server that talks nonsense is no outage.
+const FILE_PATIENT: &[&str] = &["cp", "--transport", "tcp", "{tree/alpha}", "copy"];
+const TREE_PATIENT: &[&str] = &["cp", "-r", "--transport", "tcp", "{tree}", "copy"];
+const UPLOAD_PATIENT: &[&str] = &["cp", "--transport", "tcp", "../served/tree/alpha", "{up}"];
+const LIST_PATIENT: &[&str] = &["ls", "--transport", "tcp", "{tree}"];
+const NO_NFS: &str = "answers over TCP with what is not NFS";
 
 /// What must come of it.
 enum Must {
@@ -158,10 +168,10 @@ misbehaviours! {
         page.reply.eof = false;
         page.reply.entries.0.clear();
     })), Say(1, "pages are empty");
-    an_endless_directory: TREE_TCP, Reply(|c, r| endless(c, r, 2000, 20)), Say(1, "or no end");
-    an_endless_directory_of_short_names: LIST_TCP, Reply(|c, r| endless(c, r, 5000, 1)), Say(1, "or no end");
-    an_endless_directory_of_long_names: LIST_TCP, Reply(|c, r| endless(c, r, 1000, 255)), Say(1, "or no end");
-    an_endless_directory_without_handles: LIST_TCP, Reply(|c, r| {
+    an_endless_directory: TREE_ENDLESS, Reply(|c, r| endless(c, r, 2000, 20)), Say(1, "more than 30000 entries, or no end");
+    an_endless_directory_of_short_names: LIST_ENDLESS, Reply(|c, r| endless(c, r, 5000, 1)), Say(1, "or no end");
+    an_endless_directory_of_long_names: LIST_ENDLESS, Reply(|c, r| endless(c, r, 1000, 255)), Say(1, "or no end");
+    an_endless_directory_without_handles: LIST_ENDLESS, Reply(|c, r| {
         endless(c, r, 2000, 20);
         bare(c, r, false);
     }), Say(1, "or no end");
@@ -186,6 +196,35 @@ misbehaviours! {
         }
     })), Say(1, "is a directory");
     a_file_that_is_a_directory: TREE, Reply(|c, r| attributes(c, r, |it| it.type_ = ftype3::NF3DIR)), Say(1, "not a directory");
+}
+
+/// A directory of so many entries.
+fn many(call: &liar::Call, reply: &mut Vec<u8>, entries: u64) {
+    const PAGE: u64 = 2000;
+    endless(call, reply, PAGE, 40);
+    page(call, reply, |page, _| page.reply.eof = (call.before + 1) * PAGE >= entries);
+}
+
+/// It is listed whole, in parts, within the same memory.
+fn list(entries: u64, lie: fn(&liar::Call, &mut Vec<u8>)) {
+    let Outcome { code, stdout, stderr } = Trial::new(Reply(lie)).run(LIST_PATIENT);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("shown in parts") && stderr.lines().count() == 1, "{stderr}");
+    let mut names: Vec<_> = str::from_utf8(&stdout).unwrap().lines().collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len() as u64, entries);
+}
+
+#[test]
+fn a_directory_of_120_000_entries_is_listed() {
+    list(120_000, |call, reply| many(call, reply, 120_000));
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn a_directory_of_a_million_entries_is_listed() {
+    list(1_000_000, |call, reply| many(call, reply, 1_000_000));
 }
 
 // Links.
@@ -311,6 +350,26 @@ misbehaviours! {
 
 // TCP.
 misbehaviours! {
+    nonsense_for_every_read: FILE_PATIENT, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0xff; 64]) } else { line.send(r) }), Say(5, NO_NFS);
+    nonsense_for_every_write: UPLOAD_PATIENT, Wire(|c, r, line| if c.is(P::Write) { line.raw(b"HTTP/1.1 400 Bad Request\r\n\r\n") } else { line.send(r) }), Say(5, NO_NFS);
+    nonsense_for_every_listing: LIST_PATIENT, Wire(|c, r, line| if c.is(P::Readdirplus) { line.send(&[7; 64]) } else { line.send(r) }), Say(5, NO_NFS);
+    nonsense_for_everything_after_mount: TREE_PATIENT, Wire(|c, r, line| {
+        if c.program == Program::NFS && c.procedure > 1 { line.raw(&[0xff; 4]) } else { line.send(r) }
+    }), Say(5, NO_NFS);
+    nonsense_from_the_start: LIST_PATIENT, Wire(|_, _, line| line.raw(&[0xff; 64])), Say(3, "");
+    every_record_cut_short: FILE_PATIENT, Wire(|c, r, line| if c.is(P::Read) {
+        line.raw(&[&mark(r.len()), &r[..r.len() / 2]].concat());
+        line.close();
+    } else { line.send(r) }), Say(5, "ends inside a record");
+    records_cut_short_now_and_then: TREE_PATIENT, Wire(|c, r, line| if c.before % 3 == 1 {
+        line.raw(&[&mark(r.len()), &r[..r.len() / 2]].concat());
+        line.close();
+    } else { line.send(r) }), BeRight;
+    connections_that_end_after_every_reply: TREE_PATIENT, Wire(|c, r, line| {
+        line.send(r);
+        if c.program == Program::NFS { line.close() }
+    }), BeRight;
+    connections_that_end_without_a_word: FILE_TCP, Wire(|c, r, line| if c.is(P::Read) { line.close() } else { line.send(r) }), Say(5, "no progress");
     a_record_of_2_gib: FILE_TCP, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0xff; 64]) } else { line.send(r) }), Say(5, "");
     empty_fragments_for_ever: FILE_TCP, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0; 64 << 10]) } else { line.send(r) }), Say(5, "");
     a_record_that_never_ends: FILE_TCP, Wire(|c, r, line| {
@@ -328,7 +387,7 @@ misbehaviours! {
         line.raw(&bytes);
     }), BeRight;
     a_byte_at_a_time: TREE_TCP, Wire(|_, r, line| {
-        let bytes = [&nfs_wire::record::mark(r.len())[..], r].concat();
+        let bytes = [&mark(r.len())[..], r].concat();
         let (slow, rest) = bytes.split_at(150.min(bytes.len()));
         slow.iter().for_each(|&byte| {
             line.raw(&[byte]);
@@ -339,7 +398,7 @@ misbehaviours! {
     a_connection_for_every_call: TREE_TCP, Wire(|c, r, line| { line.send(r); if c.before % 3 == 1 { line.close() } }), BeRight;
     a_connection_that_ends_inside_data: FILE_TCP, Wire(|c, r, line| {
         if c.is(P::Read) && c.before < 3 {
-            line.raw(&[&nfs_wire::record::mark(r.len())[..], &r[..r.len() / 2]].concat());
+            line.raw(&[&mark(r.len())[..], &r[..r.len() / 2]].concat());
             line.close();
         } else {
             line.send(r);

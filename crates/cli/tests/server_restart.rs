@@ -4,6 +4,8 @@ mod common;
 
 use std::{
     fs,
+    io::Read,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Stdio},
     thread,
@@ -137,6 +139,78 @@ fn copies_go_on_when_the_server_has_forgotten_its_handles() {
         assert!(fs::read(&back).unwrap() == noise(SIZE));
         let stored = server.with_service(|service| service.backend().read_file(b"up").unwrap());
         assert!(stored == noise(SIZE), "over {transport}");
+    }
+}
+
+#[test]
+fn a_stream_goes_on_when_the_server_has_forgotten_its_handles() {
+    for command in [&["cat"][..], &["cp"]] {
+        let (server, url) = in_memory();
+        let mut nfsw = common::command(command.iter().copied().chain([&*url.replace("NAME", "down")]));
+        if command == ["cp"] {
+            nfsw.arg("-");
+        }
+        let mut nfsw = nfsw.stdout(Stdio::piped()).spawn().unwrap();
+        // It gets no further than the pipe and what it reads ahead.
+        let (mut out, mut first) = (nfsw.stdout.take().unwrap(), vec![0; 100_000]);
+        out.read_exact(&mut first).unwrap();
+        server.with_service(|service| service.change_handles());
+        out.read_to_end(&mut first).unwrap();
+        assert!(nfsw.wait().unwrap().success());
+        assert!(first == noise(SIZE));
+        // Another file in its place is not gone on with.
+        let mut nfsw = common::command([command[0], &url.replace("NAME", "down")]);
+        if command == ["cp"] {
+            nfsw.arg("-");
+        }
+        let mut nfsw = nfsw.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut out, mut first) = (nfsw.stdout.take().unwrap(), vec![0; 100_000]);
+        out.read_exact(&mut first).unwrap();
+        let now = nfs_wire::nfs3_types::nfs3::nfstime3 { seconds: 9, nseconds: 0 };
+        server.with_service(|service| {
+            service.change_handles();
+            service.backend().write_file(now, b"down", &vec![1; SIZE]).unwrap();
+        });
+        out.read_to_end(&mut first).unwrap();
+        let output = nfsw.wait_with_output().unwrap();
+        assert!(!output.status.success() && stderr(&output).contains("stale"), "{}", stderr(&output));
+        assert!(first == noise(SIZE)[..first.len()]);
+    }
+}
+
+#[test]
+fn trees_are_copied_by_a_server_that_forgets_every_handle_once() {
+    use Procedure::{Create, Lookup, Mkdir, Read, Readdirplus, Setattr, Symlink, Write};
+    for procedure in [Create, Lookup, Mkdir, Read, Readdirplus, Setattr, Symlink, Write] {
+        let (server, url) = in_memory();
+        let place = tempfile::tempdir().unwrap();
+        let (source, back) = (place.path().join("source"), place.path().join("back"));
+        fs::create_dir_all(source.join("one/two")).unwrap();
+        fs::create_dir(source.join("one/three")).unwrap();
+        for file in ["one/a", "one/two/b", "one/three/c"] {
+            fs::write(source.join(file), noise(200_000)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", source.join("one/link")).unwrap();
+        fs::set_permissions(source.join("one/two"), fs::Permissions::from_mode(0o500)).unwrap();
+        let forgetful = |nth| {
+            let (calls, action) = (Calls::Procedure(procedure), Action::Fail(NfsStatus::STALE));
+            let rules = Faults::from(vec![Rule { calls, when: When::Nth(nth), action }]);
+            server.with_service(|service| service.set_faults(rules));
+        };
+        // The first LOOKUPs are those of the path that was named, whose handles are as new as can be.
+        let nth = if procedure == Lookup { 3 } else { 2 };
+        let run = |from: &str, to: &str| {
+            let copied = common::nfsw(["cp", "-rp", "-j", "1", "--transport", "udp", from, to]);
+            assert!(copied.status.success(), "{procedure}: {}", stderr(&copied));
+        };
+        forgetful(nth);
+        run(source.to_str().unwrap(), &url.replace("NAME", "up"));
+        // And into what is there.
+        forgetful(nth);
+        run(&format!("{}/one", source.display()), &url.replace("NAME", "up"));
+        forgetful(nth);
+        run(&url.replace("NAME", "up"), back.to_str().unwrap());
+        assert_same_tree(&source, &back, true);
     }
 }
 

@@ -335,6 +335,7 @@ impl Client {
                     protocol: lanes.first().protocol,
                     source,
                 },
+                CallFailure::Broken(reason) => Error::Broken { address: lanes.first().address(), reason },
                 CallFailure::TooMany | CallFailure::Closed => self.inner.explain(Error::Closed),
             },
         )?;

@@ -469,6 +469,7 @@ async fn call(
     answer.map_err(|failure| match failure {
         CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
         CallFailure::Unreachable(source) => Error::Unreachable { what, address, protocol, source },
+        CallFailure::Broken(reason) => Error::Broken { address, reason },
         CallFailure::TooMany | CallFailure::Closed => Error::Closed,
     })
 }

@@ -74,6 +74,14 @@ pub enum Error {
         /// What is wrong with the answer.
         source: DecodeError,
     },
+    /// What comes over TCP is no sequence of replies, in several connections in a row without a single reply.
+    #[error("{address} answers over TCP with what is not NFS: {reason}, connection after connection")]
+    Broken {
+        /// Where it comes from.
+        address: SocketAddr,
+        /// What is wrong with it.
+        reason: Arc<str>,
+    },
     /// No answer within the time allowed.
     #[error("no answer to {what} after {attempts} attempts in {:.1} s", elapsed.as_secs_f64())]
     Silent {

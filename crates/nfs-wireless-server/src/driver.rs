@@ -3,6 +3,7 @@
 mod stream;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     io,
     net::SocketAddr,
@@ -44,7 +45,15 @@ struct State {
     /// What the service's time is kept for at present.
     deadline: Option<Instant>,
     datagrams: VecDeque<Transmit>,
-    streams: BTreeMap<SocketAddr, Arc<Outbox>>,
+    streams: BTreeMap<SocketAddr, Place>,
+}
+
+/// The place of one connection.
+#[derive(Debug)]
+struct Place {
+    outbox: Arc<Outbox>,
+    last_call: Option<Instant>,
+    opened: Instant,
 }
 
 /// Replies for one connection.
@@ -52,12 +61,17 @@ struct State {
 struct Outbox {
     replies: Mutex<VecDeque<Vec<u8>>>,
     bell: Notify,
+    /// Rings when another connection has taken the place of this one.
+    replaced: Notify,
 }
 
 /// Most reply datagrams that wait for the socket; further ones are lost, as a datagram may be.
 const MAX_DATAGRAMS: usize = 4096;
 
-/// Most connections at once; further ones are closed as they come. Each may hold about 6 MiB.
+/// Bytes that all connections together may hold; there are as many places as that allows: 33 with transfers of 1 MiB.
+const MAX_HELD_BYTES: usize = 40 << 20;
+
+/// Most connections at once, however small the transfers.
 const MAX_STREAMS: usize = 64;
 
 /// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
@@ -137,7 +151,14 @@ impl Shared {
     /// Hands one message to the service; `Err` means that it was no call.
     fn call(&self, peer: Peer, message: &[u8]) -> Result<(), nfs_wire::DecodeError> {
         let mut state = self.lock();
-        let result = state.service.handle_input(clock(), peer, message);
+        let now = clock();
+        let result = state.service.handle_input(now, peer, message);
+        if result.is_ok()
+            && peer.protocol == Protocol::Tcp
+            && let Some(place) = state.streams.get_mut(&peer.address)
+        {
+            place.last_call = Some(now);
+        }
         self.pump(&mut state);
         result
     }
@@ -163,8 +184,8 @@ impl Shared {
                     }
                 }
                 Protocol::Tcp => {
-                    if let Some(outbox) = state.streams.get(&transmit.peer.address) {
-                        outbox.push(transmit.bytes);
+                    if let Some(place) = state.streams.get(&transmit.peer.address) {
+                        place.outbox.push(transmit.bytes);
                     }
                 }
             }
@@ -173,6 +194,38 @@ impl Shared {
         if state.deadline != deadline {
             state.deadline = deadline;
             self.bell.notify_one();
+        }
+    }
+}
+
+impl State {
+    /// Gives a connection a place. Where all are taken, whoever has the most of them makes room (by the address, whatever the
+    /// port), first with one that never made a call, then with that whose last call is the longest ago.
+    fn admit(&mut self, address: SocketAddr) -> Arc<Outbox> {
+        let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
+        let places = (MAX_HELD_BYTES / held).clamp(1, MAX_STREAMS);
+        while self.streams.len() >= places {
+            let count = |peer: &SocketAddr| self.streams.keys().filter(|it| it.ip() == peer.ip()).count();
+            let order =
+                |(peer, place): &(&SocketAddr, &Place)| (Reverse(count(peer)), place.last_call, place.opened);
+            let Some(address) = self.streams.iter().min_by_key(order).map(|(address, _)| *address) else {
+                break;
+            };
+            if let Some(place) = self.streams.remove(&address) {
+                place.outbox.replaced.notify_one();
+            }
+        }
+        let outbox = Arc::new(Outbox::default());
+        let place = Place { outbox: Arc::clone(&outbox), last_call: None, opened: clock() };
+        self.streams.insert(address, place);
+        outbox
+    }
+
+    /// Takes the place of a connection back, unless it has passed to another one: a peer that was reset comes back from the
+    /// same port.
+    fn leave(&mut self, address: SocketAddr, outbox: &Arc<Outbox>) {
+        if self.streams.get(&address).is_some_and(|place| Arc::ptr_eq(&place.outbox, outbox)) {
+            self.streams.remove(&address);
         }
     }
 }
@@ -220,11 +273,10 @@ async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: wat
         tokio::select! {
             () = &mut stop => break,
             accepted = tcp.accept() => match accepted {
-                // One more task serves the datagrams.
-                Ok((connection, address)) if tasks.len() <= MAX_STREAMS => {
-                    tasks.spawn(stream::serve(Arc::clone(&shared), connection, address, stopped.clone()));
+                Ok((stream, address)) => {
+                    let connection = stream::Connection::open(Arc::clone(&shared), address);
+                    tasks.spawn(stream::serve(connection, stream, stopped.clone()));
                 }
-                Ok(_) => {}
                 // Out of file descriptors: let some connections end first.
                 Err(_) => tokio::time::sleep(RETRY_TIME).await,
             },

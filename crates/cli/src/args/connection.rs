@@ -43,6 +43,9 @@ pub(crate) struct ConnectionArgs {
     /// Give up after this long, whatever the progress.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) deadline: Option<Duration>,
+    /// Entries of one directory, at most: a server can list without end.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    pub(crate) max_entries: u64,
     /// User id to act as on the server [default: yours].
     #[arg(long, value_name = "N")]
     pub(crate) uid: Option<u32>,

@@ -1,13 +1,13 @@
 //! `nfsw cat`: files to standard output.
 
-use nfs_wireless_client::{File, FileType};
+use nfs_wireless_client::FileType;
 
 use crate::{
     args::{CatArgs, OutputArgs},
     context::Context,
     copy::stream,
     exit::{Exit, Failure},
-    remote::{Found, find_all, follow},
+    remote::{find_all, follow},
     target::Remote,
 };
 
@@ -26,12 +26,10 @@ pub(super) fn execute(arguments: CatArgs) -> Exit {
 
 async fn one(context: &Context, target: &Remote) -> anyhow::Result<()> {
     for found in find_all(context, target).await? {
-        let Found { remote, client, handle, metadata, .. } = follow(context, found).await?;
-        match metadata.file_type {
-            FileType::Regular => {
-                let mut source = File::new(client, handle);
-                stream::to_stdout(&mut source, &remote, context).await?;
-            }
+        let found = follow(context, found).await?;
+        let remote = &found.remote;
+        match found.metadata.file_type {
+            FileType::Regular => stream::to_stdout(found, context).await?,
             FileType::Directory => {
                 return Err(Failure::with(Exit::SomeFailed, format!("{remote}: is a directory")));
             }

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     error::ResultExt,
     local,
-    remote::{Child, Found, children, find_all_or_report, follow},
+    remote::{Child, Children, Found, find_all_or_report, follow},
 };
 
 /// Calls in flight in one directory.
@@ -32,24 +32,27 @@ async fn tree(arguments: &ChmodArgs, context: &Context, top: Found) -> anyhow::R
     change(arguments, context, &top).await?;
     let mut directories = if arguments.recursive && top.is_directory() { vec![top] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
-        let listed = children(context, &directory.client, directory.handle, &directory.remote).await?;
-        let found: Vec<Found> = listed
-            .into_iter()
-            .filter(|child| child.metadata.file_type != FileType::Symlink)
-            .map(|Child { name, handle, metadata }| {
-                let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                Found { remote: directory.remote.join(&name), client, parent, handle, metadata }
-            })
-            .collect();
-        let mut changes =
-            stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
-        while let Some(changed) = changes.next().await {
-            if let Err(error) = changed {
-                context.reporter.failed(error)?;
+        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        while !listed.is_done() {
+            let part = listed.next(context).await?;
+            let found: Vec<Found> = part
+                .into_iter()
+                .filter(|child| child.metadata.file_type != FileType::Symlink)
+                .map(|Child { name, handle, metadata }| {
+                    let (client, parent) = (directory.client.clone(), Some(directory.handle));
+                    Found { remote: directory.remote.join(&name), client, parent, handle, metadata }
+                })
+                .collect();
+            let mut changes =
+                stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
+            while let Some(changed) = changes.next().await {
+                if let Err(error) = changed {
+                    context.reporter.failed(error)?;
+                }
             }
+            drop(changes);
+            directories.extend(found.into_iter().filter(Found::is_directory));
         }
-        drop(changes);
-        directories.extend(found.into_iter().filter(Found::is_directory));
     }
     Ok(())
 }

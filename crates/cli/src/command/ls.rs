@@ -13,7 +13,7 @@ use crate::{
     args::LsArgs,
     context::Context,
     error::ResultExt,
-    remote::{Child, Found, children, find_all, follow},
+    remote::{Child, Children, Found, find_all, follow},
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -114,18 +114,34 @@ impl Listing<'_> {
                 });
             }
         }
-        let listed = children(self.context, &directory.client, directory.handle, &directory.remote).await?;
-        for Child { name, handle, metadata } in listed {
-            if hidden || !name.starts_with(b".") {
-                let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                let remote = directory.remote.join(&name);
-                lines.push(Line { name, found: Found { remote, client, parent, handle, metadata } });
+        let mut below = Vec::new();
+        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        let mut is_part = false;
+        loop {
+            let part = listed.next(self.context).await?;
+            lines.reserve_exact(part.len());
+            for Child { name, handle, metadata } in part {
+                if hidden || !name.starts_with(b".") {
+                    let (client, parent) = (directory.client.clone(), Some(directory.handle));
+                    let remote = directory.remote.join(&name);
+                    lines.push(Line { name, found: Found { remote, client, parent, handle, metadata } });
+                }
+            }
+            if self.arguments.recursive {
+                let is_child =
+                    |line: &&Line| line.found.is_directory() && line.name != b"." && line.name != b"..";
+                below.extend(lines.iter().filter(is_child).map(|line| line.found.clone()));
+            }
+            if !is_part && !listed.is_done() {
+                is_part = true;
+                let text = format!("{}: shown in parts, each in order: it is too large", directory.remote);
+                self.context.reporter.warning(text);
+            }
+            self.show(std::mem::take(&mut lines), !is_part).await?;
+            if listed.is_done() {
+                return Ok(below);
             }
         }
-        let is_child = |line: &&Line| line.found.is_directory() && line.name != b"." && line.name != b"..";
-        let below = lines.iter().filter(is_child).map(|line| line.found.clone()).collect();
-        self.show(lines, true).await?;
-        Ok(below)
     }
 
     async fn show(&self, mut lines: Vec<Line>, with_total: bool) -> anyhow::Result<()> {

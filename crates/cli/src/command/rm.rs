@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Child, Found, children, find_all},
+    remote::{Child, Children, Found, find_all},
 };
 
 /// Calls in flight in one directory.
@@ -51,18 +51,20 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
     let mut to_empty = vec![found];
     let mut to_remove = Vec::new();
     while let Some(directory) = to_empty.pop() {
-        let listed = children(context, &directory.client, directory.handle, &directory.remote).await?;
-        let mut files = Vec::new();
-        for Child { name, handle, metadata } in listed {
-            let (client, parent) = (directory.client.clone(), Some(directory.handle));
-            let child = Found { remote: directory.remote.join(&name), client, parent, handle, metadata };
-            if child.is_directory() { to_empty.push(child) } else { files.push(child) }
-        }
-        let mut unlinks =
-            stream::iter(&files).map(|file| unlink(arguments, context, file)).buffer_unordered(REMOVALS);
-        while let Some(removed) = unlinks.next().await {
-            if let Err(error) = removed {
-                context.reporter.failed(error)?;
+        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        while !listed.is_done() {
+            let mut files = Vec::new();
+            for Child { name, handle, metadata } in listed.next(context).await? {
+                let (client, parent) = (directory.client.clone(), Some(directory.handle));
+                let child = Found { remote: directory.remote.join(&name), client, parent, handle, metadata };
+                if child.is_directory() { to_empty.push(child) } else { files.push(child) }
+            }
+            let mut unlinks =
+                stream::iter(&files).map(|file| unlink(arguments, context, file)).buffer_unordered(REMOVALS);
+            while let Some(removed) = unlinks.next().await {
+                if let Err(error) = removed {
+                    context.reporter.failed(error)?;
+                }
             }
         }
         to_remove.push(directory);

@@ -15,10 +15,10 @@ use rustix::fs::Stat;
 
 use crate::{
     context::Context,
-    error::{ResultExt, local, show},
+    error::{ResultExt, is_stale, local, show},
     journal::{Identity, nanoseconds},
     local::Times,
-    remote::{Child, Found, children},
+    remote::{Child, Children, Found, find},
     target::Remote,
 };
 
@@ -108,8 +108,12 @@ impl Node {
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
     }
 
-    /// Lists a directory in the order of the names.
-    pub(super) async fn children(&self, context: &Context) -> anyhow::Result<Vec<(Vec<u8>, Self)>> {
+    /// Lists a directory in the order of the names. Of one that is too large to hold this is a part; `rest` leads to the next.
+    pub(super) async fn children(
+        &self,
+        context: &Context,
+        rest: &mut Option<Box<Children>>,
+    ) -> anyhow::Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
             Origin::Standard => Ok(Vec::new()),
             Origin::Local(path) => {
@@ -128,7 +132,25 @@ impl Node {
                 Ok(found)
             }
             Origin::Remote(RemoteFile { client, handle, remote }) => {
-                let listed = children(context, client, *handle, remote).await?;
+                // Its handle is as old as the listing of the directory above.
+                let is_begun = rest.is_none();
+                let mut listing = match rest.take() {
+                    Some(rest) => rest,
+                    None => Box::new(Children::open(client, *handle, remote)?),
+                };
+                let listed = match listing.next(context).await {
+                    Err(error) if is_begun && is_stale(&error) => {
+                        context.session.forget(client);
+                        let found = find(context, remote).await?;
+                        if Attributes::from(&found.metadata).file != self.attributes.file {
+                            return Err(error);
+                        }
+                        listing = Box::new(Children::open(&found.client, found.handle, remote)?);
+                        listing.next(context).await?
+                    }
+                    listed => listed?,
+                };
+                *rest = Some(listing).filter(|listing| !listing.is_done());
                 let node = |Child { name, handle, metadata }: Child| {
                     let (client, remote) = (client.clone(), remote.join(&name));
                     let origin = Origin::Remote(RemoteFile { client, handle, remote });

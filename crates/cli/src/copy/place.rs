@@ -7,11 +7,11 @@ use nfs_wireless_client::{Client, FileHandle, Metadata, NfsStatus, SetAttributes
 use super::node::{Attributes, Kind, Node, Origin};
 use crate::{
     context::Context,
-    error::{ResultExt, has_status, is_missing, local, show},
+    error::{ResultExt, has_status, is_missing, is_stale, local, show},
     exit::{Exit, Failure},
     local::{Directory, Times},
     name,
-    remote::{self, Found, children},
+    remote::{self, Children, Found},
     target::Remote,
     text::escape,
 };
@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// Returns what has this name; a link stands for itself.
-    pub(super) async fn present(&self, name: &[u8]) -> anyhow::Result<Option<Present>> {
+    pub(super) async fn present(&self, context: &Context, name: &[u8]) -> anyhow::Result<Option<Present>> {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
             Self::Local { directory, .. } => {
@@ -83,11 +83,15 @@ impl Place {
             Self::Remote(place) if place.listed.is_some() => {
                 Ok(place.listed.as_ref().and_then(|listed| listed.get(name)).copied())
             }
-            Self::Remote(place) => match place.client.lookup(place.handle, name).await {
-                Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
-                Err(error) if is_missing(&error) => Ok(None),
-                Err(error) => Err(error).at(place.remote.join(name)),
-            },
+            Self::Remote(place) => {
+                let look_up = async |place: &RemotePlace| match place.client.lookup(place.handle, name).await
+                {
+                    Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
+                    Err(error) if is_missing(&error) => Ok(None),
+                    Err(error) => Err(error).at(place.remote.join(name)),
+                };
+                place.with(context, look_up).await
+            }
         }
     }
 
@@ -99,7 +103,7 @@ impl Place {
         mode: u32,
         dry_run: bool,
     ) -> anyhow::Result<Self> {
-        let present = self.present(name).await?;
+        let present = self.present(context, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
             let text =
                 format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
@@ -115,7 +119,12 @@ impl Place {
                 Err(error) => Err(local(&directory.join(name), &error)),
             },
             Self::Remote(place) => {
-                let made = place.directory(context, name, mode, present).await?;
+                let make = async |at: &RemotePlace| {
+                    // Where this directory was forgotten, so was what is in it.
+                    let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
+                    at.directory(context, name, mode, present).await
+                };
+                let made = place.with(context, make).await?;
                 Ok(Self::Remote(Box::new(made)))
             }
         }
@@ -124,6 +133,7 @@ impl Place {
     /// Creates a symbolic link, in the place of what is there.
     pub(super) async fn symlink(
         &self,
+        context: &Context,
         link: &[u8],
         target: &[u8],
         times: Option<Times>,
@@ -137,7 +147,10 @@ impl Place {
                 let Some(times) = times else { return Ok(()) };
                 directory.set_link_times(link, times).map_err(|error| local(&path, &error))
             }
-            Self::Remote(place) => place.symlink(link, target, times, replace).await,
+            Self::Remote(place) => {
+                let make = async |place: &RemotePlace| place.symlink(link, target, times, replace).await;
+                place.with(context, make).await
+            }
         }
     }
 
@@ -163,10 +176,13 @@ impl Place {
             Self::Remote(place) => {
                 let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
                 attributes.mode = Some(last.mode);
-                if preserve {
-                    place.give(context, place.handle, last).await?;
-                }
-                place.client.set_attributes(place.handle, attributes).await.at(&place.remote)?;
+                let set = async |place: &RemotePlace| {
+                    if preserve {
+                        place.give(context, place.handle, last).await?;
+                    }
+                    place.client.set_attributes(place.handle, attributes).await.at(&place.remote)
+                };
+                place.with(context, set).await?;
                 context.activity.step();
                 Ok(())
             }
@@ -228,6 +244,21 @@ impl RemotePlace {
         Ok(found)
     }
 
+    /// Does something in the directory, and once more if the server has forgotten its handle.
+    async fn with<T>(
+        &self,
+        context: &Context,
+        act: impl AsyncFn(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match act(self).await {
+            Err(error) if is_stale(&error) => {
+                context.session.forget(&self.client);
+                act(&self.find_again(context).await?).await
+            }
+            done => done,
+        }
+    }
+
     /// Gives a file on the server to the source's owner, where we may: only root can, and not on every export.
     pub(super) async fn give(
         &self,
@@ -278,10 +309,13 @@ impl RemotePlace {
                 }
             }
         };
-        let found = children(context, &client, handle, &remote).await?;
+        let mut children = Children::open(&client, handle, &remote)?;
+        let found = children.next(context).await?;
         let present =
             found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
-        Ok(Self { client, handle, remote, file, listed: Some(present.collect()), was_created: false })
+        // Of a directory that is too large to know, each name is asked for.
+        let listed = children.is_done().then(|| present.collect());
+        Ok(Self { client, handle, remote, file, listed, was_created: false })
     }
 
     async fn symlink(

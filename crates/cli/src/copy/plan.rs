@@ -97,7 +97,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
                 done.set_made_destination()?;
             }
             let (frame, name) = (Rc::new(Frame::top(place)), Some(name));
-            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true }]))
+            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true, rest: None }]))
         }
     }
 }
@@ -161,7 +161,7 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
             context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true });
+        works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
     }
     Ok(Plan::Files(works))
 }

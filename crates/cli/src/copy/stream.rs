@@ -1,23 +1,25 @@
 //! Copies that are one stream of bytes: standard input and output, fifos, and from server to server.
 
-use std::{cell::Cell, fmt::Display, fs::File as LocalFile, io, time::Duration};
+use std::{cell::Cell, fs::File as LocalFile, io, time::Duration};
 
 use nfs_wireless_client::{self as client, File, FileHandle};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt},
     time::Instant,
 };
 
 use super::{
     Run,
-    node::{Node, Origin},
+    node::{Attributes, Node, Origin, RemoteFile},
     plan::Output,
+    transfer::{Patience, differ},
     verify::Digest,
 };
 use crate::{
     context::Context,
     error::{local, remote_error, show},
     exit::{Exit, Failure},
+    remote::{Found, find, follow},
     report::stdout_error,
 };
 
@@ -57,9 +59,76 @@ pub(super) enum StreamError {
     Write(io::Error),
 }
 
+/// Where a stream comes from.
+pub(crate) enum Input<'a> {
+    /// Standard input.
+    Standard(tokio::io::Stdin),
+    /// A file on a server.
+    Remote(Box<Reading<'a>>),
+}
+
+impl Input<'_> {
+    async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Standard(input) => input.read(chunk).await,
+            Self::Remote(reading) => reading.read(chunk).await,
+        }
+    }
+}
+
+/// A file on a server that is read once, from its beginning to its end, under whatever handle it has.
+pub(crate) struct Reading<'a> {
+    context: &'a Context,
+    source: RemoteFile,
+    attributes: Attributes,
+    file: File,
+    at: u64,
+    patience: Patience,
+}
+
+impl<'a> Reading<'a> {
+    /// Begins at the beginning.
+    fn new(context: &'a Context, source: &RemoteFile, attributes: Attributes) -> Box<Self> {
+        let file = File::new(source.client.clone(), source.handle);
+        let source = source.clone();
+        Box::new(Self { context, source, attributes, file, at: 0, patience: Patience::default() })
+    }
+
+    async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let error = match self.file.read(chunk).await {
+                Ok(count) => {
+                    self.at += count as u64;
+                    return Ok(count);
+                }
+                Err(error) => error,
+            };
+            let is_stale =
+                error.get_ref().and_then(|it| it.downcast_ref()).is_some_and(client::Error::is_stale);
+            if !is_stale || !self.patience.allows(&self.context.activity) || !self.find_again().await? {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
+    async fn find_again(&mut self) -> io::Result<bool> {
+        self.context.session.forget(&self.source.client);
+        let found = async { follow(self.context, find(self.context, &self.source.remote).await?).await };
+        let Ok(Found { client, handle, metadata, .. }) = found.await else { return Ok(false) };
+        if differ(&Attributes::from(&metadata), &self.attributes) {
+            return Ok(false);
+        }
+        self.file = File::new(client.clone(), handle);
+        self.file.seek(io::SeekFrom::Start(self.at)).await?;
+        self.source.client = client;
+        Ok(true)
+    }
+}
+
 /// Moves everything from one side to the other; `see` is shown the bytes. The writer is not flushed.
 pub(super) async fn pump(
-    source: &mut (impl AsyncRead + Unpin),
+    source: &mut Input<'_>,
     sink: &mut (impl AsyncWrite + Unpin),
     context: &Context,
     throttle: &Throttle,
@@ -82,14 +151,13 @@ pub(super) async fn pump(
 ///
 /// # Errors
 /// A quiet one when nobody reads any more.
-pub(crate) async fn to_stdout(
-    source: &mut File,
-    name: impl Display,
-    context: &Context,
-) -> anyhow::Result<()> {
+pub(crate) async fn to_stdout(found: Found, context: &Context) -> anyhow::Result<()> {
     let throttle = Throttle::new(None);
     let mut stdout = tokio::io::stdout();
-    let moved = pump(source, &mut stdout, context, &throttle, |_| {}).await;
+    let (name, attributes) = (found.remote.clone(), Attributes::from(&found.metadata));
+    let Found { client, handle, remote, .. } = found;
+    let mut source = Input::Remote(Reading::new(context, &RemoteFile { client, handle, remote }, attributes));
+    let moved = pump(&mut source, &mut stdout, context, &throttle, |_| {}).await;
     moved.map_err(|error| match error {
         StreamError::Read(error) => remote_error(error, name),
         StreamError::Write(error) => stdout_error(error),
@@ -111,7 +179,7 @@ impl Run<'_> {
             return self.say_event("file", node, &target);
         }
         self.context.activity.expect(node.attributes.size);
-        let mut source = File::new(file.client.clone(), file.handle);
+        let mut source = Input::Remote(Reading::new(self.context, file, node.attributes));
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         match output {
@@ -162,16 +230,12 @@ impl Run<'_> {
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
-        let moved = match &node.origin {
-            Origin::Remote(source) => {
-                let mut source = File::new(source.client.clone(), source.handle);
-                pump(&mut source, &mut sink, self.context, &self.throttle, see).await
-            }
-            Origin::Standard => {
-                pump(&mut tokio::io::stdin(), &mut sink, self.context, &self.throttle, see).await
-            }
+        let mut source = match &node.origin {
+            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, node.attributes)),
+            Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(_) => unreachable!("local files are uploaded"),
         };
+        let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
         moved.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
                 Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))

@@ -52,7 +52,7 @@ impl Run<'_> {
         name: &[u8],
         is_named: bool,
     ) -> anyhow::Result<()> {
-        let present = frame.place.present(name).await?;
+        let present = frame.place.present(self.context, name).await?;
         if !self.wants(node, frame, name, present.as_ref())? {
             return Ok(());
         }
@@ -163,12 +163,12 @@ impl Run<'_> {
 
 /// How often handles may be looked up again: once, and once more whenever bytes have moved since.
 #[derive(Default)]
-struct Patience {
+pub(super) struct Patience {
     bytes: Option<u64>,
 }
 
 impl Patience {
-    fn allows(&mut self, activity: &Activity) -> bool {
+    pub(super) fn allows(&mut self, activity: &Activity) -> bool {
         let bytes = activity.bytes();
         self.bytes.replace(bytes) != Some(bytes)
     }

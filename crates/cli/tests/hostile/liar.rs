@@ -157,6 +157,7 @@ pub(crate) struct Trial {
 /// What came of a run.
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
@@ -240,7 +241,7 @@ impl Trial {
             from.read_to_end(&mut bytes).map(|_| bytes).unwrap()
         };
         let started = Instant::now();
-        let (status, stderr) = thread::scope(|scope| {
+        let (status, stdout, stderr) = thread::scope(|scope| {
             let stdout = scope.spawn(move || read(&mut out));
             let stderr = scope.spawn(move || read(&mut err));
             let status = loop {
@@ -253,8 +254,7 @@ impl Trial {
                 }
                 thread::sleep(Duration::from_millis(2));
             };
-            stdout.join().unwrap();
-            (status, stderr.join().unwrap())
+            (status, stdout.join().unwrap(), stderr.join().unwrap())
         });
         let stderr = String::from_utf8(stderr).expect("messages are UTF-8");
         assert!(status.code().is_some_and(|code| code != 101), "{status}: {stderr}");
@@ -264,6 +264,6 @@ impl Trial {
         names.sort();
         assert_eq!(names, ["canary", "here", "served"], "nothing is written outside");
         assert_eq!(fs::read(self.path("canary")).unwrap(), b"untouched");
-        Outcome { code: status.code(), stderr }
+        Outcome { code: status.code(), stdout, stderr }
     }
 }

@@ -54,6 +54,7 @@ impl Pinger {
                 Ok((start.elapsed(), answer.attempts))
             }
             Err(CallFailure::Expired { attempts, elapsed }) => Err(Error::Silent { what, attempts, elapsed }),
+            Err(CallFailure::Broken(reason)) => Err(Error::Broken { address: self.address, reason }),
             Err(_) => Err(Error::Closed),
         }
     }

@@ -54,8 +54,13 @@ pub(crate) struct Snapshot {
 /// Why a call got no reply.
 #[derive(Debug)]
 pub(crate) enum CallFailure {
-    Expired { attempts: u32, elapsed: Duration },
+    Expired {
+        attempts: u32,
+        elapsed: Duration,
+    },
     Unreachable(Arc<std::io::Error>),
+    /// The server answers with what is no reply, and why it is none.
+    Broken(Arc<str>),
     TooMany,
     Closed,
 }

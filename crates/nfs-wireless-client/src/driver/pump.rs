@@ -211,6 +211,19 @@ impl Pump {
         }
     }
 
+    /// The peer answers, and never with a reply: nothing that waits for one will get it.
+    pub(super) fn give_up(&mut self, now: Instant, peer: SocketAddr, error: &io::Error) {
+        let reason: Arc<str> = error.to_string().into();
+        for (_, waiting) in std::mem::take(&mut self.calls) {
+            self.session.cancel(now, waiting.id);
+            let _ = waiting.answer.send(Err(CallFailure::Broken(Arc::clone(&reason))));
+        }
+        for id in self.running.keys().copied().collect::<Vec<_>>() {
+            self.session.stop(now, id);
+            self.finish(id, Err(Error::Broken { address: peer, reason: Arc::clone(&reason) }));
+        }
+    }
+
     pub(super) const fn is_persistent(&self) -> bool {
         self.persistent
     }

@@ -11,7 +11,10 @@ use std::{
 
 use tokio::{net::TcpStream, sync::mpsc, time::sleep_until};
 
-use self::{receiver::Receiver, sender::Sender};
+use self::{
+    receiver::{Receiver, broken},
+    sender::Sender,
+};
 use super::{
     Change, Command, clock,
     pump::Pump,
@@ -40,12 +43,17 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between two attempts to reconnect.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
+/// Connections in a row on which the server said something and answered nothing. A link loses packets; it does not do this.
+const MAX_BROKEN: u32 = 5;
+
 /// How a connection ended.
 enum End {
     /// The application has gone.
     Closed,
     /// The network or the server ended it.
     Lost(io::Error),
+    /// The server's bytes are no replies, or ended in the middle of one.
+    Broken(io::Error),
     /// The server is elsewhere now.
     Moved(SocketAddr),
 }
@@ -58,13 +66,28 @@ pub(super) async fn run(
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
     let mut buffer = vec![0; BITE];
+    // Connections in a row that brought no reply, and those of them that brought something else.
+    let (mut fruitless, mut broken) = (0, 0);
     loop {
         let local = stream.local_addr().ok().map(|address| address.port());
-        let error = match serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await {
+        let answered = answered(&pump);
+        let end = serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await;
+        if self::answered(&pump) > answered {
+            (fruitless, broken) = (0, 0);
+        }
+        let error = match end {
             End::Closed => return,
-            End::Lost(error) => error,
+            End::Lost(error) => {
+                fruitless += 1;
+                error
+            }
+            End::Broken(error) => {
+                (fruitless, broken) = (fruitless + 1, broken + 1);
+                error
+            }
             End::Moved(moved) => {
                 peer = moved;
+                (fruitless, broken) = (0, 0);
                 pump.session.handle_move(clock(), peer);
                 ErrorKind::ConnectionReset.into()
             }
@@ -74,14 +97,25 @@ pub(super) async fn run(
         let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
         drop(stream);
         pump.lost = true;
-        pump.refused(clock(), error);
+        if broken >= MAX_BROKEN {
+            broken = 0;
+            pump.give_up(clock(), peer, &error);
+        } else {
+            pump.refused(clock(), error);
+        }
         pump.session.handle_reconnect(clock());
-        stream = match reconnect(&mut peer, reserved, local, &mut pump, &mut commands).await {
+        stream = match reconnect(&mut peer, reserved, local, fruitless, &mut pump, &mut commands).await {
             Some(stream) => stream,
             None => return,
         };
         pump.lost = false;
     }
+}
+
+/// How many calls the server has answered, if only by asking to wait.
+const fn answered(pump: &Pump) -> u64 {
+    let stats = pump.session.stats();
+    stats.replies + stats.postponed
 }
 
 /// Serves one connection until it ends.
@@ -114,11 +148,15 @@ async fn serve(
         }
         for _ in 0..BITES_PER_TURN {
             match stream.try_read(buffer) {
+                // What stands before a server that is down may accept, and close without a word; half a word is another thing.
+                Ok(0) if receiver.is_inside_record() => {
+                    return End::Broken(broken("the connection ends inside a record"));
+                }
                 Ok(0) => return End::Lost(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {
                     last_received = clock();
                     if let Err(error) = receiver.take_in(pump, &buffer[..length]) {
-                        return End::Lost(error);
+                        return End::Broken(error);
                     }
                     // A short read has emptied the socket.
                     if length < buffer.len() {
@@ -191,15 +229,26 @@ fn is_cut(stream: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
     Ok(local != source && !is_ours(local))
 }
 
-/// Connects again, for as long as it takes; `None` when the application has gone.
+/// Connects again, for as long as it takes; `None` when the application has gone. The first attempt waits if connections
+/// before were fruitless, the longer the more there were.
 async fn reconnect(
     peer: &mut SocketAddr,
     reserved: bool,
     local: Option<u16>,
+    fruitless: u32,
     pump: &mut Pump,
     commands: &mut mpsc::UnboundedReceiver<Command>,
 ) -> Option<TcpStream> {
     let mut pause = FIRST_PAUSE;
+    if let Some(doublings) = fruitless.checked_sub(2) {
+        let until = clock() + (FIRST_PAUSE * (1 << doublings.min(6))).min(MAX_PAUSE);
+        if let Waited::Changed(Change::Server(moved)) =
+            attend(std::future::pending::<()>(), pump, commands, Some(until)).await?
+        {
+            *peer = moved;
+            pump.session.handle_move(clock(), moved);
+        }
+    }
     loop {
         let started = clock();
         let attempt = connect_tcp(*peer, reserved, local);

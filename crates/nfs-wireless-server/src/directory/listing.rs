@@ -29,12 +29,15 @@ pub(super) struct Line {
     pub(super) name: Box<[u8]>,
 }
 
-/// The listings last read, at most [`MAX_LISTINGS`] of them.
+/// The listings last read, at most [`MAX_LISTINGS`] of them with [`MAX_NAMES`].
 #[derive(Debug, Default)]
 pub(super) struct Listings(VecDeque<Listing>);
 
 /// Directories that clients can page through at the same time without reading them again for each page.
 const MAX_LISTINGS: usize = 8;
+
+/// Names kept in all of them; those of a single directory are, however many there are.
+const MAX_NAMES: usize = 100_000;
 
 impl Listings {
     /// Returns the entries after a cookie; a listing that begins is read anew.
@@ -49,7 +52,12 @@ impl Listings {
             Some(listing) if cookie >= FIRST_COOKIE => listing,
             _ => Listing::read(directory, file)?,
         };
+        let mut names = listing.entries.len();
         self.0.truncate(MAX_LISTINGS - 1);
+        self.0.retain(|other| {
+            names += other.entries.len();
+            names <= MAX_NAMES
+        });
         self.0.push_front(listing);
         let entries = self.0.front().map_or(&[][..], |listing| &listing.entries);
         let start = entries.partition_point(|line| line.cookie <= cookie);

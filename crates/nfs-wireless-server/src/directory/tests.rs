@@ -106,6 +106,74 @@ fn a_directory_moved_out_of_the_export_is_gone() {
 }
 
 #[test]
+fn nothing_leads_out_while_a_directory_and_a_link_change_places() {
+    let mut host = host(quick());
+    let (dir, aside) = (host.export.join("dir"), host.export.join("aside"));
+    vfs(&mut host).write_file(NOW, b"dir/secret", b"public").unwrap();
+    let inside = vfs(&mut host).resolve(b"dir").unwrap();
+    let file = vfs(&mut host).resolve(b"dir/secret").unwrap();
+    symlink(&host.outside, &aside).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let reached = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                renameat_with(CWD, &dir, CWD, &aside, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let vfs = vfs(&mut host);
+        let mut reached = 0;
+        for round in 0..3000 {
+            if let Ok(bytes) = vfs.read_file(b"dir/secret") {
+                assert_eq!(bytes, b"public");
+                reached += 1;
+            }
+            let mut buffer = Vec::new();
+            if vfs.read(NOW, file, 0, 99, &mut buffer).is_ok() {
+                assert_eq!(buffer, b"public");
+            }
+            let _ = vfs.write(NOW, file, 0, b"public", stable_how::UNSTABLE);
+            let (made, moved) = (format!("made {round}"), format!("moved {round}"));
+            let (made, moved) = (name(made.as_bytes()), name(moved.as_bytes()));
+            let attributes = sattr3::default();
+            let _ = vfs.create(NOW, inside, made, NewObject::File, &attributes, Owner::default());
+            let _ = vfs.rename(NOW, (inside, made), (inside, moved));
+            let _ = vfs.remove(NOW, inside, moved);
+            let mode = sattr3 { mode: Nfs3Option::Some(0o600), ..attributes };
+            let _ = vfs.set_attributes(NOW, file, &mode);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        reached
+    });
+    assert!(reached > 0, "the directory is there half of the time");
+    let outside: Vec<_> = fs::read_dir(&host.outside).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(outside, ["secret"]);
+    let secret = host.outside.join("secret");
+    assert_eq!(fs::read(&secret).unwrap(), b"secret");
+    assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn a_handle_of_a_file_outside_is_stale() {
+    let mut host = host(quick());
+    fs::write(host.export.join("file"), "inside").unwrap();
+    // What the handle would be if the export were one directory up.
+    let top = host.export.parent().unwrap();
+    let mut above = Directory::open(top, quick()).unwrap();
+    let vfs_above: &mut dyn Vfs = &mut above;
+    let forged = [&b"outside/secret"[..], b"outside"].map(|path| vfs_above.resolve(path).unwrap());
+    let honest = vfs_above.resolve(b"export/file").unwrap();
+    let vfs = vfs(&mut host);
+    for node in forged {
+        assert_eq!(vfs.attributes(node).unwrap_err(), Status::STALE);
+        assert_eq!(vfs.read(NOW, node, 0, 9, &mut Vec::new()).unwrap_err(), Status::STALE);
+        assert_eq!(vfs.lookup(node, name(b"secret")), Err(Status::STALE));
+        assert_eq!(vfs.write(NOW, node, 0, b"x", stable_how::UNSTABLE).unwrap_err(), Status::STALE);
+    }
+    assert_eq!(vfs.attributes(honest).unwrap().size, 6, "the numbers are made alike");
+}
+
+#[test]
 fn handles_survive_renames_on_the_host_within_a_directory() {
     let mut host = host(quick());
     let file = vfs(&mut host).write_file(NOW, b"dir/file", b"contents").unwrap();

@@ -18,14 +18,15 @@ use crate::service::Peer;
 /// Bytes taken from the socket at once.
 const INPUT_BYTES: usize = 64 << 10;
 
-/// Bytes of replies that wait for the peer, above which none of its calls are taken.
-const MAX_WAITING_BYTES: usize = 4 << 20;
+/// Bytes of replies that wait for the peer, above which none of its calls are taken. The socket's buffer holds what keeps
+/// a connection busy.
+const MAX_WAITING_BYTES: usize = 128 << 10;
 
 /// Bytes of a call beside the data of a WRITE: headers, credential and handle need less.
-const CALL_HEAD_BYTES: u64 = 4096;
+const CALL_HEAD_BYTES: usize = 4096;
 
-/// Largest record taken whatever the transfer size, in bytes, so that a WRITE may be larger than allowed and be cut.
-const MIN_RECORD_LIMIT: u64 = 2 << 20;
+/// Most data of a WRITE taken whatever the transfer size, in bytes, so that one may be larger than allowed and be cut.
+const MIN_RECORD_BYTES: usize = 1 << 20;
 
 /// Time after which a connection is closed on which nothing moves, as Linux does: it would keep its place from others.
 const IDLE_TIME: Duration = Duration::from_secs(6 * 60);
@@ -33,20 +34,27 @@ const IDLE_TIME: Duration = Duration::from_secs(6 * 60);
 /// Time that a connection has for its last replies when the server stops.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
 
-/// Serves a connection until either side ends it.
-pub(super) async fn serve(
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    address: SocketAddr,
-    stopped: watch::Receiver<bool>,
-) {
+/// Longest record that is taken where a call moves at most `transfer_bytes`.
+const fn record_limit(transfer_bytes: u32) -> usize {
+    let transfer_bytes = transfer_bytes as usize;
+    let data = if transfer_bytes > MIN_RECORD_BYTES { transfer_bytes } else { MIN_RECORD_BYTES };
+    data + CALL_HEAD_BYTES
+}
+
+/// Most bytes that a connection holds: input, replies that wait, and one call that arrives or one more reply, never both.
+pub(super) const fn held_bytes(transfer_bytes: u32) -> usize {
+    INPUT_BYTES + MAX_WAITING_BYTES + record_limit(transfer_bytes)
+}
+
+/// Serves a connection until either side ends it, or it has to make room.
+pub(super) async fn serve(mut connection: Connection, mut stream: TcpStream, stopped: watch::Receiver<bool>) {
     // Without it, replies wait for acknowledgements.
     let _ = stream.set_nodelay(true);
-    let mut connection = Connection::open(shared, address);
-    let mut stream = stream;
+    let outbox = Arc::clone(&connection.outbox);
     let stopping = tokio::select! {
         // The connection is closed whatever it was that went wrong with it.
         _ = connection.run(&mut stream) => false,
+        () = outbox.replaced.notified() => false,
         () = stop(stopped) => true,
     };
     if stopping {
@@ -54,11 +62,13 @@ pub(super) async fn serve(
     }
 }
 
-struct Connection {
+/// One connection, which has a place among those of the server for as long as it lives.
+pub(super) struct Connection {
     shared: Arc<Shared>,
     peer: Peer,
     outbox: Arc<Outbox>,
     records: RecordReader,
+    record_limit: usize,
     /// A record that did not arrive in one piece.
     record: Vec<u8>,
     input: Box<[u8]>,
@@ -68,17 +78,19 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(shared: Arc<Shared>, address: SocketAddr) -> Self {
-        let outbox = Arc::new(Outbox::default());
-        let mut state = shared.lock();
-        let limit = u64::from(state.service.config().tcp_transfer_bytes) + CALL_HEAD_BYTES;
-        state.streams.insert(address, Arc::clone(&outbox));
-        drop(state);
+    /// Takes a place for a connection; where there is none, another one has to go.
+    pub(super) fn open(shared: Arc<Shared>, address: SocketAddr) -> Self {
+        let (outbox, transfer_bytes) = {
+            let mut state = shared.lock();
+            (state.admit(address), state.service.config().tcp_transfer_bytes)
+        };
+        let record_limit = record_limit(transfer_bytes);
         Self {
             shared,
             peer: Peer { address, protocol: Protocol::Tcp },
             outbox,
-            records: RecordReader::new(limit.max(MIN_RECORD_LIMIT)),
+            records: RecordReader::new(record_limit as u64),
+            record_limit,
             record: Vec::new(),
             input: vec![0; INPUT_BYTES].into(),
             unused: 0..0,
@@ -130,14 +142,20 @@ impl Connection {
             let Some(chunk) = chunk else {
                 continue;
             };
-            if !chunk.end {
-                self.record.extend_from_slice(chunk.bytes);
-            } else if self.record.is_empty() {
+            if chunk.end && self.record.is_empty() {
                 self.shared.call(self.peer, chunk.bytes).map_err(invalid)?;
-            } else {
-                self.record.extend_from_slice(chunk.bytes);
-                self.shared.call(self.peer, &self.record).map_err(invalid)?;
-                self.record.clear();
+                continue;
+            }
+            // As much again as has arrived, whatever was announced, and never more than a record may have.
+            let length = self.record.len();
+            let room = length.min(self.record_limit - length).max(chunk.bytes.len());
+            if self.record.capacity() - length < chunk.bytes.len() {
+                self.record.reserve_exact(room);
+            }
+            self.record.extend_from_slice(chunk.bytes);
+            if chunk.end {
+                let record = std::mem::take(&mut self.record);
+                self.shared.call(self.peer, &record).map_err(invalid)?;
             }
         }
         Ok(false)
@@ -161,7 +179,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.lock().streams.remove(&self.peer.address);
+        self.shared.lock().leave(self.peer.address, &self.outbox);
     }
 }
 

@@ -186,6 +186,54 @@ async fn a_peer_that_does_not_read_is_not_read_from() {
 }
 
 #[tokio::test]
+async fn the_last_to_be_heard_of_makes_room() {
+    let server = server("127.0.0.1:0").await;
+    let mut honest = TcpStream::connect(server.local_addr()).await.unwrap();
+    let mut others = Vec::new();
+    for xid in 0..200 {
+        others.push(TcpStream::connect(server.local_addr()).await.unwrap());
+        honest.write_all(&record(&null(xid))).await.unwrap();
+        assert_eq!(results(&receive(&mut honest).await).0, xid);
+    }
+    let places = server.shared.lock().streams.len();
+    assert_eq!(places, MAX_HELD_BYTES / stream::held_bytes(1 << 20));
+    let mut oldest = others.swap_remove(0);
+    assert!(timeout(PATIENCE, oldest.read_u8()).await.unwrap().is_err(), "closed");
+    let mut latest = others.pop().unwrap();
+    latest.write_all(&record(&null(7))).await.unwrap();
+    assert_eq!(results(&receive(&mut latest).await).0, 7);
+}
+
+#[tokio::test]
+async fn who_has_the_most_places_makes_room() {
+    let server = server("127.0.0.1:0").await;
+    let mut honest = TcpStream::connect(server.local_addr()).await.unwrap();
+    let mut others = Vec::new();
+    for number in 0..200 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        let mut other = socket.connect(server.local_addr()).await.unwrap();
+        other.write_all(&record(&null(number))).await.unwrap();
+        receive(&mut other).await;
+        others.push(other);
+    }
+    honest.write_all(&record(&null(7))).await.unwrap();
+    assert_eq!(results(&receive(&mut honest).await).0, 7, "it has a place, though it never made a call");
+}
+
+#[tokio::test]
+async fn a_connection_that_comes_back_from_its_port_keeps_its_place() {
+    let server = server("127.0.0.1:0").await;
+    let address = "127.0.0.1:700".parse().unwrap();
+    let old = stream::Connection::open(Arc::clone(&server.shared), address);
+    let new = stream::Connection::open(Arc::clone(&server.shared), address);
+    drop(old);
+    assert!(server.shared.lock().streams.contains_key(&address));
+    drop(new);
+    assert!(server.shared.lock().streams.is_empty());
+}
+
+#[tokio::test]
 async fn faults_can_be_flipped_and_replies_delayed_while_it_runs() {
     let server = server("127.0.0.1:0").await;
     let delay = Duration::from_millis(50);

@@ -50,6 +50,11 @@ impl Receiver {
         }
     }
 
+    /// Whether a record has begun and not ended.
+    pub(super) const fn is_inside_record(&self) -> bool {
+        !self.head.is_empty() || !matches!(self.mode, Mode::Head)
+    }
+
     /// Takes in the next bytes of the stream. An error means that it makes no sense any more.
     pub(super) fn take_in(&mut self, pump: &mut Pump, mut input: &[u8]) -> io::Result<()> {
         loop {
@@ -118,6 +123,6 @@ impl Receiver {
     }
 }
 
-fn broken(reason: impl ToString) -> io::Error {
+pub(super) fn broken(reason: impl ToString) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason.to_string())
 }
