@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Blocks of one frame in a trial.
-const BLOCKS: u32 = 6;
+const BLOCKS: u32 = 8;
 
 /// Gaps between replies that show the pace of a trial, and that of larger blocks.
 const FEWEST_GAPS: usize = 4;
