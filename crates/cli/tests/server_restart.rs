@@ -116,6 +116,18 @@ fn in_memory() -> (nfs_wireless_server::Server, String) {
     (server, format!("nfs://{address}/NAME?mountport={}", address.port()))
 }
 
+/// Waits until the server has so many bytes of the file `up`.
+fn wait_for_upload(server: &nfs_wireless_server::Server, bytes: usize) {
+    let start = Instant::now();
+    let has = |name: &[u8]| {
+        server.with_service(|service| service.backend().read_file(name).is_ok_and(|it| it.len() >= bytes))
+    };
+    while !has(b".up.nfsw-part") && !has(b"up") {
+        assert!(start.elapsed() < Duration::from_secs(60), "the upload makes no progress");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn copies_go_on_when_the_server_has_forgotten_its_handles() {
     for transport in ["udp", "tcp"] {
@@ -128,7 +140,9 @@ fn copies_go_on_when_the_server_has_forgotten_its_handles() {
         let up =
             copy(transport, &up_state, source.join("large").to_str().unwrap(), &url.replace("NAME", "up"));
         for part in 1..=2 {
+            // Both have got somewhere since: without that the second time is an error.
             wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 * part / 4);
+            wait_for_upload(&server, SIZE * part as usize / 4);
             server.with_service(|service| service.change_handles());
         }
         for copy in [down, up] {
