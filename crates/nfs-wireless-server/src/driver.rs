@@ -9,7 +9,7 @@ use std::{
     net::SocketAddr,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nfs_wire::{nfs3_types::nfs3::nfstime3, portmap::Protocol};
@@ -73,6 +73,9 @@ const MAX_HELD_BYTES: usize = 40 << 20;
 
 /// Most connections at once, however small the transfers.
 const MAX_STREAMS: usize = 64;
+
+/// Time for a first call, after which a connection without one is the first to make room.
+const FIRST_CALL_TIME: Duration = Duration::from_secs(2);
 
 /// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
 /// bursts of WRITEs.
@@ -200,14 +203,17 @@ impl Shared {
 
 impl State {
     /// Gives a connection a place. Where all are taken, whoever has the most of them makes room (by the address, whatever the
-    /// port), first with one that never made a call, then with that whose last call is the longest ago.
+    /// port), first with one that made no call although it had the time, then with that which has been quiet for longest.
     fn admit(&mut self, address: SocketAddr) -> Arc<Outbox> {
         let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
         let places = (MAX_HELD_BYTES / held).clamp(1, MAX_STREAMS);
         while self.streams.len() >= places {
             let count = |peer: &SocketAddr| self.streams.keys().filter(|it| it.ip() == peer.ip()).count();
-            let order =
-                |(peer, place): &(&SocketAddr, &Place)| (Reverse(count(peer)), place.last_call, place.opened);
+            let now = clock();
+            let order = |(peer, place): &(&SocketAddr, &Place)| {
+                let is_silent = place.last_call.is_none() && now - place.opened > FIRST_CALL_TIME;
+                (Reverse(count(peer)), !is_silent, place.last_call.unwrap_or(place.opened))
+            };
             let Some(address) = self.streams.iter().min_by_key(order).map(|(address, _)| *address) else {
                 break;
             };
@@ -293,7 +299,7 @@ async fn stop(mut stopped: watch::Receiver<bool>) {
 }
 
 /// Time until something that could not be had is tried again.
-const RETRY_TIME: std::time::Duration = std::time::Duration::from_millis(10);
+const RETRY_TIME: Duration = Duration::from_millis(10);
 
 /// Receives and sends datagrams, and keeps the service's time.
 async fn serve_datagrams(shared: Arc<Shared>, socket: UdpSocket, stopped: watch::Receiver<bool>) {
