@@ -3,6 +3,8 @@
 mod glob;
 mod walk;
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
 
@@ -93,6 +95,24 @@ pub(crate) async fn find(context: &Context, remote: &Remote) -> anyhow::Result<F
         context.reporter.warning_once(warning);
     }
     walk::walk(context, remote, false).await
+}
+
+/// Pauses after which a server is asked again that was reached before: it may just be starting, or have no place for us.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+
+/// Finds one file as [`find`] does, whose server was reached before.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) async fn find_again(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
+    for pause in PAUSES {
+        match find(context, remote).await {
+            Err(error) if Exit::of(&error) == Exit::Unreachable => tokio::time::sleep(pause).await,
+            found => return found,
+        }
+    }
+    find(context, remote).await
 }
 
 /// Finds one file as [`find`] does, or `None` when it does not exist.

@@ -233,7 +233,7 @@ impl RemotePlace {
     /// # Errors
     /// When another directory is there now: what was copied so far is not in it.
     pub(super) async fn find_again(&self, context: &Context) -> anyhow::Result<Self> {
-        let found = Self::from(remote::find(context, &self.remote).await?);
+        let found = Self::from(remote::find_again(context, &self.remote).await?);
         if found.file != self.file {
             let text = format!(
                 "{}: is another directory now than when this began; run it again to copy into that one",

@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     error::{local, remote_error, show},
     exit::{Exit, Failure},
-    remote::{Found, find, follow},
+    remote::{Found, find_again, follow},
     report::stdout_error,
 };
 
@@ -114,7 +114,8 @@ impl<'a> Reading<'a> {
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
     async fn find_again(&mut self) -> io::Result<bool> {
         self.context.session.forget(&self.source.client);
-        let found = async { follow(self.context, find(self.context, &self.source.remote).await?).await };
+        let found =
+            async { follow(self.context, find_again(self.context, &self.source.remote).await?).await };
         let Ok(Found { client, handle, metadata, .. }) = found.await else { return Ok(false) };
         if differ(&Attributes::from(&metadata), &self.attributes) {
             return Ok(false);

@@ -128,7 +128,7 @@ impl Run<'_> {
 
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> anyhow::Result<(RemoteFile, Attributes)> {
-        let found = remote::find(self.context, &source.remote).await?;
+        let found = remote::find_again(self.context, &source.remote).await?;
         let attributes = Attributes::from(&found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))
     }
