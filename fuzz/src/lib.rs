@@ -352,7 +352,7 @@ pub fn headers(data: &[u8]) {
         let _ = victim.decompress(packet.clone());
         let _ = victim.compress(packet.clone());
         // What is no IP packet does not get there.
-        if !matches!(bytes.first(), Some(0x40..=0x6f)) {
+        if !matches!(bytes.first(), Some(0x40..=0x4f | 0x60..=0x6f)) {
             continue;
         }
         let (from, to) = if what & 1 == 0 { (&mut here, &mut there) } else { (&mut there, &mut here) };
