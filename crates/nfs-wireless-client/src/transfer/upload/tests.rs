@@ -6,23 +6,24 @@ use nfs_wire::{
 use super::*;
 use crate::attr::SetTime;
 
+const LIMITS: Limits = Limits { read_block: 4096, write_block: 4096, sync_tail: 0 };
+
+/// An upload of so many bytes into a file that exists, whose time is set afterwards, if any is given.
+fn upload(size: u64, mtime: Option<SetTime>) -> Upload {
+    let file = FileHandle::try_from(&nfs_fh3 { data: Opaque::owned(vec![7; 8]) }).unwrap();
+    Upload::new(UploadSpec {
+        directory: file,
+        name: Vec::new(),
+        placement: Placement::Existing(file),
+        size,
+        mode: 0o644,
+        attributes: SetAttributes { mtime, ..SetAttributes::default() },
+    })
+}
+
 #[test]
 fn a_late_copy_of_the_only_write_must_not_touch_a_time_that_was_set() {
-    let first = |size, mtime| {
-        let file = FileHandle::try_from(&nfs_fh3 { data: Opaque::owned(vec![7; 8]) }).unwrap();
-        let attributes = SetAttributes { mtime, ..SetAttributes::default() };
-        let placement = Placement::Existing(file);
-        let mut upload = Upload::new(UploadSpec {
-            directory: file,
-            name: Vec::new(),
-            placement,
-            size,
-            mode: 0o644,
-            attributes,
-        });
-        let limits = Limits { read_block: 4096, write_block: 4096, sync_tail: 0 };
-        upload.next_call(limits, &|_, _| true).unwrap().repeat
-    };
+    let first = |size, mtime| upload(size, mtime).next_call(LIMITS, &|_, _| true).unwrap().repeat;
     assert_eq!(first(4096, Some(SetTime::ServerTime)), Repeat::SameXid);
     assert_eq!(first(4096, None), Repeat::Idempotent);
     assert_eq!(first(8192, Some(SetTime::ServerTime)), Repeat::Idempotent, "a COMMIT comes between");
@@ -36,21 +37,11 @@ fn words(words: &[u32]) -> Vec<u8> {
 #[test]
 fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
     let asked = Time { seconds: 1000, nanoseconds: 0 };
-    let file = FileHandle::try_from(&nfs_fh3 { data: Opaque::owned(vec![7; 8]) }).unwrap();
     let procedures = |attempts, times: &[u32]| {
-        let attributes = SetAttributes { mtime: Some(SetTime::To(asked)), ..SetAttributes::default() };
-        let mut upload = Upload::new(UploadSpec {
-            directory: file,
-            name: b"name".to_vec(),
-            placement: Placement::Existing(file),
-            size: 4096,
-            mode: 0o644,
-            attributes,
-        });
-        let limits = Limits { read_block: 4096, write_block: 4096, sync_tail: 0 };
+        let mut upload = upload(4096, Some(SetTime::To(asked)));
         let mut times = times.iter();
         let mut procedures = Vec::new();
-        while let Some(call) = upload.next_call(limits, &|_, _| true) {
+        while let Some(call) = upload.next_call(LIMITS, &|_, _| true) {
             procedures.push(call.procedure);
             let reply = match call.procedure {
                 Write => words(&[0, 0, 0, 4096, stable_how::FILE_SYNC as u32, 0, 0]),
