@@ -79,8 +79,7 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = first_line(&mut process);
         let (host, _) = listen.rsplit_once(':').unwrap();
         let port = line.split(&format!("{host}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         let url = format!("nfs://127.0.0.1:{port}");
@@ -118,6 +117,13 @@ pub(crate) fn embedded() -> nfs_wireless_server::Server {
     let server = runtime.block_on(nfs_wireless_server::Server::bind(listen, service)).unwrap();
     thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
     server
+}
+
+/// What a program says first on its standard output, which is awaited.
+pub(crate) fn first_line(process: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line
 }
 
 /// `nfsw link proxy` in front of a server.

@@ -2,10 +2,11 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
 };
+
+use crate::common::{first_line, stderr};
 
 /// A machine: a network and `/etc/hosts` of its own.
 pub(crate) struct Machine {
@@ -30,8 +31,7 @@ impl Machine {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = first_line(&mut process);
         assert_eq!(line, "ready\n", "a network cannot be made: are NET_ADMIN and SYS_ADMIN missing?");
         Self { process }
     }
@@ -48,7 +48,7 @@ impl Machine {
     /// Runs a script on this machine.
     pub(crate) fn run(&self, script: &str) {
         let output = self.command("sh").args(["-ec", script]).output().unwrap();
-        assert!(output.status.success(), "{script}: {}", super::stderr(&output));
+        assert!(output.status.success(), "{script}: {}", stderr(&output));
     }
 }
 
@@ -98,8 +98,7 @@ impl Network {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = first_line(&mut process);
         assert!(line.starts_with("serving"), "{line}");
         process
     }
