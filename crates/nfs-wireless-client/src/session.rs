@@ -27,7 +27,7 @@ use crate::{
         self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
         Stats,
     },
-    transfer::{Download, Limits, Machine, Step, TransferError, Upload, repeat_of},
+    transfer::{Download, Effort, Limits, Machine, Step, TransferError, Upload, repeat_of},
 };
 
 /// Settings of a [`Session`].
@@ -202,7 +202,17 @@ impl Session {
         let owner = Owner(token & !TRANSFER_BIT);
         let repeat = if program == Program::NFS { repeat_of(procedure) } else { Repeat::SameXid };
         let class = Class::Control;
-        let spec = CallSpec { program, procedure, class, repeat, owner, payload: None, bytes: 0, deadline };
+        let spec = CallSpec {
+            program,
+            procedure,
+            class,
+            repeat,
+            owner,
+            payload: None,
+            bytes: 0,
+            deadline,
+            not_before: None,
+        };
         self.engine.submit(now, spec, encode)
     }
 
@@ -437,6 +447,7 @@ impl Session {
                 payload: call.payload,
                 bytes: call.bytes,
                 deadline: None,
+                not_before: (!call.delay.is_zero()).then(|| now + call.delay),
             };
             let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
             assert!(queued.is_some(), "has_room keeps half of the engine's slots free");
@@ -468,7 +479,10 @@ impl Session {
         };
         let machine = active.transfer.machine();
         let step = match reply.outcome {
-            Ok(()) => machine.handle_results(part, reply.attempts, results, complete),
+            Ok(()) => {
+                let effort = Effort { attempts: reply.attempts, elapsed: reply.elapsed };
+                machine.handle_results(part, effort, results, complete)
+            }
             Err(rejection) => machine.handle_rejection(part, rejection).map(|()| Step::Accepted(0)),
         };
         match step {

@@ -26,7 +26,7 @@ pub(super) enum State {
     Suspect,
     /// Waiting to be sent again.
     Resending,
-    /// The server asked to come back later.
+    /// To be sent later: the server asked for that, or whoever submitted it.
     Postponed,
 }
 

@@ -58,6 +58,8 @@ pub struct CallSpec {
     pub bytes: u32,
     /// When to give the call up.
     pub deadline: Option<Instant>,
+    /// When to send it at the earliest; `None`: now.
+    pub not_before: Option<Instant>,
 }
 
 /// A message to send now.
@@ -99,6 +101,8 @@ pub struct Reply {
     pub outcome: Result<(), Rejection>,
     /// How often the call was sent; above one it may have been run more than once.
     pub attempts: u32,
+    /// Since the call was submitted.
+    pub elapsed: Duration,
 }
 
 /// What became of a call without a reply.

@@ -145,7 +145,10 @@ impl Engine {
         if let Some(deadline) = spec.deadline {
             self.timers.set(id.slot, deadline);
         }
-        self.enqueue(id, spec.class);
+        match spec.not_before.filter(|&due| due > self.now) {
+            Some(due) => self.set_aside(id, due),
+            None => self.enqueue(id, spec.class),
+        }
         Some(id)
     }
 
@@ -201,6 +204,7 @@ impl Engine {
             results_at: bytes.len() - reader.rest().len(),
             outcome: header.outcome,
             attempts: slot.attempts,
+            elapsed: self.now.saturating_duration_since(slot.submitted),
         }))
     }
 
@@ -227,17 +231,21 @@ impl Engine {
         let answered = self.take_reply(id);
         self.leave_window(id.slot);
         let slot = self.calls.at(id.slot);
-        slot.state = State::Postponed;
         let factor = 1_u32.checked_shl(slot.postponed).unwrap_or(u32::MAX);
         let delay = FIRST_POSTPONEMENT.saturating_mul(factor).min(MAX_POSTPONEMENT);
         slot.postponed += 1;
         // Replies to its attempts so far are not the next answer.
         slot.start_over();
-        let again = self.now + delay;
-        let due = slot.deadline.map_or(again, |deadline| deadline.min(again));
-        self.timers.set(id.slot, due);
+        self.set_aside(id, self.now + delay);
         self.stats.postponed += 1;
         self.handle_answer(answered);
+    }
+
+    /// Queues a call when it is due, unless its deadline comes first.
+    fn set_aside(&mut self, id: CallId, due: Instant) {
+        let slot = self.calls.at(id.slot);
+        slot.state = State::Postponed;
+        self.timers.set(id.slot, slot.deadline.map_or(due, |deadline| deadline.min(due)));
     }
 
     /// Takes note that the server is at another address now.

@@ -35,7 +35,19 @@ impl Bench {
     }
 
     fn submit(&mut self, millis: u64, class: Class, owner: u64, deadline: Option<u64>) -> CallId {
+        self.submit_later(millis, None, class, owner, deadline)
+    }
+
+    fn submit_later(
+        &mut self,
+        millis: u64,
+        not_before: Option<u64>,
+        class: Class,
+        owner: u64,
+        deadline: Option<u64>,
+    ) -> CallId {
         let deadline = deadline.map(|deadline| self.at(deadline));
+        let not_before = not_before.map(|due| self.at(due));
         let spec = CallSpec {
             program: Program::NFS,
             procedure: 6,
@@ -45,6 +57,7 @@ impl Bench {
             payload: None,
             bytes: 100,
             deadline,
+            not_before,
         };
         self.engine.submit(self.at(millis), spec, |buffer| buffer.extend_from_slice(b"args")).unwrap()
     }
@@ -237,6 +250,26 @@ fn a_postponed_call_comes_back_as_a_new_one() {
     assert_eq!(second.len(), 1);
     assert_ne!(second[0], first, "the reply cache must not answer JUKEBOX again");
     assert!(matches!(bench.reply(12, second[0]), Head::Reply(Reply { attempts: 1, .. })));
+}
+
+#[test]
+fn a_call_that_is_to_wait_is_sent_when_it_is_due() {
+    let mut bench = Bench::datagrams();
+    bench.submit_later(10, Some(10), Class::Control, 1, None);
+    let first = bench.sent(10)[0];
+    bench.reply(11, first);
+    bench.submit_later(20, Some(500), Class::Control, 2, None);
+    bench.engine.handle_timeout(bench.at(499));
+    assert!(bench.sent(499).is_empty());
+    bench.engine.handle_timeout(bench.at(500));
+    let second = bench.sent(500)[0];
+    assert!(matches!(bench.reply(501, second), Head::Reply(Reply { owner: Owner(2), attempts: 1, .. })));
+
+    bench.submit_later(600, Some(900), Class::Control, 3, Some(700));
+    bench.engine.handle_timeout(bench.at(700));
+    let expired = std::iter::from_fn(|| bench.engine.poll_event())
+        .any(|it| matches!(it, Event::Expired { owner: Owner(3), attempts: 0, .. }));
+    assert!(expired, "its deadline came first");
 }
 
 #[test]

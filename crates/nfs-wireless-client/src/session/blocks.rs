@@ -79,6 +79,7 @@ impl Session {
             payload: None,
             bytes: 0,
             deadline: None,
+            not_before: None,
         };
         self.probing = self.engine.submit(now, spec, |_| {}).is_some();
     }

@@ -1,12 +1,14 @@
 //! A file's bytes, from the server.
 
+use std::time::Duration;
+
 use nfs_wire::{
     DecodeError, FileHandle, Procedure, Reader, encode, nfs3_types::nfs3::nfs_fh3, reply::ReadHead,
     rpc::Rejection,
 };
 
 use super::{
-    Limits, Machine, NextCall, Step, TransferError,
+    Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
 };
 use crate::engine::{Class, Repeat};
@@ -91,6 +93,7 @@ impl Machine for Download {
             repeat: Repeat::Idempotent,
             payload: None,
             bytes,
+            delay: Duration::ZERO,
         })
     }
 
@@ -104,7 +107,7 @@ impl Machine for Download {
     fn handle_results(
         &mut self,
         part: u32,
-        _attempts: u32,
+        _effort: Effort,
         results: &[u8],
         complete: bool,
     ) -> Result<Step, TransferError> {

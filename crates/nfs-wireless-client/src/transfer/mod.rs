@@ -8,6 +8,8 @@ mod listing;
 mod ranges;
 mod upload;
 
+use std::time::Duration;
+
 use nfs_wire::{DecodeError, Procedure, Status, rpc::Rejection};
 use thiserror::Error;
 
@@ -35,12 +37,22 @@ pub struct NextCall {
     pub payload: Option<Payload>,
     /// File bytes that the call moves, in either direction.
     pub bytes: u32,
+    /// How long to wait before it is sent.
+    pub delay: Duration,
 }
 
 impl NextCall {
     fn control(part: u32, procedure: Procedure) -> Self {
         let repeat = repeat_of(procedure.number());
-        Self { part, procedure, class: Class::Control, repeat, payload: None, bytes: 0 }
+        Self {
+            part,
+            procedure,
+            class: Class::Control,
+            repeat,
+            payload: None,
+            bytes: 0,
+            delay: Duration::ZERO,
+        }
     }
 }
 
@@ -73,6 +85,15 @@ pub struct Limits {
     pub write_block: u32,
     /// Bytes at the end of a file whose WRITEs are stable each, so that no COMMIT has to follow them.
     pub sync_tail: u64,
+}
+
+/// What it took to get a call's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// How often the call was sent; above one it may have been run more than once.
+    pub attempts: u32,
+    /// From the first attempt to the reply.
+    pub elapsed: Duration,
 }
 
 /// What became of a call's results.
@@ -149,15 +170,14 @@ pub trait Machine {
     /// Appends the arguments of a call that [`Machine::next_call`] returned, up to its payload.
     fn encode(&self, call: &NextCall, buffer: &mut Vec<u8>);
 
-    /// Takes in the results of a call; `complete` says that `results` is all of them, `attempts` how often the
-    /// call was sent.
+    /// Takes in the results of a call; `complete` says that `results` is all of them.
     ///
     /// # Errors
     /// [`TransferError`] ends the transfer.
     fn handle_results(
         &mut self,
         part: u32,
-        attempts: u32,
+        effort: Effort,
         results: &[u8],
         complete: bool,
     ) -> Result<Step, TransferError>;

@@ -5,6 +5,8 @@ mod checkpoint;
 mod completion;
 mod stability;
 
+use std::time::Duration;
+
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,
     nfs3_types::nfs3::{
@@ -18,7 +20,7 @@ use nfs_wire::{
 pub use self::checkpoint::Checkpoint;
 use self::stability::Stability;
 use super::{
-    Limits, Machine, NextCall, Step, TransferError,
+    Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
 };
 use crate::{
@@ -103,8 +105,9 @@ pub struct Upload {
     /// COMMIT is not offered: every WRITE must be stable itself.
     write_through: bool,
     empty_writes: u32,
-    /// A WRITE was sent more than once, and no COMMIT was answered since: a copy of it may still come.
-    late_copies: bool,
+    /// How late a copy of a WRITE that was sent more than once may run: servers run calls side by side, and COMMIT, SETATTR and
+    /// RENAME may all overtake it. Zero when there is none.
+    lateness: Duration,
     /// It has its name.
     named: bool,
     confirmations: u32,
@@ -169,7 +172,7 @@ impl Upload {
             committing: false,
             write_through: false,
             empty_writes: 0,
-            late_copies: false,
+            lateness: Duration::ZERO,
             named: false,
             confirmations: 0,
         };
@@ -235,11 +238,12 @@ impl Upload {
             Phase::Confirm => Procedure::Getattr,
             Phase::Data | Phase::Done => return None,
         };
-        Some(NextCall::control(CONTROL, procedure))
+        let delay = if self.phase == Phase::Confirm { self.lateness } else { Duration::ZERO };
+        Some(NextCall { delay, ..NextCall::control(CONTROL, procedure) })
     }
 
     fn data_call(&mut self, limits: Limits, has_room: &dyn Fn(Class, u32) -> bool) -> Option<NextCall> {
-        // A late copy of a WRITE must not come after the time that is set: a COMMIT's round trip lies in between, or nothing.
+        // The fewer WRITEs are sent right before the time is set, the fewer late copies of them can touch it.
         let dated = self.final_attributes().mtime.is_some();
         (self.block, self.sync_tail) = (limits.write_block, if dated { 0 } else { limits.sync_tail });
         if self.wants_commit() {
@@ -273,6 +277,7 @@ impl Upload {
             repeat,
             payload,
             bytes: length,
+            delay: Duration::ZERO,
         })
     }
 
@@ -441,7 +446,6 @@ impl Upload {
         let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
             .map_err(|status| refused(Procedure::Commit, status))?;
         self.stability.committed(done.verf, &mut self.todo);
-        self.late_copies = false;
         self.check_hope(Procedure::Commit)
     }
 
@@ -485,7 +489,7 @@ impl Machine for Upload {
     fn handle_results(
         &mut self,
         part: u32,
-        attempts: u32,
+        effort: Effort,
         results: &[u8],
         complete: bool,
     ) -> Result<Step, TransferError> {
@@ -494,7 +498,7 @@ impl Machine for Upload {
         }
         let accepted = match part {
             CONTROL => {
-                self.handle_control(attempts, results)?;
+                self.handle_control(effort.attempts, results)?;
                 0
             }
             COMMIT => {
@@ -502,7 +506,9 @@ impl Machine for Upload {
                 0
             }
             part => {
-                self.late_copies |= attempts > 1;
+                if effort.attempts > 1 {
+                    self.expect_late_copies(effort.elapsed);
+                }
                 self.handle_write(part, results)?
             }
         };
@@ -541,6 +547,7 @@ impl Machine for Upload {
         if let Some(Part { range, .. }) = self.parts.get_mut(part as usize).and_then(Option::take) {
             self.todo.insert(range);
             self.free.push(part);
+            self.expect_late_copies(Duration::ZERO);
         }
     }
 

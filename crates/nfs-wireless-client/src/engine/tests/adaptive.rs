@@ -20,6 +20,7 @@ impl Path {
             payload: None,
             bytes: 4096,
             deadline: None,
+            not_before: None,
         };
         let now = self.bench.at(self.millis);
         self.bench.engine.submit(now, spec, |buffer| buffer.extend_from_slice(b"args")).unwrap()

@@ -1,7 +1,12 @@
 //! What comes after the data: its name, and a look at the time that was set if a late copy of a WRITE may touch it.
 
+use std::time::Duration;
+
 use super::{Phase, Placement, Upload};
 use crate::attr::SetTime;
+
+/// Shortest wait for late copies of a WRITE: a busy server's threads are some milliseconds apart.
+const MIN_LATENESS: Duration = Duration::from_millis(100);
 
 /// Looks at the time that was set after a WRITE that was sent more than once.
 const MAX_CONFIRMATIONS: u32 = 3;
@@ -19,7 +24,7 @@ impl Upload {
 
     fn confirm_or_done(&self) -> Phase {
         let dated = matches!(self.spec.attributes.mtime, Some(SetTime::To(_)));
-        if dated && self.late_copies && self.confirmations < MAX_CONFIRMATIONS {
+        if dated && !self.lateness.is_zero() && self.confirmations < MAX_CONFIRMATIONS {
             Phase::Confirm
         } else {
             Phase::Done
@@ -30,6 +35,11 @@ impl Upload {
     pub(super) fn complete(&mut self) {
         self.named = true;
         self.phase = self.confirm_or_done();
+    }
+
+    /// A WRITE that was sent more than once took so long to be answered: a copy of it may be as late.
+    pub(super) fn expect_late_copies(&mut self, elapsed: Duration) {
+        self.lateness = self.lateness.max(elapsed).max(MIN_LATENESS);
     }
 
     /// Whether a late copy of a WRITE set the time of day.
