@@ -43,14 +43,10 @@ check_clippy() {
 
 check_doc() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items; }
 
-check_test() {
-  cargo build --quiet -p nfsw || return
-  cargo test --workspace
-}
+check_test() { cargo test --workspace; }
 
 check_long() {
   check_packages || return
-  cargo build --quiet -p nfsw || return
   cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends
 }
 
