@@ -30,6 +30,8 @@ pub(super) struct Adaptive {
     window: Window,
     /// Bytes of the last READ or WRITE.
     block: u32,
+    /// The smaller block that was asked for before: its replies, still on their way, come sooner and closer together.
+    outgoing: Option<u32>,
     /// What may be chosen for the next ones; `None` leaves the choice to the caller.
     range: Option<BlockRange>,
     sizer: Sizer,
@@ -90,6 +92,7 @@ impl Adaptive {
             margin: Margin::default(),
             window: Window::new(now),
             block: 0,
+            outgoing: None,
             range,
             sizer: Sizer::new(now),
             pacer: Pacer::new(now),
@@ -149,6 +152,7 @@ impl Adaptive {
         let rate = self.window.capacity();
         let next = self.sizer.choose(now, rate, self.patience.holds(), block, range);
         if next != self.block && self.block > 0 && rate > 0.0 {
+            self.outgoing = (next > self.block).then_some(self.block);
             self.window.handle_block_change(now, self.block, next);
             self.silence.handle_block_change(self.block, next);
         }
@@ -204,16 +208,17 @@ impl Adaptive {
     pub(super) fn handle_reply(&mut self, now: Instant, answered: &Answered) {
         let Answered { class, bytes, sent, delivered, exact, held, waiting } = *answered;
         let rtt = now.saturating_duration_since(sent);
+        let outgoing = self.outgoing == Some(bytes);
         if exact {
             self.trips.sample(class, rtt);
             if class != Class::Control {
-                self.window.handle_reply(now, sent, delivered, bytes, self.block);
+                self.window.handle_reply(now, sent, delivered, bytes, self.block, outgoing);
                 self.pacer.set_rate(now, self.window.peak(), self.block);
             }
         }
         let held = held && sent <= self.silence.since();
-        let ended =
-            self.silence.handle_reply(now, bytes, waiting, self.trips.timeout(class), self.patience.holds());
+        let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
+        let ended = self.silence.handle_reply(now, bytes, outgoing, waiting, timeout, patient);
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
             self.sizer.handle_block(now, bytes, waiting);

@@ -44,10 +44,9 @@ const PATIENT_PROBE: Duration = Duration::from_millis(490);
 pub(super) struct Silence {
     /// Smoothed time between replies, and its mean deviation.
     pace: Option<(Duration, Duration)>,
-    /// The block that this is the pace of, the one asked for now, and the smaller one that was asked for before it, in bytes.
+    /// The block that this is the pace of, and the one asked for now, in bytes.
     block: u32,
     wanted: u32,
-    outgoing: Option<u32>,
     /// The beginning of the silence: the last reply, or the first call after there was none in flight.
     since: Instant,
     /// Whether something has been heard since the pipe was empty.
@@ -86,7 +85,6 @@ impl Silence {
             pace: None,
             block: 0,
             wanted: 0,
-            outgoing: None,
             since: now,
             flowing: false,
             heard: None,
@@ -130,11 +128,13 @@ impl Silence {
         }
     }
 
-    /// A reply was heard that brought a block of `bytes`, if any; `waiting`: others are outstanding. Returns what the silence before it was.
+    /// A reply was heard that brought a block of `bytes`, if any; `outgoing`: it is smaller than what is asked for now; `waiting`: others
+    /// are outstanding. Returns what the silence before it was.
     pub(super) fn handle_reply(
         &mut self,
         now: Instant,
         bytes: u32,
+        outgoing: bool,
         waiting: bool,
         timeout: Duration,
         patient: bool,
@@ -143,7 +143,7 @@ impl Silence {
         if bytes < self.block && bytes == self.wanted {
             self.scale_pace(bytes);
         }
-        if self.flowing && self.outgoing != Some(bytes) {
+        if self.flowing && !outgoing {
             self.pace = Some(match self.pace {
                 None => (gap, gap / 2),
                 Some((pace, deviation)) => {
@@ -175,7 +175,7 @@ impl Silence {
         if self.block == 0 {
             self.block = from;
         }
-        (self.wanted, self.outgoing) = (to, (to > from).then_some(from));
+        self.wanted = to;
         if to > self.block {
             self.scale_pace(to);
         }

@@ -76,8 +76,6 @@ pub(super) struct Window {
     base_seen: Instant,
     /// What it was with other blocks, and when that was seen.
     bases: Vec<(u32, Duration, Instant)>,
-    /// The smaller block that was asked for before the present one.
-    outgoing: Option<u32>,
     /// Lowest round-trip time in this round.
     round_min: Option<Duration>,
     starting: bool,
@@ -115,7 +113,6 @@ impl Window {
             base: None,
             base_seen: now,
             bases: Vec::new(),
-            outgoing: None,
             round_min: None,
             starting: true,
             unconfirmed: false,
@@ -179,7 +176,8 @@ impl Window {
         self.used = self.used.max(in_flight);
     }
 
-    /// A reply brought `bytes`; when its call was sent at `sent`, `delivered` bytes had been.
+    /// A reply brought `bytes`; when its call was sent at `sent`, `delivered` bytes had been. `outgoing`: its block is smaller than what is
+    /// asked for now.
     pub(super) fn handle_reply(
         &mut self,
         now: Instant,
@@ -187,6 +185,7 @@ impl Window {
         delivered: u64,
         bytes: u32,
         block: u32,
+        outgoing: bool,
     ) {
         let rtt = now.saturating_duration_since(sent).max(Duration::from_micros(1));
         if std::mem::take(&mut self.unconfirmed) && rtt > self.base() * 2 + WRONG_BASE {
@@ -194,7 +193,7 @@ impl Window {
         }
         self.delivered += u64::from(bytes);
         let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
-        if self.outgoing != Some(bytes) {
+        if !outgoing {
             self.observe(now, rtt, bytes, block);
         }
         if self.draining.is_some_and(|since| sent >= since) {
@@ -301,8 +300,7 @@ impl Window {
         }
         self.refilling = self.refilling.saturating_sub(1);
         self.careful = self.careful.saturating_sub(1);
-        let lifetime = BASE_LIFETIME.max(BASE_LIFETIME_TRIPS * self.base());
-        if now.saturating_duration_since(self.base_seen) > lifetime && self.draining.is_none() {
+        if now.saturating_duration_since(self.base_seen) > self.base_lifetime() && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
             self.draining = Some(drained);
@@ -318,10 +316,10 @@ impl Window {
     /// Blocks of another size take another time on the path, and in hosts: what was measured with them lately, or else what their bytes
     /// take. Smaller ones show a shorter time themselves.
     pub(super) fn handle_block_change(&mut self, now: Instant, from: u32, to: u32) {
-        self.outgoing = (to > from).then_some(from);
         if let Some(base) = self.base {
+            let lifetime = self.base_lifetime();
             self.bases.retain(|&(block, _, seen)| {
-                block != from && now.saturating_duration_since(seen) <= BASE_LIFETIME
+                block != from && now.saturating_duration_since(seen) <= lifetime
             });
             let change =
                 Duration::from_secs_f64(f64::from(to.saturating_sub(from)) / self.capacity().max(1.0));
@@ -368,6 +366,10 @@ impl Window {
     /// Whether the path holds so little that one call at a time costs next to nothing for a while.
     fn is_narrow(&self, block: u32) -> bool {
         self.window <= NARROW * u64::from(block)
+    }
+
+    fn base_lifetime(&self) -> Duration {
+        BASE_LIFETIME.max(BASE_LIFETIME_TRIPS * self.base())
     }
 
     fn allowance(&self, rate: f64, block: u32) -> f64 {
