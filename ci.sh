@@ -4,7 +4,7 @@
 #   ./ci.sh              all checks, in the order below
 #   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
-#   ./ci.sh long         the long forms of tests, one after the other: an hour; the README has a table of what they show
+#   ./ci.sh long         the long forms of tests, one after the other: half an hour; the README has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
 # In the functions below, which run as conditions, `-e` does nothing: what may fail ends in `|| return`.

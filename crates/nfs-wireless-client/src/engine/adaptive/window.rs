@@ -318,9 +318,8 @@ impl Window {
     pub(super) fn handle_block_change(&mut self, now: Instant, from: u32, to: u32) {
         if let Some(base) = self.base {
             let lifetime = self.base_lifetime();
-            self.bases.retain(|&(block, _, seen)| {
-                block != from && now.saturating_duration_since(seen) <= lifetime
-            });
+            self.bases
+                .retain(|&(block, _, seen)| block != from && now.saturating_duration_since(seen) <= lifetime);
             let change =
                 Duration::from_secs_f64(f64::from(to.saturating_sub(from)) / self.capacity().max(1.0));
             let measured = self.bases.iter().find(|it| it.0 == to).map(|it| it.1);

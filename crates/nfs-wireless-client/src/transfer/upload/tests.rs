@@ -44,7 +44,7 @@ fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
         while let Some(call) = upload.next_call(LIMITS, &|_, _| true) {
             procedures.push(call.procedure);
             let looks = call.procedure == Getattr;
-            let delay = Duration::from_millis(if looks { elapsed.max(100) } else { 0 });
+            let delay = Duration::from_millis(if looks { elapsed.clamp(100, 1000) } else { 0 });
             assert_eq!(call.delay, delay, "late copies get the time that the reply took");
             let reply = match call.procedure {
                 Write => {
@@ -75,6 +75,7 @@ fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
     assert_eq!(procedures(2, &[5000, 1001]), [Write, Setattr, Getattr, Setattr, Getattr]);
     let most = [Write, Setattr, Getattr, Setattr, Getattr, Setattr, Getattr, Setattr];
     assert_eq!(procedures(2, &[5000; 3]), most, "a server that keeps no times ends it");
+    assert_eq!(procedures_of(4096, 2, 60_000, &[1000]), [Write, Setattr, Getattr], "after an outage");
     let after_commit = [Write, Write, Commit, Setattr, Getattr];
     assert_eq!(procedures_of(8192, 2, 700, &[1000]), after_commit, "a COMMIT may overtake it as well");
 }
