@@ -447,7 +447,7 @@ impl Session {
                 payload: call.payload,
                 bytes: call.bytes,
                 deadline: None,
-                not_before: (!call.delay.is_zero()).then(|| now + call.delay),
+                not_before: Some(now + call.delay),
             };
             let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
             assert!(queued.is_some(), "has_room keeps half of the engine's slots free");

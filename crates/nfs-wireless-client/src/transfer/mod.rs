@@ -92,7 +92,7 @@ pub struct Limits {
 pub struct Effort {
     /// How often the call was sent; above one it may have been run more than once.
     pub attempts: u32,
-    /// From the first attempt to the reply.
+    /// From the call's submission to the reply.
     pub elapsed: Duration,
 }
 
