@@ -287,7 +287,7 @@ impl Engine {
             let (state, deadline) = (slot.state, slot.deadline);
             match state {
                 State::InFlight => self.repeat(id, Cause::Timeout),
-                State::Suspect => self.repeat(id, Cause::Rack),
+                State::Suspect => self.handle_margin_over(id),
                 State::Postponed => {
                     slot.state = State::Queued;
                     let class = slot.class;

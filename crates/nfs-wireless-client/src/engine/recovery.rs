@@ -252,19 +252,38 @@ impl Engine {
         }
         slot.state = State::Suspect;
         slot.losses += 1;
-        slot.overtaken_by_peer = evidence == slot.class;
+        let by_peer = evidence == slot.class;
+        slot.overtaken_by_peer = by_peer;
         let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
         let cautious = slot.repeat == Repeat::SameXid;
-        let delivered = slot.xids.last().and_then(|xid| self.xids.find(*xid)).map_or(0, |it| it.delivered);
         let mut due = self.now + adaptive.margin(self.now, class, sent, losses, evidence);
         if cautious {
             due = due.max(sent + CAUTION * losses);
         }
-        if class != Class::Control {
-            adaptive.handle_loss(self.now, sent, delivered);
-        }
         self.timers.set(id.slot, deadline.map_or(due, |deadline| deadline.min(due)));
         self.leave_window(id.slot);
+        // A full queue is known by what the reply that shows the loss has queued; but what only a small call has overtaken may well come.
+        if by_peer {
+            self.count_loss(id);
+        }
+    }
+
+    /// The margin of a suspect is over: it is lost.
+    pub(super) fn handle_margin_over(&mut self, id: CallId) {
+        if !self.calls.at(id.slot).overtaken_by_peer {
+            self.count_loss(id);
+        }
+        self.repeat(id, Cause::Rack);
+    }
+
+    /// The last attempt of a call is lost: to a burst, or to a full queue.
+    fn count_loss(&mut self, id: CallId) {
+        let Recovery::Adaptive(adaptive) = &mut self.recovery else { return };
+        let slot = self.calls.at(id.slot);
+        let last = slot.xids.last().and_then(|xid| self.xids.find(*xid));
+        if slot.class != Class::Control {
+            adaptive.handle_loss(self.now, slot.last_sent, last.map_or(0, |it| it.delivered));
+        }
     }
 
     /// Returns the oldest transmission that is still waited for, and forgets those before it.

@@ -62,7 +62,7 @@ const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
 const AUTO: BlockSize = BlockSize::Auto { max: None };
 
 /// The blocks that `auto` is compared with.
-const FIXED: [u32; 6] = [1024, 2048, 4096, 6144, 8192, 32 << 10];
+const FIXED: [u32; 6] = [1024, 2560, 4096, 5632, 8704, 32 << 10];
 
 /// Mean bad periods of the papers' link, in milliseconds.
 const BAD: [u64; 9] = [0, 20, 40, 60, 80, 100, 120, 140, 160];

@@ -244,7 +244,7 @@ impl Adaptive {
         self.patience.learn(true);
     }
 
-    /// A call was overtaken that was sent at `sent`, when `delivered` bytes had been delivered.
+    /// A call was lost that was sent at `sent`, when `delivered` bytes had been delivered.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, delivered: u64) {
         self.lost.losses += 1;
         self.window.handle_loss(self.block);

@@ -16,8 +16,8 @@ pub struct BlockRange {
     pub largest: u32,
 }
 
-/// Blocks tried between one frame and the largest.
-const BLOCKS: [u32; 7] = [2048, 4096, 6144, 8192, 12 << 10, 16 << 10, 32 << 10];
+/// Blocks tried between one frame and the largest: the small ones fill the frames that they need.
+const BLOCKS: [u32; 7] = [2560, 4096, 5632, 8704, 12800, 16 << 10, 32 << 10];
 
 /// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
 const HEADERS: f64 = 340.0;
@@ -53,8 +53,8 @@ const CAP_LIFETIME: Duration = Duration::from_secs(30);
 /// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
 const SAFE_DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
 
-/// So many bursts in a row with fewer blocks than this between them: no burst is as regular as a queue that is shorter than a block.
-const STRIKES: u32 = 5;
+/// So many bursts in a row with fewer blocks than this between them: bursts are seldom as regular as a queue that is shorter than a block.
+const STRIKES: u32 = 3;
 const FEW_INTACT: u32 = 8;
 
 /// What earlier losses count when another one comes.
@@ -145,7 +145,7 @@ impl Sizer {
     /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's.
     pub(super) fn handle_burst(&mut self, now: Instant, sent: Instant) {
         self.trial.interrupt();
-        if self.last_burst.is_none_or(|last| sent > last) {
+        if self.last_burst.is_none_or(|last| sent >= last) {
             self.bursts += 1.0;
             self.fades = self.fades * FORGETTING + 1.0;
             self.drops *= FORGETTING;
