@@ -56,8 +56,10 @@ pub(super) struct Slot {
     pub(super) xids: Vec<Xid>,
     /// The XID whose reply is being taken in.
     pub(super) replied: Option<Xid>,
-    /// Attempts since the call got its first XID.
+    /// Attempts since it was submitted or postponed.
     pub(super) attempts: u32,
+    /// Attempts before it was postponed that were not answered, and may yet be run.
+    pub(super) unanswered: u32,
     /// How often something sent later was answered first.
     pub(super) losses: u32,
     /// The last time by a call of its own class.
@@ -101,6 +103,7 @@ impl Calls {
                     xids: Vec::new(),
                     replied: None,
                     attempts: 0,
+                    unanswered: 0,
                     losses: 0,
                     overtaken_by_peer: false,
                     counted: false,
@@ -122,7 +125,7 @@ impl Calls {
         slot.payload = spec.payload;
         slot.bytes = spec.bytes;
         slot.deadline = spec.deadline;
-        slot.postponed = 0;
+        (slot.postponed, slot.unanswered) = (0, 0);
         slot.submitted = now;
         slot.head.clear();
         slot.start_over();

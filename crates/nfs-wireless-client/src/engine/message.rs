@@ -99,7 +99,7 @@ pub struct Reply {
     pub results_at: usize,
     /// Whether the server ran the call.
     pub outcome: Result<(), Rejection>,
-    /// How often the call was sent; above one it may have been run more than once.
+    /// How often the call was sent, but for what was answered with JUKEBOX; above one it may have been run more than once.
     pub attempts: u32,
     /// Since the call was submitted.
     pub elapsed: Duration,

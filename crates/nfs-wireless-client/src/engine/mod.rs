@@ -203,7 +203,7 @@ impl Engine {
             program: slot.program,
             results_at: bytes.len() - reader.rest().len(),
             outcome: header.outcome,
-            attempts: slot.attempts,
+            attempts: slot.attempts + slot.unanswered,
             elapsed: self.now.saturating_duration_since(slot.submitted),
         }))
     }
@@ -234,6 +234,7 @@ impl Engine {
         let factor = 1_u32.checked_shl(slot.postponed).unwrap_or(u32::MAX);
         let delay = FIRST_POSTPONEMENT.saturating_mul(factor).min(MAX_POSTPONEMENT);
         slot.postponed += 1;
+        slot.unanswered += slot.attempts.saturating_sub(1);
         // Replies to its attempts so far are not the next answer.
         slot.start_over();
         self.set_aside(id, self.now + delay);

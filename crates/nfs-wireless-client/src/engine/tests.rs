@@ -89,6 +89,17 @@ impl Bench {
         head
     }
 
+    /// The server answers that it wants to be asked later.
+    fn postpone(&mut self, millis: u64, xid: Xid) {
+        let mut bytes = Vec::new();
+        ReplyHeader { xid, outcome: Ok(()) }.encode(&mut bytes);
+        let now = self.at(millis);
+        let Ok(Head::Reply(reply)) = self.engine.handle_head(now, server(), &bytes, true) else {
+            panic!("the call is outstanding");
+        };
+        self.engine.postpone(now, reply.id);
+    }
+
     /// Lets time pass up to `end` and returns the moments, in ms, at which something was sent.
     fn run_silent(&mut self, end: u64) -> Vec<u64> {
         let mut moments = Vec::new();
@@ -238,18 +249,32 @@ fn a_postponed_call_comes_back_as_a_new_one() {
     let mut bench = Bench::datagrams();
     bench.submit(0, Class::Control, 3, None);
     let first = bench.sent(0)[0];
-    let mut bytes = Vec::new();
-    ReplyHeader { xid: first, outcome: Ok(()) }.encode(&mut bytes);
-    let Ok(Head::Reply(reply)) = bench.engine.handle_head(bench.at(1), server(), &bytes, true) else {
-        panic!("the call is outstanding");
-    };
-    bench.engine.postpone(bench.at(1), reply.id);
+    bench.postpone(1, first);
     assert!(bench.sent(5).is_empty());
     bench.engine.handle_timeout(bench.at(11));
     let second = bench.sent(11);
     assert_eq!(second.len(), 1);
     assert_ne!(second[0], first, "the reply cache must not answer JUKEBOX again");
     assert!(matches!(bench.reply(12, second[0]), Head::Reply(Reply { attempts: 1, .. })));
+}
+
+#[test]
+fn a_copy_that_was_not_answered_counts_after_its_call_was_postponed() {
+    let mut bench = Bench::datagrams();
+    bench.submit(0, Class::Control, 3, None);
+    bench.sent(0);
+    bench.engine.handle_timeout(bench.at(700));
+    let again = bench.sent(700)[0];
+    bench.postpone(701, again);
+    bench.engine.handle_timeout(bench.at(711));
+    let third = bench.sent(711)[0];
+    assert!(matches!(bench.reply(712, third), Head::Reply(Reply { attempts: 2, .. })));
+    bench.submit(800, Class::Control, 4, None);
+    let other = bench.sent(800)[0];
+    assert!(
+        matches!(bench.reply(801, other), Head::Reply(Reply { attempts: 1, .. })),
+        "not for the next call"
+    );
 }
 
 #[test]
