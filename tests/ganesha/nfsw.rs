@@ -16,7 +16,8 @@ pub(crate) fn binary() -> &'static PathBuf {
         profile.pop();
         profile.pop();
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "nfsw"]);
+        // With the features that a test of the workspace has built it with.
+        build.args(["build", "--quiet", "--workspace", "--bin", "nfsw"]);
         if profile.ends_with("release") {
             build.arg("--release");
         }

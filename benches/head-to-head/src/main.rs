@@ -165,9 +165,12 @@ fn nfsw() -> anyhow::Result<PathBuf> {
 fn build() -> anyhow::Result<()> {
     let own = std::env::current_exe()?;
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "nfsw"]);
+    build.args(["build", "--quiet"]);
     if own.parent().is_some_and(|profile| profile.ends_with("release")) {
-        build.arg("--release");
+        build.args(["--package", "nfsw", "--release"]);
+    } else {
+        // With the features that a test of the workspace has built it with.
+        build.args(["--workspace", "--bin", "nfsw"]);
     }
     ensure!(build.status()?.success(), "nfsw does not build");
     Ok(())

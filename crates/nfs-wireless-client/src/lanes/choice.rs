@@ -14,6 +14,10 @@ const STALL_ROUND_TRIPS: u32 = 8;
 /// Nor may there be a byte for so long after the other one has answered: if both were in a fade, this one goes on now.
 const GRACE: Duration = Duration::from_millis(1500);
 
+/// A silence as long as this, and as so many times the usual one, is an outage: it is not held against a transport.
+const OUTAGE: Duration = Duration::from_millis(500);
+const OUTAGE_GAPS: u32 = 4;
+
 /// How long both are used side by side before they are compared, and this many round trips at least.
 const TRIAL: Duration = Duration::from_secs(2);
 const TRIAL_ROUND_TRIPS: u32 = 8;
@@ -106,8 +110,11 @@ pub(super) struct Choice {
     /// Whether it was a stall that made us ask.
     stalling: bool,
     answered: Option<Instant>,
-    /// The longest time between two moves lately: large blocks on slow links come seldom.
+    /// The longest time between two moves lately, and the usual one: large blocks on slow links come seldom.
     gap: Duration,
+    usual_gap: Duration,
+    /// Time of outages since the current one has been measured.
+    outages: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +142,8 @@ impl Choice {
             stalling: false,
             answered: None,
             gap: Duration::ZERO,
+            usual_gap: Duration::ZERO,
+            outages: Duration::ZERO,
         }
     }
 
@@ -163,6 +172,8 @@ impl Choice {
         if over == self.current {
             let gap = now.saturating_duration_since(self.moved);
             self.gap = gap.max(self.gap - self.gap / 16);
+            self.outages += self.outage(now);
+            self.usual_gap = (self.usual_gap * 7 + gap) / 8;
             self.moved = now;
             if self.trial.is_none() && self.stalling {
                 (self.asked, self.answered) = (None, None);
@@ -200,15 +211,24 @@ impl Choice {
     }
 
     fn is_due(&self, now: Instant, left: u64) -> bool {
-        let time = now.saturating_duration_since(self.alone.0);
         let rate = self.alone_rate(now);
-        time >= self.pause && left as f64 > rate * (self.trial_time() * WORTH).as_secs_f64()
+        self.alone_time(now) >= self.pause && left as f64 > rate * (self.trial_time() * WORTH).as_secs_f64()
     }
 
     fn alone_rate(&self, now: Instant) -> f64 {
-        let (since, from) = self.alone;
-        let time = now.saturating_duration_since(since).as_secs_f64().max(1e-3);
-        (self.bytes[index(self.current)] - from) as f64 / time
+        let time = self.alone_time(now).as_secs_f64().max(1e-3);
+        (self.bytes[index(self.current)] - self.alone.1) as f64 / time
+    }
+
+    /// Returns for how long the current transport has been measured alone, but for outages.
+    fn alone_time(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.alone.0).saturating_sub(self.outages + self.outage(now))
+    }
+
+    /// Returns how long the present silence has lasted, if it is an outage.
+    fn outage(&self, now: Instant) -> Duration {
+        let silent = now.saturating_duration_since(self.moved);
+        if silent >= OUTAGE.max(self.usual_gap * OUTAGE_GAPS) { silent } else { Duration::ZERO }
     }
 
     fn trial_time(&self) -> Duration {
@@ -246,6 +266,7 @@ impl Choice {
     const fn start_over(&mut self, now: Instant) {
         self.moved = now;
         self.alone = (now, self.bytes[index(self.current)]);
+        self.outages = Duration::ZERO;
         (self.trial, self.asked, self.answered) = (None, None, None);
     }
 }
@@ -327,6 +348,28 @@ mod tests {
             matches!(moved[..], [(first, Protocol::Tcp), (_, Protocol::Udp)] if first < 120),
             "{moved:?}"
         );
+    }
+
+    #[test]
+    fn outages_are_no_reason_to_compare() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
+        choice.begin(epoch);
+        let mut left = 1_000_000;
+        for tick in 1..=200 {
+            let now = epoch + Duration::from_millis(100) * tick;
+            let uses = choice.decide(now, left);
+            assert!(!uses.trial, "after {tick} tenths of a second, {left} bytes left");
+            // Two seconds of every six nothing is answered, over either.
+            if tick % 60 < 40 && left > 0 {
+                left -= 10_000;
+                choice.handle_bytes(now, Protocol::Udp, 10_000);
+                if uses.ask {
+                    choice.handle_answer(now);
+                }
+            }
+        }
     }
 
     #[test]
