@@ -16,8 +16,8 @@ pub(crate) fn binary() -> &'static PathBuf {
         profile.pop();
         profile.pop();
         let mut build = Command::new(env!("CARGO"));
-        // With the features that a test of the workspace has built it with.
-        build.args(["build", "--quiet", "--workspace", "--bin", "nfsw"]);
+        // Beside a test it has the features that a test of the workspace has built it with: nothing is built twice.
+        build.args(["build", "--quiet", "--workspace", "--bin", "nfsw", "--test", "architecture"]);
         if profile.ends_with("release") {
             build.arg("--release");
         }
