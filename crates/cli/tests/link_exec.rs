@@ -9,7 +9,7 @@ use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{Server, noise, stderr};
@@ -235,6 +235,24 @@ fn copies_over_a_lossy_link_are_intact() {
         fs::remove_file(&copy).unwrap();
         fs::remove_file(server.path("/back")).unwrap();
     }
+}
+
+/// The first datagram and the first SYN are lost; the second SYN comes before the datagram's next try.
+#[test]
+fn a_fade_at_the_start_does_not_choose_the_transport() {
+    let server = Server::everywhere();
+    let port = server.address().port();
+    fs::write(server.path("/file"), noise(1000)).unwrap();
+    let local = tempfile::tempdir().unwrap();
+    // A seed whose channel is bad for its first 0.93 s, and then good for more than ten.
+    let fade = ["--seed", "2795", "--bad", "1s", "--good", "20s", "--distribution", "exponential"];
+    let link = [&QUIET[..], &fade, &["--start", "first-datagram"]].concat();
+    let url = format!("nfs://$NFSW_HOST:{port}/file?mountport={port}");
+    let script = format!("cd {} && $nfsw cp -v \"{url}\" copy 2>&1", local.path().display());
+    let start = Instant::now();
+    let said = ok(&link, &script);
+    assert!(start.elapsed() > Duration::from_millis(900), "there was no fade: {said}");
+    assert!(said.contains(" over UDP: "), "{said}");
 }
 
 #[test]

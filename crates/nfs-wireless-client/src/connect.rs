@@ -28,6 +28,9 @@ const NFS_PORT: u16 = 2049;
 /// How long the first transport is tried before the second one joins in.
 const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
 
+/// An answer that took so long came after a fade, and another SYN than the first (RFC 6298 §2.1).
+const AFTER_A_FADE: Duration = Duration::from_secs(1);
+
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
 
@@ -190,6 +193,7 @@ impl Finder<'_> {
             let lane = self.nfs_over(address, protocol).await?;
             return Ok(Reached { lane, other: None, reason: Reason::Given });
         }
+        let started = clock();
         let only = |lane| Reached { lane, other: None, reason: Reason::OnlyOne };
         let (udp, tcp) = (self.nfs_over(address, Protocol::Udp), self.nfs_over(address, Protocol::Tcp));
         tokio::pin!(udp, tcp);
@@ -198,7 +202,7 @@ impl Finder<'_> {
             result = &mut udp => {
                 let Ok(udp) = result else { return tcp.await.map(only) };
                 let round_trip = udp.round_trip;
-                if round_trip >= NEAR && !is_here(udp.address()) {
+                if is_far(&udp) {
                     return Ok(Reached { lane: udp, other: None, reason: Reason::Far(round_trip) });
                 }
                 match tokio::time::timeout(SECOND_TRANSPORT_AFTER, tcp).await {
@@ -207,7 +211,23 @@ impl Finder<'_> {
                 }
             }
             result = &mut tcp => match result {
-                Ok(lane) => Ok(only(lane)),
+                Ok(tcp) if clock() < started + AFTER_A_FADE || !is_far(&tcp) => Ok(only(tcp)),
+                Ok(tcp) => {
+                    // The fade took what was sent over UDP, too, and its next try may be a while off.
+                    let again = async {
+                        tokio::select! {
+                            answer = udp => answer,
+                            answer = self.nfs_over(address, Protocol::Udp) => answer,
+                        }
+                    };
+                    match tokio::time::timeout(SECOND_TRANSPORT_AFTER + 4 * tcp.round_trip, again).await {
+                        Ok(Ok(udp)) => {
+                            let reason = Reason::Far(tcp.round_trip);
+                            Ok(Reached { lane: udp, other: Some(tcp), reason })
+                        }
+                        Ok(Err(_)) | Err(_) => Ok(only(tcp)),
+                    }
+                }
                 Err(error) => udp.await.map(only).map_err(|_| error),
             },
         }
@@ -433,6 +453,11 @@ async fn nfs_null(connection: &Connection, found: Found) -> Result<Duration, Err
     let answer = call(connection, Program::NFS, 0, Vec::new(), found).await?;
     accepted(&answer, Program::NFS, service_name(Program::NFS), found)?;
     Ok(clock().saturating_duration_since(asked))
+}
+
+/// Whether the server is further away than the network of a house.
+fn is_far(lane: &Lane) -> bool {
+    lane.round_trip >= NEAR && !is_here(lane.address())
 }
 
 /// Whether an address is one of this machine's.
