@@ -74,6 +74,9 @@ const MAX_HELD_BYTES: usize = 40 << 20;
 /// Most connections at once, however small the transfers.
 const MAX_STREAMS: usize = 64;
 
+/// Connections that had to make room and are not closed yet, at most: until one is, nobody else is let in.
+const MAX_CLOSING: usize = 8;
+
 /// Time for a first call, after which a connection without one is the first to make room.
 const FIRST_CALL_TIME: Duration = Duration::from_secs(2);
 
@@ -202,12 +205,16 @@ impl Shared {
 }
 
 impl State {
+    /// How many connections there may be.
+    fn places(&self) -> usize {
+        let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
+        (MAX_HELD_BYTES / held).clamp(1, MAX_STREAMS)
+    }
+
     /// Gives a connection a place. Where all are taken, whoever has the most of them makes room (by the address, whatever the
     /// port), first with one that made no call although it had the time, then with that which has been quiet for longest.
     fn admit(&mut self, address: SocketAddr) -> Arc<Outbox> {
-        let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
-        let places = (MAX_HELD_BYTES / held).clamp(1, MAX_STREAMS);
-        while self.streams.len() >= places {
+        while self.streams.len() >= self.places() {
             let count = |peer: &SocketAddr| self.streams.keys().filter(|it| it.ip() == peer.ip()).count();
             let now = clock();
             let order = |(peer, place): &(&SocketAddr, &Place)| {
@@ -272,13 +279,14 @@ async fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
 }
 
 async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: watch::Receiver<bool>) {
+    let most = shared.lock().places() + MAX_CLOSING;
     let mut tasks = JoinSet::new();
     tasks.spawn(serve_datagrams(Arc::clone(&shared), udp, stopped.clone()));
     let mut stop = pin!(stop(stopped.clone()));
     loop {
         tokio::select! {
             () = &mut stop => break,
-            accepted = tcp.accept() => match accepted {
+            accepted = tcp.accept(), if tasks.len() <= most => match accepted {
                 Ok((stream, address)) => {
                     let connection = stream::Connection::open(Arc::clone(&shared), address);
                     tasks.spawn(stream::serve(connection, stream, stopped.clone()));
