@@ -78,26 +78,29 @@ impl Bench {
     }
 
     fn reply_from(&mut self, millis: u64, xid: Xid, peer: SocketAddr) -> Head {
+        let head = self.head_from(millis, xid, peer);
+        if let Head::Reply(reply) = head {
+            self.engine.complete(self.at(millis), reply.id);
+        }
+        head
+    }
+
+    fn head_from(&mut self, millis: u64, xid: Xid, peer: SocketAddr) -> Head {
         let mut bytes = Vec::new();
         ReplyHeader { xid, outcome: Ok(()) }.encode(&mut bytes);
-        let now = self.at(millis);
-        let head = self.engine.handle_head(now, peer, &bytes, true).unwrap();
+        let head = self.engine.handle_head(self.at(millis), peer, &bytes, true).unwrap();
         if let Head::Reply(reply) = head {
             assert_eq!(reply.results_at, bytes.len());
-            self.engine.complete(now, reply.id);
         }
         head
     }
 
     /// The server answers that it wants to be asked later.
     fn postpone(&mut self, millis: u64, xid: Xid) {
-        let mut bytes = Vec::new();
-        ReplyHeader { xid, outcome: Ok(()) }.encode(&mut bytes);
-        let now = self.at(millis);
-        let Ok(Head::Reply(reply)) = self.engine.handle_head(now, server(), &bytes, true) else {
+        let Head::Reply(reply) = self.head_from(millis, xid, server()) else {
             panic!("the call is outstanding");
         };
-        self.engine.postpone(now, reply.id);
+        self.engine.postpone(self.at(millis), reply.id);
     }
 
     /// Lets time pass up to `end` and returns the moments, in ms, at which something was sent.

@@ -16,7 +16,7 @@ pub struct BlockRange {
     pub largest: u32,
 }
 
-/// Blocks tried between one frame and the largest: the small ones fill the frames that they need.
+/// Blocks tried between one frame and the largest: the small ones leave little of their frames empty.
 const BLOCKS: [u32; 7] = [2560, 4096, 5632, 8704, 12800, 16 << 10, 32 << 10];
 
 /// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
