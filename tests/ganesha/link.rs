@@ -1,12 +1,12 @@
 //! nfs-ganesha behind an emulated link in real time, beside the same copies in virtual time.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,12 +27,11 @@ use crate::{
     server::{Ganesha, Options},
 };
 
-const SEEDS: u64 = 20;
-/// Lateness of deliveries, at the 99th percentile, for which real time may be off by its tolerance once more: the link was
-/// another one than in virtual time by that much.
+/// Lateness of deliveries, at the 99th percentile, from which a link is not the one of virtual time any more.
 const LATE: Duration = Duration::from_millis(5);
-/// Times that all copies are made when the machine was busy with something else.
-const ROUNDS: u32 = 3;
+/// Copies made at once: half as many in each round, as links were late, down to the least.
+const AT_ONCE: usize = 40;
+const LEAST_AT_ONCE: usize = 5;
 const MEGABYTE: usize = 1 << 20;
 
 /// One way of copying.
@@ -42,24 +41,25 @@ struct Case {
     name: &'static str,
     arq: ArqKind,
     operation: Operation,
-    /// How far real time may be from virtual time, as a share of it.
-    tolerance: f64,
 }
 
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for operation in [Operation::Read, Operation::Write] {
-        for arq in [ArqKind::None, ArqKind::Ideal] {
-            for (name, policy) in
-                [("exponential", RetryPolicy::exponential()), ("hybrid", RetryPolicy::hybrid())]
-            {
-                cases.push(Case { policy, name, arq, operation, tolerance: 0.05 });
-            }
-        }
-        let (name, arq) = ("adaptive", ArqKind::None);
-        cases.push(Case { policy: RetryPolicy::Adaptive, name, arq, operation, tolerance: 0.03 });
+const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
+
+fn papers_cases() -> Vec<Case> {
+    let policies = [("exponential", RetryPolicy::exponential()), ("hybrid", RetryPolicy::hybrid())];
+    let of = |operation, arq| policies.map(|(name, policy)| Case { policy, name, arq, operation });
+    OPERATIONS.iter().flat_map(|&it| [of(it, ArqKind::None), of(it, ArqKind::Ideal)]).flatten().collect()
+}
+
+fn adaptive_cases() -> Vec<Case> {
+    let (policy, name, arq) = (RetryPolicy::Adaptive, "adaptive", ArqKind::None);
+    OPERATIONS.map(|operation| Case { policy, name, arq, operation }).to_vec()
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{:5} {:11} ARQ {:5}", self.operation.name(), self.name, self.arq.name())
     }
-    cases
 }
 
 impl Case {
@@ -78,7 +78,8 @@ impl Case {
         }
     }
 
-    fn virtual_mean(&self) -> f64 {
+    /// Seconds that each of the seeds from 1 takes in virtual time.
+    fn in_virtual_time(&self, seeds: u64) -> Vec<f64> {
         let mut room = Room::named("modern").expect("a room");
         room.link = self.link();
         // What ganesha takes on a quiet machine.
@@ -91,8 +92,10 @@ impl Case {
             RetryPolicy::Adaptive => (BlockSize::Auto { max: None }, Window::Auto),
             _ => (BlockSize::Exact(4096), Window::Calls(4)),
         };
-        let samples = sweep(&[plan], 1, SEEDS as u32, &|_| true).expect("a plan that can be");
-        mean(&samples[0].as_ref().expect("all runs").responses())
+        let samples = sweep(&[plan], 1, seeds as u32, &|_| true).expect("a plan that can be");
+        let responses = samples[0].as_ref().expect("all runs").responses();
+        assert_eq!(responses.len() as u64, seeds, "no copy fails");
+        responses
     }
 }
 
@@ -194,60 +197,71 @@ async fn copy(server: Arc<Ganesha>, number: usize, case: Case, seed: u64) -> Run
     Run { case: number, seed, seconds, lateness: stats.lateness.quantile(0.99), frames: seen.frames }
 }
 
-/// Every policy and ARQ, both ways, 20 seeds each, all at once: they take as long as they take in virtual time.
+/// Our policy, both ways. A machine that is busy with something else proves nothing, and fails nothing: that is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_over_a_bad_link_take_as_long_as_in_virtual_time() {
+    compare(&adaptive_cases(), 10, 0.1, 2).await;
+}
+
+#[ignore = "takes minutes"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_of_all_policies_take_as_long_as_in_virtual_time() {
+    const ROUNDS: u32 = 8;
+    let papers = compare(&papers_cases(), 20, 0.05, ROUNDS).await;
+    let ours = compare(&adaptive_cases(), 20, 0.03, ROUNDS).await;
+    assert_eq!(
+        papers + ours,
+        0,
+        "links that were late {ROUNDS} times: this machine is busy with something else"
+    );
+}
+
+/// Makes all copies, and compares the mean time of those whose link was on time with that of the same seeds in virtual time;
+/// `tolerance` is a share of it. Returns how many links were late in all rounds.
+async fn compare(cases: &[Case], seeds: u64, tolerance: f64, rounds: u32) -> usize {
     nfsw::binary();
     let server = Arc::new(Ganesha::start(Options { alone: true, ..Options::default() }));
     let contents: Vec<u8> = (0..MEGABYTE).map(|index| (index * 31 % 251) as u8).collect();
     fs::write(server.export().join("source"), contents).unwrap();
-    for round in 1..=ROUNDS {
-        let (failures, late) = compare(&server).await;
-        if failures.is_empty() {
-            return;
+    let mut left: Vec<(usize, u64)> =
+        (0..cases.len()).flat_map(|case| (1..=seeds).map(move |seed| (case, seed))).collect();
+    let mut on_time: Vec<Run> = Vec::new();
+    for round in 0..rounds {
+        let at_once = LEAST_AT_ONCE.max(AT_ONCE >> round);
+        for group in std::mem::take(&mut left).chunks(at_once) {
+            let copies = group.iter().map(|&(case, seed)| copy(server.clone(), case, cases[case], seed));
+            for run in copies.collect::<JoinSet<_>>().join_all().await {
+                check_fades(&run, &cases[run.case]);
+                if run.lateness > LATE {
+                    println!(
+                        "late by {:?} with {at_once} at once: {}, seed {}",
+                        run.lateness, cases[run.case], run.seed
+                    );
+                    left.push((run.case, run.seed));
+                } else {
+                    on_time.push(run);
+                }
+            }
         }
-        let failures = failures.join("\n");
-        assert!(late > LATE && round < ROUNDS, "{failures}; lateness {late:?}");
-        println!("again, for the machine was late by {late:?}: {failures}");
     }
-}
-
-/// Makes all copies; returns what took longer or shorter than it should, and how late the links were.
-async fn compare(server: &Arc<Ganesha>) -> (Vec<String>, Duration) {
-    let cases = cases();
-    let start = Instant::now();
-    let mut copies = JoinSet::new();
     for (number, case) in cases.iter().enumerate() {
-        for seed in 1..=SEEDS {
-            copies.spawn(copy(server.clone(), number, *case, seed));
+        let (real, seeds_on_time): (Vec<f64>, Vec<u64>) =
+            on_time.iter().filter(|run| run.case == number).map(|run| (run.seconds, run.seed)).unzip();
+        if real.is_empty() {
+            println!("{case}: not compared, for every link was late");
+            continue;
         }
-    }
-    let runs = copies.join_all().await;
-    println!("{} copies in {:.0} s", runs.len(), start.elapsed().as_secs_f64());
-    let late = runs.iter().map(|run| run.lateness).max().unwrap();
-    println!("99 % of the deliveries of each link were late by less than {late:?}");
-    let allowance = 1.0 + late.as_secs_f64() / LATE.as_secs_f64();
-    let mut failures = Vec::new();
-    for (number, case) in cases.iter().enumerate() {
-        let real: Vec<f64> = runs.iter().filter(|run| run.case == number).map(|run| run.seconds).collect();
-        let (real, simulated) = (mean(&real), case.virtual_mean());
+        let simulated = case.in_virtual_time(seeds);
+        let simulated: Vec<f64> = seeds_on_time.iter().map(|&seed| simulated[seed as usize - 1]).collect();
+        let (count, real, simulated) = (real.len(), mean(&real), mean(&simulated));
         let apart = real / simulated - 1.0;
-        let line = format!(
-            "{:5} {:11} ARQ {:5}: {real:6.2} s in real time, {simulated:6.2} s in virtual time, {:+.1} %",
-            case.operation.name(),
-            case.name,
-            case.arq.name(),
+        println!(
+            "{case}: {real:6.2} s in real time, {simulated:6.2} s in virtual time, {:+.1} %, {count} seeds",
             100.0 * apart
         );
-        println!("{line}");
-        if apart.abs() > case.tolerance * allowance {
-            failures.push(line);
-        }
+        assert!(apart.abs() <= tolerance, "{case}: apart by more than a share of {tolerance}");
     }
-    for run in &runs {
-        check_fades(run, &cases[run.case]);
-    }
-    (failures, late)
+    left.len()
 }
 
 /// What `nfsw link proxy` writes is what other programs and people can read.

@@ -57,7 +57,7 @@ fn a_server_that_is_not_there_is_3() {
         let url = format!("nfs://127.0.0.1:{port}/x?mountport={port}");
         let error = fails(3, ["cp", "--transport", transport, &url, "/tmp"]);
         assert!(error.contains("cannot reach") && error.contains("refused"), "{error}");
-        assert!(started.elapsed() < Duration::from_secs(3), "{transport}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(10), "{transport}: {:?}", started.elapsed());
     }
     let error = fails(3, ["ls", "does-not-exist.invalid:/"]);
     assert!(error.contains("cannot find the host"), "{error}");
@@ -72,7 +72,7 @@ fn a_silent_server_is_3_within_the_timeout() {
         let error = fails(3, ["cp", "--transport", transport, "--timeout", "700ms", &url, "/tmp"]);
         assert!(error.contains("no answer"), "{error}");
         let elapsed = started.elapsed();
-        assert!(elapsed > Duration::from_millis(600) && elapsed < Duration::from_secs(3), "{elapsed:?}");
+        assert!(elapsed > Duration::from_millis(600) && elapsed < Duration::from_secs(10), "{elapsed:?}");
     }
 }
 
@@ -173,7 +173,7 @@ fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
         let error = rest_of(copy.stderr.take().unwrap());
         assert_eq!(status.code(), Some(5), "{error}");
         assert!(error.contains("no progress for") && error.contains("run again: nfsw cp"), "{error}");
-        assert!(started.elapsed() < Duration::from_secs(4));
+        assert!(started.elapsed() < Duration::from_secs(20));
         assert_eq!(names(here.path()), [".file.nfsw-journal", ".file.nfsw-part"]);
         ok(["cp", &url, target.to_str().unwrap()]);
         assert_eq!(names(here.path()), ["file"]);
@@ -240,7 +240,7 @@ fn an_interrupted_run_is_130_at_once() {
         signal(&copy, kind);
         let started = Instant::now();
         let status = copy.wait().unwrap();
-        assert!(started.elapsed() < Duration::from_secs(1));
+        assert!(started.elapsed() < Duration::from_secs(5));
         assert_eq!(status.code(), Some(130));
         let error = rest_of(copy.stderr.take().unwrap());
         let quoted = format!("it'\\''s {number}'");
@@ -283,7 +283,7 @@ fn a_deadline_ends_a_run() {
     let target = here.path().to_str().unwrap();
     let error = fails(5, ["cp", "--bwlimit", "4M", "--deadline", "500ms", &server.url("/file"), target]);
     assert!(error.contains("deadline"), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(6));
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn time_to_end(mut process: std::process::Child, signal: Signal) -> Duration {
 /// The time is that of the kernel's clock, so it is only printed; the limit here is one that a hang exceeds.
 #[test]
 fn a_signal_ends_a_run_at_once_whatever_it_waits_for() {
-    let limit = Duration::from_secs(2);
+    let limit = Duration::from_secs(5);
     let mut server = Server::start();
     fs::write(server.path("file"), noise(8 * SIZE)).unwrap();
     let here = tempfile::tempdir().unwrap();
