@@ -161,7 +161,8 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         let xid = slot.replied.or_else(|| slot.xids.last().copied())?;
         let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
-        let (suspected, by_peer) = (slot.state == State::Suspect, slot.overtaken_by_peer);
+        let by_peer = slot.overtaken_by_peer;
+        let counted_lost = slot.state == State::Resending || slot.state == State::Suspect && by_peer;
         let attempt = *self.xids.find(xid)?;
         if attempt.sends == 1 {
             self.stats.rtt.record(self.now.saturating_duration_since(attempt.sent));
@@ -174,7 +175,7 @@ impl Engine {
             if later > 0 {
                 adaptive.handle_needless_resend();
             }
-            if (later > 0 || suspected) && by_peer && class != Class::Control {
+            if (counted_lost || later > 0 && by_peer) && class != Class::Control {
                 adaptive.handle_false_alarm();
             }
         }

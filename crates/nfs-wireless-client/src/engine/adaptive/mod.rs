@@ -225,9 +225,12 @@ impl Adaptive {
         }
         // A block larger than those before takes longer on any link.
         let own = Duration::from_secs_f64(f64::from(bytes) / self.window.rate().max(f64::from(bytes.max(1))));
-        if ended.asked && (ended.long && ended.excess > own || !held) {
-            self.patience.learn(held);
+        // And what a fade holds is late: it does not only come after a pause between two windows.
+        let delayed = rtt > self.window.base() + own;
+        if ended.asked && (ended.long && ended.excess > own && delayed || !held) {
+            self.patience.handle_silence(now, held);
         }
+        self.patience.handle_reply(sent);
         self.lost.replies += 1;
         if delivered >= self.lost.round_end && self.lost.replies >= LOSS_ROUND {
             self.end_loss_round(delivered);
@@ -241,12 +244,13 @@ impl Adaptive {
 
     /// A call was taken for lost, and is answered: the link held it while others passed.
     pub(super) fn handle_false_alarm(&mut self) {
-        self.patience.learn(true);
+        self.patience.handle_false_alarm();
     }
 
     /// A call was lost that was sent at `sent`, when `delivered` bytes had been delivered.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, delivered: u64) {
         self.lost.losses += 1;
+        self.patience.handle_loss();
         self.window.handle_loss(self.block);
         let smoothed = self.trips.smoothed(Class::Read).unwrap_or_default();
         let explained = self.silence.explains(now, 2 * smoothed + Duration::from_millis(500));

@@ -1,21 +1,28 @@
 //! Does this link lose frames or hold them? Learned from how silences end.
 
+use std::time::Instant;
+
 /// How much one silence counts.
 const GAIN: f64 = 0.34;
 
 /// Below this the link holds what meets a fade, as link-level retransmission does; sending again is useless.
 const HOLDS_BELOW: f64 = 0.3;
 
+/// Where it starts: nothing is known, and one fade that was held is enough.
+const UNKNOWN: f64 = 0.4;
+
 /// 0: every silence ended with what had been sent before it; 1: with what was sent during it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     score: f64,
+    /// When a silence ended with what had been sent before it. It was held if nothing is lost until what is sent now is answered: where a
+    /// queue overflows, the first of a window arrives, and others do not.
+    unproven: Option<Instant>,
 }
 
 impl Default for Patience {
-    /// Nothing is known.
     fn default() -> Self {
-        Self { score: 0.5 }
+        Self { score: UNKNOWN, unproven: None }
     }
 }
 
@@ -28,7 +35,35 @@ impl Patience {
     }
 
     /// A silence ended; `held`: with the reply to the oldest call, sent before it.
-    pub(super) fn learn(&mut self, held: bool) {
+    pub(super) fn handle_silence(&mut self, now: Instant, held: bool) {
+        if held {
+            self.unproven.get_or_insert(now);
+        } else {
+            self.learn(false);
+        }
+    }
+
+    /// What was sent at `sent` is answered, so that what was sent before it is answered, too, or lost.
+    pub(super) fn handle_reply(&mut self, sent: Instant) {
+        if self.unproven.is_some_and(|ended| sent >= ended) {
+            self.unproven = None;
+            self.learn(true);
+        }
+    }
+
+    /// A call is lost.
+    pub(super) fn handle_loss(&mut self) {
+        self.unproven = None;
+        self.learn(false);
+    }
+
+    /// What had been taken for lost is answered: that is taken back, and the link has held it while others passed.
+    pub(super) fn handle_false_alarm(&mut self) {
+        self.learn(true);
+        self.learn(true);
+    }
+
+    fn learn(&mut self, held: bool) {
         let outcome = if held { 0.0 } else { 1.0 };
         self.score += GAIN * (outcome - self.score);
     }
@@ -41,17 +76,51 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A silence that ends, after which everything is answered.
+    fn held(patience: &mut Patience, now: Instant) {
+        patience.handle_silence(now, true);
+        assert!(!patience.holds(), "what else was in flight is not known yet");
+        patience.handle_reply(now - MS);
+        assert!(!patience.holds(), "that was in flight then");
+        patience.handle_reply(now);
+    }
+
     #[test]
-    fn two_held_silences_make_it_patient_and_one_loss_impatient_again() {
-        let mut patience = Patience::default();
+    fn one_held_silence_makes_it_patient_and_one_loss_impatient_again() {
+        let (mut patience, now) = (Patience::default(), Instant::now());
         assert!(!patience.holds());
-        patience.learn(true);
-        assert!(!patience.holds());
-        patience.learn(true);
+        held(&mut patience, now);
         assert!(patience.holds());
-        patience.learn(false);
+        patience.handle_silence(now, false);
         assert!(!patience.holds());
+        held(&mut patience, now);
+        assert!(!patience.holds());
+        held(&mut patience, now);
+        assert!(patience.holds());
+    }
+
+    #[test]
+    fn a_silence_is_not_held_where_the_rest_of_the_window_is_lost() {
+        let (mut patience, now) = (Patience::default(), Instant::now());
+        for _ in 0..10 {
+            patience.handle_silence(now, true);
+            patience.handle_loss();
+            patience.handle_reply(now + MS);
+        }
+        assert!(!patience.holds());
+    }
+
+    #[test]
+    fn what_is_answered_after_all_was_held() {
+        let mut patience = Patience::default();
+        patience.handle_loss();
+        patience.handle_false_alarm();
+        assert!(patience.holds());
     }
 }
