@@ -75,6 +75,7 @@ impl Patience {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
 mod tests {
     use std::time::Duration;
 
