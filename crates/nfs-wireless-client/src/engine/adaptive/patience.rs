@@ -1,8 +1,8 @@
-//! Does this link lose frames or hold them? Learned from how silences end.
+//! Does this link lose frames or hold them? Learned from how silences end, and from losses.
 
 use std::time::Instant;
 
-/// How much one silence counts.
+/// How much one silence counts, or one loss.
 const GAIN: f64 = 0.34;
 
 /// Below this the link holds what meets a fade, as link-level retransmission does; sending again is useless.
@@ -11,7 +11,7 @@ const HOLDS_BELOW: f64 = 0.3;
 /// Where it starts: nothing is known, and one fade that was held is enough.
 const UNKNOWN: f64 = 0.4;
 
-/// 0: every silence ended with what had been sent before it; 1: with what was sent during it.
+/// 0: every silence ended with what had been sent before it; 1: with what was sent during it, or something was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     score: f64,
@@ -27,7 +27,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Starts from what was believed; the next silence that ends otherwise refutes it.
+    /// Starts from what was believed; the next silence that ends otherwise refutes it, or the next loss.
     pub(super) const fn resume(&mut self, holds: bool) {
         if holds {
             self.score = HOLDS_BELOW / 2.0;
