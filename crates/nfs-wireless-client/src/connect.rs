@@ -31,6 +31,9 @@ const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
 /// An answer that took so long came after a fade, and another SYN than the first (RFC 6298 §2.1).
 const AFTER_A_FADE: Duration = Duration::from_secs(1);
 
+/// How long UDP may take beyond two round trips to answer once more, where TCP was first: one datagram was lost, or the server has no UDP.
+const ONE_DATAGRAM: Duration = Duration::from_millis(50);
+
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
 
@@ -152,8 +155,22 @@ impl Finder<'_> {
     }
 
     async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Found, Vec<u8>, Mount), Error> {
+        let attempt = async |protocol| match self.mount_over(address, path, protocol).await {
+            // No is an answer, too.
+            Err(error @ Error::Mount { .. }) => Ok(Err(error)),
+            other => other.map(Ok),
+        };
+        self.first_transport(attempt).await?
+    }
+
+    async fn mount_over(
+        &self,
+        address: SocketAddr,
+        path: &[u8],
+        protocol: Protocol,
+    ) -> Result<(Found, Vec<u8>, Mount), Error> {
         let (found, service, listed) = self
-            .service(address, Program::MOUNT, async |connection, found| {
+            .service_over(address, Program::MOUNT, protocol, async |connection, found| {
                 match exports(connection, found).await {
                     // Whoever hides the list may still let us mount.
                     Err(Error::Rejected { .. } | Error::Protocol { .. }) => Ok(Vec::new()),
@@ -211,16 +228,21 @@ impl Finder<'_> {
                 }
             }
             result = &mut tcp => match result {
-                Ok(tcp) if clock() < started + AFTER_A_FADE || !is_far(&tcp) => Ok(only(tcp)),
+                Ok(tcp) if !is_far(&tcp) => Ok(only(tcp)),
                 Ok(tcp) => {
-                    // The fade took what was sent over UDP, too, and its next try may be a while off.
+                    let wait = if clock() < started + AFTER_A_FADE {
+                        ONE_DATAGRAM + 2 * tcp.round_trip
+                    } else {
+                        SECOND_TRANSPORT_AFTER + 4 * tcp.round_trip
+                    };
+                    // What was sent over UDP was lost, too, and its next try may be a while off.
                     let again = async {
                         tokio::select! {
                             answer = udp => answer,
                             answer = self.nfs_over(address, Protocol::Udp) => answer,
                         }
                     };
-                    match tokio::time::timeout(SECOND_TRANSPORT_AFTER + 4 * tcp.round_trip, again).await {
+                    match tokio::time::timeout(wait, again).await {
                         Ok(Ok(udp)) => {
                             let reason = Reason::Far(tcp.round_trip);
                             Ok(Reached { lane: udp, other: Some(tcp), reason })

@@ -201,6 +201,33 @@ fn the_adaptive_policy_is_within_a_hair_of_what_the_channel_allows() {
     }
 }
 
+/// What the link held comes at once. Who takes that for the link's rate fills a queue that holds little more than two large blocks.
+#[test]
+fn what_a_link_holds_does_not_look_fast() {
+    let plans = [Operation::Read, Operation::Write].map(|operation| {
+        let mut plan = plan("modern", operation, RetryPolicy::Adaptive, 80);
+        plan.block = BlockSize::Auto { max: None };
+        (plan.room.link.arq.kind, plan.room.link.queue.packets) = (ArqKind::SelectiveRepeat, Some(50));
+        plan
+    });
+    for row in rows(&plans, 40) {
+        assert!(row.over_limit_pct < 3.5, "{row:?}");
+    }
+}
+
+/// What is asked into an outage is held, too: it must not fill the queue that the data needs after it.
+#[test]
+fn an_outage_that_the_link_holds_fills_no_queue_with_probes() {
+    for (arq, bound) in [(ArqKind::SelectiveRepeat, 6.0), (ArqKind::StopAndWait, 11.0)] {
+        let mut plan = plan("modern", Operation::Read, RetryPolicy::Adaptive, 2000);
+        plan.block = BlockSize::Auto { max: None };
+        plan.room.link.channel.set_good_mean(Duration::from_secs(4));
+        (plan.room.link.arq.kind, plan.room.link.queue.packets) = (arq, Some(50));
+        let row = &rows(&[plan], 40)[0];
+        assert!(row.over_limit_pct < bound, "{row:?}");
+    }
+}
+
 /// Somebody's TCP on a congested path is left at least two fifths of its share (RFC 5033 asks for fairness, not for victory); less of a
 /// queue that is half as long as the path, where a loss says nothing about a queue (docs/adaptive.md, "Where it cannot reach"). Who
 /// meets whose losses is chance, so it is the mean of several lengths of the path.

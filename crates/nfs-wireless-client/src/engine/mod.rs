@@ -456,7 +456,7 @@ impl Engine {
                     sends: 1,
                     number,
                     sent: self.now,
-                    delivered: self.recovery.delivered(),
+                    before: self.recovery.progress(self.now),
                     answered: false,
                     surplus: 0,
                 };

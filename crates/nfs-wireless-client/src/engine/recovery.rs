@@ -6,7 +6,7 @@ use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
     Belief, CallId, Carrier, Class, Engine, Event, Owner, Repeat, Transmit, WindowLimits,
-    adaptive::{Adaptive, Answered, BlockRange},
+    adaptive::{Adaptive, Answered, BlockRange, Progress},
     calls::{Cause, State},
     policy::{self, Policy},
     xids::Attempt,
@@ -56,10 +56,11 @@ impl Recovery {
         matches!(self, Self::Adaptive(_))
     }
 
-    pub(super) fn delivered(&self) -> u64 {
+    /// Returns how far deliveries have come.
+    pub(super) fn progress(&self, now: Instant) -> Progress {
         match self {
-            Self::Connection | Self::Timers(_) => 0,
-            Self::Adaptive(adaptive) => adaptive.delivered(),
+            Self::Connection | Self::Timers(_) => Progress { bytes: 0, answered: now },
+            Self::Adaptive(adaptive) => adaptive.progress(now),
         }
     }
 
@@ -239,8 +240,16 @@ impl Engine {
         self.oldest();
         let waiting = !self.order.is_empty();
         let Recovery::Adaptive(adaptive) = &mut self.recovery else { return };
-        let answered =
-            Answered { class, bytes, sent: attempt.sent, delivered: attempt.delivered, exact, held, waiting };
+        let answered = Answered {
+            class,
+            bytes,
+            sent: attempt.sent,
+            before: attempt.before,
+            exact,
+            held,
+            waiting,
+            probe: attempt.call.slot == PROBE_SLOT,
+        };
         adaptive.handle_reply(self.now, &answered);
     }
 
@@ -283,7 +292,7 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         let last = slot.xids.last().and_then(|xid| self.xids.find(*xid));
         if slot.class != Class::Control {
-            adaptive.handle_loss(self.now, slot.last_sent, last.map_or(0, |it| it.delivered));
+            adaptive.handle_loss(self.now, slot.last_sent, last.map_or(0, |it| it.before.bytes));
         }
     }
 
@@ -367,7 +376,7 @@ impl Engine {
             sends: 1,
             number: self.transmissions,
             sent: self.now,
-            delivered: self.recovery.delivered(),
+            before: self.recovery.progress(self.now),
             answered: false,
             surplus: 0,
         };

@@ -8,7 +8,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::CallId;
+use super::{CallId, adaptive::Progress};
 
 /// Attempts that are remembered after their call has ended, to tell late replies from strangers'.
 const REMEMBERED: usize = 1024;
@@ -29,8 +29,8 @@ pub(super) struct Attempt {
     pub(super) number: u64,
     /// When it was sent last.
     pub(super) sent: Instant,
-    /// Bytes that had been delivered then.
-    pub(super) delivered: u64,
+    /// How far deliveries had come then.
+    pub(super) before: Progress,
     /// Whether a reply has been seen.
     pub(super) answered: bool,
     /// Needless resends that a late reply to this attempt proves.
@@ -86,7 +86,7 @@ mod tests {
             sends: 1,
             number: 0,
             sent,
-            delivered: 0,
+            before: Progress { bytes: 0, answered: sent },
             answered: false,
             surplus: 0,
         };

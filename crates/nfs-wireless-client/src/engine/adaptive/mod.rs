@@ -14,6 +14,7 @@ mod window;
 use std::time::{Duration, Instant};
 
 pub use self::sizer::BlockRange;
+pub(super) use self::window::Progress;
 use self::{
     margin::Margin, pacer::Pacer, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer,
     window::Window,
@@ -45,14 +46,16 @@ pub(super) struct Answered {
     pub(super) class: Class,
     pub(super) bytes: u32,
     pub(super) sent: Instant,
-    /// Bytes that had been delivered when it was sent.
-    pub(super) delivered: u64,
+    /// How far deliveries had come when it was sent.
+    pub(super) before: Progress,
     /// Whether the time since `sent` is its round-trip time.
     pub(super) exact: bool,
     /// Whether it was the oldest call outstanding, sent before the silence that it ends.
     pub(super) held: bool,
     /// Whether other calls are outstanding.
     pub(super) waiting: bool,
+    /// Whether it was a probe.
+    pub(super) probe: bool,
 }
 
 /// Losses and replies of the last rounds, to tell a full queue from a burst.
@@ -122,7 +125,7 @@ impl Adaptive {
     /// Returns what is believed, once something was delivered.
     pub(super) fn belief(&self) -> Option<Belief> {
         let rate = self.window.rate();
-        (self.delivered() > 0 && rate > 0.0 && self.block > 0).then(|| Belief {
+        (self.window.delivered() > 0 && rate > 0.0 && self.block > 0).then(|| Belief {
             rate,
             base: self.window.base(),
             fades_per_second: self.sizer.burst_rate(),
@@ -134,9 +137,9 @@ impl Adaptive {
         })
     }
 
-    /// Returns the bytes delivered so far.
-    pub(super) const fn delivered(&self) -> u64 {
-        self.window.delivered()
+    /// Returns how far deliveries have come.
+    pub(super) fn progress(&self, now: Instant) -> Progress {
+        self.window.progress(now)
     }
 
     /// Returns the bytes of the last READ or WRITE, or of the first, if the choice is ours.
@@ -206,19 +209,20 @@ impl Adaptive {
 
     /// Takes a reply in.
     pub(super) fn handle_reply(&mut self, now: Instant, answered: &Answered) {
-        let Answered { class, bytes, sent, delivered, exact, held, waiting } = *answered;
+        let Answered { class, bytes, sent, before, exact, held, waiting, probe } = *answered;
         let rtt = now.saturating_duration_since(sent);
         let outgoing = self.outgoing == Some(bytes);
         if exact {
             self.trips.sample(class, rtt);
             if class != Class::Control {
-                self.window.handle_reply(now, sent, delivered, bytes, self.block, outgoing);
+                self.window.handle_reply(now, answered, self.block, outgoing, self.patience.holds());
                 self.pacer.set_rate(now, self.window.peak(), self.block);
             }
         }
         let held = held && sent <= self.silence.since();
         let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
-        let ended = self.silence.handle_reply(now, bytes, outgoing, waiting, timeout, patient);
+        let at_a_pace = !outgoing && !probe;
+        let ended = self.silence.handle_reply(now, bytes, at_a_pace, waiting, timeout, patient);
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
             self.sizer.handle_block(now, bytes, waiting);
@@ -232,8 +236,8 @@ impl Adaptive {
         }
         self.patience.handle_reply(sent);
         self.lost.replies += 1;
-        if delivered >= self.lost.round_end && self.lost.replies >= LOSS_ROUND {
-            self.end_loss_round(delivered);
+        if before.bytes >= self.lost.round_end && self.lost.replies >= LOSS_ROUND {
+            self.end_loss_round(before.bytes);
         }
     }
 
@@ -325,7 +329,7 @@ impl Adaptive {
             // Nobody knows how long the first block takes.
             None => PATIENCE_WITH_THE_FIRST,
         };
-        self.silence.handle_probe(now, self.window.rate(), timeout)
+        self.silence.handle_probe(now, self.window.rate(), timeout, self.patience.holds())
     }
 
     fn end_loss_round(&mut self, delivered: u64) {

@@ -36,8 +36,10 @@ const MAX_RESEND: Duration = Duration::from_secs(64);
 /// probes take a third of a slow link at most.
 const PROBE_BYTES: f64 = 3.0 * 150.0;
 
-/// On a link that holds frames nothing is asked before this.
+/// On a link that holds frames nothing is asked before this, and seldom: what is asked is held, too, and all of it takes room in queues
+/// when the fade is over. Nor is the oldest call sent again before so many times as long as elsewhere.
 const PATIENT_PROBE: Duration = Duration::from_millis(490);
+const PATIENT_RESEND: u32 = 10;
 
 /// The pace of replies, and the silence since the last one.
 #[derive(Clone, Copy, Debug)]
@@ -128,13 +130,13 @@ impl Silence {
         }
     }
 
-    /// A reply was heard that brought a block of `bytes`, if any; `outgoing`: it is smaller than what is asked for now; `waiting`: others
-    /// are outstanding. Returns what the silence before it was.
+    /// A reply was heard that brought a block of `bytes`, if any; `at_a_pace`: it is neither smaller than what is asked for now nor
+    /// a probe's; `waiting`: others are outstanding. Returns what the silence before it was.
     pub(super) fn handle_reply(
         &mut self,
         now: Instant,
         bytes: u32,
-        outgoing: bool,
+        at_a_pace: bool,
         waiting: bool,
         timeout: Duration,
         patient: bool,
@@ -143,7 +145,7 @@ impl Silence {
         if bytes < self.block && bytes == self.wanted {
             self.scale_pace(bytes);
         }
-        if self.flowing && !outgoing {
+        if self.flowing && at_a_pace {
             self.pace = Some(match self.pace {
                 None => (gap, gap / 2),
                 Some((pace, deviation)) => {
@@ -194,7 +196,7 @@ impl Silence {
 
     /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take. Returns whether it is time to send the oldest call again,
     /// too: perhaps somebody answers calls and no probes.
-    pub(super) fn handle_probe(&mut self, now: Instant, rate: f64, timeout: Duration) -> bool {
+    pub(super) fn handle_probe(&mut self, now: Instant, rate: f64, timeout: Duration, patient: bool) -> bool {
         self.asked.get_or_insert(now);
         let silence = now.saturating_duration_since(self.since);
         let usual = silence < (2 * self.longest).min(USUAL);
@@ -202,13 +204,15 @@ impl Silence {
         let interval = match silence {
             _ if roused => (silence / 8).min(URGENT_INTERVAL),
             _ if self.heard.is_none() => (silence / 2).min(UNHEARD_INTERVAL),
+            _ if patient => (silence / 4).min(MAX_INTERVAL),
             _ if usual => (silence / 12).min(USUAL_INTERVAL),
             _ if silence < Duration::from_millis(200) => silence / 12,
             _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
             _ => (silence / 8).min(MAX_INTERVAL),
         };
         let share = Duration::from_secs_f64(if rate > 0.0 { (PROBE_BYTES / rate).min(60.0) } else { 0.0 });
-        let resend = silence >= self.resend_after.max(2 * timeout);
+        let enough = self.resend_after.max(2 * timeout);
+        let resend = silence >= if patient { PATIENT_RESEND * enough } else { enough };
         if resend {
             self.resend_after = (2 * self.resend_after).min(MAX_RESEND);
         }

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::Answered;
+
 /// Rounds over which the highest rate counts.
 const RATE_ROUNDS: usize = 8;
 
@@ -59,6 +61,15 @@ const SPACINGS: usize = 5;
 /// Replies that come closer together than this were held up together, by the link or by the system.
 const CLUMP: Duration = Duration::from_micros(50);
 
+/// How far deliveries had come when something was sent.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Progress {
+    /// Bytes delivered.
+    pub(in crate::engine) bytes: u64,
+    /// When the call was sent that was answered last.
+    pub(in crate::engine) answered: Instant,
+}
+
 /// Delivered rate, base round-trip time, and the window they make.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -66,10 +77,14 @@ pub(super) struct Window {
     window: u64,
     /// Bytes delivered so far.
     delivered: u64,
+    /// When the call was sent that was answered last, unless nothing was outstanding then.
+    answered: Option<Instant>,
     /// The round ends with the reply to a call sent after this much was delivered.
     round_end: u64,
     /// Bytes lost in this round.
     lost: u64,
+    /// Whether something came in this round that had been held.
+    clumped: bool,
     /// Highest rate in bytes per second, of each of the last rounds.
     rates: VecDeque<f64>,
     base: Option<Duration>,
@@ -107,8 +122,10 @@ impl Window {
         Self {
             window: 0,
             delivered: 0,
+            answered: None,
             round_end: 0,
             lost: 0,
+            clumped: false,
             rates: VecDeque::from([0.0]),
             base: None,
             base_seen: now,
@@ -145,6 +162,11 @@ impl Window {
         self.delivered
     }
 
+    /// Returns how far deliveries have come.
+    pub(super) fn progress(&self, now: Instant) -> Progress {
+        Progress { bytes: self.delivered, answered: self.answered.unwrap_or(now) }
+    }
+
     /// Returns the delivered rate in bytes per second.
     pub(super) fn rate(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max)
@@ -176,23 +198,28 @@ impl Window {
         self.used = self.used.max(in_flight);
     }
 
-    /// A reply brought `bytes`; when its call was sent at `sent`, `delivered` bytes had been. `outgoing`: its block is smaller than what is
-    /// asked for now.
+    /// A READ or WRITE was answered. `outgoing`: its block is smaller than what is asked for now; `holds`: the link holds what meets a fade.
     pub(super) fn handle_reply(
         &mut self,
         now: Instant,
-        sent: Instant,
-        delivered: u64,
-        bytes: u32,
+        answered: &Answered,
         block: u32,
         outgoing: bool,
+        holds: bool,
     ) {
+        let Answered { bytes, sent, before, waiting, .. } = *answered;
         let rtt = now.saturating_duration_since(sent).max(Duration::from_micros(1));
         if std::mem::take(&mut self.unconfirmed) && rtt > self.base() * 2 + WRONG_BASE {
             *self = Self { delivered: self.delivered, ..Self::new(now) };
         }
         self.delivered += u64::from(bytes);
-        let rate = (self.delivered - delivered) as f64 / rtt.as_secs_f64();
+        self.answered = waiting.then_some(sent);
+        // What was held comes at once, and was not delivered at once (draft-cheng-iccrg-delivery-rate-estimation §2.2).
+        let sending = sent.saturating_duration_since(before.answered);
+        let clumped = holds && sending > rtt * 5 / 4;
+        let interval = if clumped { sending } else { rtt };
+        self.clumped |= clumped;
+        let rate = (self.delivered - before.bytes) as f64 / interval.as_secs_f64();
         if !outgoing {
             self.observe(now, rtt, bytes, block);
         }
@@ -206,7 +233,7 @@ impl Window {
         if self.starting {
             self.grow(now, sent, bytes, block);
         }
-        if delivered >= self.round_end {
+        if before.bytes >= self.round_end {
             self.end_round(now, block);
         }
     }
@@ -273,6 +300,8 @@ impl Window {
     fn end_round(&mut self, now: Instant, block: u32) {
         // What is in flight is more than arrives, whatever queues.
         let lossy = std::mem::take(&mut self.lost) * 8 > self.delivered - self.round_end;
+        // The path was empty after a fade, and not for want of calls.
+        let clumped = std::mem::take(&mut self.clumped);
         self.round_end = self.delivered;
         self.round_window = self.window.max(INITIAL_CALLS * u64::from(block));
         let rate = self.rate();
@@ -290,7 +319,7 @@ impl Window {
             let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
             let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
-            if empty && busy && !lossy && self.refilling == 0 && self.draining.is_none() {
+            if empty && busy && !lossy && !clumped && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
                 let growth = if self.careful > 0 { u64::from(block) } else { self.window / 4 };
                 self.window = target.max(self.window + growth);
