@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nfs_wire::{
@@ -33,6 +33,9 @@ const AFTER_A_FADE: Duration = Duration::from_secs(1);
 
 /// How long UDP may take beyond two round trips to answer once more, where TCP was first: one datagram was lost, or the server has no UDP.
 const ONE_DATAGRAM: Duration = Duration::from_millis(50);
+
+/// So many round trips finding an export takes: two connections, and a call to the port mapper and two to MOUNT.
+const MOUNT_ROUND_TRIPS: u32 = 5;
 
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
@@ -68,12 +71,40 @@ impl Finder<'_> {
     /// Finds the export that holds `path` and connects to its NFS service.
     pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
         self.on_each_address(async |address| {
-            // Side by side: on a long way every round trip counts.
-            let ((service, export, mount), reached) =
-                tokio::try_join!(self.mount_at(address, path), self.nfs(address))?;
+            let ((service, export, mount), reached) = self.mount_and_reach(address, path).await?;
             Ok(Mounted { reached, export, root: mount.handle, mount: service })
         })
         .await
+    }
+
+    /// Asks both services side by side: on a long way every round trip counts. When one has answered, a fade is over that may have taken
+    /// what was sent to the other, and the next try of that may be a while off: it is asked anew.
+    async fn mount_and_reach(
+        &self,
+        address: SocketAddr,
+        path: &[u8],
+    ) -> Result<((Found, Vec<u8>, Mount), Reached), Error> {
+        let (mounting, reaching) = (self.mount_at(address, path), self.nfs(address));
+        tokio::pin!(mounting, reaching);
+        tokio::select! {
+            mounted = &mut mounting => {
+                let mounted = mounted?;
+                let again = async {
+                    tokio::time::sleep(ONE_DATAGRAM).await;
+                    self.nfs(address).await
+                };
+                Ok((mounted, or_again(reaching, again).await?))
+            }
+            reached = &mut reaching => {
+                let reached = reached?;
+                let again = async {
+                    let Lane { round_trip, protocol, .. } = reached.lane;
+                    tokio::time::sleep(ONE_DATAGRAM + MOUNT_ROUND_TRIPS * round_trip).await;
+                    self.mount_over(address, path, protocol).await
+                };
+                Ok((or_again(mounting, again).await?, reached))
+            }
+        }
     }
 
     /// Looks where the server is now: the address of its NFS service over `protocol`, and the handle of an export's root.
@@ -236,12 +267,7 @@ impl Finder<'_> {
                         SECOND_TRANSPORT_AFTER + 4 * tcp.round_trip
                     };
                     // What was sent over UDP was lost, too, and its next try may be a while off.
-                    let again = async {
-                        tokio::select! {
-                            answer = udp => answer,
-                            answer = self.nfs_over(address, Protocol::Udp) => answer,
-                        }
-                    };
+                    let again = or_again(udp, self.nfs_over(address, Protocol::Udp));
                     match tokio::time::timeout(wait, again).await {
                         Ok(Ok(udp)) => {
                             let reason = Reason::Far(tcp.round_trip);
@@ -469,12 +495,23 @@ async fn mount_call(
     Ok(answer)
 }
 
-/// Calls NULL, and returns how long the answer took.
+/// Calls NULL, and returns how long the answer took, without what a fade took before.
 async fn nfs_null(connection: &Connection, found: Found) -> Result<Duration, Error> {
-    let asked: Instant = clock();
     let answer = call(connection, Program::NFS, 0, Vec::new(), found).await?;
     accepted(&answer, Program::NFS, service_name(Program::NFS), found)?;
-    Ok(clock().saturating_duration_since(asked))
+    Ok(answer.round_trip)
+}
+
+/// Waits for `first`, and for `again`, which counts if it succeeds.
+async fn or_again<T>(
+    first: impl Future<Output = Result<T, Error>>,
+    again: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::pin!(first);
+    tokio::select! {
+        result = &mut first => result,
+        Ok(value) = again => Ok(value),
+    }
 }
 
 /// Whether the server is further away than the network of a house.

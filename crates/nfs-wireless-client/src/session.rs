@@ -101,6 +101,8 @@ pub enum Incoming {
         outcome: Result<(), Rejection>,
         /// How often the call was sent.
         attempts: u32,
+        /// Since what was answered was sent.
+        round_trip: Duration,
     },
 }
 
@@ -200,7 +202,12 @@ impl Session {
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Option<CallId> {
         let owner = Owner(token & !TRANSFER_BIT);
-        let repeat = if program == Program::NFS { repeat_of(procedure) } else { Repeat::SameXid };
+        let repeat = match program {
+            Program::NFS => repeat_of(procedure),
+            // A list of mounts looks the same after a second MNT (RFC 1813 §5.2.1), and port mappers are only asked.
+            Program::MOUNT | Program::PORTMAP | Program::RPCBIND3 | Program::RPCBIND4 => Repeat::Idempotent,
+            _ => Repeat::SameXid,
+        };
         let class = Class::Control;
         let spec = CallSpec {
             program,
@@ -286,9 +293,9 @@ impl Session {
             }
             None if !complete => Ok(Incoming::NeedMore),
             None => {
-                let Reply { owner: Owner(token), results_at, outcome, attempts, .. } = reply;
+                let Reply { owner: Owner(token), results_at, outcome, attempts, round_trip, .. } = reply;
                 self.complete(now, reply.id);
-                Ok(Incoming::Reply { token, results_at, outcome, attempts })
+                Ok(Incoming::Reply { token, results_at, outcome, attempts, round_trip })
             }
         }
     }

@@ -71,6 +71,8 @@ pub(crate) struct Answer {
     pub(crate) results: Bytes,
     pub(crate) outcome: Result<(), Rejection>,
     pub(crate) attempts: u32,
+    /// Since what was answered was sent.
+    pub(crate) round_trip: Duration,
 }
 
 /// Where a transfer's bytes come from or go to.

@@ -138,10 +138,10 @@ impl Pump {
             Incoming::Data { transfer, offset, length, data_at } => {
                 Rest::Data { transfer, offset, length, data_at }
             }
-            Incoming::Reply { token, results_at, outcome, attempts } => {
+            Incoming::Reply { token, results_at, outcome, attempts, round_trip } => {
                 if let Some(waiting) = self.calls.remove(&token) {
                     let results = Bytes::copy_from_slice(&bytes[results_at..]);
-                    let _ = waiting.answer.send(Ok(Answer { results, outcome, attempts }));
+                    let _ = waiting.answer.send(Ok(Answer { results, outcome, attempts, round_trip }));
                 }
                 Rest::Skip
             }

@@ -103,6 +103,8 @@ pub struct Reply {
     pub attempts: u32,
     /// Since the call was submitted.
     pub elapsed: Duration,
+    /// Since the attempt was sent that this answers.
+    pub round_trip: Duration,
 }
 
 /// What became of a call without a reply.

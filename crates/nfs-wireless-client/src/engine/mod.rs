@@ -197,6 +197,7 @@ impl Engine {
             return Ok(Head::Stray);
         };
         slot.replied = Some(header.xid);
+        let round_trip = self.now.saturating_duration_since(attempt.sent);
         Ok(Head::Reply(Reply {
             id: attempt.call,
             owner: slot.owner,
@@ -205,6 +206,7 @@ impl Engine {
             outcome: header.outcome,
             attempts: slot.attempts + slot.unanswered,
             elapsed: self.now.saturating_duration_since(slot.submitted),
+            round_trip,
         }))
     }
 

@@ -26,8 +26,8 @@ const TRIAL_ROUND_TRIPS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_PAUSE: Duration = Duration::from_secs(128);
 
-/// A trial is made when what is left takes so many times as long as the trial.
-const WORTH: u32 = 2;
+/// A trial is made when what is left takes so many times as long as the trial, which on a slow link costs most of its own time.
+const WORTH: u32 = 10;
 
 /// The other transport must be faster by this factor to be taken.
 const ADVANTAGE: f64 = 1.5;
@@ -348,6 +348,26 @@ mod tests {
             matches!(moved[..], [(first, Protocol::Tcp), (_, Protocol::Udp)] if first < 120),
             "{moved:?}"
         );
+    }
+
+    #[test]
+    fn what_ends_soon_is_not_worth_a_trial() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        for (seconds, worth) in [(25, false), (40, true)] {
+            let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
+            choice.begin(epoch);
+            let tried = (1..seconds * 10).any(|tick| {
+                let now = epoch + Duration::from_millis(100) * tick;
+                let uses = choice.decide(now, u64::from(seconds * 10 - tick) * 10_000);
+                choice.handle_bytes(now, Protocol::Udp, 10_000);
+                if uses.ask {
+                    choice.handle_answer(now);
+                }
+                uses.trial
+            });
+            assert_eq!(tried, worth, "{seconds} s");
+        }
     }
 
     #[test]

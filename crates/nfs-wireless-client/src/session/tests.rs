@@ -187,3 +187,28 @@ fn reads_without_data_and_without_end_are_given_up() {
     let events = bench.events();
     assert!(matches!(events[..], [Event::Failed(_, TransferError::NoProgress { .. })]), "{events:?}");
 }
+
+#[test]
+fn a_mount_that_a_fade_takes_is_asked_again_as_soon_as_a_probe_shows_its_end() {
+    let mut bench = Bench::new(|config| config.engine.retry = RetryPolicy::Adaptive);
+    let start = bench.now;
+    for procedure in [nfs_wire::mount::procedure::EXPORT, nfs_wire::mount::procedure::MNT] {
+        bench.session.submit(bench.now, 1, (Program::MOUNT, procedure), None, |_| {}).unwrap();
+    }
+    assert_eq!(bench.send(), 2);
+    bench.sent.clear();
+    while bench.send() == 0 {
+        bench.tick();
+    }
+    let probe = bench.sent.pop_front().unwrap();
+    let mut reply = Vec::new();
+    ReplyHeader { xid: Xid(u32::from_be_bytes(probe[..4].try_into().unwrap())), outcome: Ok(()) }
+        .encode(&mut reply);
+    bench.now += Duration::from_millis(5);
+    bench.session.handle_head(bench.now, server(), &reply, true).unwrap();
+    while bench.send() < 2 {
+        bench.tick();
+    }
+    let took = bench.now - start;
+    assert!(took < Duration::from_millis(150), "{took:?}");
+}

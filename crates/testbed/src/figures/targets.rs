@@ -234,12 +234,14 @@ fn papers_link() -> Result<Vec<Target>, Error> {
         }
         targets.push(Target { case, plans, checks: vec![over_limit(4.0), worst_edge(8.0), useless(0.5)] });
     }
-    for (case, arq, bound) in [
-        ("stop-and-wait, block auto", ArqKind::StopAndWait, 4.0),
-        ("selective-repeat, block auto", ArqKind::SelectiveRepeat, 1.8),
+    for (case, fixed, arq, bound) in [
+        ("stop-and-wait, block auto", "stop-and-wait, 32768 B", ArqKind::StopAndWait, 4.0),
+        ("selective-repeat, block auto", "selective-repeat, 32768 B", ArqKind::SelectiveRepeat, 1.8),
     ] {
-        let plans = over_bads("modern", AUTO, |plan| plan.room.link.arq.kind = arq)?;
-        targets.push(Target { case, plans, checks: vec![over_limit(bound), useless(0.5)] });
+        for (case, block) in [(case, AUTO), (fixed, BlockSize::Exact(32 << 10))] {
+            let plans = over_bads("modern", block, |plan| plan.room.link.arq.kind = arq)?;
+            targets.push(Target { case, plans, checks: vec![over_limit(bound), useless(0.5)] });
+        }
     }
     Ok(targets)
 }
@@ -262,26 +264,29 @@ fn shared_links() -> Result<Vec<Target>, Error> {
         plans,
         checks: vec![last_over(9.0), jain(0.99), useless(0.5)],
     });
-    for (case, packets) in [
-        ("wired-10, 4 clients, 20 packets", 20),
-        ("wired-10, 4 clients, 64 packets", 64),
-        ("wired-10, 4 clients, 250 packets", 250),
+    for (case, fixed, packets, block) in [
+        ("wired-10, 4 clients, 20 packets", "wired-10, 4 clients, 20 packets, 4096 B", 20, 4096),
+        ("wired-10, 4 clients, 64 packets", "wired-10, 4 clients, 64 packets, 4096 B", 64, 4096),
+        ("wired-10, 4 clients, 250 packets", "wired-10, 4 clients, 250 packets, 8192 B", 250, 8192),
     ] {
-        let wired = |clients, competitor| {
+        let wired = |clients, competitor, block| {
             both("wired-10", |plan| {
-                (plan.clients, plan.competitor, plan.size) = (clients, competitor, 8 << 20);
+                (plan.clients, plan.competitor, plan.block) = (clients, competitor, block);
+                plan.size = 8 << 20;
                 plan.room.link.queue.packets = Some(packets);
             })
         };
-        targets.push(Target {
-            case,
-            plans: wired(4, false)?,
-            checks: vec![last_over(4.0), useless(0.1), jain(0.95)],
-        });
+        for (case, block) in [(case, AUTO), (fixed, BlockSize::Exact(block))] {
+            targets.push(Target {
+                case,
+                plans: wired(4, false, block)?,
+                checks: vec![last_over(4.0), useless(0.1), jain(0.95)],
+            });
+        }
         let share = |rows: &[Row]| 100.0 * rows[0].competitor_share.unwrap_or(f64::NAN);
         targets.push(Target {
             case: "the same queue, one client beside TCP",
-            plans: wired(1, true)?,
+            plans: wired(1, true, AUTO)?,
             checks: vec![least("TCP's part of its fair share (%)", share, 40.0)],
         });
     }
