@@ -89,11 +89,7 @@ impl Finder<'_> {
         tokio::select! {
             mounted = &mut mounting => {
                 let mounted = mounted?;
-                let again = async {
-                    tokio::time::sleep(ONE_DATAGRAM).await;
-                    self.nfs(address).await
-                };
-                Ok((mounted, or_again(reaching, again).await?))
+                Ok((mounted, or_again(reaching, self.nfs(address)).await?))
             }
             reached = &mut reaching => {
                 let reached = reached?;

@@ -22,7 +22,8 @@ const USUAL: Duration = Duration::from_secs(6);
 /// Longest time between probes.
 const MAX_INTERVAL: Duration = Duration::from_millis(1250);
 
-/// Longest time between probes before anything was heard at all: long, for perhaps nobody is there.
+/// Longest time between probes before anything was heard at all, in the first [`URGENT`] and then: long, for perhaps nobody is there.
+const FIRST_INTERVAL: Duration = Duration::from_millis(150);
 const UNHEARD_INTERVAL: Duration = Duration::from_secs(30);
 
 /// First probe before anything is known of the pace.
@@ -203,6 +204,7 @@ impl Silence {
         let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < URGENT);
         let interval = match silence {
             _ if roused => (silence / 8).min(URGENT_INTERVAL),
+            _ if self.heard.is_none() && silence < URGENT => (silence / 2).min(FIRST_INTERVAL),
             _ if self.heard.is_none() => (silence / 2).min(UNHEARD_INTERVAL),
             _ if patient => (silence / 4).min(MAX_INTERVAL),
             _ if usual => (silence / 12).min(USUAL_INTERVAL),
