@@ -177,7 +177,7 @@ impl Engine {
                 adaptive.handle_needless_resend();
             }
             if (counted_lost || later > 0 && by_peer) && class != Class::Control {
-                adaptive.handle_false_alarm();
+                adaptive.handle_false_alarm(attempt.sent, bytes);
             }
         }
         for earlier in &slot.xids[..attempt.index as usize] {

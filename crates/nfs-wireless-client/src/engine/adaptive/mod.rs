@@ -228,7 +228,7 @@ impl Adaptive {
             self.sizer.handle_block(now, bytes, waiting);
         }
         // A block larger than those before takes longer on any link.
-        let own = Duration::from_secs_f64(f64::from(bytes) / self.window.rate().max(f64::from(bytes.max(1))));
+        let own = self.time_on_the_path(bytes);
         // And what a fade holds is late: it does not only come after a pause between two windows.
         let delayed = rtt > self.window.base() + own;
         if ended.asked && (ended.long && ended.excess > own && delayed || !held) {
@@ -246,9 +246,17 @@ impl Adaptive {
         self.margin.lengthen();
     }
 
-    /// A call was taken for lost, and is answered: the link held it while others passed.
-    pub(super) fn handle_false_alarm(&mut self) {
-        self.patience.handle_false_alarm();
+    /// A call for `bytes` that was sent at `sent` was taken for lost, and is answered: it was late while others passed.
+    pub(super) fn handle_false_alarm(&mut self, sent: Instant, bytes: u32) {
+        // Between two windows there is a pause, too.
+        let pause = self.window.base() + self.time_on_the_path(bytes);
+        self.patience.handle_false_alarm(self.silence.has_met(sent, pause));
+    }
+
+    /// How long the path takes for a block.
+    fn time_on_the_path(&self, bytes: u32) -> Duration {
+        let bytes = f64::from(bytes.max(1));
+        Duration::from_secs_f64(bytes / self.window.rate().max(bytes))
     }
 
     /// A call was lost that was sent at `sent`, when `delivered` bytes had been delivered.

@@ -57,10 +57,13 @@ impl Patience {
         self.learn(false);
     }
 
-    /// What had been taken for lost is answered: that is taken back, and the link has held it while others passed.
-    pub(super) fn handle_false_alarm(&mut self) {
+    /// What had been taken for lost is answered: that is taken back. `held`: a fade was in between, so that the link has held it while
+    /// others passed; else it was overtaken inside the server.
+    pub(super) fn handle_false_alarm(&mut self, held: bool) {
         self.learn(true);
-        self.learn(true);
+        if held {
+            self.learn(true);
+        }
     }
 
     fn learn(&mut self, held: bool) {
@@ -121,7 +124,17 @@ mod tests {
     fn what_is_answered_after_all_was_held() {
         let mut patience = Patience::default();
         patience.handle_loss();
-        patience.handle_false_alarm();
+        patience.handle_false_alarm(true);
         assert!(patience.holds());
+    }
+
+    #[test]
+    fn calls_that_servers_answer_out_of_order_make_nobody_patient() {
+        let mut patience = Patience::default();
+        for _ in 0..10 {
+            patience.handle_loss();
+            patience.handle_false_alarm(false);
+            assert!(!patience.holds());
+        }
     }
 }

@@ -59,8 +59,8 @@ pub(super) struct Silence {
     next: Option<Instant>,
     /// The first probe sent into this silence.
     asked: Option<Instant>,
-    /// When the last hole in the stream of replies ended.
-    hole: Option<Instant>,
+    /// When the last hole in the stream of replies ended, and how long it was.
+    hole: Option<(Instant, Duration)>,
     /// The longest of the last silences that were asked into.
     longest: Duration,
     /// Smoothed length of the silences that were asked into, beyond the pace.
@@ -127,7 +127,7 @@ impl Silence {
         let gap = now.saturating_duration_since(self.since);
         let usual = self.pace.map_or(gap, |(pace, deviation)| pace + pace / 2 + 2 * deviation);
         if if self.flowing { gap > usual } else { self.asked.is_some() } {
-            self.hole = Some(now);
+            self.hole = Some((now, gap));
         }
     }
 
@@ -244,7 +244,12 @@ impl Silence {
 
     /// Whether a hole in the stream of replies ended within `span` before `now`.
     pub(super) fn explains(&self, now: Instant, span: Duration) -> bool {
-        self.hole.is_some_and(|hole| now.saturating_duration_since(hole) <= span)
+        self.hole.is_some_and(|(ended, _)| now.saturating_duration_since(ended) <= span)
+    }
+
+    /// Whether a hole ended since `sent` that was longer than `pause`, and long enough to mean something.
+    pub(super) fn has_met(&self, sent: Instant, pause: Duration) -> bool {
+        self.hole.is_some_and(|(ended, gap)| ended > sent && gap > pause.max(MIN_THRESHOLD))
     }
 
     fn threshold(&self, timeout: Duration, patient: bool) -> Duration {
