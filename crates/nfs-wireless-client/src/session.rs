@@ -359,6 +359,7 @@ impl Session {
                 }
                 engine::Event::Silent { class, bytes, attempts, elapsed } => {
                     self.suspect_block(now, class, bytes, attempts, elapsed);
+                    self.cut_anew(now, bytes, attempts);
                 }
             }
         }

@@ -16,6 +16,9 @@ const SUSPICIOUS_ATTEMPTS: u32 = 2;
 /// How long a large call has been sent in vain by then, at least: a fade is not a server that ignores it.
 const SUSPICIOUS_TIME: Duration = Duration::from_secs(1);
 
+/// How often a block is sent in vain before smaller ones take its place, if those are in use by then.
+const VAIN_ATTEMPTS: u32 = 3;
+
 impl Session {
     /// A large call was sent in vain: is it too large for the server, or is the server gone?
     pub(super) fn suspect_block(
@@ -31,6 +34,24 @@ impl Session {
         if suspicious && !self.probing {
             self.probe(now);
         }
+    }
+
+    /// A block of so many bytes was sent in vain, so many times. Where a receiver keeps no more fragments, or a queue is shorter than the
+    /// block, it never arrives; smaller ones do.
+    pub(super) fn cut_anew(&mut self, now: Instant, bytes: u32, attempts: u32) {
+        if attempts < VAIN_ATTEMPTS || self.engine.next_block(now).is_none_or(|block| bytes <= block) {
+            return;
+        }
+        let vain = self.engine.cancel_matching(now, |_, class, size, attempts| {
+            class != Class::Control && size == bytes && attempts >= VAIN_ATTEMPTS
+        });
+        for (owner, _) in vain {
+            let Some((id, part)) = owner_transfer(owner) else { continue };
+            if let Some(active) = self.find(id) {
+                active.transfer.machine().take_back(part);
+            }
+        }
+        self.stirred = true;
     }
 
     const fn proven(&self, class: Class) -> u32 {

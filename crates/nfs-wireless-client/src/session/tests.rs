@@ -3,7 +3,7 @@ use nfs_wire::rpc::{ReplyHeader, Xid};
 use super::*;
 use crate::{
     config::RetryPolicy,
-    engine::{Carrier, WindowLimits},
+    engine::{BlockRange, Carrier, WindowLimits},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -52,6 +52,38 @@ impl Bench {
             self.sent.push_back(transmit.head.to_vec());
         }
         self.sent.len() - before
+    }
+
+    /// Answers NULL calls and READs of up to `largest` bytes, 5 ms after they are sent, for so long; returns the bytes that were read, and the
+    /// largest READ asked for.
+    fn serve(&mut self, largest: u32, time: Duration) -> (u64, u32) {
+        let end = self.now + time;
+        let (mut read, mut asked) = (0, 0);
+        while self.now < end {
+            self.send();
+            self.now += Duration::from_millis(5);
+            for call in std::mem::take(&mut self.sent) {
+                let word = |at: usize| u32::from_be_bytes(call[at..at + 4].try_into().unwrap());
+                let mut reply = Vec::new();
+                ReplyHeader { xid: Xid(word(0)), outcome: Ok(()) }.encode(&mut reply);
+                if word(20) == Procedure::Read.number() {
+                    let count = word(call.len() - 4);
+                    asked = asked.max(count);
+                    if count > largest {
+                        continue;
+                    }
+                    for word in [0, 0, count, 0, count] {
+                        reply.extend_from_slice(&word.to_be_bytes());
+                    }
+                    reply.resize(reply.len() + count as usize, 0);
+                    read += u64::from(count);
+                }
+                let _ = self.session.handle_head(self.now, server(), &reply, true).unwrap();
+                self.session.handle_payload_done(self.now);
+            }
+            self.session.handle_timeout(self.now);
+        }
+        (read, asked)
     }
 
     /// Answers the oldest READ with `count` bytes.
@@ -211,4 +243,21 @@ fn a_mount_that_a_fade_takes_is_asked_again_as_soon_as_a_probe_shows_its_end() {
     }
     let took = bench.now - start;
     assert!(took < Duration::from_millis(150), "{took:?}");
+}
+
+#[test]
+fn large_blocks_that_stop_arriving_are_cut_anew() {
+    let mut bench = Bench::new(|config| {
+        config.engine.retry = RetryPolicy::Adaptive;
+        config.engine.blocks = Some(BlockRange { one_frame: 1280, largest: 32 << 10 });
+        config.engine.window = WindowLimits { calls: 64, read_bytes: 1 << 20, write_bytes: 1 << 20 };
+        config.limits = Limits { read_block: 32 << 10, write_block: 32 << 10, sync_tail: 0 };
+    });
+    bench.download(1 << 32);
+    let (_, asked) = bench.serve(u32::MAX, SECOND * 3);
+    assert_eq!(asked, 32 << 10);
+    // As where a receiver's memory for fragments is full.
+    bench.serve(1280, SECOND * 3);
+    let (read, _) = bench.serve(1280, SECOND);
+    assert!(read > 1280 * 20, "{read} bytes in a second");
 }

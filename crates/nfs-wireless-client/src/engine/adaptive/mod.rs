@@ -251,6 +251,7 @@ impl Adaptive {
         // Between two windows there is a pause, too.
         let pause = self.window.base() + self.time_on_the_path(bytes);
         self.patience.handle_false_alarm(self.silence.has_met(sent, pause));
+        self.sizer.handle_false_alarm();
     }
 
     /// How long the path takes for a block.

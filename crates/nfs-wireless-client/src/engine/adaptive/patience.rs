@@ -60,7 +60,7 @@ impl Patience {
     /// What had been taken for lost is answered: that is taken back. `held`: a fade was in between, so that the link has held it while
     /// others passed; else it was overtaken inside the server.
     pub(super) fn handle_false_alarm(&mut self, held: bool) {
-        self.learn(true);
+        self.score = ((self.score - GAIN) / (1.0 - GAIN)).max(0.0);
         if held {
             self.learn(true);
         }
@@ -131,9 +131,13 @@ mod tests {
     #[test]
     fn calls_that_servers_answer_out_of_order_make_nobody_patient() {
         let mut patience = Patience::default();
-        for _ in 0..10 {
-            patience.handle_loss();
-            patience.handle_false_alarm(false);
+        for calls in 1..10 {
+            for _ in 0..calls {
+                patience.handle_loss();
+            }
+            for _ in 0..calls {
+                patience.handle_false_alarm(false);
+            }
             assert!(!patience.holds());
         }
     }

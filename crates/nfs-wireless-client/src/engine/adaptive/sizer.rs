@@ -53,6 +53,11 @@ const CAP_LIFETIME: Duration = Duration::from_secs(30);
 /// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
 const SAFE_DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
 
+/// Bytes of incomplete datagrams that a receiver keeps: four fifths of Linux's `ipfrag_high_thresh`. What comes beyond is dropped, and that for up
+/// to 30 s. A burst leaves two blocks incomplete, half of each there on average, in buffers 1.6 times as large (2304 bytes for a frame).
+const INCOMPLETE_BYTES: f64 = 0.8 * 4_194_304.0;
+const KEPT_FOR_A_BURST: f64 = 1.6 * 30.0;
+
 /// So many bursts in a row with fewer blocks than this between them: bursts are seldom as regular as a queue that is shorter than a block.
 const STRIKES: u32 = 3;
 const FEW_INTACT: u32 = 8;
@@ -71,6 +76,8 @@ pub(super) struct Sizer {
     seconds: f64,
     counted_until: Instant,
     last_burst: Option<Instant>,
+    /// What it is known to have destroyed.
+    victims: u32,
     /// Losses to bursts and to full queues, the latest counting most.
     fades: f64,
     drops: f64,
@@ -90,6 +97,7 @@ impl Sizer {
             seconds: 0.0,
             counted_until: now,
             last_burst: None,
+            victims: 0,
             fades: 0.0,
             drops: 0.0,
             cap: None,
@@ -152,7 +160,20 @@ impl Sizer {
             self.last_burst = Some(now);
             self.strikes = if self.intact < FEW_INTACT { self.strikes + 1 } else { 0 };
             self.intact = 0;
+            self.victims = 0;
         }
+        self.victims += 1;
+    }
+
+    /// What had been taken for lost is answered: if nothing else was lost then, there was no burst.
+    pub(super) fn handle_false_alarm(&mut self) {
+        if self.victims == 1 {
+            self.bursts = (self.bursts - 1.0).max(0.0);
+            self.fades = ((self.fades - 1.0) / FORGETTING).max(0.0);
+            self.strikes = self.strikes.saturating_sub(1);
+            self.last_burst = None;
+        }
+        self.victims = self.victims.saturating_sub(1);
     }
 
     /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better.
@@ -193,8 +214,12 @@ impl Sizer {
         }
         let bursts = if holds { 0.0 } else { self.burst_rate() };
         let one_frame = range.one_frame.min(range.largest);
-        let allowed =
-            |bytes: u32| bytes == one_frame || f64::from(rate_of(rate, bytes)) < SAFE_DATAGRAMS_PER_SECOND;
+        let kept = KEPT_FOR_A_BURST * bursts;
+        let allowed = |bytes: u32| {
+            bytes == one_frame
+                || f64::from(rate_of(rate, bytes)) < SAFE_DATAGRAMS_PER_SECOND
+                    && f64::from(bytes) * kept < INCOMPLETE_BYTES
+        };
         let candidates = BLOCKS
             .into_iter()
             .filter(|&bytes| bytes > one_frame && bytes <= largest)
