@@ -183,7 +183,7 @@ impl World {
                 self.had.insert(Range { start: offset, end: offset + length as u64 });
                 self.session.handle_payload_done(self.now);
             }
-            Incoming::Reply { token, results_at, outcome, attempts } => {
+            Incoming::Reply { token, results_at, outcome, attempts, .. } => {
                 assert!(outcome.is_ok() || self.trouble.mangles(), "{outcome:?}");
                 let results = if outcome.is_ok() { &reply[results_at..] } else { &[] };
                 self.replies.push((token, results.to_vec(), attempts));
