@@ -37,8 +37,9 @@ const MAX_RESEND: Duration = Duration::from_secs(64);
 /// probes take a third of a slow link at most.
 const PROBE_BYTES: f64 = 3.0 * 150.0;
 
-/// On a link that holds frames nothing is asked before this, and seldom: what is asked is held, too, and all of it takes room in queues
-/// when the fade is over. Nor is the oldest call sent again before so many times as long as elsewhere.
+/// On a link that holds frames nothing is asked before four times the longest of the last silences, between these two, and seldom: what is asked
+/// is held, too, and all of it takes room in queues when the fade is over. Nor is the oldest call sent again before so many times as long as elsewhere.
+const MIN_PATIENT_PROBE: Duration = Duration::from_millis(120);
 const PATIENT_PROBE: Duration = Duration::from_millis(490);
 const PATIENT_RESEND: u32 = 10;
 
@@ -260,6 +261,10 @@ impl Silence {
             }
             (_, Some(_)) => timeout,
         };
-        if patient { threshold.max(PATIENT_PROBE) } else { threshold }
+        match self.longest {
+            _ if !patient => threshold,
+            Duration::ZERO => threshold.max(PATIENT_PROBE),
+            longest => threshold.max((4 * longest).clamp(MIN_PATIENT_PROBE, PATIENT_PROBE)),
+        }
     }
 }
