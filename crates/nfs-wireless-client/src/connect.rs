@@ -31,7 +31,7 @@ const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
 /// An answer that took so long came after a fade, and another SYN than the first (RFC 6298 §2.1).
 const AFTER_A_FADE: Duration = Duration::from_secs(1);
 
-/// How long UDP may take beyond two round trips to answer once more, where TCP was first: one datagram was lost, or the server has no UDP.
+/// How long an answer may take beyond its round trips when another one is there already: then one datagram was lost, or nobody answers.
 const ONE_DATAGRAM: Duration = Duration::from_millis(50);
 
 /// So many round trips finding an export takes: two connections, and a call to the port mapper and two to MOUNT.

@@ -7,7 +7,7 @@ use nfs_wire::{Procedure, rpc::Program};
 use super::{PROBE, Session, TransferId, owner_transfer};
 use crate::{
     config::MIN_BLOCK_BYTES,
-    engine::{CallSpec, Class, Repeat, Reply},
+    engine::{CallSpec, Class, Owner, Repeat, Reply},
 };
 
 /// How often a large call is sent in vain before the server is asked whether it is there at all.
@@ -46,10 +46,7 @@ impl Session {
             class != Class::Control && size == bytes && attempts >= VAIN_ATTEMPTS
         });
         for (owner, _) in vain {
-            let Some((id, part)) = owner_transfer(owner) else { continue };
-            if let Some(active) = self.find(id) {
-                active.transfer.machine().take_back(part);
-            }
+            self.take_back(owner);
         }
         self.stirred = true;
     }
@@ -118,12 +115,18 @@ impl Session {
                 }
         });
         for (owner, bytes) in silent {
-            let Some((id, part)) = owner_transfer(owner) else { continue };
-            let Some(active) = self.find(id) else { continue };
-            active.transfer.machine().take_back(part);
-            let class = active.transfer.class();
-            self.shrink(class, bytes);
+            if let Some(class) = self.take_back(owner) {
+                self.shrink(class, bytes);
+            }
         }
         self.stirred = true;
+    }
+
+    /// Gives a cancelled block back to its transfer, if there still is one; returns the class of its calls.
+    fn take_back(&mut self, owner: Owner) -> Option<Class> {
+        let (id, part) = owner_transfer(owner)?;
+        let active = self.find(id)?;
+        active.transfer.machine().take_back(part);
+        Some(active.transfer.class())
     }
 }
