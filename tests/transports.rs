@@ -29,11 +29,11 @@ struct Rules {
     largest_datagram: usize,
     /// Bytes per second of datagrams: a policer.
     datagram_rate: Option<u64>,
-    /// How late the first two TCP connections are served, those to MOUNT and NFS: UDP has answered by then.
+    /// How late TCP connections are served that are made within this time, those to MOUNT and NFS: UDP has answered by then.
     first_streams_late: Duration,
     /// Delay of what the server sends over TCP, as of a link of some length.
     delay: Duration,
-    /// The same two bring so many bytes from the server and no more; they stay open.
+    /// The first two bring so many bytes from the server and no more; they stay open.
     first_streams_bytes: u64,
 }
 
@@ -79,10 +79,12 @@ impl Relay {
 
 async fn relay_streams(listener: TcpListener, server: SocketAddr, rules: Rules, count: Arc<AtomicU64>) {
     let mut tasks = JoinSet::new();
+    let started = Instant::now();
     while let Ok((near, _)) = listener.accept().await {
+        let is_early = started.elapsed() < rules.first_streams_late;
         let is_first = count.fetch_add(1, Ordering::Relaxed) < 2;
         tasks.spawn(async move {
-            if is_first {
+            if is_early {
                 sleep(rules.first_streams_late).await;
             }
             let far = TcpStream::connect(server).await.unwrap();

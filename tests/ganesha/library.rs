@@ -44,7 +44,7 @@ async fn upload(client: &Client, name: &str, data: &Path) -> Result<(), Error> {
 async fn download(client: &Client, name: &str, target: &Path) -> Result<(), Error> {
     let entry = client.lookup(client.root(), name.as_bytes()).await?;
     let sink = fs::File::create(target).unwrap();
-    client.download(entry.handle, entry.metadata.size, sink, None).await
+    client.download(entry.handle, entry.metadata.size, sink, None).await.map(drop)
 }
 
 /// Copies `data` in and out and compares.

@@ -50,10 +50,10 @@ pub fn decode<'a, T: Results<'a>>(results: &'a [u8]) -> Result<Result<T, Status>
 }
 
 /// The results of READ up to its data (RFC 1813 §3.3.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ReadHead {
-    /// The file's size after the read, when the server says so.
-    pub size: Option<u64>,
+    /// The file's attributes after the read, when the server tells them.
+    pub attributes: Option<fattr3>,
     /// Bytes of data that follow, at most as many as were asked for.
     pub count: u32,
     /// Whether the data reaches the end of the file.
@@ -70,8 +70,8 @@ impl ReadHead {
         if let Some(status) = Status::from_code(reader.u32("status")?) {
             return Ok(Err(status));
         }
-        let size = match post_op_attr(reader)? {
-            Nfs3Option::Some(attributes) => Some(attributes.size),
+        let attributes = match post_op_attr(reader)? {
+            Nfs3Option::Some(attributes) => Some(attributes),
             Nfs3Option::None => None,
         };
         let count = reader.u32("count")?;
@@ -80,7 +80,7 @@ impl ReadHead {
         if length != count as usize {
             return Err(DecodeError::Inconsistent { field: "count" });
         }
-        Ok(Ok(Self { size, count, eof }))
+        Ok(Ok(Self { attributes, count, eof }))
     }
 }
 

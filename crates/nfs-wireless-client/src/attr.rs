@@ -135,6 +135,13 @@ impl SetAttributes {
     }
 }
 
+impl Metadata {
+    /// Returns those of two looks at a file that are of the later one: replies may overtake each other, times of change do not.
+    pub(crate) fn later(self, other: Self) -> Self {
+        if other.ctime >= self.ctime { other } else { self }
+    }
+}
+
 impl From<&fattr3> for Metadata {
     fn from(wire: &fattr3) -> Self {
         let time = |time: nfstime3| Time { seconds: time.seconds, nanoseconds: time.nseconds };

@@ -222,6 +222,9 @@ impl Client {
 
     /// Copies the first `size` bytes of a file into `sink`, with many READs in flight.
     ///
+    /// Returns the attributes that the server told after the last of them, if it told them after every one: the same as before
+    /// mean that the file has not changed meanwhile. `None` may mean anything.
+    ///
     /// # Errors
     /// [`Error`]; what has arrived until then is in the sink.
     pub async fn download(
@@ -230,11 +233,13 @@ impl Client {
         size: u64,
         sink: impl Sink + 'static,
         observer: Option<Observer>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Metadata>, Error> {
         self.download_ranges(file, RangeSet::new().missing(size), sink, observer).await
     }
 
     /// Copies some ranges of a file into `sink`, each to its own offset, with many READs in flight.
+    ///
+    /// Returns what [`Client::download`] does.
     ///
     /// # Errors
     /// As [`Client::download`].
@@ -244,7 +249,7 @@ impl Client {
         ranges: RangeSet,
         sink: impl Sink + 'static,
         observer: Option<Observer>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Metadata>, Error> {
         let done = self.inner.lanes.download(&file, ranges, Box::new(sink), observer).await;
         done.map_err(|error| self.inner.explain(error))
     }

@@ -1,5 +1,7 @@
 //! From a host name and a path to a mounted export: addresses, ports, transports, MOUNT.
 
+mod exports;
+
 use std::{
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -8,12 +10,13 @@ use std::{
 };
 
 use nfs_wire::{
-    FileHandle, MountStatus,
-    mount::{self, Export, Mount},
+    FileHandle,
+    mount::{Export, Mount},
     portmap::{self, Binding, Mapping, Protocol},
     rpc::{Program, Rejection},
 };
 
+use self::exports::{deepest, exports, list_and_mount, mnt, parent, umnt};
 use crate::{
     config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor, clock},
@@ -25,8 +28,11 @@ use crate::{
 /// Where NFS usually listens when no port mapper can be asked.
 const NFS_PORT: u16 = 2049;
 
-/// How long the first transport is tried before the second one joins in.
-const SECOND_TRANSPORT_AFTER: Duration = Duration::from_millis(400);
+/// How long TCP is asked alone for what is not NFS itself: a server that answers within this time is not far.
+const HEAD_START: Duration = Duration::from_millis(10);
+
+/// How long TCP may take where UDP has answered at once, and UDP beyond four round trips where TCP has answered after a fade.
+const SECOND_TRANSPORT_TIME: Duration = Duration::from_millis(400);
 
 /// An answer that took so long came after a fade, and another SYN than the first (RFC 6298 §2.1).
 const AFTER_A_FADE: Duration = Duration::from_secs(1);
@@ -89,7 +95,11 @@ impl Finder<'_> {
         tokio::select! {
             mounted = &mut mounting => {
                 let mounted = mounted?;
-                Ok((mounted, or_again(reaching, self.nfs(address)).await?))
+                let again = async {
+                    tokio::time::sleep(ONE_DATAGRAM).await;
+                    self.nfs(address).await
+                };
+                Ok((mounted, or_again(reaching, again).await?))
             }
             reached = &mut reaching => {
                 let reached = reached?;
@@ -176,9 +186,7 @@ impl Finder<'_> {
     /// Tells the MOUNT service that an export is no longer used (UMNT, RFC 1813 §5.2.3).
     pub(crate) async fn unmount(&self, found: Found, export: &[u8]) -> Result<(), Error> {
         let service = self.connect(found, Program::MOUNT).await?;
-        let mut arguments = Vec::new();
-        mount::encode_path(&mut arguments, export);
-        mount_call(&service, found, mount::procedure::UMNT, "UMNT", arguments).await.map(drop)
+        umnt(&service, found, export).await
     }
 
     async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Found, Vec<u8>, Mount), Error> {
@@ -196,18 +204,17 @@ impl Finder<'_> {
         path: &[u8],
         protocol: Protocol,
     ) -> Result<(Found, Vec<u8>, Mount), Error> {
-        let (found, service, listed) = self
-            .service_over(address, Program::MOUNT, protocol, async |connection, found| {
-                match exports(connection, found).await {
-                    // Whoever hides the list may still let us mount.
-                    Err(Error::Rejected { .. } | Error::Protocol { .. }) => Ok(Vec::new()),
-                    listed => listed,
-                }
+        let (found, service, (listed, likely)) = self
+            .service_over(address, Program::MOUNT, protocol, async |service, found| {
+                list_and_mount(service, found, path).await
             })
             .await?;
-        let held = listed.iter().map(|export| &export.directory[..]).filter(|export| holds(export, path));
-        if let Some(export) = held.max_by_key(|export| export.len()) {
-            return mnt(&service, found, export).await.map(|mount| (found, export.to_vec(), mount));
+        if let Some(export) = deepest(&listed, path) {
+            let mount = match likely {
+                Some(mount) => mount,
+                None => mnt(&service, found, export).await?,
+            };
+            return Ok((found, export.to_vec(), mount));
         }
         // Not on the list, which may be hidden or name something else: the path itself, then what is above it.
         let mut candidate = path;
@@ -249,7 +256,7 @@ impl Finder<'_> {
                 if is_far(&udp) {
                     return Ok(Reached { lane: udp, other: None, reason: Reason::Far(round_trip) });
                 }
-                match tokio::time::timeout(SECOND_TRANSPORT_AFTER, tcp).await {
+                match tokio::time::timeout(SECOND_TRANSPORT_TIME, tcp).await {
                     Ok(Ok(lane)) => Ok(Reached { lane, other: Some(udp), reason: Reason::Near(round_trip) }),
                     Ok(Err(_)) | Err(_) => Ok(only(udp)),
                 }
@@ -260,7 +267,7 @@ impl Finder<'_> {
                     let wait = if clock() < started + AFTER_A_FADE {
                         ONE_DATAGRAM + 2 * tcp.round_trip
                     } else {
-                        SECOND_TRANSPORT_AFTER + 4 * tcp.round_trip
+                        SECOND_TRANSPORT_TIME + 4 * tcp.round_trip
                     };
                     // What was sent over UDP was lost, too, and its next try may be a while off.
                     let again = or_again(udp, self.nfs_over(address, Protocol::Udp));
@@ -327,7 +334,7 @@ impl Finder<'_> {
             TransportChoice::Auto => {
                 let preferred = attempt(Protocol::Tcp);
                 tokio::pin!(preferred);
-                let early = tokio::time::timeout(SECOND_TRANSPORT_AFTER, &mut preferred).await;
+                let early = tokio::time::timeout(HEAD_START, &mut preferred).await;
                 match early {
                     Ok(Ok(value)) => return Ok(value),
                     Ok(Err(first)) => return attempt(Protocol::Udp).await.map_err(|_| first),
@@ -461,36 +468,6 @@ enum Port {
     Usual(u16, Error),
 }
 
-async fn exports(connection: &Connection, found: Found) -> Result<Vec<Export>, Error> {
-    let answer = mount_call(connection, found, mount::procedure::EXPORT, "EXPORT", Vec::new()).await?;
-    mount::decode_exports(&answer.results).map_err(|source| Error::Protocol { what: "EXPORT", source })
-}
-
-async fn mnt(connection: &Connection, found: Found, path: &[u8]) -> Result<Mount, Error> {
-    let mut arguments = Vec::new();
-    let name = || String::from_utf8_lossy(path).into_owned();
-    if path.len() > mount::MAX_PATH_BYTES {
-        return Err(Error::Mount { path: name(), status: MountStatus::NAMETOOLONG });
-    }
-    mount::encode_path(&mut arguments, path);
-    let answer = mount_call(connection, found, mount::procedure::MNT, "MNT", arguments).await?;
-    mount::decode_mount(&answer.results)
-        .map_err(|source| Error::Protocol { what: "MNT", source })?
-        .map_err(|status| Error::Mount { path: name(), status })
-}
-
-async fn mount_call(
-    connection: &Connection,
-    found: Found,
-    procedure: u32,
-    what: &'static str,
-    arguments: Vec<u8>,
-) -> Result<Answer, Error> {
-    let answer = call(connection, Program::MOUNT, procedure, arguments, found).await?;
-    accepted(&answer, Program::MOUNT, what, found)?;
-    Ok(answer)
-}
-
 /// Calls NULL, and returns how long the answer took, without what a fade took before.
 async fn nfs_null(connection: &Connection, found: Found) -> Result<Duration, Error> {
     let answer = call(connection, Program::NFS, 0, Vec::new(), found).await?;
@@ -559,36 +536,5 @@ const fn service_name(program: Program) -> &'static str {
         100_003 => "the NFSv3 service",
         100_005 => "the MOUNT service",
         _ => "the port mapper",
-    }
-}
-
-/// Whether `path` is the exported directory or lies below it.
-fn holds(export: &[u8], path: &[u8]) -> bool {
-    let export = export.strip_suffix(b"/").unwrap_or(export);
-    path.strip_prefix(export).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-/// Returns the directory above `path`, down to `/`.
-fn parent(path: &[u8]) -> Option<&[u8]> {
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    let slash = path.iter().rposition(|&byte| byte == b'/')?;
-    Some(if slash == 0 { b"/" } else { &path[..slash] })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_export_holds_itself_and_what_is_below_but_not_its_namesakes() {
-        assert!(holds(b"/srv", b"/srv") && holds(b"/srv/", b"/srv/a") && holds(b"/", b"/any"));
-        assert!(!holds(b"/srv", b"/srv2") && !holds(b"/srv/a", b"/srv"));
-    }
-
-    #[test]
-    fn the_way_up_ends_at_the_root() {
-        assert_eq!(parent(b"/a/b"), Some(&b"/a"[..]));
-        assert_eq!(parent(b"/a/"), Some(&b"/"[..]));
-        assert_eq!(parent(b"/"), None);
     }
 }

@@ -22,6 +22,7 @@ use nfs_wire::{
 
 use self::pacer::Pacer;
 use crate::{
+    attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
         self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
@@ -88,6 +89,8 @@ pub enum Incoming {
         offset: u64,
         /// Length in bytes, without padding.
         length: u32,
+        /// The file's attributes after the READ, if the server tells them.
+        attributes: Option<Metadata>,
         /// Where the bytes begin in the message.
         data_at: usize,
     },
@@ -495,10 +498,11 @@ impl Session {
         };
         match step {
             Ok(Step::NeedMore) => Incoming::NeedMore,
-            Ok(Step::Data { offset, length, data_at }) => {
+            Ok(Step::Data { offset, length, attributes, data_at }) => {
                 self.proven.read_block = self.proven.read_block.max(length);
                 self.arriving = Some((reply.id, id, part, length.into()));
-                Incoming::Data { transfer: id, offset, length, data_at: reply.results_at + data_at }
+                let data_at = reply.results_at + data_at;
+                Incoming::Data { transfer: id, offset, length, attributes, data_at }
             }
             Ok(Step::Accepted(bytes)) => {
                 let accepted = u32::try_from(bytes).unwrap_or(u32::MAX);

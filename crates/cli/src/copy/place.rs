@@ -35,8 +35,9 @@ pub(super) struct RemotePlace {
     pub(super) remote: Remote,
     /// File system and file, by which it is known again.
     file: (u64, u64),
-    /// What is in it, if that was asked for; otherwise names are looked up one by one.
-    listed: Option<HashMap<Vec<u8>, Present>>,
+    /// What names stand for, if anything; others are looked up one by one, unless these are all.
+    known: HashMap<Vec<u8>, Option<Present>>,
+    knows_all: bool,
     was_created: bool,
 }
 
@@ -60,6 +61,14 @@ impl Place {
         Self::Remote(Box::new(RemotePlace::from(found)))
     }
 
+    /// A server directory that was there before, in which one name was looked up.
+    pub(super) fn remote_around(found: Found, name: &[u8], there: Option<&Found>) -> Self {
+        let mut place = RemotePlace::from(found);
+        let there = there.map(|it| Present::remote(it.handle, &it.metadata));
+        place.known.insert(name.to_vec(), there);
+        Self::Remote(Box::new(place))
+    }
+
     pub(super) fn was_created(&self) -> bool {
         match self {
             Self::Local { was_created, .. } => *was_created,
@@ -80,10 +89,12 @@ impl Place {
                     handle: None,
                 }))
             }
-            Self::Remote(place) if place.listed.is_some() => {
-                Ok(place.listed.as_ref().and_then(|listed| listed.get(name)).copied())
-            }
             Self::Remote(place) => {
+                match place.known.get(name) {
+                    Some(known) => return Ok(*known),
+                    None if place.knows_all => return Ok(None),
+                    None => {}
+                }
                 let look_up = async |place: &RemotePlace| match place.client.lookup(place.handle, name).await
                 {
                     Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
@@ -223,7 +234,7 @@ impl From<Found> for RemotePlace {
     fn from(found: Found) -> Self {
         let file = Attributes::from(&found.metadata).file;
         let Found { client, handle, remote, .. } = found;
-        Self { client, handle, remote, file, listed: None, was_created: false }
+        Self { client, handle, remote, file, known: HashMap::new(), knows_all: false, was_created: false }
     }
 }
 
@@ -296,9 +307,10 @@ impl RemotePlace {
                 match client.mkdir(self.handle, name, attributes).await {
                     Ok(entry) => {
                         context.activity.step();
-                        let (handle, listed) = (entry.handle, Some(HashMap::new()));
+                        let (handle, known) = (entry.handle, HashMap::new());
                         let file = Attributes::from(&entry.metadata).file;
-                        return Ok(Self { client, handle, remote, file, listed, was_created: true });
+                        let (knows_all, was_created) = (true, true);
+                        return Ok(Self { client, handle, remote, file, known, knows_all, was_created });
                     }
                     // Somebody else was faster.
                     Err(error) if has_status(&error, NfsStatus::EXIST) => {
@@ -311,11 +323,14 @@ impl RemotePlace {
         };
         let mut children = Children::open(&client, handle, &remote)?;
         let found = children.next(context).await?;
-        let present =
-            found.into_iter().map(|child| (child.name, Present::remote(child.handle, &child.metadata)));
-        // Of a directory that is too large to know, each name is asked for.
-        let listed = children.is_done().then(|| present.collect());
-        Ok(Self { client, handle, remote, file, listed, was_created: false })
+        // Of a directory that is too large to know, other names are asked for.
+        let knows_all = children.is_done();
+        let known = found.into_iter().filter(|_| knows_all).map(|child| {
+            let present = Present::remote(child.handle, &child.metadata);
+            (child.name, Some(present))
+        });
+        let known = known.collect();
+        Ok(Self { client, handle, remote, file, known, knows_all, was_created: false })
     }
 
     async fn symlink(

@@ -8,6 +8,8 @@ use std::{
     rc::Rc,
 };
 
+use futures_util::future::join;
+
 use super::{
     Copy, Work,
     done::Done,
@@ -209,7 +211,12 @@ async fn find_remote_destination(
     remote: &Remote,
     made: bool,
 ) -> anyhow::Result<Destination> {
-    if !made && let Some(found) = find_if_exists(context, remote).await? {
+    // Connects once, for both looks.
+    context.session.client(remote).await?;
+    let parent = remote.parent();
+    let (there, above) = join(find_if_exists(context, remote), find_if_exists(context, &parent)).await;
+    let there = there?;
+    if !made && let Some(found) = there.clone() {
         // A link that leads nowhere is replaced like a file.
         let found = follow(context, found.clone()).await.unwrap_or(found);
         if found.is_directory() {
@@ -219,14 +226,14 @@ async fn find_remote_destination(
     let Some(name) = remote.name().filter(|name| is_plain(name)) else {
         return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
     };
-    let parent = remote.parent();
-    match find_if_exists(context, &parent).await? {
+    match above? {
         Some(found) => {
             let found = follow(context, found).await?;
             if !found.is_directory() {
                 return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
             }
-            Ok(Destination::Named(Place::remote(found), name.to_vec()))
+            let place = Place::remote_around(found, name, there.as_ref());
+            Ok(Destination::Named(place, name.to_vec()))
         }
         None => {
             let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");

@@ -135,7 +135,10 @@ impl Pump {
         Ok(match incoming {
             Incoming::NeedMore => Rest::NeedMore,
             Incoming::Done => Rest::Skip,
-            Incoming::Data { transfer, offset, length, data_at } => {
+            Incoming::Data { transfer, offset, length, attributes, data_at } => {
+                if let Some(Running { storage: Storage::Sink(sink), .. }) = self.running.get_mut(&transfer) {
+                    sink.told(attributes);
+                }
                 Rest::Data { transfer, offset, length, data_at }
             }
             Incoming::Reply { token, results_at, outcome, attempts, round_trip } => {

@@ -6,7 +6,7 @@ use std::{
     os::{fd::BorrowedFd, unix::fs::FileExt},
 };
 
-use crate::transfer::Upload;
+use crate::{attr::Metadata, transfer::Upload};
 
 /// Takes the bytes of a download, in any order.
 pub trait Sink: Send {
@@ -15,6 +15,11 @@ pub trait Sink: Send {
     /// # Errors
     /// Any error ends the transfer.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Takes note of the file's attributes after a READ whose bytes follow; `None` when the server did not tell them.
+    ///
+    /// Runs on the I/O thread, for every READ.
+    fn told(&mut self, _attributes: Option<Metadata>) {}
 }
 
 /// Gives the bytes of an upload, any of them, any number of times.

@@ -72,7 +72,8 @@ pub(super) async fn run(
         let local = stream.local_addr().ok().map(|address| address.port());
         let answered = answered(&pump);
         let end = serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await;
-        if self::answered(&pump) > answered {
+        let bore_fruit = self::answered(&pump) > answered;
+        if bore_fruit {
             (fruitless, broken) = (0, 0);
         }
         let error = match end {
@@ -100,7 +101,7 @@ pub(super) async fn run(
         if broken >= MAX_BROKEN {
             broken = 0;
             pump.give_up(clock(), peer, &error);
-        } else {
+        } else if !bore_fruit {
             pump.refused(clock(), error);
         }
         pump.session.handle_reconnect(clock());

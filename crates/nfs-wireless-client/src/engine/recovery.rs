@@ -28,8 +28,8 @@ pub(super) enum Recovery {
 const PROBE_SLOT: u32 = u32::MAX;
 
 /// How long a call that must not run twice is given, times the times it was overtaken: not every server has a reply cache, and a copy
-/// that is run late makes again what was renamed or removed meanwhile. The papers' first timeout (Dube et al. 1997 §5.2).
-const CAUTION: Duration = RetryPolicy::INITIAL;
+/// that is run late makes again what was renamed or removed meanwhile. A server's threads and a busy disk are less far apart.
+const CAUTION: Duration = Duration::from_millis(250);
 
 /// A call that has waited for so long when the link changes was probably lost: ten times a wireless link's round trip.
 const LATE: Duration = Duration::from_millis(200);

@@ -18,6 +18,7 @@ use super::{
     pieces::{Pieces, RunId},
 };
 use crate::{
+    attr::Metadata,
     config::Window,
     driver::{Observer, Sink, Storage, Task, clock},
     error::Error,
@@ -43,6 +44,17 @@ struct Shared {
     /// Taken away at the end: late bytes go nowhere.
     sink: Option<Box<dyn Sink>>,
     observer: Option<Observer>,
+    told: Told,
+}
+
+/// What the replies told of the file's attributes.
+enum Told {
+    /// Nothing came yet.
+    Nothing,
+    /// All told them; these were the latest.
+    Always(Metadata),
+    /// One did not.
+    NotAlways,
 }
 
 /// Takes the bytes of one run.
@@ -70,6 +82,15 @@ impl Sink for RunSink {
         }
         Ok(())
     }
+
+    fn told(&mut self, attributes: Option<Metadata>) {
+        let mut shared = lock(&self.shared);
+        shared.told = match (&shared.told, attributes) {
+            (Told::NotAlways, _) | (_, None) => Told::NotAlways,
+            (Told::Nothing, Some(told)) => Told::Always(told),
+            (Told::Always(before), Some(told)) => Told::Always(before.later(told)),
+        };
+    }
 }
 
 /// A piece on its way.
@@ -82,19 +103,20 @@ struct Run<'a> {
 type Joining<'a> = Pin<Box<dyn Future<Output = Option<Arc<Lane>>> + Send + 'a>>;
 
 impl Lanes {
-    /// Copies ranges of a file into `sink`. READs that another connection answers sooner are made again on it.
+    /// Copies ranges of a file into `sink`. READs that another connection answers sooner are made again on it. Returns the latest
+    /// attributes that the replies told, unless one of them told none.
     pub(crate) async fn download(
         &self,
         file: &FileHandle,
         ranges: RangeSet,
         sink: Box<dyn Sink>,
         observer: Option<Observer>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Metadata>, Error> {
         let choice = self.choice(Direction::Down).cloned();
         let _counted = Counted::begin(choice.as_ref());
         let end = ranges.end();
         let pieces = Pieces::new(ranges, clock());
-        let shared = Arc::new(Mutex::new(Shared { pieces, sink: Some(sink), observer }));
+        let shared = Arc::new(Mutex::new(Shared { pieces, sink: Some(sink), observer, told: Told::Nothing }));
         let mut lanes: Vec<Arc<Lane>> = Vec::new();
         let mut joining: Option<Joining<'_>> = None;
         let mut join_from = clock();
@@ -180,7 +202,11 @@ impl Lanes {
             let twice = shared.pieces.twice();
             tracing::debug!(lanes = lanes.len(), twice, "downloaded over several connections");
         }
-        result.map_err(|error| match error {
+        let told = match shared.told {
+            Told::Always(told) => Some(told),
+            Told::Nothing | Told::NotAlways => None,
+        };
+        result.map(|()| told).map_err(|error| match error {
             Error::Transfer(TransferError::SourceShrank { found, .. }) => {
                 TransferError::SourceShrank { expected: end, found }.into()
             }

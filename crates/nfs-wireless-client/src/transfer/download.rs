@@ -11,7 +11,10 @@ use super::{
     Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
 };
-use crate::engine::{Class, Repeat};
+use crate::{
+    attr::Metadata,
+    engine::{Class, Repeat},
+};
 
 /// READs without data and without end of file before we give up.
 const MAX_EMPTY_READS: u32 = 8;
@@ -142,7 +145,8 @@ impl Machine for Download {
             }
         }
         self.parts[part as usize].arriving = head.count;
-        Ok(Step::Data { offset: start, length: head.count, data_at })
+        let attributes = head.attributes.as_ref().map(Metadata::from);
+        Ok(Step::Data { offset: start, length: head.count, attributes, data_at })
     }
 
     fn handle_payload_done(&mut self, part: u32) {

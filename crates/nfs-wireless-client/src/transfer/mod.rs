@@ -20,7 +20,10 @@ pub use self::{
     ranges::{Range, RangeSet},
     upload::{Checkpoint, Placement, Upload, UploadSpec},
 };
-use crate::engine::{Class, Payload, Repeat};
+use crate::{
+    attr::Metadata,
+    engine::{Class, Payload, Repeat},
+};
 
 /// A call that a machine wants made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,8 @@ pub enum Step {
         offset: u64,
         /// Length in bytes, without padding.
         length: u32,
+        /// The file's attributes after the READ, if the server tells them.
+        attributes: Option<Metadata>,
         /// Where the bytes begin in the results.
         data_at: usize,
     },

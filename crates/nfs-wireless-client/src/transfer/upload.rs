@@ -403,11 +403,9 @@ impl Upload {
         self.advance_from_data();
     }
 
-    /// Takes note of attributes; replies may overtake each other, times do not.
     fn observe(&mut self, attributes: &Nfs3Option<fattr3>) {
-        let told = optional(attributes);
-        if told.map(|it| it.ctime) >= self.latest.map(|it| it.ctime) {
-            self.latest = told.or(self.latest);
+        if let Some(told) = optional(attributes) {
+            self.latest = Some(self.latest.map_or(told, |latest| latest.later(told)));
         }
     }
 

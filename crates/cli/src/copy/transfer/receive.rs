@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nfs_wireless_client::{self as client, TransferError};
+use nfs_wireless_client::{self as client, Metadata, TransferError};
 
 use super::{Attempt, MAX_VERSIONS, Target, differ, keeps_changing, transfer_error};
 use crate::{
@@ -63,7 +63,9 @@ impl Run<'_> {
             self.fetch_all(attributes, source, target, &part).await?
         };
         match moved {
-            Ok(()) | Err(client::Error::Transfer(TransferError::SourceShrank { .. })) if is_large => {
+            // The replies have told that it is the same file still.
+            Ok(Some(told)) if !differ(&Attributes::from(&told), &attributes) => {}
+            Ok(_) | Err(client::Error::Transfer(TransferError::SourceShrank { .. })) if is_large => {
                 let now = Attributes::from(&source.client.metadata(source.handle).await.at(node)?);
                 if differ(&now, &attributes) {
                     return Ok(Attempt::Changed(now));
@@ -97,7 +99,7 @@ impl Run<'_> {
         source: &RemoteFile,
         Target { directory, name, .. }: Target<'_>,
         part: &Part,
-    ) -> anyhow::Result<Result<(), client::Error>> {
+    ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         let receiving = Receiving::open(directory, name, part, attributes.identity()).map_err(here)?;
@@ -122,7 +124,7 @@ impl Run<'_> {
         source: &RemoteFile,
         Target { directory, name, .. }: Target<'_>,
         part: &Part,
-    ) -> anyhow::Result<Result<(), client::Error>> {
+    ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // No journal may claim anything of the file that is begun here.
@@ -131,7 +133,7 @@ impl Run<'_> {
         }
         part.clear().map_err(here)?;
         if attributes.size == 0 {
-            return Ok(Ok(()));
+            return Ok(Ok(None));
         }
         let writer = part.writer().map_err(here)?;
         let observer = Some(self.context.activity.observer());
