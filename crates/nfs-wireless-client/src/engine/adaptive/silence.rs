@@ -206,7 +206,7 @@ impl Silence {
         let interval = match silence {
             _ if roused => (silence / 8).min(URGENT_INTERVAL),
             _ if self.heard.is_none() && silence < URGENT => (silence / 2).min(FIRST_INTERVAL),
-            _ if self.heard.is_none() => (silence / 2).min(UNHEARD_INTERVAL),
+            _ if self.heard.is_none() => (silence / 8).min(UNHEARD_INTERVAL),
             _ if patient => (silence / 4).min(MAX_INTERVAL),
             _ if usual => (silence / 12).min(USUAL_INTERVAL),
             _ if silence < Duration::from_millis(200) => silence / 12,
