@@ -65,6 +65,17 @@ fn stat_tells_size_mode_and_link() {
 }
 
 #[test]
+fn no_path_leads_through_a_file() {
+    let server = Server::start();
+    fs::write(server.path("file"), b"").unwrap();
+    fs::write(server.path("beside"), b"").unwrap();
+    for path in ["/file/beside", "/file/../beside"] {
+        let error = fails(4, ["stat", &server.url(path)]);
+        assert!(error.contains("/file is not a directory"), "{path}: {error}");
+    }
+}
+
+#[test]
 fn directories_are_made_and_trees_removed() {
     let server = Server::start();
     let url = |path: &str| server.url(path);

@@ -136,9 +136,10 @@ impl SetAttributes {
 }
 
 impl Metadata {
-    /// Returns those of two looks at a file that are of the later one: replies may overtake each other, times of change do not.
-    pub(crate) fn later(self, other: Self) -> Self {
-        if other.ctime >= self.ctime { other } else { self }
+    /// Whether two looks were at the same version of the same file.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        let version = |it: &Self| (it.fileid, it.size, it.mtime, it.ctime);
+        version(self) == version(other)
     }
 }
 

@@ -222,8 +222,8 @@ impl Client {
 
     /// Copies the first `size` bytes of a file into `sink`, with many READs in flight.
     ///
-    /// Returns the attributes that the server told after the last of them, if it told them after every one: the same as before
-    /// mean that the file has not changed meanwhile. `None` may mean anything.
+    /// Returns the file's attributes if the server told them with every reply, all of one version, and over UDP, where replies leave
+    /// at once: the same as before the copy mean that the file has not changed meanwhile. `None` may mean anything.
     ///
     /// # Errors
     /// [`Error`]; what has arrived until then is in the sink.

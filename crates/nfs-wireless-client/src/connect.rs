@@ -31,7 +31,8 @@ const NFS_PORT: u16 = 2049;
 /// How long TCP is asked alone for what is not NFS itself: a server that answers within this time is not far.
 const HEAD_START: Duration = Duration::from_millis(10);
 
-/// How long TCP may take where UDP has answered at once, and UDP beyond four round trips where TCP has answered after a fade.
+/// How long TCP may take where UDP has answered at once, UDP beyond four round trips where TCP has answered after a fade, and the port mapper
+/// over one of them before the other joins in.
 const SECOND_TRANSPORT_TIME: Duration = Duration::from_millis(400);
 
 /// An answer that took so long came after a fade, and another SYN than the first (RFC 6298 §2.1).
@@ -206,7 +207,8 @@ impl Finder<'_> {
     ) -> Result<(Found, Vec<u8>, Mount), Error> {
         let (found, service, (listed, likely)) = self
             .service_over(address, Program::MOUNT, protocol, async |service, found| {
-                list_and_mount(service, found, path).await
+                let other = self.config.transport == TransportChoice::Auto && protocol == Protocol::Udp;
+                list_and_mount(service, found, path, other).await
             })
             .await?;
         if let Some(export) = deepest(&listed, path) {
@@ -324,6 +326,7 @@ impl Finder<'_> {
         })
     }
 
+    /// Asks over TCP, and over UDP, too, unless the answer comes soon.
     async fn first_transport<T>(
         &self,
         attempt: impl AsyncFn(Protocol) -> Result<T, Error>,
@@ -332,26 +335,7 @@ impl Finder<'_> {
             TransportChoice::Udp => attempt(Protocol::Udp).await,
             TransportChoice::Tcp => attempt(Protocol::Tcp).await,
             TransportChoice::Auto => {
-                let preferred = attempt(Protocol::Tcp);
-                tokio::pin!(preferred);
-                let early = tokio::time::timeout(HEAD_START, &mut preferred).await;
-                match early {
-                    Ok(Ok(value)) => return Ok(value),
-                    Ok(Err(first)) => return attempt(Protocol::Udp).await.map_err(|_| first),
-                    Err(_) => {}
-                }
-                let second = attempt(Protocol::Udp);
-                tokio::pin!(second);
-                tokio::select! {
-                    result = &mut preferred => match result {
-                        Ok(value) => Ok(value),
-                        Err(first) => second.await.map_err(|_| first),
-                    },
-                    result = &mut second => match result {
-                        Ok(value) => Ok(value),
-                        Err(_) => preferred.await,
-                    },
-                }
+                first_of(attempt(Protocol::Tcp), HEAD_START, attempt(Protocol::Udp)).await
             }
         }
     }
@@ -363,10 +347,18 @@ impl Finder<'_> {
         if let Some(port) = given {
             return Ok(Port::Known(port));
         }
-        match self
-            .first_transport(async |over| self.ask_port_mapper(address, over, program, protocol).await)
-            .await
-        {
+        let ask = |over| self.ask_port_mapper(address, over, program, protocol);
+        let other = match protocol {
+            Protocol::Udp => Protocol::Tcp,
+            Protocol::Tcp => Protocol::Udp,
+        };
+        let asked = match self.config.transport {
+            // The service is looked for over both; each asks over its own.
+            TransportChoice::Auto => first_of(ask(protocol), SECOND_TRANSPORT_TIME, ask(other)).await,
+            TransportChoice::Udp => ask(Protocol::Udp).await,
+            TransportChoice::Tcp => ask(Protocol::Tcp).await,
+        };
+        match asked {
             // Nobody to ask: the usual port for NFS; MOUNT may share a port that was given for NFS.
             Err(error @ Error::Unreachable { .. }) => {
                 let usual = if nfs { Some(NFS_PORT) } else { self.config.nfs_port };
@@ -484,6 +476,30 @@ async fn or_again<T>(
     tokio::select! {
         result = &mut first => result,
         Ok(value) = again => Ok(value),
+    }
+}
+
+/// Waits for `first` alone for a while, then for whichever of the two succeeds; what `first` fails of counts.
+async fn first_of<T>(
+    first: impl Future<Output = Result<T, Error>>,
+    head_start: Duration,
+    second: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::pin!(first, second);
+    match tokio::time::timeout(head_start, &mut first).await {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => return second.await.map_err(|_| error),
+        Err(_) => {}
+    }
+    tokio::select! {
+        result = &mut first => match result {
+            Ok(value) => Ok(value),
+            Err(error) => second.await.map_err(|_| error),
+        },
+        result = &mut second => match result {
+            Ok(value) => Ok(value),
+            Err(_) => first.await,
+        },
     }
 }
 

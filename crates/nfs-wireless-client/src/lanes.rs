@@ -25,7 +25,7 @@ use crate::{
     config::{ClientConfig, TransportChoice},
     connect::{Finder, Reached},
     driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
-    engine::Repeat,
+    engine::{Pace, Repeat},
     transfer::{Limits, repeat_of},
 };
 
@@ -138,9 +138,9 @@ impl Lanes {
     pub(crate) fn limits(&self) -> Limits {
         let [down, up] = self.verdicts().map(|(protocol, _)| {
             let lane = self.find(protocol, 0).unwrap_or_else(|| Arc::clone(&self.first));
-            lane.connection.limits().unwrap_or(Limits { read_block: 0, write_block: 0, sync_tail: 0 })
+            lane.connection.limits().unwrap_or_default()
         });
-        Limits { read_block: down.read_block, write_block: up.write_block, sync_tail: 0 }
+        Limits { read_block: down.read_block, write_block: up.write_block, pace: Pace::default() }
     }
 
     /// Whether fragments of different datagrams may have been put together on any of them.

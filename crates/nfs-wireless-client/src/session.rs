@@ -25,8 +25,8 @@ use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
-        Stats,
+        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Pace, Payload, Repeat,
+        Reply, Stats,
     },
     transfer::{Download, Effort, Limits, Machine, Step, TransferError, Upload, repeat_of},
 };
@@ -180,7 +180,11 @@ impl Session {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
             limits: config.limits,
-            proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, sync_tail: 0 },
+            proven: Limits {
+                read_block: MIN_BLOCK_BYTES,
+                write_block: MIN_BLOCK_BYTES,
+                pace: Pace::default(),
+            },
             stall_timeout: config.stall_timeout,
             pacer: config.rate_limit.map(|rate| Pacer { rate, next: now, paused: false }),
             transfers: Vec::new(),
@@ -414,8 +418,8 @@ impl Session {
     fn narrowed(&self, block: Option<u32>) -> Limits {
         let block = block.unwrap_or(u32::MAX);
         let Limits { read_block, write_block, .. } = self.limits;
-        let sync_tail = self.engine.sync_tail();
-        Limits { read_block: read_block.min(block), write_block: write_block.min(block), sync_tail }
+        let pace = self.engine.pace();
+        Limits { read_block: read_block.min(block), write_block: write_block.min(block), pace }
     }
 
     /// Returns an upload that is under way.

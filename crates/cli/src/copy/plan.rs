@@ -8,8 +8,6 @@ use std::{
     rc::Rc,
 };
 
-use futures_util::future::join;
-
 use super::{
     Copy, Work,
     done::Done,
@@ -24,6 +22,7 @@ use crate::{
     local::Directory,
     name::is_plain,
     remote::{find_all, find_if_exists, follow},
+    session::is_within,
     target::{Remote, Target, local_name},
 };
 
@@ -211,11 +210,21 @@ async fn find_remote_destination(
     remote: &Remote,
     made: bool,
 ) -> anyhow::Result<Destination> {
-    // Connects once, for both looks.
-    context.session.client(remote).await?;
     let parent = remote.parent();
-    let (there, above) = join(find_if_exists(context, remote), find_if_exists(context, &parent)).await;
-    let there = there?;
+    let look = find_if_exists(context, remote);
+    let look_above = find_if_exists(context, &parent);
+    tokio::pin!(look, look_above);
+    let mut above = None;
+    // Side by side, where that does not take another mount.
+    let client = context.session.client(remote).await?;
+    let is_beside = is_within(&parent.path, client.export());
+    let there = loop {
+        tokio::select! {
+            biased;
+            there = &mut look => break there?,
+            found = &mut look_above, if is_beside && above.is_none() => above = Some(found),
+        }
+    };
     if !made && let Some(found) = there.clone() {
         // A link that leads nowhere is replaced like a file.
         let found = follow(context, found.clone()).await.unwrap_or(found);
@@ -226,7 +235,11 @@ async fn find_remote_destination(
     let Some(name) = remote.name().filter(|name| is_plain(name)) else {
         return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
     };
-    match above? {
+    let above = match above {
+        Some(above) => above?,
+        None => look_above.await?,
+    };
+    match above {
         Some(found) => {
             let found = follow(context, found).await?;
             if !found.is_directory() {

@@ -11,6 +11,7 @@ use crate::{
     exit::{Exit, Failure},
     session::is_within,
     target::{Remote, join},
+    text::escape,
 };
 
 /// Symbolic links followed for one path, as on Linux.
@@ -66,6 +67,10 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
                 }
             }
             FileType::Directory if !is_last => walk.directories.push((entry.handle, join(&path, &name))),
+            _ if !is_last => {
+                let text = format!("{remote}: {} is not a directory", escape(&join(&path, &name)));
+                return Err(Failure::with(Exit::SourceMissing, text));
+            }
             _ => found = Some((directory, entry)),
         }
     }

@@ -3,7 +3,7 @@
 use nfs_wire::{
     MountStatus,
     mount::{self, Export, Mount},
-    rpc::Program,
+    rpc::{Program, Rejection},
 };
 
 use super::{Found, accepted, call};
@@ -19,11 +19,12 @@ pub(super) async fn exports(connection: &Connection, found: Found) -> Result<Vec
 }
 
 /// Lists what is exported and mounts, side by side, what is likely to be the export that holds `path`: it often is, and then a round
-/// trip is saved. The mount is returned if it is that export.
+/// trip is saved. The mount is returned if it is that export. `other`: this can be had over another transport, too.
 pub(super) async fn list_and_mount(
     service: &Connection,
     found: Found,
     path: &[u8],
+    other: bool,
 ) -> Result<(Vec<Export>, Option<Mount>), Error> {
     let likely = likely_export(path);
     let (listing, mounting) = (exports(service, found), mnt(service, found, likely));
@@ -36,6 +37,8 @@ pub(super) async fn list_and_mount(
         }
     };
     let listed = match listed {
+        // It may be too long for a datagram.
+        Err(error @ Error::Rejected { rejection: Rejection::SystemError, .. }) if other => return Err(error),
         // Whoever hides the list may still let us mount.
         Err(Error::Rejected { .. } | Error::Protocol { .. }) => Vec::new(),
         listed => listed?,

@@ -34,7 +34,7 @@ pub use self::{
     message::{CallSpec, Class, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     rtt::RttHistogram,
     stats::{Belief, Resends, Stats},
-    window::WindowLimits,
+    window::{Pace, WindowLimits},
 };
 use self::{
     calls::{Calls, Cause, MAX_CALLS, State},
@@ -346,9 +346,9 @@ impl Engine {
         self.recovery.block()
     }
 
-    /// Returns how many bytes at the end of a file are better written stable than committed, as a COMMIT takes a round trip.
-    pub fn sync_tail(&self) -> u64 {
-        self.recovery.sync_tail()
+    /// Returns how blocks leave, where the policy knows that.
+    pub fn pace(&self) -> Pace {
+        self.recovery.pace()
     }
 
     /// Returns how many calls are outstanding: sent, or waiting to be.

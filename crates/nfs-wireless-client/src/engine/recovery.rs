@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
-    Belief, CallId, Carrier, Class, Engine, Event, Owner, Repeat, Transmit, WindowLimits,
+    Belief, CallId, Carrier, Class, Engine, Event, Owner, Pace, Repeat, Transmit, WindowLimits,
     adaptive::{Adaptive, Answered, BlockRange, Progress},
     calls::{Cause, State},
     policy::{self, Policy},
@@ -28,7 +28,7 @@ pub(super) enum Recovery {
 const PROBE_SLOT: u32 = u32::MAX;
 
 /// How long a call that must not run twice is given, times the times it was overtaken: not every server has a reply cache, and a copy
-/// that is run late makes again what was renamed or removed meanwhile. A server's threads and a busy disk are less far apart.
+/// that is run late makes again what was renamed or removed meanwhile. A server's threads and a disk's seeks are mostly less far apart.
 const CAUTION: Duration = Duration::from_millis(250);
 
 /// A call that has waited for so long when the link changes was probably lost: ten times a wireless link's round trip.
@@ -100,11 +100,11 @@ impl Recovery {
         }
     }
 
-    /// Returns how many bytes at the end of a file are better written stable than committed.
-    pub(super) fn sync_tail(&self) -> u64 {
+    /// Returns how blocks leave.
+    pub(super) fn pace(&self) -> Pace {
         match self {
-            Self::Connection | Self::Timers(_) => 0,
-            Self::Adaptive(adaptive) => adaptive.sync_tail(),
+            Self::Connection | Self::Timers(_) => Pace::default(),
+            Self::Adaptive(adaptive) => adaptive.pace(),
         }
     }
 

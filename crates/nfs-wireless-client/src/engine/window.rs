@@ -1,5 +1,7 @@
 //! Limit on READs and WRITEs in flight, in calls and in bytes.
 
+use std::time::Duration;
+
 use super::Class;
 
 /// The widest window. At least one call is always admitted, however large.
@@ -11,6 +13,15 @@ pub struct WindowLimits {
     pub read_bytes: u64,
     /// Bytes carried by WRITEs in flight: what the server's receive buffer holds.
     pub write_bytes: u64,
+}
+
+/// How blocks leave; zero where no policy paces them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes that leave in a round trip.
+    pub bytes: u64,
+    /// Time between two blocks.
+    pub spacing: Duration,
 }
 
 /// What is in flight, and whether more may be.

@@ -51,10 +51,10 @@ struct Shared {
 enum Told {
     /// Nothing came yet.
     Nothing,
-    /// All told them; these were the latest.
-    Always(Metadata),
-    /// One did not.
-    NotAlways,
+    /// All told the same version.
+    Same(Metadata),
+    /// One did not; or it came over TCP, where bytes may wait in the server's socket, and change in its cache, when attributes are long told.
+    Unclear,
 }
 
 /// Takes the bytes of one run.
@@ -85,10 +85,10 @@ impl Sink for RunSink {
 
     fn told(&mut self, attributes: Option<Metadata>) {
         let mut shared = lock(&self.shared);
-        shared.told = match (&shared.told, attributes) {
-            (Told::NotAlways, _) | (_, None) => Told::NotAlways,
-            (Told::Nothing, Some(told)) => Told::Always(told),
-            (Told::Always(before), Some(told)) => Told::Always(before.later(told)),
+        shared.told = match (&shared.told, attributes.filter(|_| self.protocol == Protocol::Udp)) {
+            (Told::Nothing, Some(told)) => Told::Same(told),
+            (Told::Same(before), Some(told)) if told.is_same_version(before) => Told::Same(told),
+            _ => Told::Unclear,
         };
     }
 }
@@ -103,8 +103,8 @@ struct Run<'a> {
 type Joining<'a> = Pin<Box<dyn Future<Output = Option<Arc<Lane>>> + Send + 'a>>;
 
 impl Lanes {
-    /// Copies ranges of a file into `sink`. READs that another connection answers sooner are made again on it. Returns the latest
-    /// attributes that the replies told, unless one of them told none.
+    /// Copies ranges of a file into `sink`. READs that another connection answers sooner are made again on it. Returns the
+    /// attributes that the replies told, if all were of one version and came over UDP.
     pub(crate) async fn download(
         &self,
         file: &FileHandle,
@@ -203,8 +203,8 @@ impl Lanes {
             tracing::debug!(lanes = lanes.len(), twice, "downloaded over several connections");
         }
         let told = match shared.told {
-            Told::Always(told) => Some(told),
-            Told::Nothing | Told::NotAlways => None,
+            Told::Same(told) => Some(told),
+            Told::Nothing | Told::Unclear => None,
         };
         result.map(|()| told).map_err(|error| match error {
             Error::Transfer(TransferError::SourceShrank { found, .. }) => {

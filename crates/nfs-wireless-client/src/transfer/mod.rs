@@ -22,7 +22,7 @@ pub use self::{
 };
 use crate::{
     attr::Metadata,
-    engine::{Class, Payload, Repeat},
+    engine::{Class, Pace, Payload, Repeat},
 };
 
 /// A call that a machine wants made.
@@ -80,14 +80,14 @@ pub(crate) fn repeat_of(procedure: u32) -> Repeat {
 }
 
 /// What a machine may ask for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes per READ.
     pub read_block: u32,
     /// Bytes per WRITE.
     pub write_block: u32,
-    /// Bytes at the end of a file whose WRITEs are stable each, so that no COMMIT has to follow them.
-    pub sync_tail: u64,
+    /// How blocks leave.
+    pub pace: Pace,
 }
 
 /// What it took to get a call's results.

@@ -4,6 +4,7 @@ mod arguments;
 mod checkpoint;
 mod completion;
 mod stability;
+mod sync_time;
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use nfs_wire::{
 };
 
 pub use self::checkpoint::Checkpoint;
-use self::stability::Stability;
+use self::{stability::Stability, sync_time::SyncTime};
 use super::{
     Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
@@ -96,6 +97,8 @@ pub struct Upload {
     may_be_ours: bool,
     block: u32,
     todo: RangeSet,
+    sync_time: SyncTime,
+    /// Bytes at the end of the file that are written stable, so that no COMMIT has to follow them.
     sync_tail: u64,
     /// The WRITEs in flight.
     parts: Vec<Option<Part>>,
@@ -165,6 +168,7 @@ impl Upload {
             may_be_ours: false,
             block: 0,
             todo,
+            sync_time: SyncTime::default(),
             sync_tail: 0,
             parts: Vec::new(),
             free: Vec::new(),
@@ -245,7 +249,8 @@ impl Upload {
     fn data_call(&mut self, limits: Limits, has_room: &dyn Fn(Class, u32) -> bool) -> Option<NextCall> {
         // The fewer WRITEs are sent right before the time is set, the fewer late copies of them can touch it.
         let dated = self.final_attributes().mtime.is_some();
-        (self.block, self.sync_tail) = (limits.write_block, if dated { 0 } else { limits.sync_tail });
+        (self.block, self.sync_tail) =
+            (limits.write_block, if dated { 0 } else { self.sync_time.tail(limits.pace) });
         if self.wants_commit() {
             self.committing = true;
             self.stability.start_commit();
@@ -263,7 +268,9 @@ impl Upload {
             }
         };
         let is_last = self.is_one_block() || self.only_the_tail_is_left();
-        let stable = if is_last || self.write_through { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
+        let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
+        let at_once = is_last || is_sample || self.write_through;
+        let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
         self.parts[part as usize] = Some(Part { range, stable });
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
@@ -403,9 +410,11 @@ impl Upload {
         self.advance_from_data();
     }
 
+    /// Takes note of attributes; replies may overtake each other, times do not.
     fn observe(&mut self, attributes: &Nfs3Option<fattr3>) {
-        if let Some(told) = optional(attributes) {
-            self.latest = Some(self.latest.map_or(told, |latest| latest.later(told)));
+        let told = optional(attributes);
+        if told.map(|it| it.ctime) >= self.latest.map(|it| it.ctime) {
+            self.latest = told.or(self.latest);
         }
     }
 
@@ -506,6 +515,9 @@ impl Machine for Upload {
             part => {
                 if effort.attempts > 1 {
                     self.expect_late_copies(effort.elapsed);
+                }
+                if let Some(Part { stable, .. }) = self.parts[part as usize] {
+                    self.sync_time.handle_reply(stable != stable_how::UNSTABLE, effort);
                 }
                 self.handle_write(part, results)?
             }

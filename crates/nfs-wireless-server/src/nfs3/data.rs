@@ -32,6 +32,7 @@ impl Call<'_> {
         let there = attributes.size.saturating_sub(arguments.offset).min(count.into());
         self.reply.reserve_exact(HEAD_BYTES + there as usize);
 
+        let start = self.reply.len();
         encode(self.reply, &0_u32);
         encode(self.reply, &Nfs3Option::Some(attributes));
         let head = self.reply.len();
@@ -39,6 +40,11 @@ impl Call<'_> {
         let data = self.reply.len();
         let end = self.backend.read(self.now, node, arguments.offset, count, self.reply)?;
         let length = self.reply.len() - data;
+        // Attributes on completion of the read: what is told must not be older than the data.
+        let after = self.look(node)?;
+        let mut told = Vec::with_capacity(HEAD_BYTES);
+        encode(&mut told, &Nfs3Option::Some(after));
+        self.reply[start + 4..head].copy_from_slice(&told);
         let words = [length as u32, u32::from(end == EndOfFile::Reached), length as u32];
         for (slot, word) in self.reply[head..data].chunks_exact_mut(4).zip(words) {
             slot.copy_from_slice(&word.to_be_bytes());

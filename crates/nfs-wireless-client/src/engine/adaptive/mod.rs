@@ -19,7 +19,7 @@ use self::{
     margin::Margin, pacer::Pacer, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer,
     window::Window,
 };
-use super::{Belief, Class, WindowLimits};
+use super::{Belief, Class, Pace, WindowLimits};
 
 /// What is believed about the path to one server.
 #[derive(Debug)]
@@ -79,9 +79,6 @@ const LOSS_ROUND: u32 = 10;
 /// Half of the time after which a first READ or WRITE is sent again that brought no reply, as its block may be large and the link
 /// slow.
 const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
-
-/// What a disk takes to make a block stable, about.
-const SYNC_TIME: Duration = Duration::from_millis(10);
 
 /// Block of the first READ or WRITE, in bytes: one frame, as the link may be slow.
 const FIRST_BLOCK: u32 = 1280;
@@ -163,10 +160,11 @@ impl Adaptive {
         Some(next)
     }
 
-    /// Returns how many bytes leave in a round trip, if a server has time to make each block stable before the next one comes.
-    pub(super) fn sync_tail(&self) -> u64 {
+    /// Returns how blocks leave.
+    pub(super) fn pace(&self) -> Pace {
+        // What is not known yet is slow.
         let spacing = f64::from(self.block) / self.window.rate().max(1.0);
-        if spacing >= SYNC_TIME.as_secs_f64() { self.window.bytes(self.block) } else { 0 }
+        Pace { bytes: self.window.bytes(self.block), spacing: Duration::from_secs_f64(spacing) }
     }
 
     /// Returns how much may be in flight.

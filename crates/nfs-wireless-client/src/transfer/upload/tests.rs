@@ -4,9 +4,10 @@ use nfs_wire::{
 };
 
 use super::*;
-use crate::attr::SetTime;
+use crate::{attr::SetTime, engine::Pace};
 
-const LIMITS: Limits = Limits { read_block: 4096, write_block: 4096, sync_tail: 0 };
+const LIMITS: Limits =
+    Limits { read_block: 4096, write_block: 4096, pace: Pace { bytes: 0, spacing: Duration::ZERO } };
 
 /// An upload of so many bytes into a file that exists, whose time is set afterwards, if any is given.
 fn upload(size: u64, mtime: Option<SetTime>) -> Upload {

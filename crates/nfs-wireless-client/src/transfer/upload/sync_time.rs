@@ -1,0 +1,116 @@
+//! How long a server takes to make a WRITE stable, measured on the way (RFC 1813 §3.3.7).
+//!
+//! A COMMIT after the last WRITE takes a round trip. WRITEs that are stable each need none, and cost nothing if the server makes one stable
+//! before the next one comes.
+
+use std::time::Duration;
+
+use super::super::{Effort, Limits};
+use crate::engine::Pace;
+
+/// Assumed before it is measured: a disk's seek.
+const ASSUMED: Duration = Duration::from_millis(10);
+
+/// Samples that are needed; the longest counts.
+const SAMPLES: u32 = 2;
+
+/// WRITEs between two samples.
+const INTERVAL: u32 = 48;
+
+/// Blocks that leave in a round trip where a COMMIT takes long enough to be worth samples, and how many round trips must be left.
+const LONG_WAY: u64 = 8;
+const LEFT: u64 = 3;
+
+/// What is known of it.
+#[derive(Debug, Default)]
+pub(super) struct SyncTime {
+    /// WRITEs since the last sample was sent.
+    since: u32,
+    sent: u32,
+    answered: u32,
+    /// Samples that were sent more than once: lost, or so slow that they seemed to be.
+    unclear: u32,
+    longest: Duration,
+    /// How long the last WRITE took that need not be stable.
+    usual: Option<Duration>,
+}
+
+impl SyncTime {
+    /// Returns how many bytes at the end of a file are better written stable than committed.
+    pub(super) fn tail(&self, pace: Pace) -> u64 {
+        let time = if self.answered < SAMPLES { ASSUMED } else { self.longest };
+        if pace.spacing >= time { pace.bytes } else { 0 }
+    }
+
+    /// Whether the next WRITE, after which `left` bytes are still to be written, is to be stable at once for the sake of the measurement.
+    pub(super) fn wants_sample(&mut self, limits: Limits, left: u64) -> bool {
+        let Pace { bytes, spacing } = limits.pace;
+        let far = bytes >= LONG_WAY * u64::from(limits.write_block);
+        if spacing.is_zero() || !far || left < LEFT * bytes || self.sent >= SAMPLES {
+            return false;
+        }
+        self.since += 1;
+        if self.since < INTERVAL {
+            return false;
+        }
+        (self.since, self.sent) = (0, self.sent + 1);
+        true
+    }
+
+    /// Takes in how long a WRITE took. Those before and after it went the same way.
+    pub(super) fn handle_reply(&mut self, stable: bool, effort: Effort) {
+        match (stable, self.usual) {
+            (false, _) if effort.attempts == 1 => self.usual = Some(effort.elapsed),
+            (true, Some(usual)) if effort.attempts == 1 => {
+                self.longest = self.longest.max(effort.elapsed.saturating_sub(usual));
+                self.answered += 1;
+            }
+            (true, Some(_)) if self.unclear == 0 => {
+                (self.unclear, self.sent) = (1, self.sent.saturating_sub(1))
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An upload of blocks that are 2 ms apart on a path of 50 ms, to a server that takes `milliseconds` to make one stable; returns
+    /// the bytes at the end that are to be stable, and how many were before.
+    fn tail(milliseconds: u64, attempts: u32) -> (u64, u32) {
+        let mut sync_time = SyncTime::default();
+        let pace = Pace { bytes: 25 << 15, spacing: Duration::from_millis(2) };
+        let limits = Limits { read_block: 1 << 15, write_block: 1 << 15, pace };
+        let mut samples = 0;
+        for left in (1..512_u64).rev() {
+            let stable = sync_time.wants_sample(limits, left << 15);
+            samples += u32::from(stable);
+            let elapsed = Duration::from_millis(50 + if stable { milliseconds } else { 0 });
+            let attempts = if stable { attempts } else { 1 };
+            sync_time.handle_reply(stable, Effort { attempts, elapsed });
+        }
+        (sync_time.tail(pace), samples)
+    }
+
+    #[test]
+    fn the_end_is_stable_at_once_where_the_server_keeps_up() {
+        assert_eq!(SyncTime::default().tail(Pace { bytes: 1000, spacing: ASSUMED }), 1000);
+        assert_eq!(SyncTime::default().tail(Pace { bytes: 1000, spacing: Duration::from_millis(2) }), 0);
+        assert_eq!(SyncTime::default().tail(Pace::default()), 0);
+        assert_eq!((tail(1, 1), tail(2, 1)), ((25 << 15, 2), (25 << 15, 2)));
+        assert_eq!(tail(3, 1), (0, 2));
+        assert_eq!(tail(1, 2), (0, 3), "what was sent twice tells nothing, and is not tried for ever");
+    }
+
+    #[test]
+    fn short_ways_and_short_files_are_not_measured() {
+        let mut sync_time = SyncTime::default();
+        let pace = Pace { bytes: 4 << 15, spacing: Duration::from_millis(2) };
+        let limits = Limits { read_block: 1 << 15, write_block: 1 << 15, pace };
+        assert!((0..1000).all(|_| !sync_time.wants_sample(limits, 1 << 30)));
+        let far = Limits { pace: Pace { bytes: 25 << 15, ..pace }, ..limits };
+        assert!((0..1000).all(|_| !sync_time.wants_sample(far, 1 << 20)));
+    }
+}
