@@ -16,7 +16,12 @@ use std::time::{Duration, Instant};
 pub use self::sizer::BlockRange;
 pub(super) use self::window::Progress;
 use self::{
-    margin::Margin, pacer::Pacer, patience::Patience, rtt::RoundTrips, silence::Silence, sizer::Sizer,
+    margin::Margin,
+    pacer::Pacer,
+    patience::Patience,
+    rtt::{MIN_ALLOWANCE, RoundTrips},
+    silence::Silence,
+    sizer::Sizer,
     window::Window,
 };
 use super::{Belief, Class, Pace, WindowLimits};
@@ -79,6 +84,9 @@ const LOSS_ROUND: u32 = 10;
 /// Half of the time after which a first READ or WRITE is sent again that brought no reply, as its block may be large and the link
 /// slow.
 const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
+
+/// On a way so long a NULL call follows every small call that is alone: if it was lost, that is known a round trip earlier.
+const FAR: Duration = Duration::from_millis(200);
 
 /// Block of the first READ or WRITE, in bytes: one frame, as the link may be slow.
 const FIRST_BLOCK: u32 = 1280;
@@ -189,7 +197,12 @@ impl Adaptive {
         if self.range.is_none() {
             self.block = self.block.max(bytes);
         }
-        self.silence.handle_sent(now, alone, self.trips.timeout(class), self.patience.holds());
+        let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
+        let smoothed = self.trips.known(class).filter(|_| class == Class::Control && !patient);
+        // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it.
+        let timeout = smoothed.map_or(timeout, |it| timeout.min(it + it / 8 + MIN_ALLOWANCE));
+        let company = smoothed.filter(|&it| it >= FAR).map(|it| it / 8);
+        self.silence.handle_sent(now, alone, timeout, company, patient);
         self.window.handle_sent(in_flight);
         if class != Class::Control {
             self.pacer.spend(now, bytes, self.block);

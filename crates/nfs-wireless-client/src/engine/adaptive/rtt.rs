@@ -8,7 +8,7 @@ use super::Class;
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// Smallest allowance over the smoothed round-trip time: timers of drivers are good to a few milliseconds.
-const MIN_ALLOWANCE: Duration = Duration::from_millis(10);
+pub(super) const MIN_ALLOWANCE: Duration = Duration::from_millis(10);
 
 /// Smoothed round-trip time and its mean deviation, for each class.
 #[derive(Clone, Copy, Debug, Default)]

@@ -58,6 +58,8 @@ pub(super) struct Silence {
     /// The last reply.
     heard: Option<Instant>,
     next: Option<Instant>,
+    /// The next probe only keeps a call company; when the first one is due that asks into a silence.
+    company: Option<Instant>,
     /// The first probe sent into this silence.
     asked: Option<Instant>,
     /// When the last hole in the stream of replies ended, and how long it was.
@@ -93,6 +95,7 @@ impl Silence {
             flowing: false,
             heard: None,
             next: None,
+            company: None,
             asked: None,
             hole: None,
             longest: Duration::ZERO,
@@ -111,15 +114,25 @@ impl Silence {
         }
     }
 
-    /// A call was sent; `alone`: nothing else was in flight. `timeout` is how long its reply may take.
-    pub(super) fn handle_sent(&mut self, now: Instant, alone: bool, timeout: Duration, patient: bool) {
+    /// A call was sent; `alone`: nothing else was in flight. `timeout` is how long its reply may take, `company` when a probe is to follow
+    /// that nothing need be silent for.
+    pub(super) fn handle_sent(
+        &mut self,
+        now: Instant,
+        alone: bool,
+        timeout: Duration,
+        company: Option<Duration>,
+        patient: bool,
+    ) {
         if alone || self.next.is_none() {
             self.since = now;
             self.flowing = false;
             self.asked = None;
             self.roused = None;
             self.resend_after = FIRST_RESEND;
-            self.next = Some(now + self.threshold(timeout, patient));
+            let due = now + self.threshold(timeout, patient);
+            self.company = company.map(|_| due);
+            self.next = Some(company.map_or(due, |company| now + company));
         }
     }
 
@@ -169,7 +182,11 @@ impl Silence {
         self.asked = None;
         self.roused = None;
         self.resend_after = FIRST_RESEND;
-        self.next = waiting.then(|| now + self.threshold(timeout, patient));
+        let due = waiting.then(|| now + self.threshold(timeout, patient));
+        self.company = self.company.and(due);
+        if self.company.is_none() {
+            self.next = due;
+        }
         ended
     }
 
@@ -199,6 +216,10 @@ impl Silence {
     /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take. Returns whether it is time to send the oldest call again,
     /// too: perhaps somebody answers calls and no probes.
     pub(super) fn handle_probe(&mut self, now: Instant, rate: f64, timeout: Duration, patient: bool) -> bool {
+        if let Some(due) = self.company.take() {
+            self.next = Some(due);
+            return false;
+        }
         self.asked.get_or_insert(now);
         let silence = now.saturating_duration_since(self.since);
         let usual = silence < (2 * self.longest).min(USUAL);

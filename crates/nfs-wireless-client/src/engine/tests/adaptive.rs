@@ -134,6 +134,32 @@ fn what_must_not_run_twice_keeps_its_xid() {
     assert_eq!(again, first);
 }
 
+#[test]
+fn on_a_long_way_a_null_call_shows_the_loss_of_a_small_one_that_is_alone() {
+    let lost_after = |round_trip: u64| {
+        let mut path = Path::new();
+        for _ in 0..5 {
+            path.submit(Class::Control, Repeat::Idempotent);
+            let (calls, _) = path.sent();
+            path.pass(round_trip);
+            assert!(path.reply(calls[0]));
+        }
+        path.submit(Class::Control, Repeat::Idempotent);
+        path.sent();
+        let (again, company) = path.pass(round_trip);
+        assert!(again.is_empty());
+        (path, company)
+    };
+    let (mut path, company) = lost_after(600);
+    assert_eq!(company.len(), 1, "it is enough");
+    path.pass(75);
+    path.reply(company[0]);
+    let (again, _) = path.pass(75);
+    assert_eq!(again.len(), 1, "known after a round trip and an eighth");
+    let (_, company) = lost_after(100);
+    assert!(company.is_empty(), "a short way needs none");
+}
+
 /// A path of 1 MB/s and 100 ms: 100 kB in flight, of which half may leave before a reply has confirmed it.
 #[test]
 fn an_earlier_run_s_window_is_taken_up_with_care() {
