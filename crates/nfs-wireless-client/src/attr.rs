@@ -137,6 +137,7 @@ impl SetAttributes {
 
 impl Metadata {
     /// Whether two looks were at the same version of the same file.
+    #[cfg(feature = "tokio")]
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         let version = |it: &Self| (it.fileid, it.size, it.mtime, it.ctime);
         version(self) == version(other)
