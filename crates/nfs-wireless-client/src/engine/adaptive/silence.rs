@@ -217,7 +217,7 @@ impl Silence {
     /// too: perhaps somebody answers calls and no probes.
     pub(super) fn handle_probe(&mut self, now: Instant, rate: f64, timeout: Duration, patient: bool) -> bool {
         if let Some(due) = self.company.take() {
-            self.next = Some(due);
+            self.next = Some(due.max(now + MIN_INTERVAL));
             return false;
         }
         self.asked.get_or_insert(now);
