@@ -15,7 +15,7 @@ use nfs_wire::{
 };
 use nfs_wireless_client::{
     Placement, RetryPolicy, SetAttributes, Time, TransferError, UploadSpec,
-    engine::{Carrier, EngineConfig, Pace, WindowLimits},
+    engine::{Carrier, EngineConfig, WindowLimits},
     session::{Event, Incoming, Session, SessionConfig, Transfer},
     transfer::{Checkpoint, Download, Limits, Listing, Range, RangeSet, Upload},
 };
@@ -112,7 +112,7 @@ impl World {
                 prior: None,
                 credential,
             },
-            limits: Limits { read_block: block, write_block: block, pace: Pace::default() },
+            limits: Limits { read_block: block, write_block: block, ..Limits::default() },
             stall_timeout: None,
             rate_limit: None,
         };

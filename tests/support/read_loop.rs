@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Instant};
 use nfs_wire::{FileHandle, rpc};
 use nfs_wireless_client::{
     RetryPolicy,
-    engine::{Carrier, EngineConfig, Pace, WindowLimits},
+    engine::{Carrier, EngineConfig, WindowLimits},
     session::{Incoming, Session, SessionConfig, Transfer},
     transfer::{Download, Limits},
 };
@@ -35,7 +35,7 @@ impl ReadLoop {
                 prior: None,
                 credential,
             },
-            limits: Limits { read_block: block, write_block: block, pace: Pace::default() },
+            limits: Limits { read_block: block, write_block: block, ..Limits::default() },
             stall_timeout: None,
             rate_limit: None,
         };

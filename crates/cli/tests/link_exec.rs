@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Server, noise, stderr};
+use common::{Server, behind, noise, stderr};
 use serde_json::Value;
 
 /// Lateness of the link, in milliseconds, beyond which a time says more about the machine than about the link.
@@ -20,15 +20,6 @@ const LATE_MS: f64 = 15.0;
 
 /// A quiet link of 10 Mbit/s, 20 ms each way.
 const QUIET: [&str; 6] = ["--rate", "10M", "--delay", "19ms", "--duplex", "full"];
-
-/// `nfsw link exec OPTIONS -- sh -c SCRIPT`, where `nfsw` is the one under test.
-fn behind(options: &[&str], script: &str) -> Command {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    assert!(root, "these tests make networks, which needs root: run them as root, as CI does");
-    let mut command = common::command(["link", "exec"]);
-    command.args(options).args(["--", "bash", "-c", script]).env("nfsw", env!("CARGO_BIN_EXE_nfsw"));
-    command
-}
 
 fn run(options: &[&str], script: &str) -> Output {
     behind(options, script).output().unwrap()

@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{Server, command, noise, stderr};
+use common::{Server, behind, noise, stderr};
 
 /// Long enough that a call which did not wait for a reply is sent before it arrives, on a busy machine, too.
 const LINK: [&str; 4] = ["--rate", "100M", "--delay", "250ms"];
@@ -19,13 +19,9 @@ struct Exchange {
 /// Copies over the link, and returns the exchanges over UDP in the order of the calls.
 fn copy(from: &str, to: &str, log: &Path) -> Vec<Exchange> {
     let script = format!("exec $nfsw cp {from} {to}");
-    let output = command(["link", "exec", "--quiet", "--rpc-log"])
-        .arg(log)
-        .args(LINK)
-        .args(["--", "bash", "-c", &script])
-        .env("nfsw", env!("CARGO_BIN_EXE_nfsw"))
-        .output()
-        .unwrap();
+    let mut options = vec!["--quiet", "--rpc-log", log.to_str().unwrap()];
+    options.extend(LINK);
+    let output = behind(&options, &script).output().unwrap();
     assert!(output.status.success(), "{script}: {}", stderr(&output));
     let text = fs::read_to_string(log).unwrap();
     let messages: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();

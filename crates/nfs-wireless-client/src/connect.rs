@@ -21,7 +21,7 @@ use crate::{
     config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor, clock},
     error::Error,
-    lanes::{Lane, NEAR, Reason},
+    lanes::{Lane, NEAR, Reason, other},
     session::SessionConfig,
 };
 
@@ -348,13 +348,11 @@ impl Finder<'_> {
             return Ok(Port::Known(port));
         }
         let ask = |over| self.ask_port_mapper(address, over, program, protocol);
-        let other = match protocol {
-            Protocol::Udp => Protocol::Tcp,
-            Protocol::Tcp => Protocol::Udp,
-        };
         let asked = match self.config.transport {
             // The service is looked for over both; each asks over its own.
-            TransportChoice::Auto => first_of(ask(protocol), SECOND_TRANSPORT_TIME, ask(other)).await,
+            TransportChoice::Auto => {
+                first_of(ask(protocol), SECOND_TRANSPORT_TIME, ask(other(protocol))).await
+            }
             TransportChoice::Udp => ask(Protocol::Udp).await,
             TransportChoice::Tcp => ask(Protocol::Tcp).await,
         };
@@ -486,20 +484,16 @@ async fn first_of<T>(
     second: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     tokio::pin!(first, second);
-    match tokio::time::timeout(head_start, &mut first).await {
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => return second.await.map_err(|_| error),
-        Err(_) => {}
-    }
-    tokio::select! {
-        result = &mut first => match result {
-            Ok(value) => Ok(value),
-            Err(error) => second.await.map_err(|_| error),
+    let result = match tokio::time::timeout(head_start, &mut first).await {
+        Ok(result) => result,
+        Err(_) => tokio::select! {
+            result = &mut first => result,
+            result = &mut second => return if result.is_ok() { result } else { first.await },
         },
-        result = &mut second => match result {
-            Ok(value) => Ok(value),
-            Err(_) => first.await,
-        },
+    };
+    match result {
+        Err(error) => second.await.map_err(|_| error),
+        found => found,
     }
 }
 

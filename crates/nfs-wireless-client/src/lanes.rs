@@ -20,12 +20,13 @@ use std::{
 use nfs_wire::{Procedure, portmap::Protocol, rpc::Program};
 
 pub use self::choice::Reason;
-use self::choice::{Choice, Use, other};
+pub(crate) use self::choice::other;
+use self::choice::{Choice, Use};
 use crate::{
     config::{ClientConfig, TransportChoice},
     connect::{Finder, Reached},
     driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
-    engine::{Pace, Repeat},
+    engine::Repeat,
     transfer::{Limits, repeat_of},
 };
 
@@ -140,7 +141,7 @@ impl Lanes {
             let lane = self.find(protocol, 0).unwrap_or_else(|| Arc::clone(&self.first));
             lane.connection.limits().unwrap_or_default()
         });
-        Limits { read_block: down.read_block, write_block: up.write_block, pace: Pace::default() }
+        Limits { read_block: down.read_block, write_block: up.write_block, ..Limits::default() }
     }
 
     /// Whether fragments of different datagrams may have been put together on any of them.

@@ -25,8 +25,8 @@ use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Pace, Payload, Repeat,
-        Reply, Stats,
+        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
+        Stats,
     },
     transfer::{Download, Effort, Limits, Machine, Step, TransferError, Upload, repeat_of},
 };
@@ -180,11 +180,7 @@ impl Session {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
             limits: config.limits,
-            proven: Limits {
-                read_block: MIN_BLOCK_BYTES,
-                write_block: MIN_BLOCK_BYTES,
-                pace: Pace::default(),
-            },
+            proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, ..Limits::default() },
             stall_timeout: config.stall_timeout,
             pacer: config.rate_limit.map(|rate| Pacer { rate, next: now, paused: false }),
             transfers: Vec::new(),

@@ -173,6 +173,15 @@ pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -
     command
 }
 
+/// `nfsw link exec OPTIONS -- sh -c SCRIPT`, where `nfsw` is the one under test.
+pub(crate) fn behind(options: &[&str], script: &str) -> Command {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    assert!(root, "these tests make networks, which needs root: run them as root, as CI does");
+    let mut command = command(["link", "exec"]);
+    command.args(options).args(["--", "bash", "-c", script]).env("nfsw", env!("CARGO_BIN_EXE_nfsw"));
+    command
+}
+
 /// Runs `nfsw`.
 pub(crate) fn nfsw<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Output {
     command(arguments).output().unwrap()

@@ -272,7 +272,7 @@ impl Choice {
 }
 
 /// Returns the other transport.
-pub(super) const fn other(protocol: Protocol) -> Protocol {
+pub(crate) const fn other(protocol: Protocol) -> Protocol {
     match protocol {
         Protocol::Udp => Protocol::Tcp,
         Protocol::Tcp => Protocol::Udp,

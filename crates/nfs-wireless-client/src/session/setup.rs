@@ -7,7 +7,7 @@ use nfs_wire::portmap::Protocol;
 use super::SessionConfig;
 use crate::{
     config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, RetryPolicy, Window},
-    engine::{BlockRange, Carrier, EngineConfig, Pace, WindowLimits},
+    engine::{BlockRange, Carrier, EngineConfig, WindowLimits},
     transfer::Limits,
 };
 
@@ -58,7 +58,7 @@ impl SessionConfig {
         let limits = Limits {
             read_block: block(config.read_block, auto_read),
             write_block: block(config.write_block, auto_write),
-            pace: Pace::default(),
+            ..Limits::default()
         };
         let chosen = |size| matches!(size, BlockSize::Auto { .. });
         let blocks =
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "what may be chosen at most");
         config.retry = RetryPolicy::hybrid();
         let limits = udp(&config, "192.0.2.1:2049");
-        assert_eq!(limits, Limits { read_block: 1344, write_block: 1280, pace: Pace::default() });
+        assert_eq!(limits, Limits { read_block: 1344, write_block: 1280, ..Limits::default() });
         assert_eq!(udp(&config, "[2001:db8::1]:2049").read_block, 1324);
         config.read_block = BlockSize::Exact(1 << 20);
         assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "rtmax over UDP lies");

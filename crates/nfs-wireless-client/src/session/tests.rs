@@ -3,7 +3,7 @@ use nfs_wire::rpc::{ReplyHeader, Xid};
 use super::*;
 use crate::{
     config::RetryPolicy,
-    engine::{BlockRange, Carrier, Pace, WindowLimits},
+    engine::{BlockRange, Carrier, WindowLimits},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ impl Bench {
                 prior: None,
                 credential: vec![0; 8],
             },
-            limits: Limits { read_block: 1000, write_block: 1000, pace: Pace::default() },
+            limits: Limits { read_block: 1000, write_block: 1000, ..Limits::default() },
             stall_timeout: None,
             rate_limit: None,
         };
@@ -251,7 +251,7 @@ fn large_blocks_that_stop_arriving_are_cut_anew() {
         config.engine.retry = RetryPolicy::Adaptive;
         config.engine.blocks = Some(BlockRange { one_frame: 1280, largest: 32 << 10 });
         config.engine.window = WindowLimits { calls: 64, read_bytes: 1 << 20, write_bytes: 1 << 20 };
-        config.limits = Limits { read_block: 32 << 10, write_block: 32 << 10, pace: Pace::default() };
+        config.limits = Limits { read_block: 32 << 10, write_block: 32 << 10, ..Limits::default() };
     });
     bench.download(1 << 32);
     let (_, asked) = bench.serve(u32::MAX, SECOND * 3);

@@ -28,8 +28,8 @@ pub(super) struct SyncTime {
     since: u32,
     sent: u32,
     answered: u32,
-    /// Samples that were sent more than once: lost, or so slow that they seemed to be.
-    unclear: u32,
+    /// A sample was sent more than once, as it was lost or so slow that it seemed to be, and another one took its place.
+    retried: bool,
     longest: Duration,
     /// How long the last WRITE took that need not be stable.
     usual: Option<Duration>,
@@ -44,9 +44,9 @@ impl SyncTime {
 
     /// Whether the next WRITE, after which `left` bytes are still to be written, is to be stable at once for the sake of the measurement.
     pub(super) fn wants_sample(&mut self, limits: Limits, left: u64) -> bool {
-        let Pace { bytes, spacing } = limits.pace;
+        let Pace { bytes, .. } = limits.pace;
         let far = bytes >= LONG_WAY * u64::from(limits.write_block);
-        if spacing.is_zero() || !far || left < LEFT * bytes || self.sent >= SAMPLES {
+        if !far || left < LEFT * bytes || self.sent >= SAMPLES {
             return false;
         }
         self.since += 1;
@@ -65,8 +65,8 @@ impl SyncTime {
                 self.longest = self.longest.max(effort.elapsed.saturating_sub(usual));
                 self.answered += 1;
             }
-            (true, Some(_)) if self.unclear == 0 => {
-                (self.unclear, self.sent) = (1, self.sent.saturating_sub(1))
+            (true, Some(_)) if !self.retried => {
+                (self.retried, self.sent) = (true, self.sent.saturating_sub(1))
             }
             _ => {}
         }
