@@ -437,6 +437,7 @@ impl Session {
 
     /// Lets the transfers, in turn, queue one call; whether one did.
     fn feed(&mut self, now: Instant) -> bool {
+        self.cut_barred(now);
         let block = self.engine.next_block(now);
         let limits = self.narrowed(block);
         let paused = self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));

@@ -341,6 +341,11 @@ impl Engine {
         self.recovery.next_block(now)
     }
 
+    /// Returns the largest block that arrives, once when the policy finds that larger ones do not.
+    pub fn take_cut(&mut self) -> Option<u32> {
+        self.recovery.take_cut()
+    }
+
     /// Returns the bytes of the last READ or WRITE, or of the first, if the policy chooses them.
     pub fn block(&self) -> Option<u32> {
         self.recovery.block()

@@ -92,6 +92,14 @@ impl Recovery {
         }
     }
 
+    /// Returns the largest block that arrives, once when the policy finds that larger ones do not.
+    pub(super) fn take_cut(&mut self) -> Option<u32> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.take_cut(),
+        }
+    }
+
     /// Returns the bytes of the last READ or WRITE, or of the first, if the policy chooses them.
     pub(super) fn block(&self) -> Option<u32> {
         match self {
@@ -292,7 +300,7 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         let last = slot.xids.last().and_then(|xid| self.xids.find(*xid));
         if slot.class != Class::Control {
-            adaptive.handle_loss(self.now, slot.last_sent, last.map_or(0, |it| it.before.bytes));
+            adaptive.handle_loss(self.now, slot.bytes, slot.last_sent, last.map_or(0, |it| it.before.bytes));
         }
     }
 

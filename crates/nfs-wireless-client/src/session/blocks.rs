@@ -42,13 +42,25 @@ impl Session {
         if attempts < VAIN_ATTEMPTS || self.engine.next_block(now).is_none_or(|block| bytes <= block) {
             return;
         }
-        let vain = self.engine.cancel_matching(now, |_, class, size, attempts| {
-            class != Class::Control && size == bytes && attempts >= VAIN_ATTEMPTS
+        self.withdraw(now, |size, attempts| size == bytes && attempts >= VAIN_ATTEMPTS);
+        self.stirred = true;
+    }
+
+    /// Where larger blocks than one frame turn out not to arrive, takes back those under way: smaller ones take their place.
+    pub(super) fn cut_barred(&mut self, now: Instant) {
+        if let Some(largest) = self.engine.take_cut() {
+            self.withdraw(now, |size, _| size > largest);
+        }
+    }
+
+    /// Takes the READs and WRITEs back that `vain` chooses by bytes and attempts.
+    fn withdraw(&mut self, now: Instant, vain: impl Fn(u32, u32) -> bool) {
+        let vain = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
+            class != Class::Control && vain(bytes, attempts)
         });
         for (owner, _) in vain {
             self.take_back(owner);
         }
-        self.stirred = true;
     }
 
     const fn proven(&self, class: Class) -> u32 {

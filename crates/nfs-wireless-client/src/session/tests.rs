@@ -245,19 +245,43 @@ fn a_mount_that_a_fade_takes_is_asked_again_as_soon_as_a_probe_shows_its_end() {
     assert!(took < Duration::from_millis(150), "{took:?}");
 }
 
-#[test]
-fn large_blocks_that_stop_arriving_are_cut_anew() {
-    let mut bench = Bench::new(|config| {
+/// A session that chooses its blocks itself.
+fn adaptive() -> Bench {
+    Bench::new(|config| {
         config.engine.retry = RetryPolicy::Adaptive;
         config.engine.blocks = Some(BlockRange { one_frame: 1280, largest: 32 << 10 });
         config.engine.window = WindowLimits { calls: 64, read_bytes: 1 << 20, write_bytes: 1 << 20 };
         config.limits = Limits { read_block: 32 << 10, write_block: 32 << 10, ..Limits::default() };
-    });
+    })
+}
+
+#[test]
+fn large_blocks_that_stop_arriving_are_cut_anew() {
+    let mut bench = adaptive();
     bench.download(1 << 32);
     let (_, asked) = bench.serve(u32::MAX, SECOND * 3);
     assert_eq!(asked, 32 << 10);
     // As where a receiver's memory for fragments is full.
-    bench.serve(1280, SECOND * 3);
+    bench.serve(1280, SECOND);
     let (read, _) = bench.serve(1280, SECOND);
-    assert!(read > 1280 * 20, "{read} bytes in a second");
+    assert!(read > 1280 * 500, "{read} bytes in a second");
+    // And when it is not any more, a trial finds that out.
+    bench.serve(u32::MAX, SECOND * 33);
+    let (_, asked) = bench.serve(u32::MAX, SECOND);
+    assert_eq!(asked, 32 << 10);
+}
+
+#[test]
+fn where_no_fragment_passes_few_are_asked_for() {
+    let mut bench = adaptive();
+    bench.download(1 << 32);
+    bench.serve(1280, SECOND);
+    let (mut read, mut vain) = (0, 0);
+    for _ in 0..100 {
+        let (bytes, asked) = bench.serve(1280, SECOND / 10);
+        read += bytes;
+        vain += u32::from(asked > 1280);
+    }
+    assert!(read > 1280 * 5000, "{read} bytes in ten seconds");
+    assert!(vain <= 4, "after 1, 2, 4 and 8 s, not {vain} times");
 }

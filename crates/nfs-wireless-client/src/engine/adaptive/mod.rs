@@ -2,6 +2,7 @@
 //!
 //! One file for each idea; this one only joins them. `docs/adaptive.md` describes the whole.
 
+mod fragments;
 mod margin;
 mod pacer;
 mod patience;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 pub use self::sizer::BlockRange;
 pub(super) use self::window::Progress;
 use self::{
+    fragments::Fragments,
     margin::Margin,
     pacer::Pacer,
     patience::Patience,
@@ -41,6 +43,9 @@ pub(super) struct Adaptive {
     /// What may be chosen for the next ones; `None` leaves the choice to the caller.
     range: Option<BlockRange>,
     sizer: Sizer,
+    fragments: Fragments,
+    /// Larger blocks do not arrive, and those under way are to be cut anew.
+    cut: bool,
     pacer: Pacer,
     lost: Losses,
 }
@@ -103,6 +108,8 @@ impl Adaptive {
             outgoing: None,
             range,
             sizer: Sizer::new(now),
+            fragments: Fragments::default(),
+            cut: false,
             pacer: Pacer::new(now),
             lost: Losses::default(),
         };
@@ -155,9 +162,17 @@ impl Adaptive {
 
     /// Returns the bytes of the next READ or WRITE, if the choice is ours.
     pub(super) fn next_block(&mut self, now: Instant) -> Option<u32> {
-        let range = self.range?;
+        let mut range = self.range?;
         let block = self.block()?;
         let rate = self.window.capacity();
+        if self.fragments.wants_trial(now) {
+            // Not more than fits beside what arrives.
+            let fitting = u32::try_from(self.window.bytes(block) / 4).unwrap_or(u32::MAX);
+            return Some(fitting.max(2 * range.one_frame).min(range.largest));
+        }
+        if self.fragments.are_barred() {
+            range.largest = range.one_frame.min(range.largest);
+        }
         let next = self.sizer.choose(now, rate, self.patience.holds(), block, range);
         if next != self.block && self.block > 0 && rate > 0.0 {
             self.outgoing = (next > self.block).then_some(self.block);
@@ -207,6 +222,9 @@ impl Adaptive {
         if class != Class::Control {
             self.pacer.spend(now, bytes, self.block);
             self.sizer.handle_sent(bytes);
+            if self.needs_fragments(bytes) {
+                self.fragments.handle_sent();
+            }
         }
         if alone {
             self.sizer.handle_idle(now);
@@ -237,6 +255,9 @@ impl Adaptive {
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
             self.sizer.handle_block(now, bytes, waiting);
+            if self.needs_fragments(bytes) {
+                self.fragments.handle_arrival();
+            }
         }
         // A block larger than those before takes longer on any link.
         let own = self.time_on_the_path(bytes);
@@ -271,8 +292,26 @@ impl Adaptive {
         Duration::from_secs_f64(bytes / self.window.rate().max(bytes))
     }
 
-    /// A call was lost that was sent at `sent`, when `delivered` bytes had been delivered.
-    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, delivered: u64) {
+    /// Whether a block is one of several frames, and the choice ours.
+    fn needs_fragments(&self, bytes: u32) -> bool {
+        self.range.is_some_and(|range| bytes > range.one_frame)
+    }
+
+    /// Returns the largest block that arrives, once when it is found that larger ones do not.
+    pub(super) fn take_cut(&mut self) -> Option<u32> {
+        std::mem::take(&mut self.cut).then_some(self.range?.one_frame)
+    }
+
+    /// A call for `bytes` was lost that was sent at `sent`, when `delivered` bytes had been delivered.
+    pub(super) fn handle_loss(&mut self, now: Instant, bytes: u32, sent: Instant, delivered: u64) {
+        let barred = self.fragments.are_barred();
+        if self.needs_fragments(bytes) && self.fragments.handle_loss(now, sent) {
+            self.cut = true;
+            if !barred {
+                self.lost = Losses::default();
+                self.window.start_over();
+            }
+        }
         self.lost.losses += 1;
         self.patience.handle_loss();
         self.window.handle_loss(self.block);

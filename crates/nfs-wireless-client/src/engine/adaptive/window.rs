@@ -370,6 +370,13 @@ impl Window {
         self.lost += u64::from(bytes);
     }
 
+    /// What was lost was no sign of too much in flight: the rate is looked for as at the start.
+    pub(super) fn start_over(&mut self) {
+        (self.starting, self.stale_rounds, self.best_rate) = (true, 0, 0.0);
+        self.spacing.clear();
+        self.last_reply = None;
+    }
+
     /// Whether a full queue was found after so much had been delivered.
     pub(super) fn was_cut_since(&self, delivered: u64) -> bool {
         self.cut_at.is_some_and(|cut| delivered < cut)
