@@ -19,7 +19,7 @@ use crate::{
 const TICK: Duration = Duration::from_millis(500);
 
 /// Silence after which the server is looked for where its name leads now, and shortest time between two looks.
-const FIRST_LOOK: Duration = Duration::from_secs(2);
+const FIRST_LOOK: Duration = Duration::from_secs(4);
 
 /// The same once the link below has changed.
 const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);

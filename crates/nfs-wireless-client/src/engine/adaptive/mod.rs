@@ -2,6 +2,7 @@
 //!
 //! One file for each idea; this one only joins them. `docs/adaptive.md` describes the whole.
 
+mod draining;
 mod fragments;
 mod margin;
 mod pacer;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 pub use self::sizer::BlockRange;
 pub(super) use self::window::Progress;
 use self::{
+    draining::Draining,
     fragments::Fragments,
     margin::Margin,
     pacer::Pacer,
@@ -47,6 +49,7 @@ pub(super) struct Adaptive {
     /// Larger blocks do not arrive, and those under way are to be cut anew.
     cut: bool,
     pacer: Pacer,
+    draining: Draining,
     lost: Losses,
 }
 
@@ -111,6 +114,7 @@ impl Adaptive {
             fragments: Fragments::default(),
             cut: false,
             pacer: Pacer::new(now),
+            draining: Draining::default(),
             lost: Losses::default(),
         };
         // Nobody's word is taken for numbers that cannot be.
@@ -241,8 +245,10 @@ impl Adaptive {
         let Answered { class, bytes, sent, before, exact, held, waiting, probe } = *answered;
         let rtt = now.saturating_duration_since(sent);
         let outgoing = self.outgoing == Some(bytes);
+        let stopped = self.silence.stopped(now, sent);
         if exact {
-            self.trips.sample(class, rtt);
+            // A fade is no part of the round trip; but a way that has become so long shows that again and again.
+            self.trips.sample(class, stopped.map_or(rtt, |most| rtt.min(most)));
             if class != Class::Control {
                 self.window.handle_reply(now, answered, self.block, outgoing, self.patience.holds());
                 self.pacer.set_rate(now, self.window.peak(), self.block);
@@ -252,6 +258,9 @@ impl Adaptive {
         let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
         let at_a_pace = !outgoing && !probe;
         let ended = self.silence.handle_reply(now, bytes, at_a_pace, waiting, timeout, patient);
+        if held && stopped.is_some() {
+            self.draining.begin(now, ended.probes, self.block, self.window.rate());
+        }
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
             self.sizer.handle_block(now, bytes, waiting);
@@ -265,6 +274,12 @@ impl Adaptive {
         let delayed = rtt > self.window.base() + own;
         if ended.asked && (ended.long && ended.excess > own && delayed || !held) {
             self.patience.handle_silence(now, held);
+        }
+        if probe {
+            self.draining.handle_probe(sent);
+            if stopped.is_some() {
+                self.patience.handle_held_probe(now);
+            }
         }
         self.patience.handle_reply(sent);
         self.lost.replies += 1;
@@ -304,6 +319,9 @@ impl Adaptive {
 
     /// A call for `bytes` was lost that was sent at `sent`, when `delivered` bytes had been delivered.
     pub(super) fn handle_loss(&mut self, now: Instant, bytes: u32, sent: Instant, delivered: u64) {
+        if self.patience.handle_loss(sent) {
+            return;
+        }
         let barred = self.fragments.are_barred();
         if self.needs_fragments(bytes) && self.fragments.handle_loss(now, sent) {
             self.cut = true;
@@ -313,7 +331,6 @@ impl Adaptive {
             }
         }
         self.lost.losses += 1;
-        self.patience.handle_loss();
         self.window.handle_loss(self.block);
         let smoothed = self.trips.smoothed(Class::Read).unwrap_or_default();
         let explained = self.silence.explains(now, 2 * smoothed + Duration::from_millis(500));
@@ -368,7 +385,7 @@ impl Adaptive {
 
     /// Returns when the next READ or WRITE may leave, if not now.
     pub(super) fn paced_until(&self, now: Instant) -> Option<Instant> {
-        self.pacer.next(now)
+        self.pacer.next(now).max(self.draining.next(now))
     }
 
     /// Nothing is outstanding any more.

@@ -18,11 +18,13 @@ pub(super) struct Patience {
     /// When a silence ended with what had been sent before it. It was held if nothing is lost until what is sent now is answered: where a
     /// queue overflows, the first of a window arrives, and others do not.
     unproven: Option<Instant>,
+    /// When the last probe was answered that the link had held. What was sent until then met a queue that the fade had filled.
+    held_until: Option<Instant>,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { score: UNKNOWN, unproven: None }
+        Self { score: UNKNOWN, unproven: None, held_until: None }
     }
 }
 
@@ -51,10 +53,20 @@ impl Patience {
         }
     }
 
-    /// A call is lost.
-    pub(super) fn handle_loss(&mut self) {
-        self.unproven = None;
-        self.learn(false);
+    /// A probe is answered that had waited in a silence for much longer than replies take: whatever else was lost, the link holds.
+    pub(super) fn handle_held_probe(&mut self, now: Instant) {
+        self.held_until = Some(now);
+        self.learn(true);
+    }
+
+    /// A call is lost that was sent at `sent`. Whether that was a queue that a fade had filled.
+    pub(super) fn handle_loss(&mut self, sent: Instant) -> bool {
+        let queued = self.held_until.is_some_and(|until| sent <= until);
+        if !queued {
+            self.unproven = None;
+            self.learn(false);
+        }
+        queued
     }
 
     /// What had been taken for lost is answered: that is taken back. `held`: a fade was in between, so that the link has held it while
@@ -114,7 +126,7 @@ mod tests {
         let (mut patience, now) = (Patience::default(), Instant::now());
         for _ in 0..10 {
             patience.handle_silence(now, true);
-            patience.handle_loss();
+            patience.handle_loss(now);
             patience.handle_reply(now + MS);
         }
         assert!(!patience.holds());
@@ -122,18 +134,29 @@ mod tests {
 
     #[test]
     fn what_is_answered_after_all_was_held() {
-        let mut patience = Patience::default();
-        patience.handle_loss();
+        let (mut patience, now) = (Patience::default(), Instant::now());
+        patience.handle_loss(now);
         patience.handle_false_alarm(true);
         assert!(patience.holds());
     }
 
     #[test]
+    fn a_full_queue_after_a_fade_that_held_the_probes_is_no_loss_of_the_link() {
+        let (mut patience, now) = (Patience::default(), Instant::now());
+        patience.handle_held_probe(now);
+        assert!(patience.holds());
+        assert!(patience.handle_loss(now));
+        assert!(patience.holds());
+        assert!(!patience.handle_loss(now + MS));
+        assert!(!patience.holds());
+    }
+
+    #[test]
     fn calls_that_servers_answer_out_of_order_make_nobody_patient() {
-        let mut patience = Patience::default();
+        let (mut patience, now) = (Patience::default(), Instant::now());
         for calls in 1..10 {
             for _ in 0..calls {
-                patience.handle_loss();
+                patience.handle_loss(now);
             }
             for _ in 0..calls {
                 patience.handle_false_alarm(false);

@@ -35,7 +35,10 @@ const MAX_RESEND: Duration = Duration::from_secs(64);
 
 /// Bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that
 /// probes take a third of a slow link at most.
-const PROBE_BYTES: f64 = 3.0 * 150.0;
+pub(super) const PROBE_BYTES: f64 = 3.0 * 150.0;
+
+/// What is answered after so many times the usual timeout did not queue: the link held it.
+const STOPPED: u32 = 4;
 
 /// On a link that holds frames nothing is asked before four times the longest of the last silences, between these two, and seldom: what is asked
 /// is held, too, and all of it takes room in queues when the fade is over. Nor is the oldest call sent again before so many times as long as elsewhere.
@@ -60,8 +63,13 @@ pub(super) struct Silence {
     next: Option<Instant>,
     /// The next probe only keeps a call company; when the first one is due that asks into a silence.
     company: Option<Instant>,
-    /// The first probe sent into this silence.
+    /// The first probe sent into this silence, the last one, and how many.
     asked: Option<Instant>,
+    asked_last: Instant,
+    probes: u32,
+    /// How long replies took at most when the last silence began to be asked into, and when that ended.
+    usual: Duration,
+    ended: Option<Instant>,
     /// When the last hole in the stream of replies ended, and how long it was.
     hole: Option<(Instant, Duration)>,
     /// The longest of the last silences that were asked into.
@@ -83,6 +91,8 @@ pub(super) struct Ended {
     pub(super) asked: bool,
     /// Whether it lasted twice the usual pace: no mere unevenness.
     pub(super) long: bool,
+    /// How many probes were sent into it, and when the last one was.
+    pub(super) probes: (u32, Instant),
 }
 
 impl Silence {
@@ -97,6 +107,10 @@ impl Silence {
             next: None,
             company: None,
             asked: None,
+            asked_last: now,
+            probes: 0,
+            usual: Duration::ZERO,
+            ended: None,
             hole: None,
             longest: Duration::ZERO,
             fade: Duration::ZERO,
@@ -128,6 +142,7 @@ impl Silence {
             self.since = now;
             self.flowing = false;
             self.asked = None;
+            self.probes = 0;
             self.roused = None;
             self.resend_after = FIRST_RESEND;
             let due = now + self.threshold(timeout, patient);
@@ -170,9 +185,14 @@ impl Silence {
             });
         }
         let pace = self.pace.map_or(Duration::ZERO, |(pace, _)| pace);
-        let ended =
-            Ended { excess: gap.saturating_sub(pace), asked: self.asked.is_some(), long: gap > 2 * pace };
+        let ended = Ended {
+            excess: gap.saturating_sub(pace),
+            asked: self.asked.is_some(),
+            long: gap > 2 * pace,
+            probes: (std::mem::take(&mut self.probes), self.asked_last),
+        };
         if ended.asked {
+            self.ended = Some(now);
             self.longest = gap.max(self.longest * 7 / 8);
             self.fade = if self.fade.is_zero() { ended.excess } else { (self.fade * 7 + ended.excess) / 8 };
         }
@@ -220,7 +240,11 @@ impl Silence {
             self.next = Some(due.max(now + MIN_INTERVAL));
             return false;
         }
-        self.asked.get_or_insert(now);
+        if self.asked.is_none() {
+            (self.asked, self.usual) = (Some(now), timeout);
+        }
+        self.asked_last = now;
+        self.probes += 1;
         let silence = now.saturating_duration_since(self.since);
         let usual = silence < (2 * self.longest).min(USUAL);
         let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < URGENT);
@@ -267,6 +291,14 @@ impl Silence {
     /// Whether a hole in the stream of replies ended within `span` before `now`.
     pub(super) fn explains(&self, now: Instant, span: Duration) -> bool {
         self.hole.is_some_and(|(ended, _)| now.saturating_duration_since(ended) <= span)
+    }
+
+    /// A call is answered that was sent at `sent`. If it had waited in a silence for [`STOPPED`] times as long as replies usually take at most,
+    /// returns that time.
+    pub(super) fn stopped(&self, now: Instant, sent: Instant) -> Option<Duration> {
+        let ended = if self.asked.is_some() { now } else { self.ended? };
+        let most = STOPPED * self.usual;
+        (ended.saturating_duration_since(sent) > most).then_some(most)
     }
 
     /// Whether a hole ended since `sent` that was longer than `pause`, and long enough to mean something.
