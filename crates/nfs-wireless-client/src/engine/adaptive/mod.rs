@@ -80,6 +80,9 @@ struct Losses {
     round_end: u64,
 }
 
+/// A call that is lost more often waits before it is sent again, each time for twice as long.
+const OFTEN: u32 = 4;
+
 /// Longest time for which a call that is lost again and again waits to be sent.
 const MAX_MARGIN: Duration = Duration::from_secs(4);
 
@@ -371,8 +374,8 @@ impl Adaptive {
                 margin = margin.max(now.saturating_duration_since(sent));
             }
         }
-        if losses > 2 {
-            let doublings = (losses - 3).min(16);
+        if losses > OFTEN {
+            let doublings = (losses - OFTEN - 1).min(16);
             margin += (self.trips.timeout(suspect) * (1 << doublings)).min(MAX_MARGIN);
         }
         margin
