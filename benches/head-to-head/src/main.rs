@@ -144,9 +144,12 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
 /// memory, and nothing is left of servers and links however it ends.
 fn enter_network() -> anyhow::Result<()> {
     // What the kernel remembers of a path, it would know in the next copy. The address is one for documentation (RFC 5737
-    // §3): ganesha listens only in a network that has another than 127.0.0.1.
+    // §3): ganesha listens only in a network that has another than 127.0.0.1. A server keeps what is left of fragmented datagrams for 30 s, in
+    // a memory that all its clients share; here are as many at once, and one after the other, as no server has: each gets its own share.
     let script = "mount -t tmpfs tmpfs /dev/shm && ip link set lo up && ip address add 198.51.100.1/32 dev lo && \
-                  echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save && \"$0\" \"$@\"; exit $?";
+                  echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save && cd /proc/sys/net/ipv4 && \
+                  echo $((64 * $(cat ipfrag_high_thresh))) >ipfrag_high_thresh && cd \"$OLDPWD\" && \
+                  \"$0\" \"$@\"; exit $?";
     let error = Command::new("unshare")
         .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
         .arg(std::env::current_exe()?)

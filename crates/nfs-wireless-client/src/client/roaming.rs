@@ -19,7 +19,10 @@ use crate::{
 const TICK: Duration = Duration::from_millis(500);
 
 /// Silence after which the server is looked for where its name leads now, and shortest time between two looks.
-const FIRST_LOOK: Duration = Duration::from_secs(4);
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// The first of these on a link that holds what meets a fade: what a look sends is held, too, and takes room in queues.
+const FIRST_LOOK_WHERE_HELD: Duration = Duration::from_secs(4);
 
 /// The same once the link below has changed.
 const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);
@@ -59,10 +62,12 @@ impl Silence {
             return false;
         }
         if self.since.is_none() || self.heard != snapshot.last_heard {
+            let holds = snapshot.belief.as_ref().is_some_and(|belief| belief.holds);
+            let first = if holds { FIRST_LOOK_WHERE_HELD } else { FIRST_LOOK };
             *self = Self {
                 since: Some(now),
                 heard: snapshot.last_heard,
-                next: Some(now + FIRST_LOOK),
+                next: Some(now + first),
                 looked_in_vain: false,
             };
         }
