@@ -40,8 +40,6 @@ pub(super) struct Fragments {
 struct Barred {
     since: Instant,
     next_trial: Instant,
-    /// A larger block is under way, to see whether it arrives.
-    trying: bool,
 }
 
 impl Fragments {
@@ -52,13 +50,13 @@ impl Fragments {
 
     /// Whether the next block is to be a larger one, for trial.
     pub(super) fn wants_trial(&self, now: Instant) -> bool {
-        self.barred.is_some_and(|barred| !barred.trying && now >= barred.next_trial)
+        self.barred.is_some_and(|barred| now >= barred.next_trial)
     }
 
-    /// A block of several frames was sent.
-    pub(super) fn handle_sent(&mut self) {
+    /// A block of several frames was sent: a trial. It need not end with an arrival or a loss, as its transfer may end before.
+    pub(super) fn handle_sent(&mut self, now: Instant) {
         if let Some(barred) = &mut self.barred {
-            barred.trying = true;
+            barred.next_trial = now + self.wait;
         }
     }
 
@@ -93,9 +91,29 @@ impl Fragments {
                 }
             }
         }
-        self.barred = Some(Barred { since: now, next_trial: now + self.wait, trying: false });
+        self.barred = Some(Barred { since: now, next_trial: now + self.wait });
         self.wait = (self.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
         (self.rounds, self.lost, self.arrived, self.trusted) = (0, 0, 0, 0);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_without_an_outcome_is_followed_by_another() {
+        #[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+        let now = Instant::now();
+        let mut fragments = Fragments::default();
+        assert!((1..VAIN_AT_FIRST).all(|_| !fragments.handle_loss(now, now)));
+        assert!(fragments.handle_loss(now, now) && fragments.are_barred());
+        assert!(fragments.wants_trial(now), "it may have been a long fade");
+        fragments.handle_sent(now);
+        assert!(!fragments.wants_trial(now + FIRST_WAIT / 2));
+        assert!(fragments.wants_trial(now + FIRST_WAIT));
+        fragments.handle_arrival();
+        assert!(!fragments.are_barred());
     }
 }

@@ -230,7 +230,7 @@ impl Adaptive {
             self.pacer.spend(now, bytes, self.block);
             self.sizer.handle_sent(bytes);
             if self.needs_fragments(bytes) {
-                self.fragments.handle_sent();
+                self.fragments.handle_sent(now);
             }
         }
         if alone {
