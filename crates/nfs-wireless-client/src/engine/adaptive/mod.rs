@@ -92,8 +92,7 @@ const HEAVY_ROUNDS: u32 = 3;
 /// Replies in one of these rounds, at least.
 const LOSS_ROUND: u32 = 10;
 
-/// Half of the time after which a first READ or WRITE is sent again that brought no reply, as its block may be large and the link
-/// slow.
+/// Timeout before a READ or WRITE was answered: its block may be large and the link slow.
 const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
 
 /// On a way so long a NULL call follows every small call that is alone: if it was lost, that is known a round trip earlier.

@@ -30,7 +30,7 @@ const UNHEARD_INTERVAL: Duration = Duration::from_secs(30);
 const FIRST_PROBE: Duration = Duration::from_millis(100);
 
 /// Silence after which the oldest call itself is sent again; doubles up to the maximum (RFC 6298 §2.1, §5.5).
-const FIRST_RESEND: Duration = Duration::from_secs(1);
+const FIRST_RESEND: Duration = Duration::from_secs(4);
 const MAX_RESEND: Duration = Duration::from_secs(64);
 
 /// Bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that
@@ -44,7 +44,7 @@ const STOPPED: u32 = 4;
 /// is held, too, and all of it takes room in queues when the fade is over. Nor is the oldest call sent again before so many times as long as elsewhere.
 const MIN_PATIENT_PROBE: Duration = Duration::from_millis(120);
 const PATIENT_PROBE: Duration = Duration::from_millis(490);
-const PATIENT_RESEND: u32 = 10;
+const PATIENT_RESEND: u32 = 4;
 
 /// The pace of replies, and the silence since the last one.
 #[derive(Clone, Copy, Debug)]

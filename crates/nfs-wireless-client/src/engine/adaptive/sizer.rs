@@ -41,6 +41,10 @@ const FRAME_BYTES: f64 = 1480.0;
 const PRIOR_BURSTS: f64 = 0.7;
 const PRIOR_SECONDS: f64 = 0.7;
 
+/// Good time without a single burst after which it is as likely as not that there are none, and how fast that becomes certain, in 1/s.
+const EVEN_ODDS: f64 = 1.6;
+const CERTAINTY: f64 = 2.0;
+
 /// Good time that an earlier run's rate of bursts is worth.
 const RESUMED_SECONDS: f64 = 10.0;
 
@@ -65,9 +69,9 @@ const FEW_INTACT: u32 = 8;
 /// What earlier losses count when another one comes.
 const FORGETTING: f64 = 0.9;
 
-/// A change of block must gain this much, and what one block takes within so many seconds.
+/// A change of block must gain this much, and one in three of what bursts cost now: it unsettles base and pace, by which they are found.
 const HYSTERESIS: f64 = 0.003;
-const PAYS_WITHIN: f64 = 5.0;
+const UNSETTLED: f64 = 1.0 / 3.0;
 
 /// Counts bursts, and chooses the block.
 #[derive(Debug)]
@@ -188,7 +192,11 @@ impl Sizer {
 
     /// Bursts per second of good time.
     pub(super) fn burst_rate(&self) -> f64 {
-        (self.bursts + PRIOR_BURSTS) / (self.seconds + PRIOR_SECONDS)
+        let rate = (self.bursts + PRIOR_BURSTS) / (self.seconds + PRIOR_SECONDS);
+        if self.bursts > 0.0 {
+            return rate;
+        }
+        rate / (1.0 + (CERTAINTY * (self.seconds - EVEN_ODDS)).exp())
     }
 
     /// Returns the block to use from now on. `rate` is the path's in bytes per second, 0 if it is not known yet; `holds`: link-level
@@ -253,7 +261,7 @@ impl Sizer {
         if let Some(tried) = self.trial.block() {
             return tried;
         }
-        let doubt = if holds { 0.0 } else { f64::from(block) / rate / PAYS_WITHIN };
+        let doubt = UNSETTLED * bursts * f64::from(block) / rate;
         let gains = least < price(block, headers) * (1.0 - HYSTERESIS - doubt);
         if block > largest || !allowed(block) || gains { bytes } else { block }
     }
