@@ -219,10 +219,13 @@ impl Adaptive {
             self.block = self.block.max(bytes);
         }
         let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
-        let smoothed = self.trips.known(class).filter(|_| class == Class::Control && !patient);
-        // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it.
-        let timeout = smoothed.map_or(timeout, |it| timeout.min(it + it / 8 + MIN_ALLOWANCE));
-        let company = smoothed.filter(|&it| it >= FAR).map(|it| it / 8);
+        let smoothed = self.trips.known(class).filter(|_| !patient);
+        // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it. A block that is alone finds
+        // no queue of its own; what is known of deviations at first is that they may be anything (RFC 6298 §2.2).
+        let control = class == Class::Control;
+        let timeout = smoothed
+            .map_or(timeout, |it| timeout.min(if control { it + it / 8 + MIN_ALLOWANCE } else { 2 * it }));
+        let company = smoothed.filter(|&it| control && it >= FAR).map(|it| it / 8);
         self.silence.handle_sent(now, alone, timeout, company, patient);
         self.window.handle_sent(in_flight);
         if class != Class::Control {
@@ -258,7 +261,7 @@ impl Adaptive {
         }
         let held = held && sent <= self.silence.since();
         let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
-        let at_a_pace = !outgoing && !probe;
+        let at_a_pace = !outgoing && !probe && answered.held;
         let ended = self.silence.handle_reply(now, bytes, at_a_pace, waiting, timeout, patient);
         if held && stopped.is_some() {
             self.draining.begin(now, ended.probes, self.block, self.window.rate());

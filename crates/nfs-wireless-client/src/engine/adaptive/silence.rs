@@ -253,7 +253,7 @@ impl Silence {
             _ if self.heard.is_none() && silence < URGENT => (silence / 2).min(FIRST_INTERVAL),
             _ if self.heard.is_none() => (silence / 8).min(UNHEARD_INTERVAL),
             _ if patient => (silence / 4).min(MAX_INTERVAL),
-            _ if usual => (silence / 12).min(USUAL_INTERVAL),
+            _ if usual => (silence / 20).min(USUAL_INTERVAL),
             _ if silence < Duration::from_millis(200) => silence / 12,
             _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
             _ => (silence / 8).min(MAX_INTERVAL),
