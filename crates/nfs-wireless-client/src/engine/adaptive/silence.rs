@@ -12,8 +12,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(5);
 const MIN_THRESHOLD: Duration = Duration::from_millis(20);
 
 /// Longest time between probes in the first [`URGENT`] of a silence.
-const URGENT_INTERVAL: Duration = Duration::from_millis(75);
-const URGENT: Duration = Duration::from_millis(2100);
+const URGENT_INTERVAL: Duration = Duration::from_millis(80);
+const URGENT: Duration = Duration::from_millis(2500);
 
 /// Longest time between probes while silences this long have been seen to end, up to [`USUAL`].
 const USUAL_INTERVAL: Duration = Duration::from_millis(25);
@@ -254,7 +254,7 @@ impl Silence {
             _ if self.heard.is_none() => (silence / 8).min(UNHEARD_INTERVAL),
             _ if patient => (silence / 4).min(MAX_INTERVAL),
             _ if usual => (silence / 20).min(USUAL_INTERVAL),
-            _ if silence < Duration::from_millis(200) => silence / 12,
+            _ if silence < Duration::from_millis(200) => silence / 10,
             _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
             _ => (silence / 8).min(MAX_INTERVAL),
         };
