@@ -356,6 +356,7 @@ async fn an_upload_settles_every_one_of_its_calls() {
                 directory: bench.root(),
                 name: name.clone().into_bytes(),
                 placement,
+                made: None,
                 size: 300_000,
                 mode: 0o600,
                 attributes: mode(0o640),

@@ -177,6 +177,7 @@ async fn upload(client: &Client, name: &[u8], bytes: &[u8]) {
         directory: client.root(),
         name: name.to_vec(),
         placement: Placement::Temporary([b".", name].concat()),
+        made: None,
         size: bytes.len() as u64,
         mode: 0o644,
         attributes: SetAttributes::default(),

@@ -284,6 +284,7 @@ pub fn session(data: &[u8]) {
         directory: handle,
         name: b"name".to_vec(),
         placement: Placement::Temporary(b".name".to_vec()),
+        made: None,
         size: 50_000,
         mode: 0o644,
         attributes: SetAttributes::default(),

@@ -264,6 +264,7 @@ impl World {
             directory,
             name: self.name.clone(),
             placement,
+            made: None,
             size: contents.len() as u64,
             mode: 0o640,
             attributes: self.attributes,

@@ -34,6 +34,7 @@ async fn upload(client: &Client, name: &str, data: &Path) -> Result<(), Error> {
         directory: client.root(),
         name: name.into(),
         placement: Placement::Temporary(format!(".{name}.part").into_bytes()),
+        made: None,
         size: source.metadata().unwrap().len(),
         mode: 0o640,
         attributes: SetAttributes::default(),

@@ -1,5 +1,6 @@
 //! Copying files and trees between this machine and servers.
 
+mod ahead;
 mod done;
 mod frame;
 mod node;
@@ -123,7 +124,13 @@ pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let run = Run { copy, context, throttle, done: open_done(copy, context)? };
     match plan::plan(copy, context, run.done.as_ref()).await? {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await?,
-        plan::Plan::Files(works) => run.work_off(works).await?,
+        plan::Plan::Files(works, clean_up) => {
+            let done = run.work_off(works).await;
+            if let Some(clean_up) = clean_up {
+                drop(clean_up.await);
+            }
+            done?;
+        }
     }
     if let Some(done) = run.done.filter(|_| !context.reporter.has_failures()) {
         done.finish();

@@ -69,6 +69,11 @@ impl Found {
         self.metadata.file_type == FileType::Directory
     }
 
+    /// Whether a file that is copied there takes its place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        matches!(self.metadata.file_type, FileType::Regular | FileType::Symlink)
+    }
+
     /// Whether another file is in the same export of the same server.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         self.client.address() == other.client.address() && self.client.export() == other.client.export()

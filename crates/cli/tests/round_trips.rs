@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use common::{Server, behind, noise, stderr};
 
@@ -70,7 +70,7 @@ fn the_first_read_leaves_after_three_round_trips_and_nothing_follows_the_last() 
 }
 
 #[test]
-fn the_first_write_leaves_after_four_round_trips_and_a_new_name_follows_the_last() {
+fn the_first_write_leaves_after_three_round_trips_and_a_new_name_follows_the_last() {
     let server = Server::everywhere();
     let place = tempfile::tempdir().unwrap();
     let source = place.path().join("file");
@@ -79,8 +79,50 @@ fn the_first_write_leaves_after_four_round_trips_and_a_new_name_follows_the_last
     let to = format!("\"nfs://$NFSW_HOST:{port}/file?mountport={port}\"");
     let exchanges = copy(source.to_str().unwrap(), &to, &place.path().join("log"));
     assert!(fs::read(server.path("/file")).unwrap() == noise(200_000));
-    // The list of exports, MNT, LOOKUP of the target beside GETATTR of its directory, CREATE.
-    assert_eq!(round_trips_before("WRITE", &exchanges), 4);
+    // The list of exports, MNT, CREATE beside LOOKUP of the target and GETATTR of its directory.
+    assert_eq!(round_trips_before("WRITE", &exchanges), 3);
     let end: Vec<&str> = exchanges.iter().rev().map(|it| &it.procedure[..]).take(2).collect();
     assert!(end == ["RENAME", "WRITE"] || end == ["RENAME", "COMMIT"], "{end:?}");
+}
+
+#[test]
+fn what_is_made_ahead_on_a_long_way_takes_nobodys_place_and_is_left_nowhere() {
+    let server = Server::everywhere();
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("file");
+    fs::write(&source, noise(1000)).unwrap();
+    fs::create_dir_all(server.path("/deep/directory")).unwrap();
+    std::os::unix::fs::symlink("deep", server.path("/link")).unwrap();
+    let status = std::process::Command::new("mkfifo").arg(server.path("/fifo")).status().unwrap();
+    assert!(status.success());
+    let private = fs::Permissions::from_mode(0o604);
+    for (name, was) in [("/private", &b"was here before"[..]), ("/.begun.nfsw-part", b"left by somebody")] {
+        fs::write(server.path(name), was).unwrap();
+        fs::set_permissions(server.path(name), private.clone()).unwrap();
+    }
+    let port = server.address().port();
+    let copies = ["new", "deep/new", "deep/directory", "link", "private", "begun", "fifo", "missing/new"];
+    let script = format!(
+        r#"for to in {}; do $nfsw cp {} "nfs://$NFSW_HOST:{port}/$to?mountport={port}" 2>&1 || echo "failed: $?" & done; wait"#,
+        copies.join(" "),
+        source.display()
+    );
+    let output = behind(&LINK, &script).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed.matches("failed").count(), 2, "{printed}");
+    assert!(printed.contains("/fifo: is a fifo") && printed.contains("/missing does not exist"), "{printed}");
+
+    for copy in ["/new", "/deep/new", "/deep/directory/file", "/deep/file", "/private", "/begun"] {
+        assert!(fs::read(server.path(copy)).unwrap() == noise(1000), "{copy}");
+    }
+    let mode = |name| fs::metadata(server.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("/private"), 0o604, "a file that is replaced keeps its mode");
+    assert_eq!(mode("/begun"), fs::metadata(&source).unwrap().permissions().mode() & 0o777);
+    let names = |directory| {
+        let entries = fs::read_dir(server.path(directory)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names("/"), ["begun", "deep", "fifo", "link", "new", "private"].map(String::from).into());
+    assert_eq!(names("/deep"), ["directory", "file", "new"].map(String::from).into());
+    assert_eq!(names("/deep/directory"), ["file"].map(String::from).into());
 }

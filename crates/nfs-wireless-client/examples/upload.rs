@@ -35,6 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         directory,
         name,
         placement: Placement::Temporary(temporary),
+        made: None,
         size,
         mode: 0o644,
         attributes: SetAttributes::default(),

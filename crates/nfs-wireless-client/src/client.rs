@@ -157,6 +157,11 @@ impl Client {
         self.inner.lanes.first().address()
     }
 
+    /// Returns how long the NFS service took to answer when it was reached.
+    pub fn round_trip(&self) -> Duration {
+        self.inner.lanes.first().round_trip
+    }
+
     /// Returns the transport in use for READs.
     pub fn protocol(&self) -> Protocol {
         self.transports()[0].0

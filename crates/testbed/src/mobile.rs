@@ -53,6 +53,7 @@ impl Work {
                 directory: self.root,
                 name: Vec::new(),
                 placement: Placement::Existing(self.file),
+                made: None,
                 size: self.size,
                 mode: 0o644,
                 attributes: SetAttributes::default(),

@@ -1,8 +1,8 @@
 //! Destination directories, on this machine or on a server.
 
-use std::{collections::HashMap, fmt};
+use std::{cell::Cell, collections::HashMap, fmt};
 
-use nfs_wireless_client::{Client, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time};
+use nfs_wireless_client::{Client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time};
 
 use super::node::{Attributes, Kind, Node, Origin};
 use crate::{
@@ -39,6 +39,8 @@ pub(super) struct RemotePlace {
     known: HashMap<Vec<u8>, Option<Present>>,
     knows_all: bool,
     was_created: bool,
+    /// The temporary file of the one that is copied here, made ahead.
+    ahead: Cell<Option<Entry>>,
 }
 
 /// What has a name already.
@@ -61,11 +63,18 @@ impl Place {
         Self::Remote(Box::new(RemotePlace::from(found)))
     }
 
-    /// A server directory that was there before, in which one name was looked up.
-    pub(super) fn remote_around(found: Found, name: &[u8], there: Option<&Found>) -> Self {
+    /// A server directory that was there before, in which one name was looked up; with the temporary file of that name, if it was
+    /// made ahead.
+    pub(super) fn remote_around(
+        found: Found,
+        name: &[u8],
+        there: Option<&Found>,
+        ahead: Option<Entry>,
+    ) -> Self {
         let mut place = RemotePlace::from(found);
         let there = there.map(|it| Present::remote(it.handle, &it.metadata));
         place.known.insert(name.to_vec(), there);
+        place.ahead.set(ahead);
         Self::Remote(Box::new(place))
     }
 
@@ -233,12 +242,22 @@ impl Place {
 impl From<Found> for RemotePlace {
     fn from(found: Found) -> Self {
         let file = Attributes::from(&found.metadata).file;
-        let Found { client, handle, remote, .. } = found;
-        Self { client, handle, remote, file, known: HashMap::new(), knows_all: false, was_created: false }
+        Self::new(found.client, found.handle, found.remote, file)
     }
 }
 
 impl RemotePlace {
+    /// A directory of which nothing is known.
+    fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
+        let (known, ahead) = (HashMap::new(), Cell::default());
+        Self { client, handle, remote, file, known, knows_all: false, was_created: false, ahead }
+    }
+
+    /// Returns the temporary file that was made ahead, once.
+    pub(super) fn take_ahead(&self) -> Option<Entry> {
+        self.ahead.take()
+    }
+
     /// Looks for the directory by its path, after the server has forgotten its handle.
     ///
     /// # Errors
@@ -307,10 +326,9 @@ impl RemotePlace {
                 match client.mkdir(self.handle, name, attributes).await {
                     Ok(entry) => {
                         context.activity.step();
-                        let (handle, known) = (entry.handle, HashMap::new());
                         let file = Attributes::from(&entry.metadata).file;
-                        let (knows_all, was_created) = (true, true);
-                        return Ok(Self { client, handle, remote, file, known, knows_all, was_created });
+                        let place = Self::new(client, entry.handle, remote, file);
+                        return Ok(Self { knows_all: true, was_created: true, ..place });
                     }
                     // Somebody else was faster.
                     Err(error) if has_status(&error, NfsStatus::EXIST) => {
@@ -330,7 +348,7 @@ impl RemotePlace {
             (child.name, Some(present))
         });
         let known = known.collect();
-        Ok(Self { client, handle, remote, file, known, knows_all, was_created: false })
+        Ok(Self { known, knows_all, ..Self::new(client, handle, remote, file) })
     }
 
     async fn symlink(

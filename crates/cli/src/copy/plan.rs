@@ -8,8 +8,12 @@ use std::{
     rc::Rc,
 };
 
+use nfs_wireless_client::{Client, FileHandle};
+use tokio::task::JoinHandle;
+
 use super::{
     Copy, Work,
+    ahead::{Ahead, Making},
     done::Done,
     frame::Frame,
     node::{Kind, Node},
@@ -21,15 +25,15 @@ use crate::{
     exit::{Exit, Failure},
     local::Directory,
     name::is_plain,
-    remote::{find_all, find_if_exists, follow},
+    remote::{Found, find_all, find_if_exists, follow},
     session::is_within,
     target::{Remote, Target, local_name},
 };
 
 /// What is to be done.
 pub(super) enum Plan {
-    /// Copy into files and directories.
-    Files(Vec<Work>),
+    /// Copy into files and directories, while what was made ahead for nothing is removed.
+    Files(Vec<Work>, Option<JoinHandle<()>>),
     /// Write one file to something that is not a file.
     Stream(Box<Node>, Output),
 }
@@ -46,8 +50,8 @@ pub(super) enum Output {
 /// Where the sources go.
 enum Destination {
     Output(Output),
-    /// Into a directory, under their own names.
-    Inside(Place),
+    /// Into a directory, under their own names, while what was made ahead for nothing is removed.
+    Inside(Place, Option<JoinHandle<()>>),
     /// To this name in a directory.
     Named(Place, Vec<u8>),
 }
@@ -72,12 +76,20 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
         }
     }
     if sources.is_empty() {
-        return Ok(Plan::Files(Vec::new()));
+        return Ok(Plan::Files(Vec::new(), None));
     }
     let made = done.is_some_and(Done::made_destination);
-    let destination = find_destination(context, &copy.destination, made).await?;
+    let ahead = match &sources[..] {
+        [source] if copy.sources.len() == 1 => Ahead::of(copy, &source.node),
+        _ => None,
+    };
+    let destination = match &copy.destination {
+        Target::Standard => Destination::Output(Output::Standard),
+        Target::Local(path) => find_local_destination(path, made)?,
+        Target::Remote(remote) => find_remote_destination(context, remote, made, ahead).await?,
+    };
     match destination {
-        Destination::Inside(place) => inside(context, sources, place),
+        Destination::Inside(place, clean_up) => Ok(Plan::Files(inside(context, sources, place)?, clean_up)),
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
             let text =
@@ -98,7 +110,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
                 done.set_made_destination()?;
             }
             let (frame, name) = (Rc::new(Frame::top(place)), Some(name));
-            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true, rest: None }]))
+            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true, rest: None }], None))
         }
     }
 }
@@ -147,7 +159,7 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
     }
 }
 
-fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Result<Plan> {
+fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
     let frame = Rc::new(Frame::top(place));
     let mut names = HashSet::new();
     let mut works = Vec::new();
@@ -164,24 +176,16 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
         }
         works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
     }
-    Ok(Plan::Files(works))
+    Ok(works)
 }
 
-/// Finds where the sources go; `made` says that a directory there was made by the run that is gone on with.
-async fn find_destination(context: &Context, target: &Target, made: bool) -> anyhow::Result<Destination> {
-    match target {
-        Target::Standard => Ok(Destination::Output(Output::Standard)),
-        Target::Local(path) => find_local_destination(path, made),
-        Target::Remote(remote) => find_remote_destination(context, remote, made).await,
-    }
-}
-
+/// Finds where the sources go on this machine; `made` says that a directory there was made by the run that is gone on with.
 fn find_local_destination(path: &Path, made: bool) -> anyhow::Result<Destination> {
     let path = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() && made => path.to_owned(),
         Ok(metadata) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
-            return Ok(Destination::Inside(Place::local(directory)));
+            return Ok(Destination::Inside(Place::local(directory), None));
         }
         Ok(metadata) if !metadata.is_file() => {
             return Ok(Destination::Output(Output::Special(path.to_owned())));
@@ -205,12 +209,61 @@ fn find_local_destination(path: &Path, made: bool) -> anyhow::Result<Destination
     }
 }
 
+/// As [`find_local_destination`], on a server. The temporary file may be made ahead meanwhile.
 async fn find_remote_destination(
     context: &Context,
     remote: &Remote,
     made: bool,
+    ahead: Option<Ahead>,
 ) -> anyhow::Result<Destination> {
+    let mut making = None;
+    let found = look_around(context, remote, made, |client, directory, name| {
+        if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, remote)) {
+            making = Some(ahead.make(client, directory, name));
+        }
+    });
+    match found.await {
+        Ok(Around::Directory(found)) => {
+            Ok(Destination::Inside(Place::remote(found), making.map(Making::discard)))
+        }
+        Ok(Around::Name { directory, name, there }) => {
+            let mut ahead = None;
+            match making {
+                Some(making) if there.as_deref().is_none_or(Found::is_replaced) => {
+                    ahead = making.finish().await;
+                }
+                Some(making) => drop(making.discard().await),
+                None => {}
+            }
+            let place = Place::remote_around(directory, &name, there.as_deref(), ahead);
+            Ok(Destination::Named(place, name))
+        }
+        Err(error) => {
+            if let Some(making) = making {
+                drop(making.discard().await);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Where a path on a server leads.
+enum Around {
+    /// To a directory.
+    Directory(Found),
+    /// To a name in a directory, and what has it.
+    Name { directory: Found, name: Vec<u8>, there: Option<Box<Found>> },
+}
+
+/// Looks what has a path, and for the directory above it; says which that is, probably, as soon as it may be used.
+async fn look_around(
+    context: &Context,
+    remote: &Remote,
+    made: bool,
+    mut is_above: impl FnMut(&Client, FileHandle, &[u8]),
+) -> anyhow::Result<Around> {
     let parent = remote.parent();
+    let name = remote.name().filter(|name| is_plain(name));
     let look = find_if_exists(context, remote);
     let look_above = find_if_exists(context, &parent);
     tokio::pin!(look, look_above);
@@ -218,39 +271,44 @@ async fn find_remote_destination(
     // Side by side, where that does not take another mount.
     let client = context.session.client(remote).await?;
     let is_beside = is_within(&parent.path, client.export());
+    if let Some(name) = name
+        && parent.path == client.export()
+    {
+        is_above(&client, client.root(), name);
+    }
     let there = loop {
         tokio::select! {
             biased;
             there = &mut look => break there?,
-            found = &mut look_above, if is_beside && above.is_none() => above = Some(found),
+            found = &mut look_above, if is_beside && above.is_none() => {
+                if let (Ok(Some(found)), Some(name)) = (&found, name) {
+                    is_above(&client, found.handle, name);
+                }
+                above = Some(found);
+            }
         }
     };
     if !made && let Some(found) = there.clone() {
         // A link that leads nowhere is replaced like a file.
         let found = follow(context, found.clone()).await.unwrap_or(found);
         if found.is_directory() {
-            return Ok(Destination::Inside(Place::remote(found)));
+            return Ok(Around::Directory(found));
         }
     }
-    let Some(name) = remote.name().filter(|name| is_plain(name)) else {
+    let Some(name) = name else {
         return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
     };
     let above = match above {
         Some(above) => above?,
         None => look_above.await?,
     };
-    match above {
-        Some(found) => {
-            let found = follow(context, found).await?;
-            if !found.is_directory() {
-                return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
-            }
-            let place = Place::remote_around(found, name, there.as_ref());
-            Ok(Destination::Named(place, name.to_vec()))
-        }
-        None => {
-            let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
-            Err(Failure::with(Exit::SomeFailed, text))
-        }
+    let Some(found) = above else {
+        let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
+        return Err(Failure::with(Exit::SomeFailed, text));
+    };
+    let directory = follow(context, found).await?;
+    if !directory.is_directory() {
+        return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
     }
+    Ok(Around::Name { directory, name: name.to_vec(), there: there.map(Box::new) })
 }

@@ -234,12 +234,20 @@ impl Earlier {
     /// # Errors
     /// `WouldBlock` when another run is copying there; or why nothing can be kept.
     pub(super) fn open(target: &Remote, source: Identity) -> io::Result<Self> {
-        let directory = files::state_directory()?;
-        let key = format!("{}:{:?} {}", target.host, target.options.nfs_port, target.path.escape_ascii());
-        let name = format!("upload-{:016x}", name::fnv1a(key.as_bytes())).into_bytes();
+        let (directory, name) = (files::state_directory()?, Self::name(target));
         let file = directory.lock(&name, 0o600)?;
         let (_, found) = Journal::open(file.try_clone()?)?;
         Ok(Self { directory, name, file, found, source })
+    }
+
+    /// Whether an upload to `target` is under way, or was interrupted.
+    pub(super) fn exists(target: &Remote) -> bool {
+        files::state_directory().is_ok_and(|it| !matches!(it.stat(&Self::name(target)), Ok(None)))
+    }
+
+    fn name(target: &Remote) -> Vec<u8> {
+        let key = format!("{}:{:?} {}", target.host, target.options.nfs_port, target.path.escape_ascii());
+        format!("upload-{:016x}", name::fnv1a(key.as_bytes())).into_bytes()
     }
 
     /// Whether there was something of another version of the source.

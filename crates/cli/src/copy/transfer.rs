@@ -10,7 +10,7 @@ use nfs_wireless_client::{self as client, Client};
 use serde_json::json;
 
 use super::{
-    Run,
+    Copy, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Place, Present},
@@ -70,7 +70,7 @@ impl Run<'_> {
             return self.skip(node, &target, "was copied by the interrupted run");
         }
         if !self.copy.dry_run {
-            let mode = self.mode(node.attributes, present.as_ref());
+            let mode = mode(self.copy, node.attributes, present.as_ref());
             let mut was = None;
             let copied = match (&node.origin, &frame.place) {
                 (_, Place::Planned(_)) => None,
@@ -150,14 +150,14 @@ impl Run<'_> {
             .reporter
             .remark(format_args!("{target}: going on after {} of {size}", units::bytes(bytes)), &event)
     }
+}
 
-    /// Returns the permissions of the copy: the source's own, those of the file it replaces, or those of any new file.
-    fn mode(&self, source: Attributes, present: Option<&Present>) -> u32 {
-        match present {
-            _ if self.copy.preserve => source.mode,
-            Some(Present { kind: Kind::File, attributes, .. }) => attributes.mode & 0o777,
-            _ => source.mode & 0o777 & !files::umask(),
-        }
+/// Returns the permissions of a copy: the source's own, those of the file it replaces, or those of any new file.
+pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -> u32 {
+    match present {
+        _ if copy.preserve => source.mode,
+        Some(Present { kind: Kind::File, attributes, .. }) => attributes.mode & 0o777,
+        _ => source.mode & 0o777 & !files::umask(),
     }
 }
 

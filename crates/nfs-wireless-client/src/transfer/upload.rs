@@ -69,6 +69,8 @@ pub struct UploadSpec {
     pub name: Vec<u8>,
     /// How the target comes to be.
     pub placement: Placement,
+    /// The temporary file, where the caller has made it ahead, empty, and an earlier upload has left none.
+    pub made: Option<(FileHandle, Metadata)>,
     /// Size of the source, in bytes.
     pub size: u64,
     /// Permission bits of a new file.
@@ -146,16 +148,18 @@ enum Phase {
 }
 
 impl Upload {
-    /// Starts before CREATE, or before the first WRITE into a file that exists.
+    /// Starts before CREATE, or before the first WRITE into a file that exists or was made ahead.
     pub fn new(spec: UploadSpec) -> Self {
         let mut todo = RangeSet::default();
         todo.insert(Range { start: 0, end: spec.size });
-        let (phase, file) = match &spec.placement {
-            Placement::Resumable { earlier: Some(_), .. } => (Phase::Recover, nfs_fh3::default()),
-            Placement::Temporary(_) | Placement::Resumable { .. } | Placement::InPlace => {
+        let made = spec.made.map(|(_, metadata)| metadata);
+        let (phase, file) = match (&spec.placement, spec.made) {
+            (Placement::Existing(file), _) => (Phase::Data, file.to_fh3()),
+            (_, Some((file, _))) => (Phase::Data, file.to_fh3()),
+            (Placement::Resumable { earlier: Some(_), .. }, None) => (Phase::Recover, nfs_fh3::default()),
+            (Placement::Temporary(_) | Placement::Resumable { .. } | Placement::InPlace, None) => {
                 (Phase::Create, nfs_fh3::default())
             }
-            Placement::Existing(file) => (Phase::Data, file.to_fh3()),
         };
         let mut upload = Self {
             directory: spec.directory.to_fh3(),
@@ -163,8 +167,8 @@ impl Upload {
             phase,
             busy: false,
             file,
-            found: None,
-            latest: None,
+            found: made,
+            latest: made,
             may_be_ours: false,
             block: 0,
             todo,

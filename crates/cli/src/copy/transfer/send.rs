@@ -34,13 +34,21 @@ impl Run<'_> {
         name: &[u8],
         mode: u32,
     ) -> anyhow::Result<Option<Attributes>> {
-        for _ in 0..MAX_VERSIONS {
-            match self.send(node, path, place, name, mode).await? {
-                Attempt::Complete(copied) => return Ok(copied),
-                Attempt::Changed(_) => self.say_changed(node),
+        let copied = async {
+            for _ in 0..MAX_VERSIONS {
+                match self.send(node, path, place, name, mode).await? {
+                    Attempt::Complete(copied) => return Ok(copied),
+                    Attempt::Changed(_) => self.say_changed(node),
+                }
             }
+            Err(keeps_changing(node))
+        };
+        let copied = copied.await;
+        if place.take_ahead().is_some() {
+            // Nothing was sent into it. What cannot be removed is what the next copy to this name removes.
+            let _ = place.client.remove(place.handle, &temporary(name)).await;
         }
-        Err(keeps_changing(node))
+        copied
     }
 
     async fn send(
@@ -78,16 +86,23 @@ impl Run<'_> {
                 Placement::Resumable { name: temporary(name), made, earlier: checkpoint.map(Box::new) }
             }
         };
-        let spec = UploadSpec {
+        let latest = Arc::new(Mutex::new(None));
+        let sending = Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
+        let mut spec = UploadSpec {
             directory: place.handle,
             name: name.to_vec(),
             placement,
+            made: None,
             size: attributes.size,
             mode: mode | 0o600,
             attributes: self.last_attributes(node, mode),
         };
-        let latest = Arc::new(Mutex::new(None));
-        let sending = Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
+        if let Some(made) = place.take_ahead() {
+            spec.made = Some((made.handle, made.metadata));
+            if made.metadata.mode & 0o777 != spec.mode & 0o777 {
+                spec.attributes.mode = Some(mode);
+            }
+        }
         let observer = Some(self.context.activity.observer());
         let target = place.remote.join(name);
         let sent = place.client.upload(spec, sending, observer).await;

@@ -16,6 +16,7 @@ fn upload(size: u64, mtime: Option<SetTime>) -> Upload {
         directory: file,
         name: Vec::new(),
         placement: Placement::Existing(file),
+        made: None,
         size,
         mode: 0o644,
         attributes: SetAttributes { mtime, ..SetAttributes::default() },

@@ -1,0 +1,81 @@
+//! The temporary file of an upload, made before it is known what has the target's name: on a long way that is a round trip less.
+
+use std::time::Duration;
+
+use nfs_wireless_client::{Client, Entry, FileHandle, SetAttributes};
+use tokio::task::JoinHandle;
+
+use super::{
+    Copy, Overwrite,
+    node::{Kind, Node, Origin},
+    resume::{Earlier, SMALL_BYTES},
+    transfer::mode,
+};
+use crate::{name::temporary, target::Remote};
+
+/// Round trips from this on are long. On shorter ones nothing is worth a file that may have been made for nothing.
+const LONG: Duration = Duration::from_millis(100);
+
+/// What could be made ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    attributes: SetAttributes,
+    /// Whether an earlier run may have left a part of it.
+    resumes: bool,
+}
+
+/// A file that is being made ahead.
+#[derive(Debug)]
+pub(super) struct Making {
+    client: Client,
+    directory: FileHandle,
+    name: Vec<u8>,
+    task: JoinHandle<Option<Entry>>,
+}
+
+impl Ahead {
+    /// Returns what the copy of a file to a server could begin with; `None` where what is there decides whether it is copied at all.
+    pub(super) fn of(copy: &Copy, node: &Node) -> Option<Self> {
+        let Node { origin: Origin::Local(_), kind: Kind::File, attributes: source } = node else {
+            return None;
+        };
+        if copy.overwrite != Overwrite::Always || copy.inplace || copy.dry_run {
+            return None;
+        }
+        let mode = Some(mode(copy, *source, None) | 0o600);
+        let resumes = copy.resume && source.size > SMALL_BYTES;
+        Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, resumes })
+    }
+
+    /// Whether the way is long, and no earlier run has left anything that `target` would go on with.
+    pub(super) fn pays(&self, client: &Client, target: &Remote) -> bool {
+        client.round_trip() >= LONG && !(self.resumes && Earlier::exists(target))
+    }
+
+    /// Begins to make the temporary file of `name`.
+    pub(super) fn make(self, client: &Client, directory: FileHandle, name: &[u8]) -> Making {
+        let (client, name) = (client.clone(), temporary(name));
+        let task = {
+            let (client, name) = (client.clone(), name.clone());
+            // What this fails of, the copy itself will fail of, and say.
+            async move { client.create_guarded(directory, &name, self.attributes).await.ok() }
+        };
+        Making { task: tokio::spawn(task), client, directory, name }
+    }
+}
+
+impl Making {
+    /// Returns the file, empty, once it is made; `None` if it could not be.
+    pub(super) async fn finish(self) -> Option<Entry> {
+        self.task.await.ok().flatten()
+    }
+
+    /// Begins to remove the file once it is made. Where that fails, what is left is what the next copy to this name removes.
+    pub(super) fn discard(self) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            if let Ok(Some(_)) = self.task.await {
+                let _ = self.client.remove(self.directory, &self.name).await;
+            }
+        })
+    }
+}
