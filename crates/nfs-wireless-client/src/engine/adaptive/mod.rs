@@ -220,13 +220,14 @@ impl Adaptive {
         }
         let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
         let smoothed = self.trips.known(class).filter(|_| !patient);
-        // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it. A block that is alone finds
-        // no queue of its own; what is known of deviations at first is that they may be anything (RFC 6298 §2.2).
-        let control = class == Class::Control;
-        let timeout = smoothed
-            .map_or(timeout, |it| timeout.min(if control { it + it / 8 + MIN_ALLOWANCE } else { 2 * it }));
-        let company = smoothed.filter(|&it| control && it >= FAR).map(|it| it / 8);
-        self.silence.handle_sent(now, alone, timeout, company, patient);
+        let (longest, company) = match (class, smoothed) {
+            (_, None) => (timeout, None),
+            // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it.
+            (Class::Control, Some(it)) => (it + it / 8 + MIN_ALLOWANCE, (it >= FAR).then_some(it / 8)),
+            // A block that is alone finds no queue of its own; what is known of deviations at first is that they may be anything (RFC 6298 §2.2).
+            (Class::Read | Class::Write, Some(it)) => (2 * it, None),
+        };
+        self.silence.handle_sent(now, alone, timeout.min(longest), company, patient);
         self.window.handle_sent(in_flight);
         if class != Class::Control {
             self.pacer.spend(now, bytes, self.block);
@@ -259,16 +260,17 @@ impl Adaptive {
                 self.pacer.set_rate(now, self.window.peak(), self.block);
             }
         }
-        let held = held && sent <= self.silence.since();
+        let overtook_nothing = held;
+        let held = overtook_nothing && sent <= self.silence.since();
         let (timeout, patient) = (self.trips.timeout(class), self.patience.holds());
-        let at_a_pace = !outgoing && !probe && answered.held;
+        let at_a_pace = !outgoing && !probe && overtook_nothing;
         let ended = self.silence.handle_reply(now, bytes, at_a_pace, waiting, timeout, patient);
         if held && stopped.is_some() {
             self.draining.begin(now, ended.probes, self.block, self.window.rate());
         }
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
-            self.sizer.handle_block(now, bytes, waiting);
+            self.sizer.handle_block(now, bytes, sent, waiting);
             if self.needs_fragments(bytes) {
                 self.fragments.handle_arrival();
             }

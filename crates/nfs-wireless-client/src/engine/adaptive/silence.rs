@@ -15,6 +15,9 @@ const MIN_THRESHOLD: Duration = Duration::from_millis(20);
 const URGENT_INTERVAL: Duration = Duration::from_millis(80);
 const URGENT: Duration = Duration::from_millis(2500);
 
+/// How long a silence is asked into as often again when the link below has changed: it may not be ready yet.
+const ROUSED: Duration = Duration::from_secs(2);
+
 /// Longest time between probes while silences this long have been seen to end, up to [`USUAL`].
 const USUAL_INTERVAL: Duration = Duration::from_millis(25);
 const USUAL: Duration = Duration::from_secs(6);
@@ -247,7 +250,7 @@ impl Silence {
         self.probes += 1;
         let silence = now.saturating_duration_since(self.since);
         let usual = silence < (2 * self.longest).min(USUAL);
-        let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < URGENT);
+        let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < ROUSED);
         let interval = match silence {
             _ if roused => (silence / 8).min(URGENT_INTERVAL),
             _ if self.heard.is_none() && silence < URGENT => (silence / 2).min(FIRST_INTERVAL),

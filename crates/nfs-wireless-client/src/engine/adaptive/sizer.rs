@@ -66,6 +66,9 @@ const KEPT_FOR_A_BURST: f64 = 1.6 * 30.0;
 const STRIKES: u32 = 3;
 const FEW_INTACT: u32 = 8;
 
+/// Losses so far apart, and what was sent between them arrived: two bursts, even if neither was known yet when the second was sent.
+const APART: Duration = Duration::from_millis(100);
+
 /// What earlier losses count when another one comes.
 const FORGETTING: f64 = 0.9;
 
@@ -82,6 +85,9 @@ pub(super) struct Sizer {
     last_burst: Option<Instant>,
     /// What it is known to have destroyed.
     victims: u32,
+    /// When the last block was sent that was lost, and the first one after it that arrived.
+    lost: Option<Instant>,
+    arrived: Option<Instant>,
     /// Losses to bursts and to full queues, the latest counting most.
     fades: f64,
     drops: f64,
@@ -102,6 +108,8 @@ impl Sizer {
             counted_until: now,
             last_burst: None,
             victims: 0,
+            lost: None,
+            arrived: None,
             fades: 0.0,
             drops: 0.0,
             cap: None,
@@ -147,7 +155,10 @@ impl Sizer {
     }
 
     /// A block of `bytes` is there; `waiting`: others are awaited.
-    pub(super) fn handle_block(&mut self, now: Instant, bytes: u32, waiting: bool) {
+    pub(super) fn handle_block(&mut self, now: Instant, bytes: u32, sent: Instant, waiting: bool) {
+        if self.lost.is_some_and(|lost| sent > lost) && self.arrived.is_none_or(|arrived| sent < arrived) {
+            self.arrived = Some(sent);
+        }
         self.trial.handle_reply(now, bytes, waiting);
         if self.size == bytes {
             self.intact += 1;
@@ -157,8 +168,17 @@ impl Sizer {
     /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's.
     pub(super) fn handle_burst(&mut self, now: Instant, sent: Instant) {
         self.trial.interrupt();
-        if self.last_burst.is_none_or(|last| sent >= last) {
+        let found = self.last_burst.is_none_or(|last| sent >= last);
+        let apart = self.arrived.is_some_and(|arrived| arrived < sent)
+            && self.lost.is_some_and(|lost| sent > lost + APART);
+        if found || apart {
             self.bursts += 1.0;
+            self.lost = None;
+        }
+        if self.lost.is_none_or(|lost| lost < sent) {
+            (self.lost, self.arrived) = (Some(sent), None);
+        }
+        if found {
             self.fades = self.fades * FORGETTING + 1.0;
             self.drops *= FORGETTING;
             self.last_burst = Some(now);
@@ -293,4 +313,36 @@ fn cost(block: u32, one_frame: bool, headers: Headers, rate: f64, bursts: f64) -
     let overhead = overhead(block, one_frame, headers);
     let time = f64::from(block) * overhead / (rate * 1.06);
     overhead / (1.0 - (bursts * time).min(0.99))
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a beginning of time")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_that_are_found_together_are_one_burst_unless_something_arrived_between_them() {
+        let epoch = Instant::now();
+        let at = |millis| epoch + Duration::from_millis(millis);
+        let bursts = |arrived: &[u64], lost: &[u64]| {
+            let mut sizer = Sizer::new(epoch);
+            for &sent in lost {
+                for &sent in arrived.iter().filter(|&&it| it < sent + 10) {
+                    sizer.handle_block(at(sent + 600), 4096, at(sent), true);
+                }
+                sizer.handle_burst(at(sent + 610), at(sent));
+            }
+            sizer.bursts
+        };
+        for (arrived, lost, number) in [
+            (&[][..], &[100, 201, 302][..], 1.0),
+            (&[150], &[100, 201, 302], 2.0),
+            (&[150, 250], &[100, 201, 302], 3.0),
+            (&[150, 250], &[100, 200, 300], 1.0),
+            (&[], &[100, 800], 2.0),
+        ] {
+            let found = bursts(arrived, lost);
+            assert!((found - number).abs() < 1e-9, "{found} bursts, {arrived:?} arrived, {lost:?} lost");
+        }
+    }
 }

@@ -11,15 +11,21 @@ use crate::engine::Pace;
 /// Assumed before it is measured: a disk's seek.
 const ASSUMED: Duration = Duration::from_millis(10);
 
-/// Samples that are needed; the longest counts.
-const SAMPLES: u32 = 2;
+/// Samples that are needed; the middle one counts, as any of them may have met a queue.
+const SAMPLES: usize = 3;
+
+/// Samples that are sent at most: one that was sent more than once was lost, or is so slow that it seemed to be.
+const MOST_SAMPLES: u32 = 5;
 
 /// WRITEs between two samples.
 const INTERVAL: u32 = 48;
 
 /// Blocks that leave in a round trip where a COMMIT takes long enough to be worth samples, and how many round trips must be left.
 const LONG_WAY: u64 = 8;
-const LEFT: u64 = 3;
+const LEFT: u64 = 4;
+
+/// Windows at the end that are stable at once: one for what the COMMIT would wait for, and one for what is lost before it.
+const TAIL: u64 = 2;
 
 /// What is known of it.
 #[derive(Debug, Default)]
@@ -27,10 +33,10 @@ pub(super) struct SyncTime {
     /// WRITEs since the last sample was sent.
     since: u32,
     sent: u32,
-    answered: u32,
-    /// A sample was sent more than once, as it was lost or so slow that it seemed to be, and another one took its place.
-    retried: bool,
-    longest: Duration,
+    /// In ascending order.
+    samples: Vec<Duration>,
+    /// Those sent more than once.
+    retried: usize,
     /// How long the last WRITE took that need not be stable.
     usual: Option<Duration>,
 }
@@ -38,15 +44,15 @@ pub(super) struct SyncTime {
 impl SyncTime {
     /// Returns how many bytes at the end of a file are better written stable than committed.
     pub(super) fn tail(&self, pace: Pace) -> u64 {
-        let time = if self.answered < SAMPLES { ASSUMED } else { self.longest };
-        if pace.spacing >= time { pace.bytes } else { 0 }
+        let time = if self.samples.len() < SAMPLES { ASSUMED } else { self.samples[SAMPLES / 2] };
+        if pace.spacing >= time { TAIL * pace.bytes } else { 0 }
     }
 
     /// Whether the next WRITE, after which `left` bytes are still to be written, is to be stable at once for the sake of the measurement.
     pub(super) fn wants_sample(&mut self, limits: Limits, left: u64) -> bool {
         let Pace { bytes, .. } = limits.pace;
         let far = bytes >= LONG_WAY * u64::from(limits.write_block);
-        if !far || left < LEFT * bytes || self.sent >= SAMPLES {
+        if !far || left < LEFT * bytes || self.sent >= self.wanted() {
             return false;
         }
         self.since += 1;
@@ -61,15 +67,18 @@ impl SyncTime {
     pub(super) fn handle_reply(&mut self, stable: bool, effort: Effort) {
         match (stable, self.usual) {
             (false, _) if effort.attempts == 1 => self.usual = Some(effort.elapsed),
-            (true, Some(usual)) if effort.attempts == 1 => {
-                self.longest = self.longest.max(effort.elapsed.saturating_sub(usual));
-                self.answered += 1;
+            (true, Some(usual)) if effort.attempts == 1 && self.samples.len() < SAMPLES => {
+                let sample = effort.elapsed.saturating_sub(usual);
+                let at = self.samples.partition_point(|&it| it < sample);
+                self.samples.insert(at, sample);
             }
-            (true, Some(_)) if !self.retried => {
-                (self.retried, self.sent) = (true, self.sent.saturating_sub(1))
-            }
+            (true, Some(_)) if effort.attempts > 1 => self.retried += 1,
             _ => {}
         }
+    }
+
+    fn wanted(&self) -> u32 {
+        MOST_SAMPLES.min((SAMPLES + self.retried) as u32)
     }
 }
 
@@ -96,12 +105,12 @@ mod tests {
 
     #[test]
     fn the_end_is_stable_at_once_where_the_server_keeps_up() {
-        assert_eq!(SyncTime::default().tail(Pace { bytes: 1000, spacing: ASSUMED }), 1000);
+        assert_eq!(SyncTime::default().tail(Pace { bytes: 1000, spacing: ASSUMED }), 2000);
         assert_eq!(SyncTime::default().tail(Pace { bytes: 1000, spacing: Duration::from_millis(2) }), 0);
         assert_eq!(SyncTime::default().tail(Pace::default()), 0);
-        assert_eq!((tail(1, 1), tail(2, 1)), ((25 << 15, 2), (25 << 15, 2)));
-        assert_eq!(tail(3, 1), (0, 2));
-        assert_eq!(tail(1, 2), (0, 3), "what was sent twice tells nothing, and is not tried for ever");
+        assert_eq!((tail(1, 1), tail(2, 1)), ((50 << 15, 3), (50 << 15, 3)));
+        assert_eq!(tail(3, 1), (0, 3));
+        assert_eq!(tail(1, 2), (0, 5), "what was sent twice tells nothing, and is not tried for ever");
     }
 
     #[test]
