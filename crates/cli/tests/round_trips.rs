@@ -27,7 +27,11 @@ fn copy(from: &str, to: &str, log: &Path) -> Vec<Exchange> {
     let messages: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let time = |word: &str| word.parse::<f64>().unwrap();
     let answer = |xid: &str| messages.iter().find(|message| message[2] == xid && message[3] == "reply");
-    let calls = messages.iter().filter(|message| message[3] == "call" && message[4] != "NULL");
+    // Calls that were sent again under the same XID count once.
+    let is_first =
+        |message: &&Vec<&str>| message.windows(2).any(|it| it[0] == "attempt" && it[1].starts_with("1,"));
+    let calls =
+        messages.iter().filter(|message| message[3] == "call" && message[4] != "NULL").filter(is_first);
     let mut exchanges: Vec<Exchange> = calls
         .filter_map(|call| {
             let procedure = call[4..].join(" ").split(" attempt").next().unwrap().to_owned();

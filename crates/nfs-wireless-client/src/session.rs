@@ -28,7 +28,7 @@ use crate::{
         self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
         Stats,
     },
-    transfer::{Download, Effort, Limits, Machine, Step, TransferError, Upload, repeat_of},
+    transfer::{Download, Effort, Limits, Machine, Step, TransferError, Upload, may_be_hedged, repeat_of},
 };
 
 /// Settings of a [`Session`].
@@ -217,6 +217,11 @@ impl Session {
             procedure,
             class,
             repeat,
+            hedge: if program == Program::NFS {
+                may_be_hedged(procedure)
+            } else {
+                repeat == Repeat::Idempotent
+            },
             owner,
             payload: None,
             bytes: 0,
@@ -455,6 +460,7 @@ impl Session {
                 procedure: call.procedure.number(),
                 class: call.class,
                 repeat: call.repeat,
+                hedge: call.class == Class::Control,
                 owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
                 payload: call.payload,
                 bytes: call.bytes,

@@ -36,6 +36,8 @@ pub(super) enum Cause {
     Timeout,
     Rack,
     Probe,
+    /// In case it is lost, before anything says so.
+    Hedge,
     Reconnect,
 }
 
@@ -48,6 +50,8 @@ pub(super) struct Slot {
     pub(super) program: Program,
     pub(super) class: Class,
     pub(super) repeat: Repeat,
+    /// Whether it may be sent once more before anything says that it is lost.
+    pub(super) hedge: bool,
     pub(super) payload: Option<Payload>,
     pub(super) bytes: u32,
     pub(super) deadline: Option<Instant>,
@@ -96,6 +100,7 @@ impl Calls {
                     program: spec.program,
                     class: spec.class,
                     repeat: spec.repeat,
+                    hedge: false,
                     payload: None,
                     bytes: 0,
                     deadline: None,
@@ -122,6 +127,7 @@ impl Calls {
         slot.program = spec.program;
         slot.class = spec.class;
         slot.repeat = spec.repeat;
+        slot.hedge = spec.hedge;
         slot.payload = spec.payload;
         slot.bytes = spec.bytes;
         slot.deadline = spec.deadline;

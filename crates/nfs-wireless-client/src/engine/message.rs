@@ -50,6 +50,8 @@ pub struct CallSpec {
     pub class: Class,
     /// What running it twice does.
     pub repeat: Repeat,
+    /// Whether it may be sent twice before anything says that it is lost: call and reply are small, and a second run harms nobody.
+    pub hedge: bool,
     /// Whose call it is.
     pub owner: Owner,
     /// File bytes that follow the arguments.

@@ -289,7 +289,11 @@ impl Engine {
             }
             let (state, deadline) = (slot.state, slot.deadline);
             match state {
-                State::InFlight => self.repeat(id, Cause::Timeout),
+                State::InFlight => {
+                    slot.hedge = false;
+                    let cause = self.recovery.cause_of_timers();
+                    self.repeat(id, cause);
+                }
                 State::Suspect => self.handle_margin_over(id),
                 State::Postponed => {
                     slot.state = State::Queued;
@@ -453,6 +457,7 @@ impl Engine {
             Some(attempt) => {
                 attempt.sends += 1;
                 attempt.sent = self.now;
+                attempt.hedged |= cause == Some(Cause::Hedge);
             }
             // The first attempt; or an outage that lasted half a day, so that probes have pushed this XID out of memory: no
             // server's reply cache holds it either.
@@ -465,6 +470,7 @@ impl Engine {
                     sent: self.now,
                     before: self.recovery.progress(self.now),
                     answered: false,
+                    hedged: cause == Some(Cause::Hedge),
                     surplus: 0,
                 };
                 let calls = &self.calls;
@@ -490,7 +496,9 @@ impl Engine {
         slot.last_sent = self.now;
         slot.number = number;
         let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
-        if let Some(timeout) = self.recovery.timeout(class, resends) {
+        let hedge = slot.hedge;
+        let timeout = self.recovery.timeout(class, resends);
+        if let Some(timeout) = timeout.or_else(|| self.recovery.hedge_after().filter(|_| hedge)) {
             let again = self.now + timeout;
             self.timers.set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
         }

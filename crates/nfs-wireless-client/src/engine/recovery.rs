@@ -72,6 +72,22 @@ impl Recovery {
         }
     }
 
+    /// Returns when a small call is sent again in case it is lost, if that costs next to nothing.
+    pub(super) fn hedge_after(&self) -> Option<Duration> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => adaptive.hedge_after(),
+        }
+    }
+
+    /// Returns why a call that a timer fires for while it is in flight is sent again.
+    pub(super) const fn cause_of_timers(&self) -> Cause {
+        match self {
+            Self::Connection | Self::Timers(_) => Cause::Timeout,
+            Self::Adaptive(_) => Cause::Hedge,
+        }
+    }
+
     /// Narrows the limits of the window.
     pub(super) fn limits(&self, limits: WindowLimits) -> WindowLimits {
         match self {
@@ -180,8 +196,10 @@ impl Engine {
         // between were.
         let later = slot.xids.len() as u64 - 1 - u64::from(attempt.index);
         self.stats.useless_resends += later;
+        let hedges = slot.xids[attempt.index as usize + 1..].iter();
+        let hedges = hedges.filter(|&&xid| self.xids.find(xid).is_some_and(|it| it.hedged)).count() as u64;
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
-            if later > 0 {
+            if later > hedges {
                 adaptive.handle_needless_resend();
             }
             if (counted_lost || later > 0 && by_peer) && class != Class::Control {
@@ -222,7 +240,7 @@ impl Engine {
             self.stats.useless_resends += 1;
         }
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
-            if late.surplus > 0 {
+            if late.surplus > 0 && !late.hedged {
                 adaptive.handle_needless_resend();
             }
             // A reply counts once, however often it comes.
@@ -331,7 +349,9 @@ impl Engine {
         // What still counts in the window needs no room in it, and must not wait behind what does.
         match cause {
             Cause::Probe => self.resend.push_front((id, cause)),
-            Cause::Timeout | Cause::Rack | Cause::Reconnect => self.resend.push_back((id, cause)),
+            Cause::Timeout | Cause::Rack | Cause::Hedge | Cause::Reconnect => {
+                self.resend.push_back((id, cause))
+            }
         }
     }
 
@@ -366,7 +386,18 @@ impl Engine {
             adaptive.handle_idle();
             return;
         }
-        let resend = adaptive.handle_silence(self.now);
+        let waits = |&&(number, id): &&(u64, CallId)| {
+            let slot = self.calls.peek(id);
+            slot.is_some_and(|it| it.number == number && it.state == State::InFlight && it.hedge)
+        };
+        let mut hedges = self.order.iter().filter(waits);
+        let hedge = hedges.next().filter(|_| adaptive.wants_hedge()).copied();
+        let resend = adaptive.handle_silence(self.now, hedge.is_some() && hedges.next().is_some());
+        if let Some((_, id)) = hedge {
+            self.calls.at(id.slot).hedge = false;
+            self.repeat(id, Cause::Hedge);
+            return;
+        }
         self.probe = oldest.and_then(|(_, id)| self.calls.peek(id)).map(|slot| slot.program);
         if let Some((_, id)) = oldest.filter(|_| resend) {
             self.repeat(id, Cause::Probe);
@@ -386,6 +417,7 @@ impl Engine {
             sent: self.now,
             before: self.recovery.progress(self.now),
             answered: false,
+            hedged: false,
             surplus: 0,
         };
         let calls = &self.calls;

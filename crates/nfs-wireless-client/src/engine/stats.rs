@@ -87,7 +87,7 @@ impl Resends {
         match cause {
             Cause::Timeout => self.timeout += 1,
             Cause::Rack => self.rack += 1,
-            Cause::Probe => self.probe += 1,
+            Cause::Probe | Cause::Hedge => self.probe += 1,
             Cause::Reconnect => self.reconnect += 1,
         }
     }

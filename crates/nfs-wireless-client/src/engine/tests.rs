@@ -53,6 +53,7 @@ impl Bench {
             procedure: 6,
             class,
             repeat: Repeat::SameXid,
+            hedge: false,
             owner: Owner(owner),
             payload: None,
             bytes: 100,

@@ -33,6 +33,8 @@ pub(super) struct Attempt {
     pub(super) before: Progress,
     /// Whether a reply has been seen.
     pub(super) answered: bool,
+    /// Whether the call was sent again in case it is lost: then needless resends say nothing about how late replies may be.
+    pub(super) hedged: bool,
     /// Needless resends that a late reply to this attempt proves.
     pub(super) surplus: u32,
 }
@@ -88,6 +90,7 @@ mod tests {
             sent,
             before: Progress { bytes: 0, answered: sent },
             answered: false,
+            hedged: false,
             surplus: 0,
         };
         let mut xids = Xids::new(3);

@@ -105,6 +105,7 @@ impl Session {
             procedure: Procedure::Null.number(),
             class: Class::Control,
             repeat: Repeat::Idempotent,
+            hedge: false,
             owner: PROBE,
             payload: None,
             bytes: 0,

@@ -79,6 +79,15 @@ pub(crate) fn repeat_of(procedure: u32) -> Repeat {
     if harmless.iter().any(|it| it.number() == procedure) { Repeat::Idempotent } else { Repeat::SameXid }
 }
 
+/// Whether call and reply of a procedure fit one frame (RFC 1813 §3.3), and a copy that is run right after it harms nobody: CREATE finds its own
+/// file, by a verifier or by a time.
+pub(crate) fn may_be_hedged(procedure: u32) -> bool {
+    use Procedure as P;
+    let harmless =
+        [P::Null, P::Getattr, P::Lookup, P::Access, P::Create, P::Fsstat, P::Fsinfo, P::Pathconf, P::Commit];
+    harmless.iter().any(|it| it.number() == procedure)
+}
+
 /// What a machine may ask for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {

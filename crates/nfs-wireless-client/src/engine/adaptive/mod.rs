@@ -24,7 +24,7 @@ use self::{
     pacer::Pacer,
     patience::Patience,
     rtt::{MIN_ALLOWANCE, RoundTrips},
-    silence::Silence,
+    silence::{PROBE_BYTES, Silence},
     sizer::Sizer,
     window::Window,
 };
@@ -97,6 +97,12 @@ const PATIENCE_WITH_THE_FIRST: Duration = Duration::from_secs(2);
 
 /// On a way so long a NULL call follows every small call that is alone: if it was lost, that is known a round trip earlier.
 const FAR: Duration = Duration::from_millis(200);
+
+/// On a way so long small calls are sent twice instead: a NULL call takes hardly less of a link that is not slow.
+const VERY_FAR: Duration = Duration::from_millis(400);
+
+/// So many probes in a round trip are next to nothing.
+const MANY_PROBES: f64 = 300.0;
 
 /// Block of the first READ or WRITE, in bytes: one frame, as the link may be slow.
 const FIRST_BLOCK: u32 = 1280;
@@ -405,14 +411,30 @@ impl Adaptive {
         self.silence.handle_link_event(now);
     }
 
-    /// The silence has lasted: asks into it. Whether the oldest call itself is to be sent again, too.
-    pub(super) fn handle_silence(&mut self, now: Instant) -> bool {
+    /// Whether a small call had better be sent again than a probe: nothing was heard yet, or the way is very long.
+    pub(super) fn wants_hedge(&self) -> bool {
+        self.silence.is_unheard() || self.very_far().is_some() && self.silence.keeps_company()
+    }
+
+    /// Returns when a small call is to be sent again whatever else is in flight: on a way that is very long, and not slow.
+    pub(super) fn hedge_after(&self) -> Option<Duration> {
+        let far = self.very_far()?;
+        (self.window.rate() * far.as_secs_f64() >= MANY_PROBES * PROBE_BYTES).then_some(far / 8)
+    }
+
+    /// Returns how long the way is, if that is very long.
+    fn very_far(&self) -> Option<Duration> {
+        self.trips.known(Class::Control).filter(|&it| it >= VERY_FAR)
+    }
+
+    /// The silence has lasted: asks into it. Whether the oldest call itself is to be sent again, too. `more`: other calls want company.
+    pub(super) fn handle_silence(&mut self, now: Instant, more: bool) -> bool {
         let timeout = match self.trips.known(Class::Read).or_else(|| self.trips.known(Class::Write)) {
             Some(_) => self.trips.timeout(Class::Read).max(self.trips.timeout(Class::Write)),
             // Nobody knows how long the first block takes.
             None => PATIENCE_WITH_THE_FIRST,
         };
-        self.silence.handle_probe(now, self.window.rate(), timeout, self.patience.holds())
+        self.silence.handle_probe(now, self.window.rate(), timeout, self.patience.holds(), more)
     }
 
     fn end_loss_round(&mut self, delivered: u64) {

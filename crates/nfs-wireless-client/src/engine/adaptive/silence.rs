@@ -236,11 +236,19 @@ impl Silence {
         self.next = None;
     }
 
-    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take. Returns whether it is time to send the oldest call again,
+    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take; `more`: another call is to be kept company. Returns whether it is time to send the oldest call again,
     /// too: perhaps somebody answers calls and no probes.
-    pub(super) fn handle_probe(&mut self, now: Instant, rate: f64, timeout: Duration, patient: bool) -> bool {
+    pub(super) fn handle_probe(
+        &mut self,
+        now: Instant,
+        rate: f64,
+        timeout: Duration,
+        patient: bool,
+        more: bool,
+    ) -> bool {
         if let Some(due) = self.company.take() {
-            self.next = Some(due.max(now + MIN_INTERVAL));
+            self.company = more.then_some(due);
+            self.next = Some(if more { now } else { due }.max(now + MIN_INTERVAL));
             return false;
         }
         if self.asked.is_none() {
@@ -269,6 +277,16 @@ impl Silence {
         }
         self.next = Some(now + interval.max(MIN_INTERVAL).max(share).max(self.pace() / 4));
         resend
+    }
+
+    /// Whether nothing has been heard at all.
+    pub(super) const fn is_unheard(&self) -> bool {
+        self.heard.is_none()
+    }
+
+    /// Whether the next probe only keeps a call company.
+    pub(super) const fn keeps_company(&self) -> bool {
+        self.company.is_some()
     }
 
     /// Returns when the next probe is due.

@@ -11,11 +11,16 @@ impl Path {
     }
 
     fn submit(&mut self, class: Class, repeat: Repeat) -> CallId {
+        self.submit_hedged(class, repeat, false)
+    }
+
+    fn submit_hedged(&mut self, class: Class, repeat: Repeat, hedge: bool) -> CallId {
         let spec = CallSpec {
             program: Program::NFS,
             procedure: 6,
             class,
             repeat,
+            hedge,
             owner: Owner(1),
             payload: None,
             bytes: 4096,
@@ -276,6 +281,43 @@ proptest! {
         let bound = heard * classes.len() as u64 + path.millis / 1000 + 1;
         prop_assert!(stats.resends.total() <= bound && sent <= classes.len() as u64 + bound, "{:?}", stats);
         prop_assert!(stats.probes <= path.millis / 5 + 1, "{:?}", stats);
+    }
+}
+
+#[test]
+fn small_calls_are_sent_twice_on_a_very_long_way_and_needless_copies_teach_nothing() {
+    for (round_trip, hedged) in [(600, true), (300, false)] {
+        for repeat in [Repeat::Idempotent, Repeat::SameXid] {
+            let mut path = Path::new();
+            let exchange = |path: &mut Path| {
+                path.submit(Class::Control, repeat);
+                let (calls, _) = path.sent();
+                path.pass(round_trip);
+                assert!(path.reply(calls[0]));
+            };
+            (0..4).for_each(|_| exchange(&mut path));
+            let resends = path.bench.engine.stats().resends.total();
+            path.submit_hedged(Class::Control, repeat, true);
+            path.submit_hedged(Class::Control, repeat, true);
+            let (first, _) = path.sent();
+            let (again, probes) = path.pass(round_trip / 8 + 5);
+            assert_eq!((again.len(), probes.len()), if hedged { (2, 0) } else { (0, 1) });
+            assert_eq!(again == first, hedged && repeat == Repeat::SameXid);
+            path.pass(round_trip - round_trip / 8 - 5);
+            first.iter().for_each(|&xid| assert!(path.reply(xid)));
+            path.pass(round_trip / 8 + 5);
+            again.iter().for_each(|&xid| assert!(!path.reply(xid), "answered already"));
+            let sent = path.bench.engine.stats().resends.total() - resends;
+            assert_eq!(sent, if hedged { 2 } else { 0 });
+            // As soon as before: the margin is not longer.
+            path.submit(Class::Read, Repeat::Idempotent);
+            path.submit(Class::Read, Repeat::Idempotent);
+            let (reads, _) = path.sent();
+            path.pass(round_trip);
+            assert!(path.reply(reads[1]));
+            let (lost, _) = path.pass(1);
+            assert_eq!(lost.len(), 1, "{round_trip} ms, {repeat:?}");
+        }
     }
 }
 
