@@ -422,9 +422,14 @@ impl Adaptive {
         (self.window.rate() * far.as_secs_f64() >= MANY_PROBES * PROBE_BYTES).then_some(far / 8)
     }
 
-    /// Returns how long the way is, if that is very long.
+    /// Returns how long the way is without queues and blocks, if that is very long.
     fn very_far(&self) -> Option<Duration> {
-        self.trips.known(Class::Control).filter(|&it| it >= VERY_FAR)
+        let way = if self.window.rate() > 0.0 {
+            self.window.base().saturating_sub(self.time_on_the_path(self.block))
+        } else {
+            self.trips.known(Class::Control)?
+        };
+        (way >= VERY_FAR).then_some(way)
     }
 
     /// The silence has lasted: asks into it. Whether the oldest call itself is to be sent again, too. `more`: other calls want company.

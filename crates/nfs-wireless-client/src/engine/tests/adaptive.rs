@@ -322,6 +322,19 @@ fn small_calls_are_sent_twice_on_a_very_long_way_and_needless_copies_teach_nothi
 }
 
 #[test]
+fn small_calls_that_a_queue_delays_are_not_sent_twice() {
+    let mut path = Path::new();
+    path.learn();
+    for _ in 0..20 {
+        path.submit_hedged(Class::Control, Repeat::Idempotent, true);
+        let (calls, _) = path.sent();
+        let (again, _) = path.pass(600);
+        assert!(again.is_empty());
+        assert!(path.reply(calls[0]));
+    }
+}
+
+#[test]
 fn a_long_silence_is_asked_into_at_once_when_the_link_has_changed() {
     let mut path = Path::new();
     path.learn();
