@@ -80,7 +80,8 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
     }
     let made = done.is_some_and(Done::made_destination);
     let ahead = match &sources[..] {
-        [source] if copy.sources.len() == 1 => Ahead::of(copy, &source.node),
+        // What an interrupted run has copied may be left out.
+        [source] if copy.sources.len() == 1 && done.is_none() => Ahead::of(copy, &source.node),
         _ => None,
     };
     let destination = match &copy.destination {

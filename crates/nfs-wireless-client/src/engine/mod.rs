@@ -497,8 +497,8 @@ impl Engine {
         slot.number = number;
         let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
         let hedge = slot.hedge;
-        let timeout = self.recovery.timeout(class, resends);
-        if let Some(timeout) = timeout.or_else(|| self.recovery.hedge_after().filter(|_| hedge)) {
+        let hedged = || if hedge { self.recovery.hedge_after() } else { None };
+        if let Some(timeout) = self.recovery.timeout(class, resends).or_else(hedged) {
             let again = self.now + timeout;
             self.timers.set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
         }

@@ -196,10 +196,10 @@ impl Engine {
         // between were.
         let later = slot.xids.len() as u64 - 1 - u64::from(attempt.index);
         self.stats.useless_resends += later;
-        let hedges = slot.xids[attempt.index as usize + 1..].iter();
-        let hedges = hedges.filter(|&&xid| self.xids.find(xid).is_some_and(|it| it.hedged)).count() as u64;
+        let mut after = slot.xids[attempt.index as usize + 1..].iter();
+        let was_taken_for_lost = after.any(|&xid| self.xids.find(xid).is_none_or(|it| !it.hedged));
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
-            if later > hedges {
+            if was_taken_for_lost {
                 adaptive.handle_needless_resend();
             }
             if (counted_lost || later > 0 && by_peer) && class != Class::Control {
@@ -391,7 +391,7 @@ impl Engine {
             slot.is_some_and(|it| it.number == number && it.state == State::InFlight && it.hedge)
         };
         let mut hedges = self.order.iter().filter(waits);
-        let hedge = hedges.next().filter(|_| adaptive.wants_hedge()).copied();
+        let hedge = if adaptive.wants_hedge() { hedges.next().copied() } else { None };
         let resend = adaptive.handle_silence(self.now, hedge.is_some() && hedges.next().is_some());
         if let Some((_, id)) = hedge {
             self.calls.at(id.slot).hedge = false;

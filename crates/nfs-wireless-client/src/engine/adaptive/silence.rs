@@ -236,8 +236,8 @@ impl Silence {
         self.next = None;
     }
 
-    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take; `more`: another call is to be kept company. Returns whether it is time to send the oldest call again,
-    /// too: perhaps somebody answers calls and no probes.
+    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take; `more`: another call is to be
+    /// kept company. Returns whether it is time to send the oldest call again, too: perhaps somebody answers calls and no probes.
     pub(super) fn handle_probe(
         &mut self,
         now: Instant,

@@ -165,7 +165,7 @@ impl Sizer {
         }
     }
 
-    /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's.
+    /// A burst destroyed what was sent at `sent`; what was sent before it was found is the same burst's, unless it is [`APART`] from that.
     pub(super) fn handle_burst(&mut self, now: Instant, sent: Instant) {
         self.trial.interrupt();
         let found = self.last_burst.is_none_or(|last| sent >= last);
