@@ -27,6 +27,8 @@ use tokio::{
 struct Rules {
     /// Largest datagram let through, either way: a filter of fragments.
     largest_datagram: usize,
+    /// CREATE calls over UDP are lost for so long.
+    lost_creates: Duration,
     /// Bytes per second of datagrams: a policer.
     datagram_rate: Option<u64>,
     /// How late TCP connections are served that are made within this time, those to MOUNT and NFS: UDP has answered by then.
@@ -39,6 +41,7 @@ struct Rules {
 
 const OPEN: Rules = Rules {
     largest_datagram: usize::MAX,
+    lost_creates: Duration::ZERO,
     datagram_rate: None,
     first_streams_late: Duration::ZERO,
     delay: Duration::ZERO,
@@ -117,6 +120,7 @@ async fn relay_datagrams(near: UdpSocket, server: SocketAddr, rules: Rules) {
     let mut clients: BTreeMap<SocketAddr, Arc<UdpSocket>> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     let mut buffer = vec![0; 1 << 16];
+    let started = Instant::now();
     loop {
         let Ok((length, client)) = near.recv_from(&mut buffer).await else { continue };
         if let Entry::Vacant(new) = clients.entry(client) {
@@ -139,10 +143,18 @@ async fn relay_datagrams(near: UdpSocket, server: SocketAddr, rules: Rules) {
                 }
             });
         }
-        if length <= rules.largest_datagram {
+        let lost = is_create(&buffer[..length]) && started.elapsed() < rules.lost_creates;
+        if length <= rules.largest_datagram && !lost {
             let _ = clients[&client].send(&buffer[..length]).await;
         }
     }
+}
+
+/// Whether this is a call of procedure 8 of NFS (RFC 5531 §9, RFC 1813 §3.3.8).
+fn is_create(datagram: &[u8]) -> bool {
+    let word =
+        |at: usize| datagram.get(4 * at..4 * at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap()));
+    (word(1), word(3), word(5)) == (Some(0), Some(100_003), Some(8))
 }
 
 /// A file in memory.
@@ -210,6 +222,21 @@ async fn reads_and_writes_that_udp_does_not_carry_take_tcp() {
     assert_eq!(client.transports()[1].0, Protocol::Tcp, "{:?}", client.transports());
     assert!(download(&client, b"a").await == bytes);
     assert_eq!(client.transports()[0].0, Protocol::Tcp, "{:?}", client.transports());
+    assert!(download(&client, b"a").await == bytes);
+}
+
+/// The upload would rather be on TCP, but nobody knows whether its file was made.
+#[tokio::test]
+async fn a_call_that_must_not_be_made_twice_keeps_an_upload_where_it_is() {
+    let server = serve().await;
+    let lost_creates = Duration::from_secs(6);
+    let rules = Rules { lost_creates, first_streams_late: Duration::from_millis(600), ..OPEN };
+    let relay = Relay::start(server.local_addr(), rules).await;
+    let client = relay.client(TransportChoice::Auto).await;
+    assert_eq!(client.transports()[1].0, Protocol::Udp);
+    let (bytes, started) = (content(300_000), Instant::now());
+    upload(&client, b"a", &bytes).await;
+    assert!(started.elapsed() > Duration::from_secs(4), "CREATE was not lost");
     assert!(download(&client, b"a").await == bytes);
 }
 

@@ -113,6 +113,7 @@ impl World {
                 credential,
             },
             limits: Limits { read_block: block, write_block: block, ..Limits::default() },
+            measure_writes: false,
             stall_timeout: None,
             rate_limit: None,
         };

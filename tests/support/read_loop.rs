@@ -36,6 +36,7 @@ impl ReadLoop {
                 credential,
             },
             limits: Limits { read_block: block, write_block: block, ..Limits::default() },
+            measure_writes: false,
             stall_timeout: None,
             rate_limit: None,
         };

@@ -3,6 +3,7 @@
 //! One connection is the first: calls that must not be run twice stay on it. Where the transport was left open there may be a
 //! second one over the other transport, and for large downloads over TCP further ones.
 
+mod bridged;
 mod choice;
 mod download;
 mod pieces;

@@ -8,6 +8,7 @@ mod blocks;
 mod handover;
 mod pacer;
 mod setup;
+mod write_size;
 
 use std::{
     collections::VecDeque,
@@ -20,7 +21,7 @@ use nfs_wire::{
     rpc::{Program, Rejection},
 };
 
-use self::pacer::Pacer;
+use self::{pacer::Pacer, write_size::WriteSize};
 use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
@@ -38,6 +39,8 @@ pub struct SessionConfig {
     pub engine: EngineConfig,
     /// Bytes per READ and WRITE to begin with.
     pub limits: Limits,
+    /// Whether WRITEs become smaller where the path takes long for them, and nothing else chooses.
+    pub measure_writes: bool,
     /// How long a transfer may go without progress; `None` is for ever.
     pub stall_timeout: Option<Duration>,
     /// Upper bound of the transfer rate in bit/s, counted in file bytes.
@@ -148,6 +151,8 @@ struct Active {
     id: TransferId,
     transfer: Transfer,
     last_progress: Instant,
+    /// Whether it makes no further calls: it is to leave.
+    leaving: bool,
 }
 
 /// See the [module documentation](self).
@@ -157,6 +162,7 @@ pub struct Session {
     limits: Limits,
     /// Largest READ and WRITE that were answered; only larger ones are suspected to be too large.
     proven: Limits,
+    write_size: Option<WriteSize>,
     stall_timeout: Option<Duration>,
     pacer: Option<Pacer>,
     transfers: Vec<Active>,
@@ -181,6 +187,7 @@ impl Session {
             engine: Engine::new(config.engine, peer, seed, now),
             limits: config.limits,
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, ..Limits::default() },
+            write_size: config.measure_writes.then(|| WriteSize::new(now)),
             stall_timeout: config.stall_timeout,
             pacer: config.rate_limit.map(|rate| Pacer { rate, next: now, paused: false }),
             transfers: Vec::new(),
@@ -239,12 +246,24 @@ impl Session {
 
     /// Starts a transfer.
     pub fn start(&mut self, now: Instant, transfer: Transfer) -> TransferId {
+        if self.transfers.is_empty()
+            && let Some(write_size) = &mut self.write_size
+        {
+            write_size.begin(now);
+        }
         let id = TransferId(self.next_transfer);
         self.next_transfer = (self.next_transfer + 1) & 0x3fff_ffff;
-        self.transfers.push(Active { id, transfer, last_progress: now });
+        self.transfers.push(Active { id, transfer, last_progress: now, leaving: false });
         self.stirred = true;
         self.finish_if_done(id);
         id
+    }
+
+    /// Takes note of what the path moves, in bytes per second, as another session has found.
+    pub const fn suppose(&mut self, rate: f64) {
+        if let Some(write_size) = &mut self.write_size {
+            write_size.suppose(rate);
+        }
     }
 
     /// Ends a transfer without waiting for what is outstanding.
@@ -418,9 +437,10 @@ impl Session {
     /// Returns the limits with a block that the engine chose.
     fn narrowed(&self, block: Option<u32>) -> Limits {
         let block = block.unwrap_or(u32::MAX);
+        let measured = self.write_size.map_or(u32::MAX, |size| size.bytes());
         let Limits { read_block, write_block, .. } = self.limits;
         let pace = self.engine.pace();
-        Limits { read_block: read_block.min(block), write_block: write_block.min(block), pace }
+        Limits { read_block: read_block.min(block), write_block: write_block.min(block).min(measured), pace }
     }
 
     /// Returns an upload that is under way.
@@ -448,7 +468,10 @@ impl Session {
         let paused = self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
         for step in 0..self.transfers.len() {
             let turn = (self.turn + step) % self.transfers.len();
-            let Active { id, transfer, .. } = &mut self.transfers[turn];
+            let Active { id, transfer, leaving, .. } = &mut self.transfers[turn];
+            if *leaving {
+                continue;
+            }
             let engine = &self.engine;
             let has_room = |class, bytes| !paused && engine.has_room(class, bytes);
             let machine = transfer.machine();
@@ -514,6 +537,9 @@ impl Session {
             Ok(Step::Accepted(bytes)) => {
                 let accepted = u32::try_from(bytes).unwrap_or(u32::MAX);
                 self.proven.write_block = self.proven.write_block.max(accepted);
+                if let Some(write_size) = &mut self.write_size {
+                    write_size.handle_accepted(now, bytes);
+                }
                 self.complete(now, reply.id);
                 self.accept(now, id, bytes);
                 Incoming::Done

@@ -86,6 +86,8 @@ pub(crate) struct Task {
     pub(crate) transfer: Transfer,
     pub(crate) storage: Storage,
     pub(crate) observer: Option<Observer>,
+    /// Bytes per second that it moved where it comes from.
+    pub(crate) rate: Option<f64>,
 }
 
 /// What a [`Connection`] asks of its driver.
@@ -104,6 +106,10 @@ pub(crate) enum Command {
         token: u64,
         task: Task,
         done: oneshot::Sender<Result<(), Error>>,
+    },
+    /// Let a transfer make no further calls.
+    Hold {
+        token: u64,
     },
     /// Give a transfer back, if it waits for nothing that must not be made twice.
     Detach {
@@ -262,6 +268,11 @@ impl Underway<'_> {
         let result = (&mut self.result).await;
         self.guard.command = None;
         result.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Lets the transfer make no further calls, until it is taken back.
+    pub(crate) fn hold(&self) {
+        let _ = self.guard.commands.send(Command::Hold { token: self.token });
     }
 
     /// Takes the transfer back, to be started elsewhere. `None`: it goes on here, or has just ended.

@@ -88,24 +88,31 @@ impl Pump {
                     self.session.cancel(now, waiting.id);
                 }
             }
-            Command::Start { token, task: Task { transfer, storage, observer }, done } => {
+            Command::Start { token, task: Task { transfer, storage, observer, rate }, done } => {
+                if let Some(rate) = rate {
+                    self.session.suppose(rate);
+                }
                 let id = self.session.start(now, transfer);
                 self.running.insert(id, Running { token, storage, observer, done });
             }
             Command::Stop { token } => {
-                let stopped = self.running.iter().find(|(_, running)| running.token == token);
-                if let Some(id) = stopped.map(|(&id, _)| id) {
+                if let Some(id) = self.find(token) {
                     self.session.stop(now, id);
                     self.running.remove(&id);
                 }
             }
+            Command::Hold { token } => {
+                if let Some(id) = self.find(token) {
+                    self.session.hold(id);
+                }
+            }
             Command::Detach { token, handed } => {
-                let running = self.running.iter().find(|(_, running)| running.token == token);
-                let Some(id) = running.map(|(&id, _)| id) else { return };
+                let Some(id) = self.find(token) else { return };
                 if let Some(transfer) = self.session.detach(now, id)
                     && let Some(Running { storage, observer, .. }) = self.running.remove(&id)
                 {
-                    let _ = handed.send(Task { transfer, storage, observer });
+                    let rate = self.session.belief().map(|belief| belief.rate);
+                    let _ = handed.send(Task { transfer, storage, observer, rate });
                 }
             }
             Command::Persist => self.persistent = true,
@@ -115,6 +122,11 @@ impl Pump {
                 _ => self.change = Some(change),
             },
         }
+    }
+
+    /// Returns the transfer with this token, if it is under way.
+    fn find(&self, token: u64) -> Option<TransferId> {
+        self.running.iter().find(|(_, running)| running.token == token).map(|(&id, _)| id)
     }
 
     /// Returns what became of the way to the server since this was asked last.

@@ -33,7 +33,7 @@ pub use self::{
     calls::CallId,
     message::{CallSpec, Class, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     rtt::RttHistogram,
-    stats::{Belief, Resends, Stats},
+    stats::{Belief, Fades, Resends, Stats},
     window::{Pace, WindowLimits},
 };
 use self::{

@@ -153,6 +153,7 @@ impl Lanes {
                         transfer: Transfer::Download(Download::ranges(file, asked)),
                         storage: Storage::Sink(Box::new(sink)),
                         observer: None,
+                        rate: None,
                     };
                     let lane = Arc::clone(lane);
                     let future = Box::pin(async move { lane.connection.start(task).done().await });

@@ -1,19 +1,31 @@
 //! An upload that moves to the other transport when that does better.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use nfs_wire::portmap::Protocol;
 
-use super::{Counted, Direction, Lanes, TICK, choice::other, lock};
+use super::{
+    Counted, Direction, Lane, Lanes, TICK,
+    bridged::bridged,
+    choice::{Reason, other},
+    lock,
+};
 use crate::{
-    driver::{Observer, Source, Storage, Task, clock},
+    driver::{Observer, Snapshot, Source, Storage, Task, Underway, clock},
     error::Error,
     session::Transfer,
     transfer::Upload,
 };
+
+/// Whoever moves waits for what is in flight until so long nothing has come, and looks that often.
+const SILENT: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(5);
 
 impl Lanes {
     /// Runs an upload of `size` bytes. WRITEs are made on one connection at a time.
@@ -45,6 +57,7 @@ impl Lanes {
             transfer: Transfer::Upload(Box::new(upload)),
             storage: Storage::Source(source),
             observer: Some(watch),
+            rate: None,
         };
         let mut place = self.decide(Direction::Up, size).current;
         loop {
@@ -52,32 +65,16 @@ impl Lanes {
             place = lane.protocol;
             over_tcp.store(place == Protocol::Tcp, Ordering::Relaxed);
             let mut underway = lane.connection.start(task);
-            let (accepted, choice) = (&accepted, &choice);
-            let asking = async move {
-                loop {
-                    tokio::time::sleep(TICK).await;
-                    let left = size.saturating_sub(accepted.load(Ordering::Relaxed));
-                    // Over TCP only a stall is a reason to try UDP.
-                    let uses = self.decide(Direction::Up, if place == Protocol::Tcp { 0 } else { left });
-                    if uses.ask && self.answering(other(uses.current)).await.is_some() {
-                        if let Some(choice) = choice {
-                            lock(choice).handle_answer(clock());
-                        }
-                        continue;
-                    }
-                    let wanted = if uses.trial { other(uses.current) } else { uses.current };
-                    if wanted != place && self.find(wanted, 0).is_some() {
-                        return wanted;
-                    }
-                }
-            };
-            tokio::pin!(asking);
             task = loop {
+                let left = || size.saturating_sub(accepted.load(Ordering::Relaxed));
                 let wanted = tokio::select! {
                     biased;
                     result = underway.done() => return result,
-                    wanted = &mut asking => wanted,
+                    wanted = self.better(&lane, &left) => wanted,
                 };
+                if let Some(result) = drained(&mut underway, &lane).await {
+                    return result;
+                }
                 match underway.detach().await {
                     Some(task) => {
                         place = wanted;
@@ -90,6 +87,51 @@ impl Lanes {
                     },
                 }
             };
+        }
+    }
+
+    /// Waits until WRITEs should be made over the other transport, and returns that.
+    async fn better(&self, lane: &Lane, left: &impl Fn() -> u64) -> Protocol {
+        let choice = self.choice(Direction::Up);
+        loop {
+            tokio::time::sleep(TICK).await;
+            // Over TCP only a stall is a reason to try UDP.
+            let left = if lane.protocol == Protocol::Tcp { 0 } else { left() };
+            if lane.connection.snapshot().belief.is_some_and(|belief| bridged(&belief, left))
+                && let Some(choice) = choice
+            {
+                lock(choice).advise(clock(), Reason::Bridged);
+            }
+            let uses = self.decide(Direction::Up, left);
+            if uses.ask && self.answering(other(uses.current)).await.is_some() {
+                if let Some(choice) = choice {
+                    lock(choice).handle_answer(clock());
+                }
+                continue;
+            }
+            let wanted = if uses.trial { other(uses.current) } else { uses.current };
+            if wanted != lane.protocol && self.find(wanted, 0).is_some() {
+                return wanted;
+            }
+        }
+    }
+}
+
+/// Waits while what is in flight is answered, but not for ever; what is not is sent again elsewhere. Returns the result if that was all.
+async fn drained(underway: &mut Underway<'_>, lane: &Lane) -> Option<Result<(), Error>> {
+    underway.hold();
+    let (began, patience) = (clock(), SILENT + lane.round_trip * 2);
+    loop {
+        tokio::select! {
+            biased;
+            result = underway.done() => return Some(result),
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        let Snapshot { outstanding, last_heard, .. } = lane.connection.snapshot();
+        let heard = last_heard.map_or(began, |heard| heard.max(began - patience));
+        let last = (heard + patience).min(began + patience * 4);
+        if outstanding == 0 || clock() >= last {
+            return None;
         }
     }
 }

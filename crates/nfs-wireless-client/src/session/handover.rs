@@ -6,10 +6,17 @@ use super::{Session, Transfer, TransferId, owner_transfer};
 use crate::transfer::CONTROL;
 
 impl Session {
+    /// Lets a transfer make no further calls, so that [`Session::detach`] takes nothing back that is about to be answered.
+    pub fn hold(&mut self, id: TransferId) {
+        if let Some(active) = self.find(id) {
+            active.leaving = true;
+        }
+    }
+
     /// Gives a transfer away: the READs, WRITEs and COMMITs that it waits for are to be made again by whoever takes it. Their
     /// replies, and late copies of its WRITEs, which write the same bytes to the same place, may still come.
     ///
-    /// `None` while it waits for a call that must not be made twice, or has ended.
+    /// `None` while it waits for a call that must not be made twice, or has ended; it goes on here then.
     pub fn detach(&mut self, now: Instant, id: TransferId) -> Option<Transfer> {
         let held = Cell::new(false);
         let part_of = |owner| owner_transfer(owner).filter(|&(it, _)| it == id).map(|(_, part)| part);
@@ -19,6 +26,8 @@ impl Session {
         });
         let at = self.transfers.iter().position(|active| active.id == id)?;
         if held.get() {
+            self.transfers[at].leaving = false;
+            self.stirred = true;
             return None;
         }
         let mut transfer = self.transfers.remove(at).transfer;

@@ -99,6 +99,7 @@ impl SessionConfig {
                 credential,
             },
             limits,
+            measure_writes: protocol == Protocol::Tcp && chosen(config.write_block),
             stall_timeout: config.stall_timeout,
             rate_limit: config.rate_limit,
         }

@@ -28,7 +28,7 @@ use self::{
     sizer::Sizer,
     window::Window,
 };
-use super::{Belief, Class, Pace, WindowLimits};
+use super::{Belief, Class, Fades, Pace, WindowLimits};
 
 /// What is believed about the path to one server.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub(super) struct Adaptive {
     trips: RoundTrips,
     silence: Silence,
     patience: Patience,
+    fades: Fades,
     margin: Margin,
     window: Window,
     /// Bytes of the last READ or WRITE.
@@ -113,6 +114,7 @@ impl Adaptive {
             trips: RoundTrips::default(),
             silence: Silence::new(now),
             patience: Patience::default(),
+            fades: Fades::default(),
             margin: Margin::default(),
             window: Window::new(now),
             block: 0,
@@ -154,6 +156,7 @@ impl Adaptive {
             base: self.window.base(),
             fades_per_second: self.sizer.burst_rate(),
             mean_fade: self.silence.mean_fade(),
+            fades: self.fades,
             holds: self.patience.holds(),
             block: self.block,
             in_flight: u32::try_from(self.window.bytes(self.block) / u64::from(self.block))
@@ -287,6 +290,9 @@ impl Adaptive {
         let delayed = rtt > self.window.base() + own;
         if ended.asked && (ended.long && ended.excess > own && delayed || !held) {
             self.patience.handle_silence(now, held);
+            if !held {
+                self.fades.count(ended.excess);
+            }
         }
         if probe {
             self.draining.handle_probe(sent);

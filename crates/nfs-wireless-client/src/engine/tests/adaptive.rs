@@ -173,6 +173,7 @@ fn an_earlier_run_s_window_is_taken_up_with_care() {
         base: Duration::from_millis(100),
         fades_per_second: 0.0,
         mean_fade: Duration::ZERO,
+        fades: Fades::default(),
         holds: false,
         block: 4096,
         in_flight: 0,
