@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Shortest time between probes.
 const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The same where no block was ever delivered and the rate is not known: a block of somebody else may take 0.3 s, and a queue hold 50 probes.
+const BLIND_INTERVAL: Duration = Duration::from_millis(15);
+
 /// Shortest silence that means something, however quick the pace.
 const MIN_THRESHOLD: Duration = Duration::from_millis(20);
 
@@ -257,7 +260,7 @@ impl Silence {
         self.asked_last = now;
         self.probes += 1;
         let silence = now.saturating_duration_since(self.since);
-        let usual = silence < (2 * self.longest).min(USUAL);
+        let usual = rate > 0.0 && silence < (2 * self.longest).min(USUAL);
         let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < ROUSED);
         let interval = match silence {
             _ if roused => (silence / 8).min(URGENT_INTERVAL),
@@ -269,7 +272,8 @@ impl Silence {
             _ if silence < URGENT => (silence / 8).min(URGENT_INTERVAL),
             _ => (silence / 8).min(MAX_INTERVAL),
         };
-        let share = Duration::from_secs_f64(if rate > 0.0 { (PROBE_BYTES / rate).min(60.0) } else { 0.0 });
+        let share =
+            if rate > 0.0 { Duration::from_secs_f64((PROBE_BYTES / rate).min(60.0)) } else { BLIND_INTERVAL };
         let enough = self.resend_after.max(2 * timeout);
         let resend = silence >= if patient { PATIENT_RESEND * enough } else { enough };
         if resend {

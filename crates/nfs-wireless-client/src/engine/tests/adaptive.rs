@@ -165,6 +165,26 @@ fn on_a_long_way_a_null_call_shows_the_loss_of_a_small_one_that_is_alone() {
     assert!(company.is_empty(), "a short way needs none");
 }
 
+/// A fade has ended, and then somebody else's block is on the link for 0.3 s.
+#[test]
+fn small_calls_whose_path_is_not_known_are_asked_after_seldom() {
+    let mut path = Path::new();
+    path.submit(Class::Control, Repeat::Idempotent);
+    let (first, _) = path.sent();
+    path.pass(3);
+    assert!(path.reply(first[0]));
+    let waiting = [(); 2].map(|()| path.submit(Class::Control, Repeat::Idempotent));
+    let (calls, _) = path.sent();
+    assert_eq!(calls.len(), waiting.len());
+    let (_, asked) = path.pass(500);
+    for xid in asked.into_iter().rev().take(5).chain([calls[0]]) {
+        path.pass(2);
+        path.reply(xid);
+    }
+    let (_, asked) = path.pass(280);
+    assert!((5..=20).contains(&asked.len()), "{} NULL calls in 0.28 s", asked.len());
+}
+
 /// A path of 1 MB/s and 100 ms: 100 kB in flight, of which half may leave before a reply has confirmed it.
 #[test]
 fn an_earlier_run_s_window_is_taken_up_with_care() {
