@@ -260,7 +260,7 @@ impl Silence {
         self.asked_last = now;
         self.probes += 1;
         let silence = now.saturating_duration_since(self.since);
-        let usual = rate > 0.0 && silence < (2 * self.longest).min(USUAL);
+        let usual = silence < (2 * self.longest).min(USUAL);
         let roused = self.roused.is_some_and(|at| now.saturating_duration_since(at) < ROUSED);
         let interval = match silence {
             _ if roused => (silence / 8).min(URGENT_INTERVAL),

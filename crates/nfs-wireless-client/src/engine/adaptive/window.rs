@@ -16,8 +16,8 @@ const RATE_ROUNDS: usize = 8;
 /// Calls in flight at first.
 const INITIAL_CALLS: u64 = 4;
 
-/// Calls that may always be in flight: three if they are together not longer than [`SMALL_BLOCKS`] bytes. With two blocks of one frame a
-/// half-duplex link carries both replies, and is then idle until both next calls have crossed it and the wire behind it.
+/// Calls that may always be in flight: three if they are together not longer than [`SMALL_BLOCKS`] bytes and no queue was full lately. With two
+/// blocks of one frame a half-duplex link carries both replies, and is then idle until both next calls have crossed it and the wire behind it.
 const MIN_CALLS: u64 = 2;
 const SMALL_BLOCKS: u64 = 4096;
 
@@ -43,8 +43,10 @@ const WRONG_BASE: Duration = Duration::from_millis(50);
 /// Rounds after a drain in which an empty queue says nothing about the window.
 const REFILLING: u32 = 3;
 
-/// Rounds after a full queue in which the window grows by one block at most, as TCP's does (RFC 5681 §3.1).
+/// Rounds after a full queue in which the window grows by half a block at most, or by a small one: TCP's grows by a segment (RFC 5681 §3.1),
+/// and a block may be 22.
 const CAREFUL: u32 = 20;
+const SMALL_STEP: u64 = 1460;
 
 /// Blocks in a window that is drained to one call.
 const NARROW: u64 = 8;
@@ -102,7 +104,7 @@ pub(super) struct Window {
     used: u64,
     /// When the window was last cut, in delivered bytes.
     cut_at: Option<u64>,
-    /// Rounds in which the window grows by one block at most, as a queue was full.
+    /// Rounds in which the window grows little, as a queue was full.
     careful: u32,
     draining: Option<Instant>,
     /// Rounds until the path is as full again as before it was drained.
@@ -186,7 +188,7 @@ impl Window {
         let block = u64::from(block);
         let least = match self.delivered {
             0 => INITIAL_CALLS,
-            _ if 3 * block <= SMALL_BLOCKS => MIN_CALLS + 1,
+            _ if 3 * block <= SMALL_BLOCKS && self.careful == 0 => MIN_CALLS + 1,
             _ => MIN_CALLS,
         };
         let window = if self.unconfirmed { self.window / 2 } else { self.window };
@@ -318,13 +320,15 @@ impl Window {
         } else {
             let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
             let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
+            let step = u64::from(block / 2).max(SMALL_STEP.min(block.into()));
+            let careful = (self.careful > 0).then_some(self.window + step);
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
             if empty && busy && !lossy && !clumped && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
-                let growth = if self.careful > 0 { u64::from(block) } else { self.window / 4 };
-                self.window = target.max(self.window + growth);
+                self.window = careful.unwrap_or_else(|| target.max(self.window + self.window / 4));
             } else if target < self.window || busy {
-                self.window = u64::midpoint(self.window, target);
+                let halfway = u64::midpoint(self.window, target);
+                self.window = careful.map_or(halfway, |most| halfway.min(most));
             }
         }
         self.refilling = self.refilling.saturating_sub(1);
