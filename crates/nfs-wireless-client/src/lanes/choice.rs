@@ -200,9 +200,9 @@ impl Choice {
         self.answered = self.asked.map(|_| now);
     }
 
-    /// The other transport should do better, though not by so much that a trial would show it.
-    pub(super) const fn advise(&mut self, now: Instant, reason: Reason) {
-        if self.asked.is_none() && self.trial.is_none() && !self.misled {
+    /// This transport should do better than the other one, though not by so much that a trial would show it.
+    pub(super) fn advise(&mut self, now: Instant, better: Protocol, reason: Reason) {
+        if self.current != better && self.asked.is_none() && self.trial.is_none() && !self.misled {
             (self.asked, self.answered, self.stalling) = (Some(now), None, false);
             self.advice = Some(reason);
         }
@@ -437,7 +437,7 @@ mod tests {
         }
     }
 
-    /// Moves data at these rates for so long, with an advice to take TCP after each second over UDP; returns what was decided.
+    /// Moves data at these rates for so long and returns what was decided. Each second an upload that has not left UDP yet advises TCP.
     fn advised(path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
@@ -447,8 +447,8 @@ mod tests {
         for tick in 1..seconds * 10 {
             let now = epoch + Duration::from_millis(100) * tick;
             let uses = choice.decide(now, 0);
-            if uses.current == Protocol::Udp && tick.is_multiple_of(10) {
-                choice.advise(now, Reason::Bridged);
+            if tick.is_multiple_of(10) {
+                choice.advise(now, Protocol::Tcp, Reason::Bridged);
             }
             if uses.ask {
                 choice.handle_answer(now);

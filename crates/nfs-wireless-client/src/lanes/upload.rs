@@ -100,7 +100,7 @@ impl Lanes {
             if lane.connection.snapshot().belief.is_some_and(|belief| bridged(&belief, left))
                 && let Some(choice) = choice
             {
-                lock(choice).advise(clock(), Reason::Bridged);
+                lock(choice).advise(clock(), Protocol::Tcp, Reason::Bridged);
             }
             let uses = self.decide(Direction::Up, left);
             if uses.ask && self.answering(other(uses.current)).await.is_some() {
