@@ -4,6 +4,7 @@ use std::{
     fmt, fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
+    ops::RangeInclusive,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
@@ -197,18 +198,18 @@ async fn copy(server: Arc<Ganesha>, number: usize, case: Case, seed: u64) -> Run
     Run { case: number, seed, seconds, lateness: stats.lateness.quantile(0.99), frames: seen.frames }
 }
 
-/// Our policy, both ways. A machine that is busy with something else proves nothing, and fails nothing: that is said.
+/// Our policy, both ways. A busy machine makes copies slower, so that is only printed; none makes them faster than the link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_over_a_bad_link_take_as_long_as_in_virtual_time() {
-    compare(&adaptive_cases(), 10, 0.1, 2).await;
+async fn copies_over_a_bad_link_are_no_faster_than_in_virtual_time() {
+    compare(&adaptive_cases(), 10, -0.1..=f64::MAX, 2).await;
 }
 
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes, and judges by the clock"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_of_all_policies_take_as_long_as_in_virtual_time() {
     const ROUNDS: u32 = 8;
-    let papers = compare(&papers_cases(), 20, 0.05, ROUNDS).await;
-    let ours = compare(&adaptive_cases(), 20, 0.03, ROUNDS).await;
+    let papers = compare(&papers_cases(), 20, -0.05..=0.05, ROUNDS).await;
+    let ours = compare(&adaptive_cases(), 20, -0.03..=0.03, ROUNDS).await;
     assert_eq!(
         papers + ours,
         0,
@@ -217,8 +218,8 @@ async fn copies_of_all_policies_take_as_long_as_in_virtual_time() {
 }
 
 /// Makes all copies, and compares the mean time of those whose link was on time with that of the same seeds in virtual time;
-/// `tolerance` is a share of it. Returns how many links were late in all rounds.
-async fn compare(cases: &[Case], seeds: u64, tolerance: f64, rounds: u32) -> usize {
+/// `apart_by` is what they may differ by, as a share of it. Returns how many links were late in all rounds.
+async fn compare(cases: &[Case], seeds: u64, apart_by: RangeInclusive<f64>, rounds: u32) -> usize {
     nfsw::binary();
     let server = Arc::new(Ganesha::start(Options { alone: true, ..Options::default() }));
     let contents: Vec<u8> = (0..MEGABYTE).map(|index| (index * 31 % 251) as u8).collect();
@@ -259,7 +260,7 @@ async fn compare(cases: &[Case], seeds: u64, tolerance: f64, rounds: u32) -> usi
             "{case}: {real:6.2} s in real time, {simulated:6.2} s in virtual time, {:+.1} %, {count} seeds",
             100.0 * apart
         );
-        assert!(apart.abs() <= tolerance, "{case}: apart by more than a share of {tolerance}");
+        assert!(apart_by.contains(&apart), "{case}: apart by a share of {apart}");
     }
     left.len()
 }
