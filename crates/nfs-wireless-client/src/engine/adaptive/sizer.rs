@@ -51,7 +51,7 @@ const RESUMED_SECONDS: f64 = 10.0;
 /// Good time after which the past counts half.
 const MEMORY: f64 = 60.0;
 
-/// How long a full queue keeps blocks small.
+/// How long a full queue keeps blocks small; then they may be twice as large, for as long again.
 const CAP_LIFETIME: Duration = Duration::from_secs(30);
 
 /// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
@@ -229,8 +229,10 @@ impl Sizer {
         block: u32,
         range: BlockRange,
     ) -> u32 {
-        if self.cap.is_some_and(|(_, since)| now.saturating_duration_since(since) > CAP_LIFETIME) {
-            self.cap = None;
+        if let Some((cap, since)) = self.cap
+            && now.saturating_duration_since(since) > CAP_LIFETIME
+        {
+            self.cap = (2 * cap < range.largest).then_some((2 * cap, now));
         }
         if self.strikes >= STRIKES {
             self.cap = Some(((self.size / 2).max(range.one_frame), now));
@@ -319,6 +321,24 @@ fn cost(block: u32, one_frame: bool, headers: Headers, rate: f64, bursts: f64) -
 #[expect(clippy::disallowed_methods, reason = "a beginning of time")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_full_queues_blocks_grow_again_a_step_at_a_time() {
+        let epoch = Instant::now();
+        let range = BlockRange { one_frame: 1280, largest: 32 << 10 };
+        let mut sizer = Sizer::new(epoch);
+        let mut block = 8192;
+        for _ in 0..3 {
+            sizer.handle_congestion(epoch, block, range);
+        }
+        // A fast path without bursts: as large as may be is best.
+        sizer.resume(0.0);
+        let mut most = |seconds| {
+            block = sizer.choose(epoch + Duration::from_secs(seconds), 1e6, true, block, range);
+            block
+        };
+        assert_eq!([1, 30, 31, 61, 62, 92, 93].map(&mut most), [4096, 4096, 8192, 8192, 16384, 16384, 32768]);
+    }
 
     #[test]
     fn losses_that_are_found_together_are_one_burst_unless_something_arrived_between_them() {
