@@ -71,6 +71,7 @@ const APART: Duration = Duration::from_millis(100);
 
 /// What earlier losses count when another one comes.
 const FORGETTING: f64 = 0.9;
+const TWO_IN_A_ROW: f64 = 1.0 + FORGETTING;
 
 /// A change of block must gain this much, and one in three of what bursts cost now: it unsettles base and pace, by which they are found.
 const HYSTERESIS: f64 = 0.003;
@@ -204,7 +205,7 @@ impl Sizer {
     pub(super) fn handle_congestion(&mut self, now: Instant, block: u32, range: BlockRange) {
         self.drops = self.drops * FORGETTING + 1.0;
         self.fades *= FORGETTING;
-        if self.drops >= 2.0 && self.drops > 2.0 * self.fades {
+        if self.drops >= TWO_IN_A_ROW && self.drops > 2.0 * self.fades {
             self.cap = Some(((block / 2).max(range.one_frame), now));
             self.drops = 0.0;
         }
@@ -217,6 +218,12 @@ impl Sizer {
             return rate;
         }
         rate / (1.0 + (CERTAINTY * (self.seconds - EVEN_ODDS)).exp())
+    }
+
+    /// The same for a link that seems to hold what meets a fade. It loses nothing but what was lost before that was known: if it does, it is a queue that
+    /// others fill, in whose silences nothing is lost now and then.
+    fn unexpected_burst_rate(&self) -> f64 {
+        (self.bursts - 1.0).max(0.0) / (self.seconds + PRIOR_SECONDS)
     }
 
     /// Returns the block to use from now on. `rate` is the path's in bytes per second, 0 if it is not known yet; `holds`: link-level
@@ -242,7 +249,7 @@ impl Sizer {
         if rate <= 0.0 {
             return block.min(largest);
         }
-        let bursts = if holds { 0.0 } else { self.burst_rate() };
+        let bursts = if holds { self.unexpected_burst_rate() } else { self.burst_rate() };
         let one_frame = range.one_frame.min(range.largest);
         let kept = KEPT_FOR_A_BURST * bursts;
         let allowed = |bytes: u32| {
@@ -328,7 +335,7 @@ mod tests {
         let range = BlockRange { one_frame: 1280, largest: 32 << 10 };
         let mut sizer = Sizer::new(epoch);
         let mut block = 8192;
-        for _ in 0..3 {
+        for _ in 0..2 {
             sizer.handle_congestion(epoch, block, range);
         }
         // A fast path without bursts: as large as may be is best.
@@ -338,6 +345,23 @@ mod tests {
             block
         };
         assert_eq!([1, 30, 31, 61, 62, 92, 93].map(&mut most), [4096, 4096, 8192, 8192, 16384, 16384, 32768]);
+    }
+
+    #[test]
+    fn what_seems_to_hold_and_loses_is_no_link_for_the_largest_block() {
+        let epoch = Instant::now();
+        let range = BlockRange { one_frame: 1280, largest: 32 << 10 };
+        let at = |millis| epoch + Duration::from_millis(millis);
+        let mut sizer = Sizer::new(epoch);
+        let mut choose_after = |bursts: u64| {
+            for burst in 0..bursts {
+                sizer.handle_flow(at(250 * burst), Duration::ZERO);
+                sizer.handle_burst(at(250 * burst), at(250 * burst));
+            }
+            sizer.choose(at(250 * bursts), 3e5, true, 8704, range)
+        };
+        assert_eq!(choose_after(1), 32 << 10, "lost before anybody knew");
+        assert!(choose_after(8) < 16 << 10);
     }
 
     #[test]
