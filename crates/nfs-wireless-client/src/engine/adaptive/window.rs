@@ -381,7 +381,8 @@ impl Window {
         self.last_reply = None;
     }
 
-    /// Whether a full queue was found after so much had been delivered.
+    /// Whether a full queue was found after so much had been delivered. What was sent after the last reply before that counts anew: where a whole window is
+    /// lost, that is worse than one full queue.
     pub(super) fn was_cut_since(&self, delivered: u64) -> bool {
         self.cut_at.is_some_and(|cut| delivered < cut)
     }
