@@ -15,6 +15,9 @@ use std::{
 use common::{Server, behind, noise, stderr};
 use serde_json::Value;
 
+/// Lateness of the link, in milliseconds, beyond which a time says more about the machine than about the link.
+const LATE_MS: f64 = 15.0;
+
 /// A quiet link of 10 Mbit/s, 20 ms each way.
 const QUIET: [&str; 6] = ["--rate", "10M", "--delay", "19ms", "--duplex", "full"];
 
@@ -169,8 +172,8 @@ fn pings_are_lost_when_the_channel_is_bad() {
     assert_eq!((&stats["link"]["fates"]["channel"], &stats["unsent"]), (&lost.into(), &0.into()));
 }
 
-#[test]
-fn tcp_gets_no_more_than_the_rate_of_the_link() {
+/// Copies 1 MB over a link of 8 Mbit/s; returns the time it took, in seconds, and how late the link was at most, in milliseconds.
+fn copy_over_tcp() -> (f64, f64) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let content = noise(1_000_000);
@@ -188,9 +191,29 @@ fn tcp_gets_no_more_than_the_rate_of_the_link() {
     assert!(fs::read(&copy).unwrap() == content);
     let stats: Value = serde_json::from_str(&fs::read_to_string(&stats).unwrap()).unwrap();
     let (seconds, late) = (number(&stats, "channel_time_s"), number(&stats["lateness"], "max_ms"));
-    // 1448 bytes of file in frames of 1518: 1.048 s, one round trip for the handshake, a slow start. A busy machine takes longer.
     println!("{seconds} s, late by {late} ms");
+    // 1448 bytes of file in frames of 1518: 1.048 s, one round trip for the handshake, a slow start.
     assert!(seconds > 1.048, "{seconds} s is faster than the link");
+    (seconds, late)
+}
+
+/// A busy machine takes longer.
+#[test]
+fn tcp_gets_no_more_than_the_rate_of_the_link() {
+    copy_over_tcp();
+}
+
+#[ignore = "judges by the clock"]
+#[test]
+fn tcp_gets_the_rate_of_the_link() {
+    // A machine that was busy with something else gets another chance.
+    for attempt in 1.. {
+        let (seconds, late) = copy_over_tcp();
+        if seconds < 1.4 {
+            return;
+        }
+        assert!(late > LATE_MS && attempt < 5, "{seconds} s, but late by {late} ms only");
+    }
 }
 
 #[test]

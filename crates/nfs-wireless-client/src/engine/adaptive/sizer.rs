@@ -71,6 +71,8 @@ const APART: Duration = Duration::from_millis(100);
 
 /// What earlier losses count when another one comes.
 const FORGETTING: f64 = 0.9;
+
+/// Full queues that make blocks small.
 const TWO_IN_A_ROW: f64 = 1.0 + FORGETTING;
 
 /// A change of block must gain this much, and one in three of what bursts cost now: it unsettles base and pace, by which they are found.
@@ -220,8 +222,8 @@ impl Sizer {
         rate / (1.0 + (CERTAINTY * (self.seconds - EVEN_ODDS)).exp())
     }
 
-    /// The same for a link that seems to hold what meets a fade. It loses nothing but what was lost before that was known: if it does, it is a queue that
-    /// others fill, in whose silences nothing is lost now and then.
+    /// The same for a link that seems to hold what meets a fade. Such a link loses nothing but what was lost before that was known. Where more is lost, others fill
+    /// a queue: silences end there without a loss now and then, too.
     fn unexpected_burst_rate(&self) -> f64 {
         (self.bursts - 1.0).max(0.0) / (self.seconds + PRIOR_SECONDS)
     }
@@ -329,19 +331,19 @@ fn cost(block: u32, one_frame: bool, headers: Headers, rate: f64, bursts: f64) -
 mod tests {
     use super::*;
 
+    const RANGE: BlockRange = BlockRange { one_frame: 1280, largest: 32 << 10 };
+
     #[test]
     fn after_full_queues_blocks_grow_again_a_step_at_a_time() {
         let epoch = Instant::now();
-        let range = BlockRange { one_frame: 1280, largest: 32 << 10 };
         let mut sizer = Sizer::new(epoch);
         let mut block = 8192;
         for _ in 0..2 {
-            sizer.handle_congestion(epoch, block, range);
+            sizer.handle_congestion(epoch, block, RANGE);
         }
-        // A fast path without bursts: as large as may be is best.
-        sizer.resume(0.0);
+        // On a link that holds, as large as may be is best.
         let mut most = |seconds| {
-            block = sizer.choose(epoch + Duration::from_secs(seconds), 1e6, true, block, range);
+            block = sizer.choose(epoch + Duration::from_secs(seconds), 1e6, true, block, RANGE);
             block
         };
         assert_eq!([1, 30, 31, 61, 62, 92, 93].map(&mut most), [4096, 4096, 8192, 8192, 16384, 16384, 32768]);
@@ -350,7 +352,6 @@ mod tests {
     #[test]
     fn what_seems_to_hold_and_loses_is_no_link_for_the_largest_block() {
         let epoch = Instant::now();
-        let range = BlockRange { one_frame: 1280, largest: 32 << 10 };
         let at = |millis| epoch + Duration::from_millis(millis);
         let mut sizer = Sizer::new(epoch);
         let mut choose_after = |bursts: u64| {
@@ -358,7 +359,7 @@ mod tests {
                 sizer.handle_flow(at(250 * burst), Duration::ZERO);
                 sizer.handle_burst(at(250 * burst), at(250 * burst));
             }
-            sizer.choose(at(250 * bursts), 3e5, true, 8704, range)
+            sizer.choose(at(250 * bursts), 3e5, true, 8704, RANGE)
         };
         assert_eq!(choose_after(1), 32 << 10, "lost before anybody knew");
         assert!(choose_after(8) < 16 << 10);
