@@ -5,12 +5,13 @@ mod names;
 mod pinger;
 mod roaming;
 
+use self::names::Marks;
 pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicU8},
     time::{Duration, Instant},
 };
 
@@ -56,8 +57,8 @@ struct Inner {
     export: Vec<u8>,
     root: FileHandle,
     mount: Found,
-    /// The server gives what is made the time of last access that it is told.
-    keeps_marks: AtomicBool,
+    /// What the server does with marks: one of [`Marks`].
+    marks: AtomicU8,
 }
 
 /// A file: its handle and its attributes.
@@ -120,9 +121,9 @@ impl Client {
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounted = within(&config, host, finder.mount(path)).await?;
         let Mounted { reached, export, root, mount } = mounted;
-        let (elsewhere, bell, keeps_marks) = (OnceLock::new(), Arc::default(), AtomicBool::new(false));
-        let lanes = Lanes::new(reached, config, reactor);
-        let inner = Inner { lanes, elsewhere, bell, host: host.to_owned(), export, root, mount, keeps_marks };
+        let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
+        let lanes = Lanes::new(reached, root, config, reactor);
+        let inner = Inner { lanes, elsewhere, bell, host: host.to_owned(), export, root, mount, marks };
         let inner = Arc::new(inner);
         let client = Arc::downgrade(&inner);
         inner.lanes.reactor.spawn_local(|| roaming::follow(client));

@@ -45,7 +45,7 @@ pub(super) fn encode(base: &[u8], header: &[u8], out: &mut Vec<u8>) -> u8 {
     let xid = counters.xid.then(|| word(header, XID));
     let counted = xid.map(|xid| xid.wrapping_sub(word(base, XID)) as i32);
     let counted = counted.filter(|steps| steps.unsigned_abs() <= MOST_STEPS);
-    let steps = counted.unwrap_or(i32::from(identification as i16));
+    let steps = counted.unwrap_or_else(|| i32::from(identification as i16));
     put_signed(out, i64::from(steps));
     let given = xid.filter(|_| counted.is_none());
     if let Some(xid) = given {

@@ -36,6 +36,9 @@ const COMMIT_INTERVAL_BYTES: u64 = 16 << 20;
 /// WRITEs that accept nothing before we give up.
 const MAX_EMPTY_WRITES: u32 = 8;
 
+/// How often a temporary name may be found taken, and cleared, before we give up.
+const MAX_ROUNDS: u32 = 3;
+
 /// Parts that name the one control call and the one COMMIT in flight.
 pub(crate) const CONTROL: u32 = u32::MAX;
 const COMMIT: u32 = u32::MAX - 1;
@@ -97,6 +100,12 @@ pub struct Upload {
     latest: Option<Metadata>,
     /// A file of the temporary name that is empty may be one that we made.
     may_be_ours: bool,
+    /// CREATE carries a time of last access.
+    marked: bool,
+    /// CREATE refuses a name that is taken (GUARDED, RFC 1813 §3.3.8).
+    guarded: bool,
+    /// How often the temporary name was found taken.
+    rounds: u32,
     block: u32,
     todo: RangeSet,
     sync_time: SyncTime,
@@ -107,7 +116,7 @@ pub struct Upload {
     free: Vec<u32>,
     stability: Stability,
     committing: bool,
-    /// COMMIT is not offered: every WRITE must be stable itself.
+    /// COMMIT is not offered, or proves nothing: every WRITE must be stable itself.
     write_through: bool,
     empty_writes: u32,
     /// How late a copy of a WRITE that was sent more than once may run: servers run calls side by side, and COMMIT, SETATTR and
@@ -122,6 +131,8 @@ pub struct Upload {
 struct Part {
     range: Range,
     stable: stable_how,
+    /// Which change of the write verifier it was sent after.
+    since: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +174,8 @@ impl Upload {
         };
         let mut upload = Self {
             directory: spec.directory.to_fh3(),
+            marked: matches!(spec.placement, Placement::Resumable { .. }),
+            guarded: matches!(spec.placement, Placement::Temporary(_) | Placement::Resumable { .. }),
             spec,
             phase,
             busy: false,
@@ -170,6 +183,7 @@ impl Upload {
             found: made,
             latest: made,
             may_be_ours: false,
+            rounds: 0,
             block: 0,
             todo,
             sync_time: SyncTime::default(),
@@ -275,7 +289,8 @@ impl Upload {
         let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
         let at_once = is_last || is_sample || self.write_through;
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
-        self.parts[part as usize] = Some(Part { range, stable });
+        let since = self.stability.generation();
+        self.parts[part as usize] = Some(Part { range, stable, since });
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
         // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one
@@ -351,8 +366,16 @@ impl Upload {
                 Ok(CREATE3resok { obj: Nfs3Option::Some(file), obj_attributes, .. }) => {
                     self.start_data(file, &obj_attributes);
                 }
-                Ok(_) => (self.phase, self.may_be_ours) = (Phase::Find, true),
-                Err(Status::EXIST) => (self.phase, self.may_be_ours) = (Phase::Find, attempts > 1),
+                Ok(_) => self.find(true)?,
+                Err(Status::EXIST) => self.find(attempts > 1)?,
+                // A mode is all that every server takes (unfs3 refuses more).
+                Err(Status::INVAL | Status::NOTSUPP) if self.marked => self.marked = false,
+                // A server without GUARDED; a look does what it would have done.
+                Err(Status::NOTSUPP) if self.guarded => {
+                    tracing::info!("the server has no GUARDED CREATE: a LOOKUP takes its place");
+                    self.guarded = false;
+                    self.find(attempts > 1)?;
+                }
                 Err(status) => return Err(refused(Procedure::Create, status)),
             },
             Phase::Find => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
@@ -368,7 +391,9 @@ impl Upload {
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },
             Phase::Clear => match decode::<REMOVE3resok>(Procedure::Remove, results)? {
-                Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
+                Ok(_) => self.phase = Phase::Create,
+                // Nothing is there, whatever CREATE said: nothing needs guarding.
+                Err(Status::NOENT) => (self.phase, self.guarded) = (Phase::Create, false),
                 Err(status) => return Err(refused(Procedure::Remove, status)),
             },
             Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
@@ -406,6 +431,17 @@ impl Upload {
         Ok(())
     }
 
+    /// Looks what has the temporary name: perhaps a file that we made.
+    fn find(&mut self, may_be_ours: bool) -> Result<(), TransferError> {
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            let reason = "it finds the temporary name taken, again and again, though nothing has it";
+            return Err(TransferError::NoProgress { procedure: Procedure::Create, reason });
+        }
+        (self.phase, self.may_be_ours) = (Phase::Find, may_be_ours);
+        Ok(())
+    }
+
     fn start_data(&mut self, file: nfs_fh3, attributes: &Nfs3Option<fattr3>) {
         self.file = file;
         self.found = optional(attributes);
@@ -427,9 +463,10 @@ impl Upload {
         found.object == self.file || (fileid.is_some() && fileid == self.found.map(|it| it.fileid))
     }
 
-    fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<u64, TransferError> {
+    fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<Step, TransferError> {
         const WRITE: Procedure = Procedure::Write;
-        let Part { range, .. } = self.parts[part as usize].take().expect("results of a WRITE in flight");
+        let part_in_flight = self.parts[part as usize].take();
+        let Part { range, since, .. } = part_in_flight.expect("results of a WRITE in flight");
         self.free.push(part);
         let done = decode::<WRITE3resok>(WRITE, results)?.map_err(|status| refused(WRITE, status))?;
         let accepted = u64::from(done.count);
@@ -447,9 +484,10 @@ impl Upload {
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
-        self.stability.written(written, done.committed, done.verf, &mut self.todo);
-        self.check_hope(WRITE)?;
-        Ok(accepted)
+        self.stability.written(written, done.committed, done.verf, since, &mut self.todo);
+        self.check_verifiers(WRITE)?;
+        let asked = u32::try_from(range.length()).expect("at most one block");
+        Ok(Step::Written { asked, accepted: done.count })
     }
 
     fn handle_commit(&mut self, results: &[u8]) -> Result<(), TransferError> {
@@ -457,10 +495,11 @@ impl Upload {
         let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
             .map_err(|status| refused(Procedure::Commit, status))?;
         self.stability.committed(done.verf, &mut self.todo);
-        self.check_hope(Procedure::Commit)
+        self.check_verifiers(Procedure::Commit)
     }
 
-    const fn check_hope(&self, procedure: Procedure) -> Result<(), TransferError> {
+    fn check_verifiers(&mut self, procedure: Procedure) -> Result<(), TransferError> {
+        self.write_through |= self.stability.wants_write_through();
         if self.stability.is_hopeless() {
             let reason = "its write verifier changes all the time, so that nothing becomes stable";
             return Err(TransferError::NoProgress { procedure, reason });
@@ -507,14 +546,14 @@ impl Machine for Upload {
         if !complete {
             return Ok(Step::NeedMore);
         }
-        let accepted = match part {
+        let step = match part {
             CONTROL => {
                 self.handle_control(effort.attempts, results)?;
-                0
+                Step::Done
             }
             COMMIT => {
                 self.handle_commit(results)?;
-                0
+                Step::Done
             }
             part => {
                 if effort.attempts > 1 {
@@ -527,7 +566,7 @@ impl Machine for Upload {
             }
         };
         self.advance_from_data();
-        Ok(Step::Accepted(accepted))
+        Ok(step)
     }
 
     fn handle_payload_done(&mut self, _part: u32) {}
@@ -554,6 +593,13 @@ impl Machine for Upload {
     }
 
     fn take_back(&mut self, part: u32) {
+        self.put_off(part);
+        if part != COMMIT {
+            self.expect_late_copies(Duration::ZERO);
+        }
+    }
+
+    fn put_off(&mut self, part: u32) {
         if part == COMMIT {
             self.committing = false;
             self.stability.abandon_commit();
@@ -561,7 +607,6 @@ impl Machine for Upload {
         if let Some(Part { range, .. }) = self.parts.get_mut(part as usize).and_then(Option::take) {
             self.todo.insert(range);
             self.free.push(part);
-            self.expect_late_copies(Duration::ZERO);
         }
     }
 

@@ -7,9 +7,12 @@ use super::super::ranges::{Range, RangeSet};
 /// Verifiers of earlier server lives that are remembered, so that their late replies are recognised.
 const MAX_RETIRED: usize = 8;
 
-/// Replies with another verifier, one after the other and without a byte becoming stable, that are put down to restarts and to
-/// late replies: more than all that can be in flight.
-const MAX_FRUITLESS: u32 = 2000;
+/// Changes of the verifier, without a COMMIT that counts between them, after which WRITEs had better be stable themselves: a server that is
+/// restarted that often, or gives every call another verifier.
+const CHANGES_TO_WRITE_THROUGH: u32 = 2;
+
+/// Such changes after which nothing helps: WRITEs that were to be stable are not either.
+const MAX_CHANGES: u32 = 5;
 
 /// Follows every written range until it is stable, or gives it back when the server forgot it.
 #[derive(Debug, Default)]
@@ -22,8 +25,12 @@ pub(super) struct Stability {
     committing: RangeSet,
     stable: RangeSet,
     lost: u64,
-    /// Replies with another verifier since bytes last became stable.
-    fruitless: u32,
+    /// Changes of the verifier since the last COMMIT that counted; those seen in replies to what was sent before the one before are one with it.
+    changes: u32,
+    /// Which change what is sent now comes after.
+    generation: u32,
+    /// The same of the COMMIT in flight.
+    committing_since: u32,
 }
 
 impl Stability {
@@ -32,31 +39,37 @@ impl Stability {
         Self { stable, ..Self::default() }
     }
 
-    /// Takes note of a WRITE's reply; what turns out to be lost goes to `todo`.
+    /// Returns which change of the verifier a WRITE comes after that is sent now.
+    pub(super) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Takes note of the reply to a WRITE that was sent after change `since`; what turns out to be lost goes to `todo`.
     pub(super) fn written(
         &mut self,
         range: Range,
         committed: stable_how,
         verifier: writeverf3,
+        since: u32,
         todo: &mut RangeSet,
     ) {
         if committed != stable_how::UNSTABLE {
             self.stable.insert(range);
-            self.fruitless = 0;
             return;
         }
         if self.retired.contains(&verifier) {
-            self.fruitless += 1;
+            self.count_change(since);
             self.lost += range.length();
             todo.insert(range);
             return;
         }
-        self.observe(verifier, todo);
+        self.observe(verifier, since, todo);
         self.unstable.insert(range);
     }
 
     /// Takes note that a COMMIT is sent: it covers what was acknowledged before.
     pub(super) fn start_commit(&mut self) {
+        self.committing_since = self.generation;
         self.unstable.drain_into(&mut self.committing);
     }
 
@@ -69,13 +82,13 @@ impl Stability {
     pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         if self.retired.contains(&verifier) {
             // A late reply of an earlier life: it proves nothing, so the bytes wait for the next COMMIT.
-            self.fruitless += 1;
+            self.count_change(self.committing_since);
             self.committing.drain_into(&mut self.unstable);
             return;
         }
-        self.observe(verifier, todo);
+        self.observe(verifier, self.committing_since, todo);
         if !self.committing.is_empty() {
-            self.fruitless = 0;
+            self.changes = 0;
         }
         self.committing.drain_into(&mut self.stable);
     }
@@ -87,9 +100,14 @@ impl Stability {
         self.committing.drain_into(todo);
     }
 
+    /// Whether the verifier changes so often that WRITEs had better be stable themselves.
+    pub(super) const fn wants_write_through(&self) -> bool {
+        self.changes >= CHANGES_TO_WRITE_THROUGH
+    }
+
     /// Whether the verifier changes so often that nothing will ever be stable.
     pub(super) const fn is_hopeless(&self) -> bool {
-        self.fruitless > MAX_FRUITLESS
+        self.changes >= MAX_CHANGES
     }
 
     /// Returns the bytes that wait for a COMMIT to be sent.
@@ -115,10 +133,10 @@ impl Stability {
     }
 
     /// A verifier we did not have: the server restarted and may have forgotten every unstable byte.
-    fn observe(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
+    fn observe(&mut self, verifier: writeverf3, since: u32, todo: &mut RangeSet) {
         match self.verifier.replace(verifier) {
             Some(old) if old != verifier => {
-                self.fruitless += 1;
+                self.count_change(since);
                 if self.retired.len() == MAX_RETIRED {
                     self.retired.remove(0);
                 }
@@ -126,6 +144,14 @@ impl Stability {
                 self.abandon(todo);
             }
             _ => {}
+        }
+    }
+
+    /// What was sent after change `since` was answered with another verifier than is valid.
+    const fn count_change(&mut self, since: u32) {
+        if since == self.generation {
+            self.generation += 1;
+            self.changes += 1;
         }
     }
 }
@@ -148,7 +174,9 @@ mod tests {
         }
 
         fn written(&mut self, start: u64, end: u64, verifier: writeverf3) {
-            self.stability.written(Range { start, end }, stable_how::UNSTABLE, verifier, &mut self.todo);
+            let since = self.stability.generation();
+            let range = Range { start, end };
+            self.stability.written(range, stable_how::UNSTABLE, verifier, since, &mut self.todo);
         }
 
         fn committed(&mut self, verifier: writeverf3) {
@@ -208,8 +236,64 @@ mod tests {
     #[test]
     fn stable_writes_need_no_commit() {
         let mut bench = Bench::new();
-        bench.stability.written(Range { start: 0, end: 7 }, stable_how::FILE_SYNC, OLD, &mut bench.todo);
+        let range = Range { start: 0, end: 7 };
+        bench.stability.written(range, stable_how::FILE_SYNC, OLD, 0, &mut bench.todo);
         bench.written(7, 9, NEW);
         assert_eq!(bench.state(), (7, 2, 0));
+    }
+
+    /// Whether WRITEs are to be stable, and whether nothing helps.
+    fn verdict(stability: &Stability) -> (bool, bool) {
+        (stability.wants_write_through(), stability.is_hopeless())
+    }
+
+    #[test]
+    fn a_verifier_that_changes_with_every_call_is_noticed_once_a_round_trip() {
+        let (mut stability, mut todo) = (Stability::default(), RangeSet::default());
+        let mut verdicts = Vec::new();
+        for round in 0..6_u8 {
+            let since = stability.generation();
+            // A window of WRITEs, each answered with a verifier of its own.
+            for block in 0..64_u8 {
+                let range = Range { start: block.into(), end: u64::from(block) + 1 };
+                let verifier = writeverf3([round, block, 1, 1, 1, 1, 1, 1]);
+                stability.written(range, stable_how::UNSTABLE, verifier, since, &mut todo);
+            }
+            verdicts.push(verdict(&stability));
+        }
+        let (no, through) = ((false, false), (true, false));
+        assert_eq!(verdicts, [no, through, through, through, (true, true), (true, true)]);
+    }
+
+    #[test]
+    fn two_verifiers_that_take_turns_are_no_late_replies() {
+        // As behind an address that two servers share.
+        let mut bench = Bench::new();
+        for _ in 0..3 {
+            bench.written(0, 10, OLD);
+            bench.stability.start_commit();
+            bench.committed(NEW);
+        }
+        assert!(verdict(&bench.stability).0);
+        for _ in 0..3 {
+            bench.written(0, 10, OLD);
+            bench.stability.start_commit();
+            bench.committed(NEW);
+        }
+        assert!(verdict(&bench.stability).1);
+        assert_eq!(bench.stability.stable(), 0);
+    }
+
+    #[test]
+    fn restarts_between_commits_that_count_are_waited_out() {
+        let mut bench = Bench::new();
+        for life in 0..100_u8 {
+            let verifier = writeverf3([life; 8]);
+            bench.written(u64::from(life) * 10, u64::from(life) * 10 + 10, verifier);
+            bench.stability.start_commit();
+            bench.committed(verifier);
+            assert_eq!(verdict(&bench.stability), (false, false), "life {life}");
+        }
+        assert_eq!(bench.stability.stable(), 1000);
     }
 }
