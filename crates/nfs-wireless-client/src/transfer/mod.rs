@@ -6,6 +6,7 @@
 mod download;
 mod listing;
 mod ranges;
+mod stability;
 mod upload;
 
 use std::time::Duration;

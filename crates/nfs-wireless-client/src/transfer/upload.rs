@@ -3,7 +3,6 @@
 mod arguments;
 mod checkpoint;
 mod completion;
-mod stability;
 mod sync_time;
 
 use std::time::Duration;
@@ -19,10 +18,11 @@ use nfs_wire::{
 };
 
 pub use self::checkpoint::Checkpoint;
-use self::{stability::Stability, sync_time::SyncTime};
+use self::sync_time::SyncTime;
 use super::{
     Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
+    stability::Stability,
 };
 use crate::{
     attr::{Metadata, SetAttributes, Time, optional},

@@ -2,7 +2,7 @@
 
 use nfs_wire::nfs3_types::nfs3::{stable_how, writeverf3};
 
-use super::super::ranges::{Range, RangeSet};
+use super::ranges::{Range, RangeSet};
 
 /// Verifiers of earlier server lives that are remembered, so that their late replies are recognised.
 const MAX_RETIRED: usize = 8;
