@@ -20,6 +20,8 @@ pub(super) struct Stability {
     unstable: RangeSet,
     /// Written under `verifier` before the COMMIT in flight was sent.
     committing: RangeSet,
+    /// The verifier when the COMMIT in flight was sent.
+    committing_under: Option<writeverf3>,
     stable: RangeSet,
     lost: u64,
     /// Replies with another verifier since bytes last became stable.
@@ -32,12 +34,18 @@ impl Stability {
         Self { stable, ..Self::default() }
     }
 
-    /// Takes note of a WRITE's reply; what turns out to be lost goes to `todo`.
+    /// Returns the latest verifier, which a WRITE that is sent now is sent under.
+    pub(super) const fn verifier(&self) -> Option<writeverf3> {
+        self.verifier
+    }
+
+    /// Takes note of the reply to a WRITE that was sent under `sent_under`; what turns out to be lost goes to `todo`.
     pub(super) fn written(
         &mut self,
         range: Range,
         committed: stable_how,
         verifier: writeverf3,
+        sent_under: Option<writeverf3>,
         todo: &mut RangeSet,
     ) {
         if committed != stable_how::UNSTABLE {
@@ -45,7 +53,7 @@ impl Stability {
             self.fruitless = 0;
             return;
         }
-        if self.retired.contains(&verifier) {
+        if self.is_late(verifier, sent_under) {
             self.fruitless += 1;
             self.lost += range.length();
             todo.insert(range);
@@ -58,6 +66,7 @@ impl Stability {
     /// Takes note that a COMMIT is sent: it covers what was acknowledged before.
     pub(super) fn start_commit(&mut self) {
         self.unstable.drain_into(&mut self.committing);
+        self.committing_under = self.verifier;
     }
 
     /// Takes note that nobody waits for the COMMIT any more.
@@ -67,7 +76,7 @@ impl Stability {
 
     /// Takes note of a COMMIT's reply.
     pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
-        if self.retired.contains(&verifier) {
+        if self.is_late(verifier, self.committing_under) {
             // A late reply of an earlier life: it proves nothing, so the bytes wait for the next COMMIT.
             self.fruitless += 1;
             self.committing.drain_into(&mut self.unstable);
@@ -114,11 +123,20 @@ impl Stability {
         self.lost
     }
 
+    /// Whether a reply is from a life of the server before the one that is taken for the latest.
+    ///
+    /// Replies may overtake each other, so that the life with the earlier reply may be taken for the later one. But a call that was sent
+    /// after a reply of some life was run in that life or in a later one.
+    fn is_late(&self, verifier: writeverf3, sent_under: Option<writeverf3>) -> bool {
+        self.retired.contains(&verifier) && sent_under != self.verifier
+    }
+
     /// A verifier we did not have: the server restarted and may have forgotten every unstable byte.
     fn observe(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         match self.verifier.replace(verifier) {
             Some(old) if old != verifier => {
                 self.fruitless += 1;
+                self.retired.retain(|&it| it != verifier);
                 if self.retired.len() == MAX_RETIRED {
                     self.retired.remove(0);
                 }
@@ -147,8 +165,20 @@ mod tests {
             Self { stability: Stability::default(), todo: RangeSet::default() }
         }
 
+        /// A WRITE that was sent before any reply came.
         fn written(&mut self, start: u64, end: u64, verifier: writeverf3) {
-            self.stability.written(Range { start, end }, stable_how::UNSTABLE, verifier, &mut self.todo);
+            self.written_under(start, end, verifier, None);
+        }
+
+        fn written_under(
+            &mut self,
+            start: u64,
+            end: u64,
+            verifier: writeverf3,
+            sent_under: Option<writeverf3>,
+        ) {
+            let (range, unstable) = (Range { start, end }, stable_how::UNSTABLE);
+            self.stability.written(range, unstable, verifier, sent_under, &mut self.todo);
         }
 
         fn committed(&mut self, verifier: writeverf3) {
@@ -200,15 +230,52 @@ mod tests {
         bench.written(10, 20, NEW);
         bench.written(20, 30, OLD);
         assert_eq!(bench.state(), (0, 10, 20), "only what the old life acknowledged is written again");
+        bench.written_under(0, 10, OLD, Some(OLD));
+        assert_eq!(bench.state(), (0, 10, 20), "it was sent in the old life, and may have been lost with it");
+    }
+
+    #[test]
+    fn a_commit_of_an_earlier_life_proves_nothing() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
         bench.stability.start_commit();
+        bench.written(10, 20, NEW);
         bench.committed(OLD);
-        assert_eq!(bench.state(), (0, 10, 20), "an old COMMIT's reply proves nothing");
+        assert_eq!(bench.state(), (0, 10, 10));
+    }
+
+    #[test]
+    fn a_late_reply_that_looks_like_a_restart_is_found_out_by_the_next_write() {
+        let mut bench = Bench::new();
+        bench.written(10, 20, NEW);
+        bench.written(0, 10, OLD);
+        assert_eq!(bench.state(), (0, 10, 10), "which of the two lives is the later one cannot be known");
+        bench.written_under(10, 20, NEW, Some(OLD));
+        assert_eq!(bench.state(), (0, 10, 20), "NEW answers after OLD: what OLD had is lost");
+        bench.written_under(0, 10, OLD, Some(OLD));
+        assert_eq!(bench.state(), (0, 10, 20), "OLD is over");
+    }
+
+    #[test]
+    fn a_late_reply_that_looks_like_a_restart_is_found_out_by_the_next_commit() {
+        let mut bench = Bench::new();
+        bench.written(10, 20, NEW);
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.committed(NEW);
+        assert_eq!(bench.state(), (0, 0, 20));
+        bench.written_under(0, 20, NEW, Some(NEW));
+        bench.stability.start_commit();
+        bench.committed(NEW);
+        assert_eq!(bench.state().0, 20);
+        assert!(!bench.stability.is_hopeless());
     }
 
     #[test]
     fn stable_writes_need_no_commit() {
         let mut bench = Bench::new();
-        bench.stability.written(Range { start: 0, end: 7 }, stable_how::FILE_SYNC, OLD, &mut bench.todo);
+        let range = Range { start: 0, end: 7 };
+        bench.stability.written(range, stable_how::FILE_SYNC, OLD, None, &mut bench.todo);
         bench.written(7, 9, NEW);
         assert_eq!(bench.state(), (7, 2, 0));
     }

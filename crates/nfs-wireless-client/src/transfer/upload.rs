@@ -11,7 +11,7 @@ use nfs_wire::{
     FileHandle, Procedure, Status, encode,
     nfs3_types::nfs3::{
         COMMIT3resok, CREATE3resok, GETATTR3resok, LOOKUP3resok, Nfs3Option, REMOVE3resok, RENAME3resok,
-        SETATTR3resok, WRITE3resok, fattr3, nfs_fh3, stable_how,
+        SETATTR3resok, WRITE3resok, fattr3, nfs_fh3, stable_how, writeverf3,
     },
     reply::{self, Results},
     rpc::Rejection,
@@ -122,6 +122,8 @@ pub struct Upload {
 struct Part {
     range: Range,
     stable: stable_how,
+    /// The latest write verifier when it was sent.
+    sent_under: Option<writeverf3>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +277,7 @@ impl Upload {
         let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
         let at_once = is_last || is_sample || self.write_through;
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
-        self.parts[part as usize] = Some(Part { range, stable });
+        self.parts[part as usize] = Some(Part { range, stable, sent_under: self.stability.verifier() });
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
         // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one
@@ -429,7 +431,8 @@ impl Upload {
 
     fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<u64, TransferError> {
         const WRITE: Procedure = Procedure::Write;
-        let Part { range, .. } = self.parts[part as usize].take().expect("results of a WRITE in flight");
+        let Part { range, sent_under, .. } =
+            self.parts[part as usize].take().expect("results of a WRITE in flight");
         self.free.push(part);
         let done = decode::<WRITE3resok>(WRITE, results)?.map_err(|status| refused(WRITE, status))?;
         let accepted = u64::from(done.count);
@@ -447,7 +450,7 @@ impl Upload {
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
-        self.stability.written(written, done.committed, done.verf, &mut self.todo);
+        self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
         self.check_hope(WRITE)?;
         Ok(accepted)
     }
