@@ -1,8 +1,23 @@
 //! Which written bytes are on stable storage (RFC 1813 §4.8, write verifiers).
 
+use std::time::Duration;
+
 use nfs_wire::nfs3_types::nfs3::{stable_how, writeverf3};
 
 use super::ranges::{Range, RangeSet};
+
+/// Shortest wait for late copies of a WRITE: a busy server's threads are some milliseconds apart.
+const MIN_LATENESS: Duration = Duration::from_millis(100);
+
+/// Longest such wait: what took longer was held up by the link, which has delivered all copies or
+/// none.
+const MAX_LATENESS: Duration = Duration::from_secs(1);
+
+/// Returns how long after its reply a copy of a WRITE may be run that was sent more than once and
+/// answered after `elapsed`: servers run calls side by side.
+pub(super) fn lateness(elapsed: Duration) -> Duration {
+    elapsed.clamp(MIN_LATENESS, MAX_LATENESS)
+}
 
 /// Verifiers of earlier server lives that are remembered, so that their late replies are recognised.
 const MAX_RETIRED: usize = 8;
@@ -87,6 +102,18 @@ impl Stability {
             self.fruitless = 0;
         }
         self.committing.drain_into(&mut self.stable);
+    }
+
+    /// Takes out what has become stable since this was called last.
+    pub(super) fn take_stable(&mut self) -> RangeSet {
+        std::mem::take(&mut self.stable)
+    }
+
+    /// Takes everything that still waits for a COMMIT, sent or not, out of `ranges`.
+    pub(super) fn keep_unstable(&self, ranges: &mut RangeSet) {
+        for range in self.unstable.iter().chain(self.committing.iter()) {
+            ranges.remove(range);
+        }
     }
 
     /// Gives everything that is not stable back to `todo`.
@@ -269,6 +296,22 @@ mod tests {
         bench.committed(NEW);
         assert_eq!(bench.state().0, 20);
         assert!(!bench.stability.is_hopeless());
+    }
+
+    #[test]
+    fn what_is_stable_is_taken_out_unless_newer_bytes_wait_for_a_commit() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        bench.written(5, 8, OLD);
+        bench.committed(OLD);
+        let mut stable = bench.stability.take_stable();
+        assert_eq!((stable.bytes(), bench.stability.stable()), (10, 0));
+        bench.stability.keep_unstable(&mut stable);
+        assert_eq!(
+            stable.iter().collect::<Vec<_>>(),
+            [Range { start: 0, end: 5 }, Range { start: 8, end: 10 }]
+        );
     }
 
     #[test]
