@@ -118,9 +118,13 @@ impl Client {
     pub async fn connect(host: &str, path: &[u8], config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
-        let finder = Finder { reactor: &reactor, config: &config, host };
-        let mounted = within(&config, host, finder.mount(path)).await?;
-        let Mounted { reached, export, root, mount } = mounted;
+        let (host_name, path, settings) = (host.to_owned(), path.to_owned(), config.clone());
+        let mounting = reactor.run(move |reactor| async move {
+            let finder = Finder { reactor: &reactor, config: &settings, host: &host_name };
+            within(&settings, &host_name, finder.mount(&path)).await
+        });
+        let mounted = mounting.await.map_err(|error| Error::Local(Arc::new(error)))?;
+        let Mounted { reached, export, root, mount } = mounted?;
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let lanes = Lanes::new(reached, root, config, reactor);
         let inner = Inner { lanes, elsewhere, bell, host: host.to_owned(), export, root, mount, marks };
@@ -150,7 +154,11 @@ impl Client {
     pub async fn exports(host: &str, config: ClientConfig) -> Result<Vec<Export>, Error> {
         config.check()?;
         let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
-        within(&config, host, Finder { reactor: &reactor, config: &config, host }.exports()).await
+        let host = host.to_owned();
+        let asking = reactor.run(move |reactor| async move {
+            within(&config, &host, Finder { reactor: &reactor, config: &config, host: &host }.exports()).await
+        });
+        asking.await.map_err(|error| Error::Local(Arc::new(error)))?
     }
 
     /// Returns the address of the NFS service.

@@ -1,92 +1,96 @@
 //! A remote file as a tokio stream: reads ahead, writes behind.
 
 use std::{
-    collections::VecDeque,
     future::Future,
     io::{self, ErrorKind, SeekFrom},
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 
-use bytes::{Buf, Bytes, BytesMut};
-use nfs_wire::{FileHandle, rpc::Rejection};
+use bytes::Bytes;
+use nfs_wire::{
+    FileHandle,
+    nfs3_types::nfs3::{stable_how, writeverf3},
+    rpc::Rejection,
+};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
 use crate::{
     client::{Client, Stability, Written},
+    driver::clock,
     error::Error,
+    transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult},
 };
-
-/// Bytes asked for ahead of the reader.
-const READ_AHEAD_BYTES: u64 = 2 << 20;
-
-/// READs in flight at most.
-const READ_AHEAD_CALLS: usize = 32;
-
-/// Unstable bytes after which a COMMIT is made: they are kept in memory until then.
-const COMMIT_BYTES: usize = 4 << 20;
-
-/// WRITEs in flight at most.
-const WRITE_BEHIND_CALLS: usize = 16;
-
-/// Bytes of a WRITE at most: each is held in memory until it is stable, and copied on its way.
-const WRITE_BEHIND_BLOCK: usize = 128 << 10;
-
-type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// An open file on the server: [`AsyncRead`], [`AsyncWrite`] and [`AsyncSeek`].
 ///
-/// Reads keep several READs in flight. Writes are gathered into blocks, several WRITEs are in flight, and their
-/// bytes are kept until a COMMIT with the same write verifier has been answered: `flush` and `shutdown` return
-/// when everything is on stable storage. No two WRITEs in flight overlap. A file that is dropped without `flush`
-/// may lose what was written last.
+/// Reads keep several READs in flight. Writes are gathered into blocks, several WRITEs are in
+/// flight, and their bytes are kept until a COMMIT with the same write verifier has been answered
+/// (RFC 1813 §4.8).
+///
+/// # What is promised
+///
+/// - A read returns what was last written through this handle, flushed or not. Beyond the end of
+///   the file, a write leaves zeros before it.
+/// - When `flush` or `shutdown` returns `Ok`, every byte written before is on stable storage. What
+///   a server loses in a restart before that is written again, with the newest bytes.
+/// - The first error of the server or of the network ends the handle: every later operation returns
+///   it, until the file is opened again with [`File::new`]. What was not flushed before may or may
+///   not have been written, and may still be for as long as a datagram lives.
+/// - Every operation may be cancelled at any time by dropping its future. What a write has taken in
+///   stays written, and a flush begun again waits for the rest.
+/// - No two WRITEs in flight overlap, and those that are sent again keep their XID, so that a
+///   server's reply cache matches them. Where one was sent more than once, nothing is written over
+///   it for as long as its answer took (between 100 ms and 1 s): a server without a reply cache may
+///   run the other copy that late.
+/// - At most 8 MiB wait to become stable: then a write waits. At most 2 MiB are read ahead, less
+///   after a seek.
+///
+/// # What is not
+///
+/// - A file that is dropped without `flush` may lose what was written last.
+/// - What others write to the same file is seen when it is read from the server. Some of what was
+///   read ahead may be older; a seek to another place forgets that. Two handles on one file, also
+///   of one client, are two strangers to each other.
+/// - Calls are sent, and their results taken in, while an operation is waited for: in between
+///   nothing but the calls in flight goes on.
 pub struct File {
     client: Client,
     handle: FileHandle,
     position: u64,
-    read: ReadAhead,
-    write: WriteBehind,
+    stream: Stream<Error>,
+    calls: Vec<(u32, Call)>,
+    bell: Arc<Bell>,
 }
 
-#[derive(Default)]
-struct ReadAhead {
-    /// What the reader gets next.
-    ready: Bytes,
-    /// Where the next READ begins.
-    next: u64,
-    pending: VecDeque<(u32, Pending<(Bytes, bool)>)>,
-    eof: bool,
-}
+/// A call in flight.
+type Call = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-#[derive(Default)]
-struct WriteBehind {
-    /// Bytes not yet sent, which begin at `start`.
-    gathered: BytesMut,
-    start: u64,
-    pending: VecDeque<(Block, Pending<Written>)>,
-    /// Accepted but not stable.
-    unstable: Vec<Block>,
-    unstable_bytes: usize,
-    verifier: Option<[u8; 8]>,
-    committing: Option<Pending<[u8; 8]>>,
-    /// The server has no COMMIT.
-    write_through: bool,
-    /// What ended the writing; every later attempt fails the same way.
-    failed: Option<Error>,
-}
-
-/// Bytes of a WRITE; kept until they are stable.
-#[derive(Clone)]
-struct Block {
-    offset: u64,
-    data: Bytes,
+/// What became of a call.
+enum Outcome {
+    Read(Bytes, bool),
+    Written(Written, Effort),
+    Committed([u8; 8]),
+    NoCommit,
+    Failed(Error),
 }
 
 impl File {
     /// Opens a file for reading and writing from its beginning.
     pub fn new(client: Client, handle: FileHandle) -> Self {
-        Self { client, handle, position: 0, read: ReadAhead::default(), write: WriteBehind::default() }
+        Self {
+            client,
+            handle,
+            position: 0,
+            stream: Stream::default(),
+            calls: Vec::new(),
+            bell: Arc::default(),
+        }
     }
 
     /// Returns the handle of the file.
@@ -94,131 +98,94 @@ impl File {
         self.handle
     }
 
-    fn start_reads(&mut self) {
-        let block = self.client.limits().read_block.max(1);
-        let read = &mut self.read;
-        while !read.eof
-            && read.pending.len() < READ_AHEAD_CALLS
-            && (read.pending.is_empty() || read.next - self.position < READ_AHEAD_BYTES)
-        {
-            let (client, handle, offset) = (self.client.clone(), self.handle, read.next);
-            read.pending
-                .push_back((block, Box::pin(async move { client.read(handle, offset, block).await })));
-            read.next += u64::from(block);
-        }
-    }
-
-    fn write_block(&self) -> usize {
-        (self.client.limits().write_block as usize).clamp(1, WRITE_BEHIND_BLOCK)
-    }
-
-    /// Forgets what was read ahead.
-    fn restart_reads(&mut self) {
-        self.read = ReadAhead { next: self.position, ..ReadAhead::default() };
-    }
-
-    fn start_write(&mut self, block: Block) {
-        let (client, handle) = (self.client.clone(), self.handle);
-        let Block { offset, data } = block.clone();
-        let stability = if self.write.write_through { Stability::Stable } else { Stability::Unstable };
-        let call = Box::pin(async move { client.write(handle, offset, &data, stability).await });
-        self.write.pending.push_back((block, call));
-    }
-
-    /// Sends what is gathered, in blocks; a rest below one block only if `all`.
-    fn send_gathered(&mut self, all: bool) {
-        let block = self.write_block();
-        while self.write.gathered.len() >= block || (all && !self.write.gathered.is_empty()) {
-            let length = block.min(self.write.gathered.len());
-            let data = self.write.gathered.split_to(length).freeze();
-            let offset = self.write.start;
-            self.write.start += length as u64;
-            self.start_write(Block { offset, data });
-        }
-    }
-
-    /// Waits until at most `most` WRITEs are in flight.
-    fn poll_writes(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<(), Error>> {
-        let mut index = 0;
-        while index < self.write.pending.len() {
-            match self.write.pending[index].1.as_mut().poll(cx) {
-                Poll::Pending => index += 1,
-                Poll::Ready(result) => {
-                    let (block, _) = self.write.pending.remove(index).expect("the index was just used");
-                    self.take_written(block, result?);
-                }
-            }
-        }
-        if self.write.pending.len() <= most { Poll::Ready(Ok(())) } else { Poll::Pending }
-    }
-
-    fn take_written(&mut self, mut block: Block, written: Written) {
-        let accepted = block.data.split_to(written.count as usize);
-        if !block.data.is_empty() {
-            let offset = block.offset + accepted.len() as u64;
-            self.start_write(Block { offset, data: block.data });
-        }
-        if written.stability == Stability::Stable {
-            return;
-        }
-        self.observe(written.verifier);
-        self.write.unstable_bytes += accepted.len();
-        self.write.unstable.push(Block { offset: block.offset, data: accepted });
-    }
-
-    /// A changed verifier means that the server may have lost every unstable byte: they are written again.
-    fn observe(&mut self, verifier: [u8; 8]) {
-        if self.write.verifier.replace(verifier).is_some_and(|old| old != verifier) {
-            self.rewrite();
-        }
-    }
-
-    fn rewrite(&mut self) {
-        self.write.unstable_bytes = 0;
-        for block in std::mem::take(&mut self.write.unstable) {
-            self.start_write(block);
-        }
-    }
-
-    /// Brings everything accepted so far to stable storage. No WRITE may be in flight.
-    fn poll_commit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    /// Makes the calls that are due and takes in what has arrived; whether anything has.
+    fn drive(&mut self, listener: Listener) -> bool {
+        let mut progress = false;
         loop {
-            ready!(self.poll_writes(cx, 0))?;
-            if self.write.unstable.is_empty() {
-                return Poll::Ready(Ok(()));
+            self.stream.cancel_unwanted();
+            self.calls.retain(|(part, _)| self.stream.is_in_flight(*part));
+            let known = self.calls.len();
+            while let Some(StreamCall { part, delay, action }) =
+                self.stream.next_call(clock(), self.client.limits())
+            {
+                let call = make(self.client.clone(), self.handle, delay, action);
+                self.calls.push((part, Box::pin(call)));
             }
-            if self.write.committing.is_none() {
-                let (client, handle) = (self.client.clone(), self.handle);
-                self.write.committing = Some(Box::pin(async move { client.commit(handle, 0, 0).await }));
+            // Those known before can only have moved if one of them has rung.
+            let first = if self.bell.has_rung() { 0 } else { known };
+            if !self.poll_calls(first) {
+                break;
             }
-            let commit = self.write.committing.as_mut().expect("set above");
-            let result = ready!(commit.as_mut().poll(cx));
-            self.write.committing = None;
-            match result {
-                Ok(verifier) if self.write.verifier == Some(verifier) => {
-                    self.write.unstable.clear();
-                    self.write.unstable_bytes = 0;
-                }
-                Ok(verifier) => self.observe(verifier),
-                Err(Error::Rejected { rejection: Rejection::ProcedureUnavailable, .. }) => {
-                    self.write.write_through = true;
-                    self.rewrite();
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+            progress = true;
         }
+        if progress {
+            // It may be what the other one waits for.
+            self.bell.wake_other(listener);
+        }
+        progress
     }
 
-    fn poll_all_stable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(error) = &self.write.failed {
-            return Poll::Ready(Err(to_io(error.clone())));
+    /// Polls the calls from the one with this index on; whether any has ended.
+    fn poll_calls(&mut self, first: usize) -> bool {
+        let waker = Waker::from(Arc::clone(&self.bell));
+        let mut cx = Context::from_waker(&waker);
+        let (stream, mut index, mut any) = (&mut self.stream, 0, false);
+        self.calls.retain_mut(|(part, call)| {
+            index += 1;
+            if index <= first {
+                return true;
+            }
+            let Poll::Ready(outcome) = call.as_mut().poll(&mut cx) else { return true };
+            any = true;
+            match outcome {
+                Outcome::Read(data, end) => stream.handle_read(*part, data, end),
+                Outcome::Written(Written { count, stability, verifier }, effort) => {
+                    let (committed, verifier) = (to_wire(stability), writeverf3(verifier));
+                    stream.handle_write(clock(), *part, effort, WriteResult { count, committed, verifier });
+                }
+                Outcome::Committed(verifier) => stream.handle_commit(*part, writeverf3(verifier)),
+                Outcome::NoCommit => stream.handle_no_commit(*part),
+                Outcome::Failed(error) => stream.handle_failure(*part, error),
+            }
+            false
+        });
+        any
+    }
+}
+
+/// Makes a call of the stream.
+async fn make(client: Client, file: FileHandle, delay: Duration, action: StreamAction) -> Outcome {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+    let result = match action {
+        StreamAction::Read { offset, count } => {
+            client.read(file, offset, count).await.map(|(data, end)| Outcome::Read(data, end))
         }
-        self.send_gathered(true);
-        let result = ready!(self.poll_commit(cx));
-        Poll::Ready(result.map_err(|error| {
-            self.write.failed = Some(error.clone());
-            to_io(error)
-        }))
+        StreamAction::Write { offset, data, stable } => {
+            let stability = match stable {
+                stable_how::UNSTABLE => Stability::Unstable,
+                stable_how::DATA_SYNC | stable_how::FILE_SYNC => Stability::Stable,
+            };
+            let started = clock();
+            let done = client.write_counted(file, offset, &data, stability).await;
+            done.map(|(written, attempts)| {
+                let elapsed = clock().saturating_duration_since(started);
+                Outcome::Written(written, Effort { attempts, elapsed })
+            })
+        }
+        StreamAction::Commit => match client.commit(file, 0, 0).await {
+            Err(Error::Rejected { rejection: Rejection::ProcedureUnavailable, .. }) => Ok(Outcome::NoCommit),
+            done => done.map(Outcome::Committed),
+        },
+    };
+    result.unwrap_or_else(Outcome::Failed)
+}
+
+const fn to_wire(stability: Stability) -> stable_how {
+    match stability {
+        Stability::Unstable => stable_how::UNSTABLE,
+        Stability::Stable => stable_how::FILE_SYNC,
     }
 }
 
@@ -229,48 +196,23 @@ impl AsyncRead for File {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let file = &mut *self;
-        if !file.write.gathered.is_empty() || !file.write.pending.is_empty() {
-            ready!(file.poll_all_stable(cx))?;
-            file.restart_reads();
+        file.bell.listen(Listener::Reader, cx);
+        file.stream.check().map_err(to_io)?;
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
         }
         loop {
-            if !file.read.ready.is_empty() {
-                let count = file.read.ready.len().min(buffer.remaining());
-                buffer.put_slice(&file.read.ready[..count]);
-                file.read.ready.advance(count);
-                file.position += count as u64;
-                return Poll::Ready(Ok(()));
-            }
-            if file.read.eof || buffer.remaining() == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            file.start_reads();
-            // All are polled, so that all are sent; the first is what the reader needs.
-            let mut first = Poll::Pending;
-            for (index, (_, call)) in file.read.pending.iter_mut().enumerate().rev() {
-                // A finished later READ is put back as a ready one.
-                match call.as_mut().poll(cx) {
-                    Poll::Ready(result) if index == 0 => first = Poll::Ready(result),
-                    Poll::Ready(result) => *call = Box::pin(std::future::ready(result)),
-                    Poll::Pending => {}
+            match file.stream.read(file.position, buffer.initialize_unfilled()).map_err(to_io)? {
+                Available::Bytes(count) => {
+                    buffer.advance(count);
+                    file.position += count as u64;
+                    // What is behind it is asked for in time.
+                    file.drive(Listener::Reader);
+                    return Poll::Ready(Ok(()));
                 }
-            }
-            let result = ready!(first);
-            let (asked, _) = file.read.pending.pop_front().expect("its future was just polled");
-            let (data, eof) = result.map_err(to_io)?;
-            let short = data.len() < asked as usize;
-            if short && !eof && data.is_empty() {
-                return Poll::Ready(Err(io::Error::other("READ returns neither data nor end of file")));
-            }
-            let arrived = file.position + data.len() as u64;
-            file.read.ready = data;
-            if eof {
-                file.read.eof = true;
-                file.read.pending.clear();
-            } else if short {
-                // The later READs begin in the wrong place now.
-                file.read.pending.clear();
-                file.read.next = arrived;
+                Available::End => return Poll::Ready(Ok(())),
+                Available::Wait if file.drive(Listener::Reader) => {}
+                Available::Wait => return Poll::Pending,
             }
         }
     }
@@ -279,37 +221,40 @@ impl AsyncRead for File {
 impl AsyncWrite for File {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let file = &mut *self;
-        if let Some(error) = &file.write.failed {
-            return Poll::Ready(Err(to_io(error.clone())));
+        file.bell.listen(Listener::Writer, cx);
+        file.stream.check().map_err(to_io)?;
+        // The last byte of a file has the offset 2⁶⁴ - 2 at most.
+        let room = usize::try_from(u64::MAX - file.position).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(room)];
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
         }
-        let result = if file.write.unstable_bytes >= COMMIT_BYTES || file.write.committing.is_some() {
-            file.poll_commit(cx)
-        } else {
-            file.poll_writes(cx, WRITE_BEHIND_CALLS - 1)
-        };
-        if let Err(error) = ready!(result) {
-            file.write.failed = Some(error.clone());
-            return Poll::Ready(Err(to_io(error)));
+        loop {
+            match file.stream.write(file.position, data).map_err(to_io)? {
+                0 if file.drive(Listener::Writer) => {}
+                0 => return Poll::Pending,
+                count => {
+                    file.position += count as u64;
+                    file.drive(Listener::Writer);
+                    return Poll::Ready(Ok(count));
+                }
+            }
         }
-        if file.write.gathered.is_empty() {
-            file.write.start = file.position;
-            file.restart_reads();
-        }
-        let block = file.write_block();
-        let count = data.len().min(block);
-        file.write.gathered.extend_from_slice(&data[..count]);
-        file.position += count as u64;
-        file.send_gathered(false);
-        // Polled once, so that they are sent.
-        if let Poll::Ready(Err(error)) = file.poll_writes(cx, WRITE_BEHIND_CALLS) {
-            file.write.failed = Some(error.clone());
-            return Poll::Ready(Err(to_io(error)));
-        }
-        Poll::Ready(Ok(count))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_all_stable(cx)
+        let file = &mut *self;
+        file.bell.listen(Listener::Writer, cx);
+        loop {
+            file.stream.check().map_err(to_io)?;
+            if file.stream.is_stable() {
+                return Poll::Ready(Ok(()));
+            }
+            file.stream.flush();
+            if !file.drive(Listener::Writer) {
+                return Poll::Pending;
+            }
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -319,24 +264,26 @@ impl AsyncWrite for File {
 
 impl AsyncSeek for File {
     fn start_seek(mut self: Pin<&mut Self>, position: SeekFrom) -> io::Result<()> {
-        // What is gathered belongs where it was written; the next write starts a new run.
-        self.send_gathered(true);
+        let file = &mut *self;
+        file.stream.check().map_err(to_io)?;
         let target = match position {
             SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::Current(delta) => self.position.checked_add_signed(delta),
+            SeekFrom::Current(delta) => file.position.checked_add_signed(delta),
             SeekFrom::End(_) => {
                 let hint = "the end of a remote file moves: ask for its size and seek from the start";
                 return Err(io::Error::new(ErrorKind::Unsupported, hint));
             }
         };
-        self.position = target.ok_or(ErrorKind::InvalidInput)?;
-        self.restart_reads();
+        let target = target.ok_or(ErrorKind::InvalidInput)?;
+        if target != file.position {
+            file.position = target;
+            file.stream.seek();
+        }
         Ok(())
     }
 
-    fn poll_complete(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        // WRITEs in flight might overlap with the next one.
-        ready!(self.poll_writes(cx, 0)).map_err(to_io)?;
+    fn poll_complete(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        self.stream.check().map_err(to_io)?;
         Poll::Ready(Ok(self.position))
     }
 }
@@ -355,5 +302,55 @@ fn to_io(error: Error) -> io::Error {
     match error {
         Error::Local(error) => Arc::try_unwrap(error).unwrap_or_else(|shared| shared.kind().into()),
         other => io::Error::other(other),
+    }
+}
+
+/// Who waits for a file.
+#[derive(Clone, Copy)]
+enum Listener {
+    Reader,
+    Writer,
+}
+
+/// Wakes the tasks that wait for a file when one of its calls has something to tell: the halves of
+/// [`tokio::io::split`] are two tasks, and a call does not know which of them needs it.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    listeners: Mutex<[Option<Waker>; 2]>,
+}
+
+impl Bell {
+    fn listen(&self, listener: Listener, cx: &Context<'_>) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut listeners[listener as usize] {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake_other(&self, listener: Listener) {
+        let other = match listener {
+            Listener::Reader => Listener::Writer,
+            Listener::Writer => Listener::Reader,
+        };
+        let waker = self.listeners.lock().unwrap_or_else(PoisonError::into_inner)[other as usize].take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether it has rung since this was asked last.
+    fn has_rung(&self) -> bool {
+        self.rung.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        let listeners = {
+            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *listeners)
+        };
+        listeners.into_iter().flatten().for_each(Waker::wake);
     }
 }

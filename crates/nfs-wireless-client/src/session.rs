@@ -415,7 +415,8 @@ impl Session {
             pacer.paused = false;
         }
         if let Some(stall) = self.stall_timeout {
-            let stalled = self.transfers.iter().filter(|active| active.last_progress + stall <= now);
+            let since = |active: &&Active| now.saturating_duration_since(active.last_progress);
+            let stalled = self.transfers.iter().filter(|active| since(active) >= stall);
             for id in stalled.map(|active| active.id).collect::<Vec<_>>() {
                 self.stop(now, id);
                 self.events.push_back(Event::Stalled(id, stall));
@@ -456,7 +457,7 @@ impl Session {
 
     /// Returns when to call [`Session::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let stalls = self.transfers.iter().filter_map(|it| Some(it.last_progress + self.stall_timeout?));
+        let stalls = self.transfers.iter().filter_map(|it| it.last_progress.checked_add(self.stall_timeout?));
         let paced = self.pacer.as_ref().filter(|pacer| pacer.paused).map(|pacer| pacer.next);
         let later = self.transfers.iter().filter_map(|it| it.later.map(|(due, _)| due));
         // What is past has fired, and set the session going.

@@ -121,6 +121,17 @@ impl Client {
         data: &[u8],
         stability: Stability,
     ) -> Result<Written, Error> {
+        self.write_counted(file, offset, data, stability).await.map(|(written, _)| written)
+    }
+
+    /// As [`Client::write`], and returns how often the call was sent.
+    pub(crate) async fn write_counted(
+        &self,
+        file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<(Written, u32), Error> {
         const WRITE: Procedure = Procedure::Write;
         let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let data = &data[..count as usize];
@@ -138,7 +149,7 @@ impl Client {
         encode(&mut arguments, &count);
         arguments.extend_from_slice(data);
         arguments.resize(arguments.len() + nfs_wire::padding(data.len()), 0);
-        let results = self.call_raw(WRITE, arguments).await?;
+        let (results, attempts) = self.call_raw_counted(WRITE, arguments).await?;
         let done: WRITE3resok = decode(WRITE, &results)?;
         if done.count > count {
             let source = nfs_wire::DecodeError::Inconsistent { field: "count" };
@@ -148,7 +159,7 @@ impl Client {
             stable_how::UNSTABLE => Stability::Unstable,
             stable_how::DATA_SYNC | stable_how::FILE_SYNC => Stability::Stable,
         };
-        Ok(Written { count: done.count, stability, verifier: done.verf.0 })
+        Ok((Written { count: done.count, stability, verifier: done.verf.0 }, attempts))
     }
 
     /// Brings unstable data to stable storage and returns the write verifier (COMMIT, RFC 1813 §3.3.21).

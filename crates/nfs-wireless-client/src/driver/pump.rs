@@ -74,7 +74,8 @@ impl Pump {
     pub(super) fn apply(&mut self, now: Instant, command: Command) {
         match command {
             Command::Call { token, procedure, timeout, arguments, answer } => {
-                let deadline = timeout.map(|timeout| now + timeout);
+                // What no clock can show is never.
+                let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
                 let queued = self.session.submit(now, token, procedure, deadline, |buffer| {
                     buffer.extend_from_slice(&arguments);
                 });

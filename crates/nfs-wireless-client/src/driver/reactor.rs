@@ -4,12 +4,12 @@ use std::{io, pin::Pin, thread};
 
 use tokio::{
     runtime::{Builder, Handle},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::{LocalSet, spawn_local},
 };
 
-/// A thread with a current-thread runtime; it ends when this is dropped.
-#[derive(Debug)]
+/// A thread with a current-thread runtime; it ends when the last clone of this is dropped.
+#[derive(Clone, Debug)]
 pub(crate) struct Reactor {
     handle: Handle,
     jobs: mpsc::UnboundedSender<Job>,
@@ -35,6 +35,28 @@ impl Reactor {
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
+    }
+
+    /// Runs a task that cannot move between threads, and waits for what it returns; dropping the
+    /// future ends the task. Whoever waits may be moved between threads.
+    ///
+    /// # Errors
+    /// The thread has ended.
+    pub(crate) async fn run<T: Send + 'static, Task: Future<Output = T> + 'static>(
+        &self,
+        task: impl FnOnce(Self) -> Task + Send + 'static,
+    ) -> io::Result<T> {
+        let (mut answer, answered) = oneshot::channel();
+        let reactor = self.clone();
+        self.spawn_local(move || async move {
+            let value = tokio::select! {
+                biased;
+                () = answer.closed() => return,
+                value = task(reactor) => value,
+            };
+            let _ = answer.send(value);
+        });
+        answered.await.map_err(|_| io::Error::other("the I/O thread has ended"))
     }
 
     /// Runs a task that cannot move between threads.

@@ -524,8 +524,10 @@ impl Engine {
         let hedge = slot.hedge;
         let hedged = || if hedge { self.recovery.hedge_after() } else { None };
         if let Some(timeout) = self.recovery.timeout(class, resends).or_else(hedged) {
-            let again = self.now + timeout;
-            self.timers.set(id.slot, deadline.map_or(again, |deadline| deadline.min(again)));
+            let again = self.now.checked_add(timeout);
+            if let Some(due) = again.into_iter().chain(deadline).min() {
+                self.timers.set(id.slot, due);
+            }
         }
         if self.recovery.handle_sent(self.now, class, bytes, alone, self.window.bytes()) {
             self.order.push_back((number, id));

@@ -2,10 +2,13 @@
 //!
 //! A machine says which call it wants next ([`Machine::next_call`], [`Machine::encode`]) and takes the
 //! results in; it speaks in offsets and never sees a file's bytes. It does not know XIDs, timers or sockets.
+//! [`Stream`] is another kind: it keeps the bytes that were written, and is driven call by call.
 
 mod download;
 mod listing;
 mod ranges;
+mod stability;
+mod stream;
 mod upload;
 
 use std::time::Duration;
@@ -18,6 +21,7 @@ pub use self::{
     download::Download,
     listing::{DirEntry, Listing},
     ranges::{Range, RangeSet},
+    stream::{Available, Stream, StreamAction, StreamCall, WriteResult},
     upload::{Checkpoint, Placement, Upload, UploadSpec},
 };
 use crate::{

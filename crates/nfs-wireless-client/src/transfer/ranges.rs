@@ -53,6 +53,22 @@ impl RangeSet {
         Some(taken)
     }
 
+    /// Takes a range out of the set, as far as it is in it.
+    pub(crate) fn remove(&mut self, range: Range) {
+        if range.start >= range.end {
+            return;
+        }
+        let first = self.ranges.partition_point(|other| other.end <= range.start);
+        let beyond = self.ranges.partition_point(|other| other.start < range.end);
+        let Some(touched) = self.ranges.get(first..beyond).filter(|touched| !touched.is_empty()) else {
+            return;
+        };
+        let before = Range { start: touched[0].start, end: range.start };
+        let after = Range { start: range.end, end: touched[touched.len() - 1].end };
+        let kept = [before, after].into_iter().filter(|rest| rest.start < rest.end);
+        self.ranges.splice(first..beyond, kept);
+    }
+
     /// Moves everything into `other`.
     pub(super) fn drain_into(&mut self, other: &mut Self) {
         for range in self.ranges.drain(..) {
@@ -94,6 +110,21 @@ impl RangeSet {
         self.ranges.iter().copied()
     }
 
+    /// Returns the first range of the set that ends after `offset`.
+    pub(crate) fn first_after(&self, offset: u64) -> Option<Range> {
+        self.ranges.get(self.ranges.partition_point(|range| range.end <= offset)).copied()
+    }
+
+    /// Whether any byte of a range is in the set.
+    pub(crate) fn overlaps(&self, range: Range) -> bool {
+        range.start < range.end && self.first_after(range.start).is_some_and(|first| first.start < range.end)
+    }
+
+    /// Returns the number of ranges.
+    pub(crate) const fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Returns the offset after the last byte in the set.
     pub fn end(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.end)
@@ -121,14 +152,22 @@ mod tests {
     proptest! {
         #[test]
         fn a_range_set_is_a_set_of_bytes(
-            operations in prop::collection::vec((any::<bool>(), 0_u64..60, 0_u64..20), 0..60),
+            operations in prop::collection::vec((0..3, 0_u64..60, 0_u64..20), 0..60),
         ) {
             let mut set = RangeSet::default();
             let mut model = BTreeSet::new();
-            for (insert, start, length) in operations {
-                if insert {
-                    set.insert(Range { start, end: start + length });
-                    model.extend(start..start + length);
+            for (operation, start, length) in operations {
+                let range = Range { start, end: start + length };
+                prop_assert_eq!(set.overlaps(range), model.range(start..range.end).next().is_some());
+                let first = set.first_after(start);
+                prop_assert_eq!(first.map(|it| it.start.max(start)), model.range(start..).next().copied());
+                prop_assert!(first.is_none_or(|first| set.iter().any(|it| it == first)));
+                if operation == 0 {
+                    set.insert(range);
+                    model.extend(start..range.end);
+                } else if operation == 1 {
+                    set.remove(range);
+                    model.retain(|byte| !(start..range.end).contains(byte));
                 } else if let Some(range) = set.take(length + 1) {
                     prop_assert_eq!(Some(&range.start), model.iter().next());
                     for byte in range.start..range.end {
@@ -136,6 +175,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(set.bytes(), model.len() as u64);
+                prop_assert_eq!(set.count(), set.iter().count());
+                prop_assert!(set.iter().all(|range| range.start < range.end));
                 prop_assert!(set.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
                 prop_assert_eq!(set.is_empty(), model.is_empty());
                 let bytes = |set: &RangeSet| set.iter().flat_map(|it| it.start..it.end).collect::<BTreeSet<_>>();

@@ -3,7 +3,6 @@
 mod arguments;
 mod checkpoint;
 mod completion;
-mod stability;
 mod sync_time;
 
 use std::time::Duration;
@@ -12,17 +11,18 @@ use nfs_wire::{
     FileHandle, Procedure, Status, encode,
     nfs3_types::nfs3::{
         COMMIT3resok, CREATE3resok, GETATTR3resok, LOOKUP3resok, Nfs3Option, REMOVE3resok, RENAME3resok,
-        SETATTR3resok, WRITE3resok, fattr3, nfs_fh3, stable_how,
+        SETATTR3resok, WRITE3resok, fattr3, nfs_fh3, stable_how, writeverf3,
     },
     reply::{self, Results},
     rpc::Rejection,
 };
 
 pub use self::checkpoint::Checkpoint;
-use self::{stability::Stability, sync_time::SyncTime};
+use self::sync_time::SyncTime;
 use super::{
     Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
+    stability::Stability,
 };
 use crate::{
     attr::{Metadata, SetAttributes, Time, optional},
@@ -131,8 +131,8 @@ pub struct Upload {
 struct Part {
     range: Range,
     stable: stable_how,
-    /// Which change of the write verifier it was sent after.
-    since: u32,
+    /// The latest write verifier when it was sent.
+    sent_under: Option<writeverf3>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,8 +289,7 @@ impl Upload {
         let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
         let at_once = is_last || is_sample || self.write_through;
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
-        let since = self.stability.generation();
-        self.parts[part as usize] = Some(Part { range, stable, since });
+        self.parts[part as usize] = Some(Part { range, stable, sent_under: self.stability.verifier() });
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
         // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one
@@ -465,8 +464,8 @@ impl Upload {
 
     fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<Step, TransferError> {
         const WRITE: Procedure = Procedure::Write;
-        let part_in_flight = self.parts[part as usize].take();
-        let Part { range, since, .. } = part_in_flight.expect("results of a WRITE in flight");
+        let Part { range, sent_under, .. } =
+            self.parts[part as usize].take().expect("results of a WRITE in flight");
         self.free.push(part);
         let done = decode::<WRITE3resok>(WRITE, results)?.map_err(|status| refused(WRITE, status))?;
         let accepted = u64::from(done.count);
@@ -484,7 +483,7 @@ impl Upload {
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
-        self.stability.written(written, done.committed, done.verf, since, &mut self.todo);
+        self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
         self.check_verifiers(WRITE)?;
         let asked = u32::try_from(range.length()).expect("at most one block");
         Ok(Step::Written { asked, accepted: done.count })

@@ -2,14 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Phase, Placement, Upload};
+use super::{super::stability::lateness, Phase, Placement, Upload};
 use crate::attr::SetTime;
-
-/// Shortest wait for late copies of a WRITE: a busy server's threads are some milliseconds apart.
-const MIN_LATENESS: Duration = Duration::from_millis(100);
-
-/// Longest such wait: what took longer was held up by the link, which has delivered all copies or none.
-const MAX_LATENESS: Duration = Duration::from_secs(1);
 
 /// Looks at the time that was set after a WRITE that was sent more than once.
 const MAX_CONFIRMATIONS: u32 = 3;
@@ -42,7 +36,7 @@ impl Upload {
 
     /// A WRITE that was sent more than once took so long to be answered: a copy of it may be as late.
     pub(super) fn expect_late_copies(&mut self, elapsed: Duration) {
-        self.lateness = self.lateness.max(elapsed.clamp(MIN_LATENESS, MAX_LATENESS));
+        self.lateness = self.lateness.max(lateness(elapsed));
     }
 
     /// Whether a late copy of a WRITE set the time of day.
