@@ -43,6 +43,10 @@ const LIST: &[&str] = &["ls", "-l", "--transport", "udp", "--timeout", "1s", "{t
 const LIST_TCP: &[&str] = &["ls", "--transport", "tcp", "--timeout", "1s", "{tree}"];
 const TREE_ENDLESS: &[&str] = &["cp", "-r", "--transport", "tcp", "--max-entries", "30000", "{tree}", "copy"];
 const LIST_ENDLESS: &[&str] = &["ls", "-l", "--transport", "tcp", "--max-entries", "100000", "{tree}"];
+const CAT: &[&str] = &["cat", "--transport", "udp", "--timeout", "1s", "{tree/alpha}"];
+const CAT_TCP: &[&str] = &["cat", "--transport", "tcp", "--timeout", "1s", "{tree/alpha}"];
+const TO_STANDARD: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "-"];
+const RELAY: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "{up}"];
 const CAT_LINK: &[&str] = &["cat", "--timeout", "1s", "{tree/link}"];
 
 // These end by themselves: a server that talks nonsense is no outage.
@@ -288,6 +292,45 @@ misbehaviours! {
     files_without_attributes: FILE, Reply(|c, r| if c.is(P::Lookup) {
         edit::<LOOKUP3resok>(r, |it| it.obj_attributes = post_op_attr::None);
     }), BeRight;
+}
+
+// What is read as one stream is as complete as a copy.
+misbehaviours! {
+    an_early_end_of_cat: CAT, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_cat_over_tcp: CAT_TCP, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_a_copy_to_standard_output: TO_STANDARD, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_a_relay: RELAY, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_end_without_data_of_cat: CAT, Reply(|c, r| read(c, r, |it| if it.offset > 0 { it.eof = true; it.set(Vec::new()) })), Say(1, "shrank from 100000 to");
+    an_end_without_data_of_a_relay: RELAY, Reply(|c, r| read(c, r, |it| if it.offset > 0 { it.eof = true; it.set(Vec::new()) })), Say(1, "shrank from 100000 to");
+    a_size_that_is_too_large_for_cat: CAT, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank from 1099511627776 to 100000 bytes");
+    a_size_that_is_too_large_for_a_relay: RELAY, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank from 1099511627776 to 100000 bytes");
+}
+
+const SHRANK: &str = "the file shrank from 100000 to 50000 bytes while it was copied; copy it again";
+
+/// Ends the file at 50,000 bytes, in the READ that gets there.
+fn end_in_the_middle(read: &mut lies::Read) {
+    let left = 50_000_usize.saturating_sub(read.offset as usize);
+    if read.data.len() >= left {
+        read.eof = true;
+        read.set(read.data[..left].to_vec());
+    }
+}
+
+#[test]
+fn what_cat_has_shown_before_an_early_end_is_right() {
+    let trial = Trial::new(Reply(|c, r| read(c, r, end_in_the_middle)));
+    let outcome = trial.run(CAT);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert!(fs::read(trial.path("served/tree/alpha")).unwrap().starts_with(&outcome.stdout));
+}
+
+#[test]
+fn a_size_of_nothing_hides_nothing_from_cat() {
+    let trial = Trial::new(Reply(|c, r| attributes(c, r, |it| it.size = 0)));
+    let outcome = trial.run(CAT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(fs::read(trial.path("served/tree/alpha")).unwrap() == outcome.stdout);
 }
 
 // Handles and uploads.

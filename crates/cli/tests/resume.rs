@@ -170,6 +170,24 @@ fn a_source_that_changes_during_the_copy_is_copied_again() {
 }
 
 #[test]
+fn a_source_that_changes_on_its_way_to_another_server_is_copied_again() {
+    let (server, other) = (Server::start(), Server::start());
+    let (source, target) = (server.path("file"), other.path("copy"));
+    fs::write(&source, noise(SIZE)).unwrap();
+    let copy = started(&[&server.url("/file"), &other.url("/copy")]);
+    wait_for(|| written(&other.path(".copy.nfsw-part")) >= SIZE as u64 / 2);
+    let mut content = noise(SIZE);
+    content[SIZE - 1] ^= 1;
+    content.truncate(SIZE - 1000);
+    fs::write(&source, &content).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("changed since its copy was begun"));
+    assert!(fs::read(target).unwrap() == content);
+    assert_eq!(names(other.root.path()), ["copy"]);
+}
+
+#[test]
 fn a_second_run_to_the_same_target_is_refused() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let source = here.path().join("source");

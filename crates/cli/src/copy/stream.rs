@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fs::File as LocalFile, io, time::Duration};
 
-use nfs_wireless_client::{self as client, File, FileHandle};
+use nfs_wireless_client::{self as client, File, FileHandle, TransferError};
 use tokio::{
     io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt},
     time::Instant,
@@ -12,12 +12,13 @@ use super::{
     Run,
     node::{Attributes, Node, Origin, RemoteFile},
     plan::Output,
+    resume::SMALL_BYTES,
     transfer::{Patience, differ},
     verify::Digest,
 };
 use crate::{
     context::Context,
-    error::{local, remote_error, show},
+    error::{ResultExt, local, remote_error, show},
     exit::{Exit, Failure},
     remote::{Found, find_again, follow},
     report::stdout_error,
@@ -59,6 +60,23 @@ pub(super) enum StreamError {
     Write(io::Error),
 }
 
+impl StreamError {
+    /// Whether the source became shorter.
+    fn is_of_a_change(&self) -> bool {
+        let Self::Read(error) = self else { return false };
+        let error = error.get_ref().and_then(|error| error.downcast_ref());
+        matches!(error, Some(client::Error::Transfer(TransferError::SourceShrank { .. })))
+    }
+}
+
+/// What came of copying a stream to a server.
+pub(super) enum Filled {
+    /// All of it is there, and this is what it was.
+    Complete(Digest),
+    /// The source changed meanwhile and is this now.
+    Changed(Attributes),
+}
+
 /// Where a stream comes from.
 pub(crate) enum Input<'a> {
     /// Standard input.
@@ -87,7 +105,7 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Begins at the beginning.
+    /// Begins at the beginning of a file that has these attributes.
     fn new(context: &'a Context, source: &RemoteFile, attributes: Attributes) -> Box<Self> {
         let file = File::new(source.client.clone(), source.handle);
         let source = source.clone();
@@ -97,6 +115,11 @@ impl<'a> Reading<'a> {
     async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         loop {
             let error = match self.file.read(chunk).await {
+                Ok(0) if self.at < self.attributes.size && !chunk.is_empty() => {
+                    let shrank =
+                        TransferError::SourceShrank { expected: self.attributes.size, found: self.at };
+                    return Err(io::Error::other(client::Error::from(shrank)));
+                }
                 Ok(count) => {
                     self.at += count as u64;
                     return Ok(count);
@@ -111,6 +134,12 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Whether what was read may be of several versions of the file; its attributes now, if so.
+    async fn changed(&self) -> Result<Option<Attributes>, client::Error> {
+        let now = Attributes::from(&self.source.client.metadata(self.source.handle).await?);
+        Ok(Some(now).filter(|now| differ(now, &self.attributes)))
+    }
+
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
     async fn find_again(&mut self) -> io::Result<bool> {
         self.context.session.forget(&self.source.client);
@@ -122,7 +151,7 @@ impl<'a> Reading<'a> {
         }
         self.file = File::new(client.clone(), handle);
         self.file.seek(io::SeekFrom::Start(self.at)).await?;
-        self.source.client = client;
+        (self.source.client, self.source.handle) = (client, handle);
         Ok(true)
     }
 }
@@ -220,23 +249,32 @@ impl Run<'_> {
         }
     }
 
-    /// Fills a new file on a server from a stream, and returns what the bytes were; they are on stable storage then.
+    /// Fills a new file on a server from a stream that had these `attributes` when it was begun; the bytes are on stable storage
+    /// then.
     pub(super) async fn fill(
         &self,
         node: &Node,
+        attributes: Attributes,
         client: &client::Client,
         file: FileHandle,
         target: &str,
-    ) -> anyhow::Result<Digest> {
+    ) -> anyhow::Result<Filled> {
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
         let mut source = match &node.origin {
-            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, node.attributes)),
+            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, attributes)),
             Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(_) => unreachable!("local files are uploaded"),
         };
         let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
+        if let Input::Remote(reading) = &source
+            && attributes.size > SMALL_BYTES
+            && moved.as_ref().err().is_none_or(StreamError::is_of_a_change)
+            && let Some(now) = reading.changed().await.at(node)?
+        {
+            return Ok(Filled::Changed(now));
+        }
         moved.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
                 Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
@@ -245,6 +283,6 @@ impl Run<'_> {
             (StreamError::Write(error), _) => remote_error(error, target),
         })?;
         sink.shutdown().await.map_err(|error| remote_error(error, target))?;
-        Ok(digest)
+        Ok(Filled::Complete(digest))
     }
 }
