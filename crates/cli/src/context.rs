@@ -85,6 +85,11 @@ impl Context {
         Self { reporter: self.reporter.with_verbosity(verbose, quiet), ..self }
     }
 
+    /// Says that the command does more than to print; `names` says whether it names what it does.
+    pub(crate) fn that_changes(self, names: bool) -> Self {
+        Self { reporter: self.reporter.that_changes(names), ..self }
+    }
+
     /// Runs a command until it is done, interrupted, or out of time, and reports how it ended.
     pub(crate) fn run(&self, command: impl AsyncFnOnce(&Self) -> anyhow::Result<()>) -> Exit {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

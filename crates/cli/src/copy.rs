@@ -27,6 +27,7 @@ use crate::{
     exit::{Exit, Failure},
     local,
     name::{is_ours, journal, temporary},
+    outcome::Skip,
     remote::Children,
     target::Target,
 };
@@ -91,7 +92,7 @@ struct Work {
 }
 
 /// What became of a [`Work`].
-struct Outcome {
+struct Processed {
     /// Directories it held: the one it went to, and the one it made.
     frames: Vec<Rc<Frame>>,
     is_large: bool,
@@ -122,16 +123,18 @@ struct Queue {
 pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
     let run = Run { copy, context, throttle, done: open_done(copy, context)? };
-    match plan::plan(copy, context, run.done.as_ref()).await? {
-        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await?,
+    let ended = match plan::plan(copy, context, run.done.as_ref()).await? {
+        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files(works, clean_up) => {
-            let done = run.work_off(works).await;
+            let ended = run.work_off(works).await;
             if let Some(clean_up) = clean_up {
                 drop(clean_up.await);
             }
-            done?;
+            ended
         }
-    }
+    };
+    context.reporter.tell_copies(copy.verify);
+    ended?;
     if let Some(done) = run.done.filter(|_| !context.reporter.has_failures()) {
         done.finish();
     }
@@ -175,7 +178,7 @@ impl Run<'_> {
                 large += usize::from(is_large);
                 running.push(self.process(work, is_large));
             }
-            let Some(Outcome { frames, is_large, result }) = running.next().await else {
+            let Some(Processed { frames, is_large, result }) = running.next().await else {
                 return end;
             };
             large -= usize::from(is_large);
@@ -200,7 +203,7 @@ impl Run<'_> {
         }
     }
 
-    async fn process(&self, work: Work, is_large: bool) -> Outcome {
+    async fn process(&self, work: Work, is_large: bool) -> Processed {
         let Work { node, frame, name, is_named, rest } = work;
         let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
@@ -214,14 +217,13 @@ impl Run<'_> {
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => self.file(&node, &frame, &name, is_named).await.map(|()| Vec::new()),
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
-            (Kind::Special(what), Some(_)) => {
+            (Kind::Special(what), Some(name)) => {
                 self.context.reporter.warning(format!("{node}: skipped, it is a {what}"));
-                self.context.activity.file_done();
-                Ok(Vec::new())
+                self.skip(&node, &frame.place.show(&name), Skip::Special).map(|()| Vec::new())
             }
         };
         drop(frame);
-        Outcome { frames, is_large, result }
+        Processed { frames, is_large, result }
     }
 
     /// Creates the directory that takes what is in a source directory.
@@ -315,7 +317,7 @@ impl Run<'_> {
         }
         let reason = match self.copy.overwrite {
             Overwrite::Always => return Ok(true),
-            Overwrite::Never => "exists",
+            Overwrite::Never => Skip::Exists,
             Overwrite::Outdated => {
                 let same_kind = present.kind == node.kind;
                 let same_size = present.attributes.size == node.attributes.size || node.kind == Kind::Symlink;
@@ -323,18 +325,18 @@ impl Run<'_> {
                 if !(same_kind && same_size && newer) {
                     return Ok(true);
                 }
-                "up to date"
+                Skip::NotOlder
             }
         };
         self.skip(node, &target, reason)?;
         Ok(false)
     }
 
-    fn skip(&self, node: &Node, target: &str, reason: &str) -> anyhow::Result<()> {
+    fn skip(&self, node: &Node, target: &str, reason: Skip) -> anyhow::Result<()> {
         self.context.activity.skip(node.attributes.size);
-        let event =
-            json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
-        self.context.reporter.done(format_args!("{target}: {reason}"), &event)
+        let event = json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason.name()});
+        let line = format_args!("{target}: left alone, it {}", reason.words());
+        self.context.reporter.skipped(line, &event, reason)
     }
 
     fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
@@ -353,7 +355,10 @@ impl Run<'_> {
                 return self.context.reporter.print(format!("{line}\n").as_bytes());
             }
         }
-        self.context.reporter.done(line, &event)
+        match node.kind {
+            Kind::Directory => self.context.reporter.entered(line, &event),
+            _ => self.context.reporter.done(line, &event),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
 pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary) {
     let context = Context::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
+    let context = if arguments.dry_run { context } else { context.that_changes(arguments.verbose) };
     let exit = context.run(async |context| {
         let copy = check(&arguments)?;
         if !arguments.quiet

@@ -72,7 +72,7 @@ impl StreamError {
 /// What came of copying a stream to a server.
 pub(super) enum Filled {
     /// All of it is there, and this is what it was.
-    Complete(Digest),
+    Complete(Box<Digest>),
     /// The source changed meanwhile and is this now.
     Changed(Attributes),
 }
@@ -222,6 +222,7 @@ impl Run<'_> {
                 })?;
                 stdout.flush().await.map_err(stdout_error)?;
                 self.context.activity.file_done();
+                self.context.reporter.count_done();
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, "standard output").await?;
                 }
@@ -283,6 +284,6 @@ impl Run<'_> {
             (StreamError::Write(error), _) => remote_error(error, target),
         })?;
         sink.shutdown().await.map_err(|error| remote_error(error, target))?;
-        Ok(Filled::Complete(digest))
+        Ok(Filled::Complete(Box::new(digest)))
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     error::{about, is_stale, local},
     exit::{Exit, Failure},
     local::{self as files, Directory},
+    outcome::Skip,
     progress::Activity,
     remote, units,
 };
@@ -67,7 +68,7 @@ impl Run<'_> {
         if let (Some(done), Some(present)) = (&self.done, &present)
             && done.holds(&target, source, &present.attributes)
         {
-            return self.skip(node, &target, "was copied by the interrupted run");
+            return self.skip(node, &target, Skip::Complete);
         }
         if !self.copy.dry_run {
             let mode = mode(self.copy, node.attributes, present.as_ref());
@@ -148,7 +149,7 @@ impl Run<'_> {
         let size = units::bytes(node.attributes.size);
         self.context
             .reporter
-            .remark(format_args!("{target}: going on after {} of {size}", units::bytes(bytes)), &event)
+            .resumed(format_args!("{target}: going on after {} of {size}", units::bytes(bytes)), &event)
     }
 }
 

@@ -169,6 +169,7 @@ impl Run<'_> {
 
     fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &str) -> anyhow::Result<()> {
         if ranges.is_empty() {
+            self.context.reporter.verified();
             return Ok(());
         }
         let pairs: Vec<_> = ranges.iter().map(|range| [range.start, range.end]).collect();

@@ -29,7 +29,7 @@ impl Run<'_> {
         let mut attributes = node.attributes;
         for _ in 0..MAX_VERSIONS {
             match self.relay_version(node, attributes, place, name, mode, target).await? {
-                Filled::Complete(digest) => return Ok(digest),
+                Filled::Complete(digest) => return Ok(*digest),
                 Filled::Changed(now) => {
                     self.say_changed(node);
                     attributes = now;
