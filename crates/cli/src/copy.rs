@@ -9,18 +9,16 @@ mod plan;
 mod resume;
 pub(crate) mod stream;
 mod transfer;
+mod update;
 mod verify;
 
 use std::{collections::HashSet, rc::Rc};
-
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use serde_json::json;
 
 use self::{
     done::Done,
     frame::Frame,
     node::{Kind, Node},
-    place::Present,
+    place::{Name, Present},
 };
 use crate::{
     context::Context,
@@ -28,9 +26,12 @@ use crate::{
     local,
     name::{is_ours, journal, temporary},
     outcome::Skip,
+    progress::Share,
     remote::Children,
+    report::event,
     target::Target,
 };
+use futures_util::{StreamExt, stream::FuturesUnordered};
 
 /// What `nfsw cp` was asked for, checked.
 #[derive(Debug)]
@@ -68,8 +69,8 @@ pub(crate) enum Overwrite {
     Always,
     /// None.
     Never,
-    /// Those that are older than their source, or of another size.
-    Outdated,
+    /// Those that are older than their source.
+    Older,
 }
 
 /// Files from this size on are large: each fills the link by itself, so few are copied at once.
@@ -215,11 +216,18 @@ impl Run<'_> {
                 Err(error) => Err(error),
             },
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
-            (Kind::File, Some(name)) => self.file(&node, &frame, &name, is_named).await.map(|()| Vec::new()),
+            (Kind::File, Some(name)) => {
+                let share = Share::new(&self.context.activity, node.expected_bytes());
+                self.file(&node, &frame, &name, is_named, &share).await.map(|()| Vec::new())
+            }
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
+            (Kind::Special(what), Some(_)) if is_named => {
+                let text = format!("{node}: is a {what}, which cannot be copied");
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
             (Kind::Special(what), Some(name)) => {
                 self.context.reporter.warning(format!("{node}: skipped, it is a {what}"));
-                self.skip(&node, &frame.place.show(&name), Skip::Special).map(|()| Vec::new())
+                self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
         drop(frame);
@@ -245,7 +253,7 @@ impl Run<'_> {
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
         let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
-        self.say_event("directory", node, &place.to_string())?;
+        self.say_event("directory", node, &place.own_name())?;
         Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
     }
 
@@ -285,7 +293,7 @@ impl Run<'_> {
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         let present = frame.place.present(self.context, name).await?;
-        if !self.wants(node, frame, name, present.as_ref())? {
+        if !self.wants(node, frame, name, present.as_ref()).await? {
             return Ok(());
         }
         let target = node.read_link().await?;
@@ -297,7 +305,7 @@ impl Run<'_> {
     }
 
     /// Whether a file or link is to be copied over what is there.
-    fn wants(
+    async fn wants(
         &self,
         node: &Node,
         frame: &Frame,
@@ -318,37 +326,43 @@ impl Run<'_> {
         let reason = match self.copy.overwrite {
             Overwrite::Always => return Ok(true),
             Overwrite::Never => Skip::Exists,
-            Overwrite::Outdated => {
-                let same_kind = present.kind == node.kind;
-                let same_size = present.attributes.size == node.attributes.size || node.kind == Kind::Symlink;
-                let newer = present.attributes.times.modified >= node.attributes.times.modified;
-                if !(same_kind && same_size && newer) {
-                    return Ok(true);
+            Overwrite::Older if self.is_newer(node, &frame.place, &present.attributes).await? => {
+                return Ok(true);
+            }
+            Overwrite::Older => {
+                let [here, there] = [&node.attributes, &present.attributes];
+                if (node.kind, present.kind) == (Kind::File, Kind::File)
+                    && here.size != there.size
+                    && there.times.modified <= here.times.modified
+                {
+                    self.context.reporter.warning(format!(
+                        "{target}: kept, it has the time of {node} but another size (without -u it is replaced)"
+                    ));
                 }
                 Skip::NotOlder
             }
         };
-        self.skip(node, &target, reason)?;
+        self.skip(node, &frame.place.name(name), reason)?;
         Ok(false)
     }
 
-    fn skip(&self, node: &Node, target: &str, reason: Skip) -> anyhow::Result<()> {
-        self.context.activity.skip(node.attributes.size);
-        let event = json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason.name()});
-        let line = format_args!("{target}: left alone, it {}", reason.words());
+    fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
+        self.context.activity.file_done();
+        let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["reason"] = reason.name().into();
+        let line = format_args!("{}: left alone, it {}", target.shown, reason.words());
         self.context.reporter.skipped(line, &event, reason)
     }
 
     fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         self.context.activity.file_done();
-        self.say_event(event, node, &frame.place.show(name))
+        self.say_event(event, node, &frame.place.name(name))
     }
 
-    fn say_event(&self, event: &str, node: &Node, target: &str) -> anyhow::Result<()> {
-        let source = node.to_string();
-        let size = node.attributes.size;
-        let line = format!("{source} -> {target}");
-        let mut event = json!({"event": event, "source": source, "target": target, "bytes": size});
+    fn say_event(&self, kind: &str, node: &Node, target: &Name) -> anyhow::Result<()> {
+        let line = format!("{node} -> {}", target.shown);
+        let mut event = event(kind, &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["bytes"] = node.attributes.size.into();
         if self.copy.dry_run {
             event["dry_run"] = true.into();
             if !self.context.reporter.json() {
@@ -368,17 +382,10 @@ impl Queue {
         for work in works.into_iter().rev() {
             match work.node.kind {
                 Kind::Directory => self.directories.push(work),
-                Kind::File if work.node.attributes.size >= LARGE_BYTES => {
-                    context.activity.expect(work.node.attributes.size);
-                    self.large.push(work);
-                }
-                Kind::File => {
-                    context.activity.expect(work.node.attributes.size);
-                    self.small.push(work);
-                }
-                Kind::Symlink | Kind::Special(_) => {
-                    context.activity.expect(0);
-                    self.small.push(work);
+                Kind::File | Kind::Symlink | Kind::Special(_) => {
+                    let bytes = work.node.expected_bytes();
+                    context.activity.expect(bytes);
+                    if bytes >= LARGE_BYTES { self.large.push(work) } else { self.small.push(work) }
                 }
             }
         }

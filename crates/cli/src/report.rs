@@ -17,7 +17,11 @@ use crate::{
     outcome::{Outcome, Skip},
     progress::Progress,
     summary::Summary,
+    text::shorten,
 };
+
+/// Characters of a message, at most; with the name of the program in front that is less than 500.
+const MESSAGE_CHARACTERS: usize = 490;
 
 /// Prints for the whole run. Nothing else writes to standard output or standard error.
 #[derive(Debug)]
@@ -200,7 +204,8 @@ impl Reporter {
             self.note(&text);
         }
         // A reader who left is noticed at the next line that matters.
-        let _ = self.event(&json!({"event": "warning", "message": text.to_string()}));
+        let message = shorten(&text.to_string(), MESSAGE_CHARACTERS);
+        let _ = self.event(&json!({"event": "warning", "message": message}));
     }
 
     /// As [`Reporter::warning`], but the same words are said only once.
@@ -238,8 +243,9 @@ impl Reporter {
         Ok(())
     }
 
-    /// Prints a line on standard error, unadorned.
+    /// Prints a line on standard error, not too long for a person.
     pub(crate) fn note(&self, text: impl Display) {
+        let text = shorten(&text.to_string(), MESSAGE_CHARACTERS);
         self.above_progress(|| {
             let _ = writeln!(io::stderr(), "nfsw: {text}");
         });
@@ -278,7 +284,7 @@ impl Reporter {
     }
 
     fn error(&self, error: &anyhow::Error, exit: Exit) {
-        let message = explain(error);
+        let message = shorten(&explain(error), MESSAGE_CHARACTERS);
         self.note(&message);
         self.outcome.borrow_mut().add_failure(exit);
         let _ = self.event(&json!({"event": "error", "message": message, "exit_code": exit.code()}));
@@ -292,10 +298,43 @@ impl Reporter {
     }
 }
 
+/// Returns an event about files, each under its key: the real name, and where that is not UTF-8 also all its bytes in hexadecimal
+/// digits, under `KEY_bytes`.
+pub(crate) fn event(kind: &str, names: &[(&str, &[u8])]) -> Value {
+    let mut event = json!({"event": kind});
+    for (key, name) in names {
+        put_name(&mut event, key, name);
+    }
+    event
+}
+
+/// Adds a name to an event, as [`event`] does.
+pub(crate) fn put_name(event: &mut Value, key: &str, name: &[u8]) {
+    event[key] = String::from_utf8_lossy(name).into();
+    if str::from_utf8(name).is_err() {
+        let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        event[format!("{key}_bytes")] = hex.into();
+    }
+}
+
 /// Turns a failed write to standard output into an error that ends the run.
 pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Failure::with(Exit::Done, "standard output was closed");
     }
     Failure::with(Exit::LocalIo, format!("standard output: {}", crate::error::io_text(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_events_are_the_real_ones() {
+        let event = event("copied", &[("source", "nas:/grö\n\\ße".as_bytes()), ("target", b"a\xff")]);
+        assert_eq!(event["source"], "nas:/grö\n\\ße");
+        assert_eq!(event.get("source_bytes"), None);
+        assert_eq!(event["target"], "a\u{fffd}");
+        assert_eq!(event["target_bytes"], "61ff");
+    }
 }

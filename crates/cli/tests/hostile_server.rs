@@ -243,6 +243,23 @@ misbehaviours! {
     a_link_to_a_name_that_drives_the_terminal: CAT_LINK, Reply(|c, r| if c.is(P::Readlink) { link_to(r, b"\x1b[2Jx") }), Say(4, "");
 }
 
+#[test]
+fn messages_have_an_end_whatever_they_are_about() {
+    // The server makes up a name of 100 KB.
+    let Outcome { code, stderr, .. } =
+        Trial::new(Reply(|c, r| rename(c, r, &[&[b'x'; 100_000][..], b"end"].concat()))).run(TREE_TCP);
+    assert_eq!(code, Some(7), "{stderr}");
+    assert!(stderr.contains("xxx...xxx") && stderr.contains("xend: "), "{stderr}");
+    // The user names something long.
+    let path = format!("{{tree/{}/end}}", "y".repeat(4000));
+    let Outcome { code, stderr, .. } = Trial::new(HONEST).run(&["stat", "--timeout", "1s", &path]);
+    assert_ne!(code, Some(0));
+    assert!(stderr.contains("yyy...yyy") && stderr.contains("y/end: "), "{stderr}");
+    let command = ["cp", "--transport", "tcp", "--deadline", "1ms", &path, "copy"];
+    let Outcome { code, stderr, .. } = Trial::new(HONEST).run(&command);
+    assert!(matches!(code, Some(3 | 5)) && !stderr.contains("run again: "), "{stderr}");
+}
+
 // READ.
 misbehaviours! {
     reads_shorter_than_asked: FILE, Reply(|c, r| read(c, r, |it| {
@@ -331,6 +348,100 @@ fn a_size_of_nothing_hides_nothing_from_cat() {
     let outcome = trial.run(CAT);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert!(fs::read(trial.path("served/tree/alpha")).unwrap() == outcome.stdout);
+}
+
+/// Interrupts an upload of 2 MiB after a second or so, and runs it again; returns what the second run said.
+fn interrupted_upload(lie: Lie) -> (Trial, Vec<u8>, String) {
+    const RUN: &[&str] = &["cp", "--transport", "tcp"];
+    let trial = Trial::new(lie);
+    fs::write(trial.path("here/large"), common::noise(2 << 20)).unwrap();
+    let first = [RUN, &["--bwlimit", "8M", "--deadline", "900ms", "large", "{up}"]].concat();
+    let Outcome { code, stderr, .. } = trial.run(&first);
+    assert_eq!(code, Some(5), "{stderr}");
+    assert!(trial.path("served/.up.nfsw-part").exists());
+    let Outcome { code, stdout, .. } =
+        trial.run(&[RUN, &["--json", "--deadline", "1ms", "large", "{up}"]].concat());
+    assert_ne!(code, Some(0));
+    assert_eq!(event(&stdout, "resumed"), None, "the server was not asked yet");
+    let Outcome { code, stdout, stderr } = trial.run(&[RUN, &["--json", "large", "{up}"]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_same_tree(&trial.path("here/large"), &trial.path("served/up"), false);
+    (trial, stdout, stderr)
+}
+
+/// Finds the first event of a name in what a run printed.
+fn event(stdout: &[u8], name: &str) -> Option<serde_json::Value> {
+    let text = str::from_utf8(stdout).unwrap();
+    let mut events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events.find(|event| event["event"] == name)
+}
+
+#[test]
+fn an_upload_is_resumed_with_what_the_server_confirms() {
+    let (_, stdout, stderr) = interrupted_upload(HONEST);
+    let had = event(&stdout, "resumed").unwrap()["bytes"].as_u64().unwrap();
+    let summary = event(&stdout, "summary").unwrap();
+    assert!(had > 0 && had + summary["bytes"].as_u64().unwrap() == 2 << 20, "{had}: {summary}");
+    assert_eq!(summary["counts"]["resumed"], 1);
+    assert!(!stderr.contains("from the beginning"), "{stderr}");
+}
+
+/// As a server does whose file ids change when it is started again.
+#[test]
+fn an_upload_that_the_server_does_not_know_again_is_not_called_resumed() {
+    let (_, stdout, stderr) = interrupted_upload(Reply(|c, r| {
+        if c.is(P::Lookup) {
+            edit::<LOOKUP3resok>(r, |it| {
+                if let Nfs3Option::Some(attributes) = &mut it.obj_attributes {
+                    attributes.fileid ^= 1 << 40
+                }
+            });
+        }
+    }));
+    let summary = event(&stdout, "summary").unwrap();
+    assert_eq!((event(&stdout, "resumed"), &summary["bytes"]), (None, &(2 << 20).into()), "{summary}");
+    assert_eq!(summary["counts"]["resumed"], 0);
+    assert!(stderr.contains("the server does not have what an earlier run sent"), "{stderr}");
+}
+
+/// Cuts the times of files to whole steps of so many seconds.
+fn cut_times(call: &liar::Call, reply: &mut Vec<u8>, step: u32) {
+    attributes(call, reply, |it| {
+        for time in [&mut it.atime, &mut it.mtime, &mut it.ctime] {
+            *time = nfstime3 { seconds: time.seconds / step * step, nseconds: 0 };
+        }
+    });
+    if call.is(P::Fsinfo) {
+        // The way it is with knfsd: it tells of FAT's steps, but not of whole seconds.
+        let time_delta = nfstime3 { seconds: step / 2 * 2, nseconds: 1 };
+        edit::<FSINFO3resok>(reply, |it| it.time_delta = time_delta);
+    }
+}
+
+#[test]
+fn an_update_knows_its_own_copies_again_on_servers_with_coarse_times() {
+    for lie in [Reply(|c, r| cut_times(c, r, 1)), Reply(|c, r| cut_times(c, r, 2))] {
+        let trial = Trial::new(lie);
+        let source = trial.path("here/file");
+        fs::write(&source, "content").unwrap();
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_500_000_003_900);
+        fs::File::options().write(true).open(&source).unwrap().set_modified(at).unwrap();
+        let update = ["cp", "-up", "--json", "file", "{up}"];
+        let first = trial.run(&update);
+        let counts = |outcome: &Outcome| event(&outcome.stdout, "summary").unwrap()["counts"].clone();
+        assert_eq!(counts(&first)["done"], 1, "{}", first.stderr);
+        let second = trial.run(&update);
+        assert_eq!(counts(&second)["skipped"]["not_older"], 1, "{}", second.stderr);
+        // One that is newer by a step is copied.
+        fs::File::options()
+            .write(true)
+            .open(&source)
+            .unwrap()
+            .set_modified(at + std::time::Duration::from_secs(2))
+            .unwrap();
+        let third = trial.run(&update);
+        assert_eq!(counts(&third)["done"], 1, "{}", third.stderr);
+    }
 }
 
 // Handles and uploads.

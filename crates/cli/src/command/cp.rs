@@ -34,7 +34,7 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
     let sources = arguments.sources.iter().map(|source| target(source)).collect::<Result<_, _>>()?;
     let overwrite = match (arguments.no_clobber, arguments.update) {
         (true, _) => Overwrite::Never,
-        (false, true) => Overwrite::Outdated,
+        (false, true) => Overwrite::Older,
         (false, false) => Overwrite::Always,
     };
     Ok(Copy {

@@ -11,6 +11,7 @@ use tokio::{
 use super::{
     Run,
     node::{Attributes, Node, Origin, RemoteFile},
+    place::Name,
     plan::Output,
     resume::SMALL_BYTES,
     transfer::{Patience, differ},
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{ResultExt, local, remote_error, show},
+    error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
     remote::{Found, find_again, follow},
     report::stdout_error,
@@ -203,8 +204,8 @@ impl Run<'_> {
         };
         if self.copy.dry_run {
             let target = match output {
-                Output::Standard => "standard output".to_owned(),
-                Output::Special(path) => show(path),
+                Output::Standard => Name::standard_output(),
+                Output::Special(path) => Name::local(path),
             };
             return self.say_event("file", node, &target);
         }
@@ -224,7 +225,7 @@ impl Run<'_> {
                 self.context.activity.file_done();
                 self.context.reporter.count_done();
                 if self.is_to_be_verified(node, None) {
-                    self.verify_output(node, &digest, "standard output").await?;
+                    self.verify_output(node, &digest, &Name::standard_output()).await?;
                 }
                 Ok(())
             }
@@ -243,9 +244,9 @@ impl Run<'_> {
                 sink.flush().await.map_err(|error| local(path, &error))?;
                 self.context.activity.file_done();
                 if self.is_to_be_verified(node, None) {
-                    self.verify_output(node, &digest, &show(path)).await?;
+                    self.verify_output(node, &digest, &Name::local(path)).await?;
                 }
-                self.say_event("file", node, &show(path))
+                self.say_event("file", node, &Name::local(path))
             }
         }
     }
