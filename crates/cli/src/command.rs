@@ -6,6 +6,7 @@ mod cp;
 mod curve;
 mod demo;
 mod df;
+mod doctor;
 mod exports;
 pub(crate) mod link;
 mod ln;
@@ -50,6 +51,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Chmod(arguments) => changing!(arguments, chmod::run),
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
+        Command::Doctor(arguments) => on_servers!(arguments, doctor::run),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),
