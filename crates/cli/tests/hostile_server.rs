@@ -43,6 +43,10 @@ const LIST: &[&str] = &["ls", "-l", "--transport", "udp", "--timeout", "1s", "{t
 const LIST_TCP: &[&str] = &["ls", "--transport", "tcp", "--timeout", "1s", "{tree}"];
 const TREE_ENDLESS: &[&str] = &["cp", "-r", "--transport", "tcp", "--max-entries", "30000", "{tree}", "copy"];
 const LIST_ENDLESS: &[&str] = &["ls", "-l", "--transport", "tcp", "--max-entries", "100000", "{tree}"];
+const CAT: &[&str] = &["cat", "--transport", "udp", "--timeout", "1s", "{tree/alpha}"];
+const CAT_TCP: &[&str] = &["cat", "--transport", "tcp", "--timeout", "1s", "{tree/alpha}"];
+const TO_STANDARD: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "-"];
+const RELAY: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "{up}"];
 const CAT_LINK: &[&str] = &["cat", "--timeout", "1s", "{tree/link}"];
 
 // These end by themselves: a server that talks nonsense is no outage.
@@ -239,6 +243,23 @@ misbehaviours! {
     a_link_to_a_name_that_drives_the_terminal: CAT_LINK, Reply(|c, r| if c.is(P::Readlink) { link_to(r, b"\x1b[2Jx") }), Say(4, "");
 }
 
+#[test]
+fn messages_have_an_end_whatever_they_are_about() {
+    // The server makes up a name of 100 KB.
+    let Outcome { code, stderr, .. } =
+        Trial::new(Reply(|c, r| rename(c, r, &[&[b'x'; 100_000][..], b"end"].concat()))).run(TREE_TCP);
+    assert_eq!(code, Some(7), "{stderr}");
+    assert!(stderr.contains("xxx...xxx") && stderr.contains("xend: "), "{stderr}");
+    // The user names something long.
+    let path = format!("{{tree/{}/end}}", "y".repeat(4000));
+    let Outcome { code, stderr, .. } = Trial::new(HONEST).run(&["stat", "--timeout", "1s", &path]);
+    assert_ne!(code, Some(0));
+    assert!(stderr.contains("yyy...yyy") && stderr.contains("y/end: "), "{stderr}");
+    let command = ["cp", "--transport", "tcp", "--deadline", "1ms", &path, "copy"];
+    let Outcome { code, stderr, .. } = Trial::new(HONEST).run(&command);
+    assert!(matches!(code, Some(3 | 5)) && !stderr.contains("run again: "), "{stderr}");
+}
+
 // READ.
 misbehaviours! {
     reads_shorter_than_asked: FILE, Reply(|c, r| read(c, r, |it| {
@@ -288,6 +309,139 @@ misbehaviours! {
     files_without_attributes: FILE, Reply(|c, r| if c.is(P::Lookup) {
         edit::<LOOKUP3resok>(r, |it| it.obj_attributes = post_op_attr::None);
     }), BeRight;
+}
+
+// What is read as one stream is as complete as a copy.
+misbehaviours! {
+    an_early_end_of_cat: CAT, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_cat_over_tcp: CAT_TCP, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_a_copy_to_standard_output: TO_STANDARD, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_a_relay: RELAY, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_end_without_data_of_cat: CAT, Reply(|c, r| read(c, r, |it| if it.offset > 0 { it.eof = true; it.set(Vec::new()) })), Say(1, "shrank from 100000 to");
+    an_end_without_data_of_a_relay: RELAY, Reply(|c, r| read(c, r, |it| if it.offset > 0 { it.eof = true; it.set(Vec::new()) })), Say(1, "shrank from 100000 to");
+    a_size_that_is_too_large_for_cat: CAT, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank from 1099511627776 to 100000 bytes");
+    a_size_that_is_too_large_for_a_relay: RELAY, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank from 1099511627776 to 100000 bytes");
+}
+
+const SHRANK: &str = "the file shrank from 100000 to 50000 bytes while it was copied; copy it again";
+
+/// Ends the file at 50,000 bytes, in the READ that gets there.
+fn end_in_the_middle(read: &mut lies::Read) {
+    let left = 50_000_usize.saturating_sub(read.offset as usize);
+    if read.data.len() >= left {
+        read.eof = true;
+        read.set(read.data[..left].to_vec());
+    }
+}
+
+#[test]
+fn what_cat_has_shown_before_an_early_end_is_right() {
+    let trial = Trial::new(Reply(|c, r| read(c, r, end_in_the_middle)));
+    let outcome = trial.run(CAT);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert!(fs::read(trial.path("served/tree/alpha")).unwrap().starts_with(&outcome.stdout));
+}
+
+#[test]
+fn a_size_of_nothing_hides_nothing_from_cat() {
+    let trial = Trial::new(Reply(|c, r| attributes(c, r, |it| it.size = 0)));
+    let outcome = trial.run(CAT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(fs::read(trial.path("served/tree/alpha")).unwrap() == outcome.stdout);
+}
+
+/// Interrupts an upload of 2 MiB after a second or so, and runs it again; returns what the second run said.
+fn interrupted_upload(lie: Lie) -> (Trial, Vec<u8>, String) {
+    const RUN: &[&str] = &["cp", "--transport", "tcp"];
+    let trial = Trial::new(lie);
+    fs::write(trial.path("here/large"), common::noise(2 << 20)).unwrap();
+    let first = [RUN, &["--bwlimit", "8M", "--deadline", "900ms", "large", "{up}"]].concat();
+    let Outcome { code, stderr, .. } = trial.run(&first);
+    assert_eq!(code, Some(5), "{stderr}");
+    assert!(trial.path("served/.up.nfsw-part").exists());
+    let Outcome { code, stdout, .. } =
+        trial.run(&[RUN, &["--json", "--deadline", "1ms", "large", "{up}"]].concat());
+    assert_ne!(code, Some(0));
+    assert_eq!(event(&stdout, "resumed"), None, "the server was not asked yet");
+    let Outcome { code, stdout, stderr } = trial.run(&[RUN, &["--json", "large", "{up}"]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_same_tree(&trial.path("here/large"), &trial.path("served/up"), false);
+    (trial, stdout, stderr)
+}
+
+/// Finds the first event of a name in what a run printed.
+fn event(stdout: &[u8], name: &str) -> Option<serde_json::Value> {
+    let text = str::from_utf8(stdout).unwrap();
+    let mut events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events.find(|event| event["event"] == name)
+}
+
+#[test]
+fn an_upload_is_resumed_with_what_the_server_confirms() {
+    let (_, stdout, stderr) = interrupted_upload(HONEST);
+    let had = event(&stdout, "resumed").unwrap()["bytes"].as_u64().unwrap();
+    let summary = event(&stdout, "summary").unwrap();
+    assert!(had > 0 && had + summary["bytes"].as_u64().unwrap() == 2 << 20, "{had}: {summary}");
+    assert_eq!(summary["counts"]["resumed"], 1);
+    assert!(!stderr.contains("from the beginning"), "{stderr}");
+}
+
+/// As a server does whose file ids change when it is started again.
+#[test]
+fn an_upload_that_the_server_does_not_know_again_is_not_called_resumed() {
+    let (_, stdout, stderr) = interrupted_upload(Reply(|c, r| {
+        if c.is(P::Lookup) {
+            edit::<LOOKUP3resok>(r, |it| {
+                if let Nfs3Option::Some(attributes) = &mut it.obj_attributes {
+                    attributes.fileid ^= 1 << 40
+                }
+            });
+        }
+    }));
+    let summary = event(&stdout, "summary").unwrap();
+    assert_eq!((event(&stdout, "resumed"), &summary["bytes"]), (None, &(2 << 20).into()), "{summary}");
+    assert_eq!(summary["counts"]["resumed"], 0);
+    assert!(stderr.contains("the server does not have what an earlier run sent"), "{stderr}");
+}
+
+/// Cuts the times of files to whole steps of so many seconds.
+fn cut_times(call: &liar::Call, reply: &mut Vec<u8>, step: u32) {
+    attributes(call, reply, |it| {
+        for time in [&mut it.atime, &mut it.mtime, &mut it.ctime] {
+            *time = nfstime3 { seconds: time.seconds / step * step, nseconds: 0 };
+        }
+    });
+    if call.is(P::Fsinfo) {
+        // The way it is with knfsd: it tells of FAT's steps, but not of whole seconds.
+        let time_delta = nfstime3 { seconds: step / 2 * 2, nseconds: 1 };
+        edit::<FSINFO3resok>(reply, |it| it.time_delta = time_delta);
+    }
+}
+
+#[test]
+fn an_update_knows_its_own_copies_again_on_servers_with_coarse_times() {
+    for lie in [Reply(|c, r| cut_times(c, r, 1)), Reply(|c, r| cut_times(c, r, 2))] {
+        let trial = Trial::new(lie);
+        let source = trial.path("here/file");
+        fs::write(&source, "content").unwrap();
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_500_000_003_900);
+        fs::File::options().write(true).open(&source).unwrap().set_modified(at).unwrap();
+        let update = ["cp", "-up", "--json", "file", "{up}"];
+        let first = trial.run(&update);
+        let counts = |outcome: &Outcome| event(&outcome.stdout, "summary").unwrap()["counts"].clone();
+        assert_eq!(counts(&first)["done"], 1, "{}", first.stderr);
+        let second = trial.run(&update);
+        assert_eq!(counts(&second)["skipped"]["not_older"], 1, "{}", second.stderr);
+        // One that is newer by a step is copied.
+        fs::File::options()
+            .write(true)
+            .open(&source)
+            .unwrap()
+            .set_modified(at + std::time::Duration::from_secs(2))
+            .unwrap();
+        let third = trial.run(&update);
+        assert_eq!(counts(&third)["done"], 1, "{}", third.stderr);
+    }
 }
 
 // Handles and uploads.
@@ -418,6 +572,124 @@ misbehaviours! {
     an_export_of_4_gib: &["exports", "--timeout", "1s", "{tree}"], Reply(|c, r| mount(c, 5, r, &[1, u32::MAX])), Say(3, "EXPORT");
     an_export_list_that_is_cut_before_a_copy: FILE, Reply(|c, r| mount(c, 5, r, &[1, u32::MAX])), BeRight;
     a_mount_service_that_refuses: FILE, Reply(|c, r| if c.program == Program::MOUNT { message(r, &[1, 0, 0, 0, 1]) }), Say(3, "MOUNT");
+}
+
+/// What `doctor` prints about a server that does a thing wrong; it ends by itself, with this status.
+fn doctor(status: i32, lie: Lie) -> String {
+    let Outcome { code, stdout, stderr } =
+        Trial::new(lie).run(&["doctor", "--write-test", "--wait", "200ms", "{tree}"]);
+    assert_eq!(code, Some(status), "{stderr}");
+    let page = String::from_utf8(stdout).unwrap();
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
+    page
+}
+
+#[test]
+fn doctor_tells_what_is_odd() {
+    type Row = (i32, Lie, &'static str);
+    let rows: [Row; 13] = [
+        (0, HONEST, "is answered from the reply cache"),
+        (
+            3,
+            Wire(|c, r, line| {
+                if c.program != Program::NFS {
+                    line.send(r)
+                }
+            }),
+            "NFS does not answer, neither over UDP nor",
+        ),
+        (
+            0,
+            Wire(|c, r, line| {
+                if c.program != Program::NFS || !matches!(line, liar::Line::Datagrams(..)) {
+                    line.send(r)
+                }
+            }),
+            "udp=y",
+        ),
+        (0, Reply(|c, r| mount(c, 5, r, &[1, u32::MAX])), "EXPORT: cannot be understood"),
+        (
+            0,
+            Reply(|c, r| {
+                if c.program == Program::MOUNT && c.procedure == 5 {
+                    message(r, &[1, 0, 0, 0, 2])
+                }
+            }),
+            "EXPORT: only versions",
+        ),
+        (3, Reply(|c, r| mount(c, 1, r, &[13])), "refused: permission denied"),
+        (3, Reply(|c, r| mount(c, 1, r, &[0, 4, 0, u32::MAX])), "cannot be understood"),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Fsstat) {
+                    r.extend([0; 4])
+                }
+            }),
+            "FSSTAT: 4 bytes follow the results",
+        ),
+        (0, Reply(|c, r| results(c, r, P::Readdirplus, &[10_004])), "READDIRPLUS: "),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Commit) {
+                    message(r, &[1, 0, 0, 0, 3])
+                }
+            }),
+            "COMMIT: not offered",
+        ),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Create) && c.before == 0 {
+                    results(c, r, P::Create, &[22])
+                }
+            }),
+            "CREATE takes a mode and no times",
+        ),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Mkdir) && c.before % 2 == 1 {
+                    results(c, r, P::Mkdir, &[17])
+                }
+            }),
+            "is run again: no reply cache",
+        ),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Fsinfo) {
+                    edit::<FSINFO3resok>(r, |it| (it.rtmax, it.wtmax) = (32 << 10, 32 << 10));
+                }
+            }),
+            "Blocks over TCP have at most 32 KiB",
+        ),
+    ];
+    for (status, lie, words) in rows {
+        // Words may be broken into lines.
+        let page = doctor(status, lie).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains(words), "{words:?} is not in {page}");
+    }
+}
+
+#[test]
+fn doctor_survives_nonsense() {
+    for lie in [
+        Wire(|_, _, line| line.raw(&[0xff; 64])),
+        Wire(|_, _, line| line.raw(&[0; 64 << 10])),
+        Wire(|_, r, line| line.raw(&[&mark(r.len()), &r[..r.len() / 2]].concat())),
+        Wire(|_, r, line| {
+            (0..200).for_each(|_| line.raw(&[&[0, 1, 0, 0][..], &r[..4], &[7; 65_532]].concat()))
+        }),
+        Wire(|_, _, line| line.close()),
+        Reply(|_, r| r.truncate(28)),
+        Reply(|_, r| r.extend([0xff; 40_000])),
+    ] {
+        let outcome = Trial::new(lie).run(&["doctor", "--write-test", "--wait", "100ms", "{tree}"]);
+        assert!(matches!(outcome.code, Some(0 | 3)), "{:?}: {}", outcome.code, outcome.stderr);
+    }
 }
 
 fn mount(call: &liar::Call, procedure: u32, reply: &mut Vec<u8>, words: &[u32]) {

@@ -2,7 +2,6 @@
 
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{FileType, SetAttributes};
-use serde_json::json;
 
 use crate::{
     args::ChmodArgs,
@@ -10,6 +9,7 @@ use crate::{
     error::ResultExt,
     local,
     remote::{Child, Children, Found, find_all_or_report, follow},
+    report::event,
 };
 
 /// Calls in flight in one directory.
@@ -64,7 +64,7 @@ async fn change(arguments: &ChmodArgs, context: &Context, found: &Found) -> anyh
         found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
     }
     context.activity.step();
-    let path = String::from_utf8_lossy(&found.remote.path);
-    let event = json!({"event": "mode", "path": path, "mode": format!("{mode:04o}")});
+    let mut event = event("mode", &[("path", &found.remote.path)]);
+    event["mode"] = format!("{mode:04o}").into();
     context.reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
 }

@@ -14,6 +14,7 @@ use crate::{
     context::Context,
     error::ResultExt,
     remote::{Child, Children, Found, find_all, follow},
+    report::put_name,
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -35,11 +36,7 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
             Ok(found) => {
                 let (lists, shows): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
-                files.extend(
-                    shows
-                        .into_iter()
-                        .map(|found| Line { name: found.remote.to_string().into_bytes(), found }),
-                );
+                files.extend(shows.into_iter().map(|found| Line { name: found.remote.to_bytes(), found }));
                 directories.extend(lists);
             }
             Err(error) => context.reporter.failed(error)?,
@@ -160,7 +157,7 @@ impl Listing<'_> {
             for (line, link) in lines.iter().zip(&links) {
                 let mut event = entry_json(&line.found, link.as_deref());
                 event["event"] = "entry".into();
-                event["name"] = String::from_utf8_lossy(&line.name).into();
+                put_name(&mut event, "name", &line.name);
                 self.context.reporter.event(&event)?;
             }
             return Ok(());

@@ -1,21 +1,26 @@
 //! `nfsw rm`: removes files and trees.
 
-use futures_util::{StreamExt, stream};
-use serde_json::json;
-
 use crate::{
     args::RmArgs,
     context::Context,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
     remote::{Child, Children, Found, find_all},
+    report::event,
 };
+use futures_util::{StreamExt, stream};
 
 /// Calls in flight in one directory.
 const REMOVALS: usize = 16;
 
 pub(super) async fn run(arguments: &RmArgs, context: &Context) -> anyhow::Result<()> {
     for target in &arguments.targets {
+        if target.is_contents || target.name() == Some(b"..") {
+            let dots = if target.is_contents { "." } else { ".." };
+            let text = format!("{target}: nothing is removed by the name {dots}; name the directory itself");
+            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            continue;
+        }
         let found = match find_all(context, target).await {
             Ok(found) => found,
             Err(error) if arguments.force && Exit::of(&error) == Exit::SourceMissing => continue,
@@ -92,6 +97,6 @@ async fn unlink(arguments: &RmArgs, context: &Context, found: &Found) -> anyhow:
 
 fn gone(context: &Context, found: &Found) -> anyhow::Result<()> {
     context.activity.step();
-    let event = json!({"event": "removed", "path": String::from_utf8_lossy(&found.remote.path)});
+    let event = event("removed", &[("path", &found.remote.path)]);
     context.reporter.done(format_args!("removed {}", found.remote), &event)
 }

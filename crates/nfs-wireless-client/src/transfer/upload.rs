@@ -115,6 +115,7 @@ pub struct Upload {
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
     stability: Stability,
+    resumed: u64,
     committing: bool,
     /// COMMIT is not offered, or proves nothing: every WRITE must be stable itself.
     write_through: bool,
@@ -191,6 +192,7 @@ impl Upload {
             parts: Vec::new(),
             free: Vec::new(),
             stability: Stability::default(),
+            resumed: 0,
             committing: false,
             write_through: false,
             empty_writes: 0,
@@ -235,6 +237,12 @@ impl Upload {
     /// Returns the number of bytes on stable storage.
     pub fn stable(&self) -> u64 {
         self.stability.stable()
+    }
+
+    /// Returns how many bytes of an earlier upload the server has confirmed, so that they are not written again. Known when the
+    /// first WRITE leaves.
+    pub const fn resumed(&self) -> u64 {
+        self.resumed
     }
 
     /// Returns how many bytes had to be written again because the server lost them.
