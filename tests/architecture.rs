@@ -2,15 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-const MEMBERS: [&str; 7] = [
-    "nfs-wire",
-    "nfs-wireless-client",
-    "nfs-wireless-server",
-    "linkemu",
-    "testbed",
-    "nfsw",
-    "private-ganesha",
-];
+const MEMBERS: [&str; 6] =
+    ["nfs-wire", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed", "nfsw"];
 
 #[test]
 fn crates_depend_in_one_direction_only() {
@@ -20,7 +13,6 @@ fn crates_depend_in_one_direction_only() {
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
         ("testbed", vec!["nfs-wire", "nfs-wireless-client", "nfs-wireless-server", "linkemu"]),
-        ("private-ganesha", vec!["nfs-wire", "nfs-wireless-client"]),
         ("nfsw", vec!["nfs-wire", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed"]),
     ]);
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");

@@ -2,13 +2,8 @@
 //!
 //! It needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and panics with what is missing: a test cannot go on without.
 
-#![forbid(unsafe_code)]
-
-mod rpcbind;
-
 use std::{
     fs::{self, File},
-    net::{TcpListener, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -18,6 +13,8 @@ use std::{
 use nfs_wireless_client::{Client, ClientConfig, TransportChoice};
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
+
+use crate::process::free_port;
 
 /// What differs from a plain read-write export.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +61,7 @@ impl Ganesha {
         let state = TempDir::with_prefix_in("nfsw-ganesha-", directory).expect("a temporary directory");
         let export = state.path().join("export");
         fs::create_dir(&export).expect("an export directory");
-        rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
+        crate::rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
         let (nfs_port, mount_port) = (free_port(), free_port());
         let address = if options.everywhere { "0.0.0.0" } else { "127.0.0.1" };
         let access = if options.read_only { "RO" } else { "RW" };
@@ -169,23 +166,9 @@ fn launch(state: &Path) -> Child {
 
 /// Waits until nobody is running who wants to be alone, and, to be `alone`, until nobody is running at all.
 fn take_turn(alone: bool) -> File {
-    let program = std::env::current_exe().expect("a path of this program");
-    // All programs of one build share it; cargo marks its directory.
-    let build = program.ancestors().find(|directory| directory.join("CACHEDIR.TAG").exists());
-    let path = build.map_or_else(std::env::temp_dir, Path::to_owned).join("ganesha.lock");
+    let path = crate::build_directory().join("ganesha.lock");
     let file = File::create(path).expect("a lock file beside the build");
     let kind = if alone { FlockOperation::LockExclusive } else { FlockOperation::LockShared };
     flock(&file, kind).expect("a lock");
     file
-}
-
-/// A port that is free on both UDP and TCP.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
