@@ -123,6 +123,10 @@ impl Server for Knfsd {
         self.machine().shell(&format!("stat -c %s '/export/{below}'")).ok()?.trim().parse().ok()
     }
 
+    fn reexport(&self) -> Result<()> {
+        self.machine().shell("exportfs -ua; sleep 1; exportfs -ra").map(drop)
+    }
+
     fn crash_and_restart(&mut self) -> Result<()> {
         self.machine.as_mut().context("no machine")?.crash_and_boot()?;
         self.configure()

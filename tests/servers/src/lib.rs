@@ -4,15 +4,25 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
+mod embedded;
 pub mod ganesha;
+mod go_nfs;
 pub mod knfsd;
+pub mod lane;
+pub mod matrix;
+mod nfs3_server;
 mod process;
+mod program;
+pub mod proxy;
 mod ready;
 mod rpcbind;
 mod server;
+pub mod unfs3;
 
 use std::path::{Path, PathBuf};
 
+pub use client::binary as nfsw;
 pub use server::{Caller, Server, View};
 
 /// Returns the directory of the build that this program belongs to: a place for what outlives a test.

@@ -4,9 +4,10 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
 /// A server that runs until it is dropped.
@@ -25,20 +26,56 @@ pub trait Server {
         Caller::Root
     }
 
+    /// The directory of this machine that is exported, if it is one.
+    fn shared(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Makes a directory below the export, writable for all, and copies what is in a local directory into it,
     /// behind the server's back.
-    fn put(&self, from: &Path, below: &str) -> Result<()>;
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    fn put(&self, from: &Path, below: &str) -> Result<()> {
+        let to = self.shared().context("a server of shared files")?.join(below);
+        fs::create_dir(&to).with_context(|| format!("making {}", to.display()))?;
+        let copied = Command::new("cp").args(["-a", "-T"]).arg(from).arg(&to).status()?;
+        ensure!(copied.success(), "cp -a to {}", to.display());
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o1777))?;
+        Ok(())
+    }
 
     /// Looks at a directory below the export, behind the server's back.
-    fn look(&self, below: &str) -> Result<View>;
+    ///
+    /// # Errors
+    /// Where there is none.
+    fn look(&self, below: &str) -> Result<View> {
+        Ok(View::shared(self.shared().context("a server of shared files")?.join(below)))
+    }
 
     /// The size of a file below the export, if there is one.
-    fn size(&self, below: &str) -> Option<u64>;
+    fn size(&self, below: &str) -> Option<u64> {
+        Some(fs::metadata(self.shared()?.join(below)).ok()?.len())
+    }
 
     /// Cuts the server's power and starts it again, with the same ports and files.
+    ///
+    /// # Errors
+    /// Where it does not come back.
     fn crash_and_restart(&mut self) -> Result<()>;
 
+    /// Takes back what is exported, and exports it again after a second.
+    ///
+    /// # Errors
+    /// Where the server cannot do that while it runs.
+    fn reexport(&self) -> Result<()> {
+        bail!("this server exports what it was started with")
+    }
+
     /// Waits until the server answers.
+    ///
+    /// # Errors
+    /// After a minute.
     fn wait_until_ready(&self) -> Result<()> {
         crate::ready::wait(self.ports(), self.has_udp())
     }
@@ -78,13 +115,4 @@ impl View {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Fills a directory that server and tests share, as [`Server::put`] does.
-pub(crate) fn put_locally(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir(to).with_context(|| format!("making {}", to.display()))?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o1777))?;
-    let copied = std::process::Command::new("cp").arg("-a").arg("-T").arg(from).arg(to).status()?;
-    ensure!(copied.success(), "cp -a to {}", to.display());
-    Ok(())
 }
