@@ -73,9 +73,9 @@ impl Knfsd {
         let pick = |condition, yes, no| if condition { yes } else { no };
         self.machine().shell(&format!(
             "echo {max_block} >/proc/fs/nfsd/max_block_size
-             rpc.nfsd -t {udp} -N 4 -p 2049 -G 10 -L 10 {threads}
              echo '/export *({access},{ports},{root},sync,no_subtree_check,fsid=1)' >/etc/exports
-             exportfs -ra",
+             exportfs -ra
+             rpc.nfsd -t {udp} -N 4 -p 2049 -G 10 -L 10 {threads}",
             udp = pick(udp, "-u", "-U"),
             access = pick(read_only, "ro", "rw"),
             ports = pick(secure, "secure", "insecure"),

@@ -8,7 +8,7 @@ use crate::{
     go_nfs::{self, Exports},
     knfsd::{self, Knfsd},
     matrix::Step,
-    nfs3_server, unfs3,
+    nfs3_server, nfsserve, unfs3,
 };
 
 /// A kind of server in one setting.
@@ -176,6 +176,13 @@ pub const ALL: &[Lane] = &[
         groups: &["all"],
         udp: false,
         start: nfs3_server::start,
+    },
+    Lane {
+        name: "nfsserve",
+        is: "nfsserve 0.11.0 (Rust), in a program of ours",
+        groups: &["all"],
+        udp: false,
+        start: nfsserve::start,
     },
     Lane { name: "unfs3", is: "unfs3, by hand", groups: &["all"], udp: true, start: unfs3::start },
 ];

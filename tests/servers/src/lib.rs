@@ -12,6 +12,7 @@ pub mod knfsd;
 pub mod lane;
 pub mod matrix;
 mod nfs3_server;
+mod nfsserve;
 mod process;
 mod program;
 pub mod proxy;

@@ -38,7 +38,7 @@ pub trait Server {
     /// Where it cannot be written.
     fn put(&self, from: &Path, below: &str) -> Result<()> {
         let to = self.shared().context("a server of shared files")?.join(below);
-        fs::create_dir(&to).with_context(|| format!("making {}", to.display()))?;
+        fs::create_dir_all(&to).with_context(|| format!("making {}", to.display()))?;
         let copied = Command::new("cp").args(["-a", "-T"]).arg(from).arg(&to).status()?;
         ensure!(copied.success(), "cp -a to {}", to.display());
         fs::set_permissions(&to, fs::Permissions::from_mode(0o1777))?;

@@ -33,6 +33,7 @@ lanes! {
     go_nfs_exports: "go-nfs-exports";
     go_nfs_no_exports: "go-nfs-no-exports";
     nfs3_server: "nfs3-server";
+    nfsserve: "nfsserve";
     #[ignore = "needs an unfsd: ./ci.sh servers --with unfs3=PATH"]
     unfs3: "unfs3";
 }

@@ -40,6 +40,9 @@ pub(crate) struct Seen {
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
 
+/// A file beside the directories of the steps, which no step is to touch, and its bytes.
+const WITNESS: (&str, u64) = ("witness/file", 7);
+
 /// Beside file data, what a step may have on the wire: calls of a small file, and a mount.
 const SMALL_CALLS_BYTES: u64 = 64 << 10;
 
@@ -53,6 +56,7 @@ impl Place {
             fs::copy(&nfsw, &readable)?;
             (nfsw, copy) = (readable, Some(directory));
         }
+        bear_witness(&*server)?;
         Ok(Self { lane: lane.name, server, nfsw, _copy: copy, steps_run: 0 })
     }
 
@@ -94,11 +98,24 @@ impl Place {
             Ok(()) => attempt.wire_failure(proxy.as_ref()),
             Err(error) => Some(format!("{error:#}")),
         };
+        let failure = if self.server.size(WITNESS.0) == Some(WITNESS.1) {
+            failure
+        } else {
+            bear_witness(&*self.server).with_context(place)?;
+            Some(format!("files of others are gone; {}", failure.unwrap_or_default()))
+        };
         if failure.is_some() && self.server.wait_until_ready().is_err() {
             self.server.crash_and_restart().with_context(place)?;
         }
         Ok(Seen { failure, seconds: start.elapsed().as_secs_f64() })
     }
+}
+
+/// Makes the file that no step is to touch.
+fn bear_witness(server: &dyn Server) -> Result<()> {
+    let witness = TempDir::new()?;
+    fs::write(witness.path().join("file"), [1; WITNESS.1 as usize])?;
+    server.put(witness.path(), "witness")
 }
 
 /// One step under way. Its failures are errors.
