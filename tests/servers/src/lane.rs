@@ -7,7 +7,7 @@ use crate::{
     ganesha::{self, Ganesha},
     go_nfs::{self, Exports},
     knfsd::{self, Knfsd},
-    matrix::Step,
+    matrix::{Step, Transport},
     nfs3_server, nfsserve, unfs3,
 };
 
@@ -45,6 +45,14 @@ impl Lane {
     /// Whether it runs a step.
     pub(crate) fn runs(&self, step: &Step) -> bool {
         step.lanes.iter().any(|group| group == self.name || self.groups.contains(&group.as_str()))
+    }
+
+    /// The transports that it runs a step over.
+    pub(crate) fn transports(&self, step: &Step) -> impl Iterator<Item = Transport> + use<> {
+        let udp = (self.udp && !step.tcp_only).then_some(Transport::Udp);
+        let usual = self.groups.iter().any(|&group| group == "all" || group == "sizes");
+        let auto = (step.auto && usual).then_some(Transport::Auto);
+        [udp, Some(Transport::Tcp), auto].into_iter().flatten()
     }
 }
 
@@ -103,7 +111,7 @@ pub const ALL: &[Lane] = &[
     Lane {
         name: "knfsd-root-squash",
         is: "Linux 6.1, `root_squash` export, used by the superuser",
-        groups: &["data"],
+        groups: &["data", "squash"],
         udp: true,
         start: || knfsd(knfsd::Options { root_squash: true, ..knfsd::Options::default() }),
     },

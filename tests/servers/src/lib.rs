@@ -19,6 +19,7 @@ pub mod proxy;
 mod ready;
 mod rpcbind;
 mod server;
+pub mod speed;
 pub mod unfs3;
 
 use std::path::{Path, PathBuf};

@@ -56,7 +56,7 @@ fn rendered() -> String {
     for lane in lane::ALL {
         let (mut cells, mut cannot, mut red) = (0, 0, 0);
         for step in steps.iter().filter(|step| lane.runs(step)) {
-            for transport in step.transports(lane.udp) {
+            for transport in lane.transports(step) {
                 cells += 1;
                 match table::expected(&expectations, lane.name, &step.name, transport) {
                     Some(expected) if expected.is_red() => red += 1,
@@ -97,8 +97,8 @@ fn cell(lane: &Lane, step: &Step, expectations: &[Expectation], notes: &mut Note
     if !lane.runs(step) {
         return String::new();
     }
-    let marks: Vec<(Transport, String)> = step
-        .transports(lane.udp)
+    let marks: Vec<(Transport, String)> = lane
+        .transports(step)
         .map(|transport| {
             let mark = match table::expected(expectations, lane.name, &step.name, transport) {
                 None => "✓".to_owned(),

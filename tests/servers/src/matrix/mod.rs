@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use crate::lane::Lane;
 
 pub use document::{agrees_with_document, write_document};
-pub(crate) use table::Step;
+pub(crate) use table::{Step, Transport};
 
 /// Runs all steps of a lane and compares what is seen with what is expected.
 ///
@@ -25,7 +25,7 @@ pub fn check(lane: &Lane) -> Result<()> {
     let mut place = run::Place::new(lane, server)?;
     let (mut count, mut wrong) = (0, Vec::new());
     for step in steps.iter().filter(|step| lane.runs(step)) {
-        for transport in step.transports(lane.udp) {
+        for transport in lane.transports(step) {
             let expected = table::expected(&expectations, lane.name, &step.name, transport);
             let seen = place.run(step, transport, expected.and_then(|expected| expected.limit_s))?;
             count += 1;

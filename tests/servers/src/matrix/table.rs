@@ -189,15 +189,6 @@ impl Transport {
     }
 }
 
-impl Step {
-    /// The transports it is run over.
-    pub(crate) fn transports(&self, udp: bool) -> impl Iterator<Item = Transport> + use<> {
-        let udp = (udp && !self.tcp_only).then_some(Transport::Udp);
-        let auto = self.auto.then_some(Transport::Auto);
-        [udp, Some(Transport::Tcp), auto].into_iter().flatten()
-    }
-}
-
 /// A group of cells where a step does not pass.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,4 +276,30 @@ pub(crate) fn expectations() -> Vec<Expectation> {
         );
     }
     file.expect
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane;
+
+    #[test]
+    fn every_expectation_covers_a_cell() {
+        for expectation in expectations() {
+            let covers = |lane: &lane::Lane| {
+                let run = steps().iter().filter(|step| lane.runs(step));
+                run.flat_map(|step| lane.transports(step).map(|transport| (&step.name, transport)))
+                    .any(|(step, transport)| expectation.covers(lane.name, step, transport))
+            };
+            assert!(lane::ALL.iter().any(covers), "no cell is meant by {expectation:?}");
+        }
+    }
+
+    #[test]
+    fn every_step_has_a_name_of_its_own_and_a_lane() {
+        for (index, step) in steps().iter().enumerate() {
+            assert!(steps()[..index].iter().all(|other| other.name != step.name), "{} is twice", step.name);
+            assert!(lane::ALL.iter().any(|lane| lane.runs(step)), "{} is never run", step.name);
+        }
+    }
 }
