@@ -192,5 +192,11 @@ pub const ALL: &[Lane] = &[
         udp: false,
         start: nfsserve::start,
     },
-    Lane { name: "unfs3", is: "unfs3, by hand", groups: &["all"], udp: true, start: unfs3::start },
+    Lane {
+        name: "unfs3",
+        is: "unfs3 0.11.0 (git 1c0d6f4), by hand, 2026-11-23",
+        groups: &["all"],
+        udp: true,
+        start: unfs3::start,
+    },
 ];
