@@ -17,7 +17,7 @@ use machine::Machine;
 /// How the server is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The largest READ and WRITE; 1 MiB is what a machine with 4 GiB of memory and more comes to by itself.
+    /// The largest READ and WRITE; 1 MiB is what a machine with 8 GiB of memory comes to by itself.
     pub max_block: u32,
     /// NFS over UDP, which has been off by default since nfs-utils 2.2.1.
     pub udp: bool,

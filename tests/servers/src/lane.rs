@@ -68,14 +68,14 @@ fn ganesha(options: ganesha::Options) -> Box<dyn Server> {
 pub const ALL: &[Lane] = &[
     Lane {
         name: "knfsd",
-        is: "Linux 6.1, as with 4 GiB of memory and more (blocks of 1 MiB), UDP on, 8 threads",
+        is: "Linux 6.1, blocks of 1 MiB as with 8 GiB of memory, UDP on, 8 threads",
         groups: &["all", "crash"],
         udp: true,
         start: || knfsd(knfsd::Options::default()),
     },
     Lane {
         name: "knfsd-256k",
-        is: "Linux 6.1, `max_block_size` 256 KiB, as with 1 GiB of memory",
+        is: "Linux 6.1, `max_block_size` 256 KiB, as with 2 GiB of memory",
         groups: &["data", "sizes"],
         udp: true,
         start: || knfsd(knfsd::Options { max_block: 256 << 10, ..knfsd::Options::default() }),
