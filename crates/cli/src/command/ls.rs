@@ -13,7 +13,7 @@ use crate::{
     args::LsArgs,
     context::Context,
     error::ResultExt,
-    remote::{Child, Children, Found, find_all, follow},
+    remote::{Children, Found, find_all, follow},
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -115,16 +115,14 @@ impl Listing<'_> {
             }
         }
         let mut below = Vec::new();
-        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        let mut listed = Children::of(directory)?;
         let mut is_part = false;
         loop {
             let part = listed.next(self.context).await?;
             lines.reserve_exact(part.len());
-            for Child { name, handle, metadata } in part {
-                if hidden || !name.starts_with(b".") {
-                    let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                    let remote = directory.remote.join(&name);
-                    lines.push(Line { name, found: Found { remote, client, parent, handle, metadata } });
+            for child in part {
+                if hidden || !child.name.starts_with(b".") {
+                    lines.push(Line { name: child.name.clone(), found: directory.child(child) });
                 }
             }
             if self.arguments.recursive {
