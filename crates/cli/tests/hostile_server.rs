@@ -164,6 +164,8 @@ misbehaviours! {
         page.reply.eof = false;
         page.reply.entries.0.iter_mut().for_each(|entry| entry.cookie = 7);
     })), Say(1, "go in circles");
+    a_directory_that_is_forgotten: &["ls", "-R", "--transport", "udp", "--timeout", "1s", "{tree}"],
+        Reply(|c, r| if c.before == 1 { results(c, r, P::Readdirplus, &[70]) }), Say(1, "tree/sub: stale file handle");
     cookies_in_a_circle: LIST, Reply(|c, r| page(c, r, |page, _| {
         page.reply.eof = false;
         page.reply.entries.0.iter_mut().for_each(|entry| entry.cookie = c.before % 5 + 1);
@@ -414,6 +416,17 @@ misbehaviours! {
 
 // MOUNT and the port mapper.
 misbehaviours! {
+    a_list_of_exports_refused_without_versions: FILE_TCP, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), BeRight;
+    a_list_of_exports_refused_without_versions_over_udp: FILE, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), BeRight;
+    a_list_of_exports_that_nobody_offers: FILE_TCP, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 1]) }), BeRight;
+    a_list_of_exports_that_is_asked_for: &["exports", "--timeout", "1s", "{tree}"],
+        Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), Say(3, "the server rejects EXPORT");
+    a_list_of_exports_that_is_not_xdr: FILE_TCP, Reply(|c, r| mount(c, 5, r, &[9, 9, 9])), BeRight;
+    a_root_without_flavours: FILE, Reply(|c, r| if is_mount(c, 1) { r.truncate(r.len() - 12) }), BeRight;
+    words_after_the_root: FILE, Reply(|c, r| if is_mount(c, 1) { r.extend_from_slice(&[7; 8]) }), BeRight;
+    words_after_all_results: TREE_TCP, Reply(|_, r| r.extend_from_slice(&[7; 4])), BeRight;
+    words_after_all_results_of_an_upload: UPLOAD_PATIENT, Reply(|_, r| r.extend_from_slice(&[7; 4])), BeRight;
+    words_after_what_df_shows: &["df", "--timeout", "1s", "{tree}"], Reply(|_, r| r.extend_from_slice(&[7; 4])), Say(0, "");
     a_root_handle_of_65_bytes: FILE, Reply(|c, r| mount(c, 1, r, &[0, 65])), Say(3, "MNT");
     a_root_with_4_billion_flavours: FILE, Reply(|c, r| mount(c, 1, r, &[0, 4, 0, u32::MAX])), Say(3, "MNT");
     a_mount_status_nobody_knows: FILE, Reply(|c, r| mount(c, 1, r, &[4711])), Say(3, "4711");
@@ -425,10 +438,14 @@ misbehaviours! {
 }
 
 fn mount(call: &liar::Call, procedure: u32, reply: &mut Vec<u8>, words: &[u32]) {
-    if call.program == Program::MOUNT && call.procedure == procedure {
+    if is_mount(call, procedure) {
         reply.truncate(HEADER);
         reply.extend(words.iter().flat_map(|word| word.to_be_bytes()));
     }
+}
+
+fn is_mount(call: &liar::Call, procedure: u32) -> bool {
+    call.program == Program::MOUNT && call.procedure == procedure
 }
 
 /// Answers READLINK with this target.

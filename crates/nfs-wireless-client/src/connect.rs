@@ -397,7 +397,11 @@ impl Finder<'_> {
                     let port = port.map_err(|source| Error::Protocol { what: "GETPORT", source })?;
                     return port.ok_or(missing);
                 }
-                Err(Rejection::ProgramMismatch { .. } | Rejection::ProcedureUnavailable) => {}
+                Err(
+                    Rejection::ProgramMismatch { .. }
+                    | Rejection::VersionUnavailable
+                    | Rejection::ProcedureUnavailable,
+                ) => {}
                 Err(rejection) => return Err(Error::Rejected { what: "GETPORT", rejection }),
             }
         }
@@ -416,7 +420,11 @@ impl Finder<'_> {
                     let found = found.map_err(|source| Error::Protocol { what: "GETADDR", source })?;
                     return found.map(|address| address.port()).ok_or(missing);
                 }
-                Err(Rejection::ProgramMismatch { .. } | Rejection::ProcedureUnavailable) => {}
+                Err(
+                    Rejection::ProgramMismatch { .. }
+                    | Rejection::VersionUnavailable
+                    | Rejection::ProcedureUnavailable,
+                ) => {}
                 Err(rejection) => return Err(Error::Rejected { what: "GETADDR", rejection }),
             }
         }
@@ -521,9 +529,9 @@ fn is_here(address: SocketAddr) -> bool {
 fn accepted(answer: &Answer, program: Program, what: &'static str, found: Found) -> Result<(), Error> {
     match answer.outcome {
         Ok(()) => Ok(()),
-        Err(Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. }) => {
-            Err(Error::NotRegistered { what: service_name(program), protocol: found.protocol })
-        }
+        Err(
+            Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. } | Rejection::VersionUnavailable,
+        ) => Err(Error::NotRegistered { what: service_name(program), protocol: found.protocol }),
         Err(rejection) => Err(Error::Rejected { what, rejection }),
     }
 }

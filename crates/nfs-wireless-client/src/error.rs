@@ -35,7 +35,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// The port mapper does not know the service.
-    #[error("the server offers no {what} over {}", protocol_name(*protocol))]
+    #[error("the server does not offer {what} over {}", protocol_name(*protocol))]
     NotRegistered {
         /// The service that was wanted.
         what: &'static str,

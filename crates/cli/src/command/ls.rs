@@ -12,8 +12,8 @@ use super::stat::{entry_json, kind_letter};
 use crate::{
     args::LsArgs,
     context::Context,
-    error::ResultExt,
-    remote::{Children, Found, find_all, follow},
+    error::{ResultExt, is_stale},
+    remote::{Children, Found, find, find_all, follow},
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -58,7 +58,14 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
             context.reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
         }
         is_first = false;
-        match listing.directory(&directory).await {
+        let mut listed = listing.directory(&directory).await;
+        if let Err(error) = &listed
+            && is_stale(error)
+            && let Some(again) = listing.find_again(&directory).await
+        {
+            listed = listing.directory(&again).await;
+        }
+        match listed {
             Ok(below) if arguments.recursive => directories.extend(below.into_iter().rev()),
             Ok(_) => {}
             Err(error) => context.reporter.failed(error)?,
@@ -96,6 +103,19 @@ impl Listing<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Looks for a directory by its path, whose handle the server has forgotten: some know the last thousand only. `None` if it is not
+    /// there, or another one is, which is said of the old one then.
+    async fn find_again(&self, directory: &Found) -> Option<Found> {
+        let look = async || follow(self.context, find(self.context, &directory.remote).await?).await;
+        let mut found = look().await;
+        if found.as_ref().is_err_and(is_stale) {
+            self.context.session.forget(&directory.client);
+            found = look().await;
+        }
+        let file = |it: &Found| (it.metadata.fsid, it.metadata.fileid);
+        found.ok().filter(|found| file(found) == file(directory) && found.handle != directory.handle)
     }
 
     /// Lists one directory and returns the directories in it.

@@ -17,7 +17,28 @@ use crate::{
 
 /// Lists what is exported (EXPORT, RFC 1813 §5.2.5).
 pub(super) async fn exports(connection: &Connection, found: Found) -> Result<Vec<Export>, Error> {
-    let answer = mount_call(connection, found, mount::procedure::EXPORT, "EXPORT", Vec::new()).await?;
+    match list(connection, found).await {
+        // go-nfs and rclone answer so, though they offer MOUNT.
+        Err(
+            error @ Error::Rejected {
+                rejection:
+                    Rejection::ProgramUnavailable
+                    | Rejection::VersionUnavailable
+                    | Rejection::ProgramMismatch { .. },
+                ..
+            },
+        ) => {
+            mount_call(connection, found, mount::procedure::NULL, "NULL", Vec::new()).await?;
+            Err(error)
+        }
+        listed => listed,
+    }
+}
+
+/// As [`exports`], where any rejection is one of this procedure alone.
+async fn list(connection: &Connection, found: Found) -> Result<Vec<Export>, Error> {
+    let answer = call(connection, Program::MOUNT, mount::procedure::EXPORT, Vec::new(), found).await?;
+    answer.outcome.map_err(|rejection| Error::Rejected { what: "EXPORT", rejection })?;
     mount::decode_exports(&answer.results).map_err(|source| Error::Protocol { what: "EXPORT", source })
 }
 
@@ -47,7 +68,7 @@ pub(super) async fn list_and_mount(
 ) -> Result<(Vec<Export>, Candidates), Error> {
     let path = &normal(path)[..];
     let likely = likely_export(path);
-    let (listing, mounting) = (exports(connection, found), mnt(connection, found, likely));
+    let (listing, mounting) = (list(connection, found), mnt(connection, found, likely));
     tokio::pin!(listing, mounting);
     let mut mounted = None;
     let listed = loop {
