@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use nfs_wire::{FileHandle, rpc::Rejection};
+use nfs_wire::{DecodeError, FileHandle, Procedure, rpc::Rejection};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
 use crate::{
@@ -32,6 +32,15 @@ const WRITE_BEHIND_CALLS: usize = 16;
 
 /// Bytes of a WRITE at most: each is held in memory until it is stable, and copied on its way.
 const WRITE_BEHIND_BLOCK: usize = 128 << 10;
+
+/// Changes of the write verifier without a COMMIT in between after which WRITEs ask for stable storage at once: this is no restart.
+const LOSSES_BEFORE_STABLE: u32 = 3;
+
+/// The same after which the server cannot be believed: WRITEs that were under way may have brought as many.
+const MAX_LOSSES: u32 = LOSSES_BEFORE_STABLE + 2 * WRITE_BEHIND_CALLS as u32;
+
+/// WRITEs in a row that are accepted and move nothing.
+const MAX_IDLE: u32 = 3;
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
@@ -72,6 +81,10 @@ struct WriteBehind {
     committing: Option<Pending<[u8; 8]>>,
     /// The server has no COMMIT.
     write_through: bool,
+    /// How often the verifier has changed since the last COMMIT that made something stable.
+    losses: u32,
+    /// WRITEs in a row that moved nothing.
+    idle: u32,
     /// What ended the writing; every later attempt fails the same way.
     failed: Option<Error>,
 }
@@ -145,32 +158,45 @@ impl File {
                 Poll::Pending => index += 1,
                 Poll::Ready(result) => {
                     let (block, _) = self.write.pending.remove(index).expect("the index was just used");
-                    self.take_written(block, result?);
+                    self.take_written(block, result?)?;
                 }
             }
         }
         if self.write.pending.len() <= most { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    fn take_written(&mut self, mut block: Block, written: Written) {
+    fn take_written(&mut self, mut block: Block, written: Written) -> Result<(), Error> {
         let accepted = block.data.split_to(written.count as usize);
+        self.write.idle = if accepted.is_empty() { self.write.idle + 1 } else { 0 };
+        if self.write.idle >= MAX_IDLE && !block.data.is_empty() {
+            return Err(contradiction(Procedure::Write, "count"));
+        }
         if !block.data.is_empty() {
             let offset = block.offset + accepted.len() as u64;
             self.start_write(Block { offset, data: block.data });
         }
         if written.stability == Stability::Stable {
-            return;
+            return Ok(());
         }
-        self.observe(written.verifier);
+        self.observe(written.verifier)?;
         self.write.unstable_bytes += accepted.len();
         self.write.unstable.push(Block { offset: block.offset, data: accepted });
+        Ok(())
     }
 
-    /// A changed verifier means that the server may have lost every unstable byte: they are written again.
-    fn observe(&mut self, verifier: [u8; 8]) {
-        if self.write.verifier.replace(verifier).is_some_and(|old| old != verifier) {
-            self.rewrite();
+    /// A changed verifier means that the server may have lost every unstable byte: they are written again, after the second time so
+    /// that they need no COMMIT.
+    fn observe(&mut self, verifier: [u8; 8]) -> Result<(), Error> {
+        if self.write.verifier.replace(verifier).is_none_or(|old| old == verifier) {
+            return Ok(());
         }
+        self.write.losses += 1;
+        if self.write.losses > MAX_LOSSES {
+            return Err(contradiction(Procedure::Commit, "write verifier"));
+        }
+        self.write.write_through |= self.write.losses >= LOSSES_BEFORE_STABLE;
+        self.rewrite();
+        Ok(())
     }
 
     fn rewrite(&mut self) {
@@ -197,9 +223,9 @@ impl File {
             match result {
                 Ok(verifier) if self.write.verifier == Some(verifier) => {
                     self.write.unstable.clear();
-                    self.write.unstable_bytes = 0;
+                    (self.write.unstable_bytes, self.write.losses) = (0, 0);
                 }
-                Ok(verifier) => self.observe(verifier),
+                Ok(verifier) => self.observe(verifier)?,
                 Err(Error::Rejected { rejection: Rejection::ProcedureUnavailable, .. }) => {
                     self.write.write_through = true;
                     self.rewrite();
@@ -349,6 +375,11 @@ impl std::fmt::Debug for File {
             .field("position", &self.position)
             .finish_non_exhaustive()
     }
+}
+
+/// An answer that contradicts others, time and again.
+fn contradiction(procedure: Procedure, field: &'static str) -> Error {
+    Error::Protocol { what: procedure.name(), source: DecodeError::Inconsistent { field } }
 }
 
 fn to_io(error: Error) -> io::Error {
