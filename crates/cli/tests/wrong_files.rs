@@ -5,14 +5,18 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     thread,
     time::Instant,
 };
 
 use common::{nfsw, stderr};
-use nfs_wire::{mount::procedure, rpc::Rejection};
+use nfs_wire::{Procedure, Status, mount::procedure, rpc::Rejection};
 use nfs_wireless_server::{
     Action, Calls, Directory, DirectoryConfig, Faults, Metadata, Mountable, Rule, Server, Service,
     ServiceConfig, When,
@@ -55,17 +59,34 @@ impl Trial {
         Self { place, server }
     }
 
+    /// Runs a line of words as an ordinary user.
+    fn run_as_nobody(&self, line: &str) -> (Option<i32>, String) {
+        let program = self.place.path().join("nfsw");
+        fs::copy(env!("CARGO_BIN_EXE_nfsw"), &program).unwrap();
+        fs::set_permissions(self.place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(program);
+        // Whoever is not root runs this as who they are.
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.args(self.words(line)).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), stderr(&output))
+    }
+
     /// Runs a line of words, where `{PATH}` stands for that path on the server and `SOURCE` for a local directory.
     fn run(&self, line: &str) -> (Option<i32>, String) {
+        let output = nfsw(self.words(line));
+        (output.status.code(), stderr(&output))
+    }
+
+    fn words(&self, line: &str) -> impl Iterator<Item = String> {
         let port = self.server.local_addr().port();
-        let words = line.split(' ').map(|word| match word.strip_prefix('{') {
+        line.split(' ').map(move |word| match word.strip_prefix('{') {
             Some(path) => {
                 format!("nfs://127.0.0.1:{port}{}?mountport={port}", path.trim_end_matches('}'))
             }
             None => word.replace("SOURCE", self.place.path().join("source").to_str().unwrap()),
-        });
-        let output = nfsw(words);
-        (output.status.code(), stderr(&output))
+        })
     }
 
     fn files(&self) -> Files {
@@ -145,7 +166,14 @@ fn list_is_refused(rejection: Rejection) -> Rule {
 fn without_a_list(mountable: Mountable) -> Vec<Faults> {
     let mut all = vec![Faults::default()];
     all[0].hides_exports = true;
-    for rejection in [Rejection::ProcedureUnavailable, Rejection::SystemError, Rejection::GarbageArguments] {
+    for rejection in [
+        Rejection::ProcedureUnavailable,
+        Rejection::ProgramUnavailable,
+        Rejection::VersionUnavailable,
+        Rejection::ProgramMismatch { low: 1, high: 1 },
+        Rejection::SystemError,
+        Rejection::GarbageArguments,
+    ] {
         all.push(Faults::from(vec![list_is_refused(rejection)]));
     }
     all.iter_mut().for_each(|faults| faults.mountable = mountable);
@@ -204,4 +232,31 @@ fn what_is_not_there_is_not_found_at_the_root() {
         assert_eq!(code, Some(4), "{command}: {said}");
     }
     assert!(trial.files() == before);
+}
+
+#[test]
+fn a_refusal_that_the_port_may_explain_says_so() {
+    let rule = |calls, action| Faults::from(vec![Rule { calls, when: When::Always, action }]);
+    let mut export_alone = Faults::default();
+    (export_alone.mountable, export_alone.hides_exports) = (Mountable::Export, true);
+    let too_weak = Action::Reject(Rejection::Authentication(5));
+    for (faults, code) in [
+        (export_alone, 3),
+        (rule(Calls::Mount(procedure::MNT), too_weak), 3),
+        (rule(Calls::Procedure(Procedure::Lookup), too_weak), 1),
+        (rule(Calls::Procedure(Procedure::Lookup), Action::Fail(Status::PERM)), 1),
+    ] {
+        let trial = Trial::new("/srv", faults.clone());
+        let path = if faults.hides_exports { "{/other}" } else { "{/srv/sub}" };
+        let (found, said) = trial.run_as_nobody(&format!("ls {path}"));
+        assert_eq!(found, Some(code), "{said}");
+        for words in ["ports below 1024", "'insecure'", "setcap cap_net_bind_service=+ep"] {
+            assert!(said.contains(words), "{words:?} is not in {said:?}");
+        }
+        // Root calls from such a port, so that this explains nothing.
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            let (_, said) = trial.run(&format!("ls {path}"));
+            assert!(!said.contains("1024"), "{said}");
+        }
+    }
 }
