@@ -10,7 +10,11 @@ mod liar;
 #[path = "hostile/lies.rs"]
 mod lies;
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    sync::Mutex,
+};
 
 use common::{assert_same_tree, nfsw, stderr};
 use liar::{
@@ -23,7 +27,7 @@ use lies::{
     write,
 };
 use nfs_wire::{
-    Procedure as P,
+    FileHandle, Procedure as P, Reader,
     nfs3_types::nfs3::{
         CREATE3resok, FSINFO3resok, FSSTAT3resok, LOOKUP3resok, Nfs3Option, cookieverf3, filename3, ftype3,
         nfstime3, post_op_attr, post_op_fh3, stable_how, writeverf3,
@@ -164,6 +168,8 @@ misbehaviours! {
         page.reply.eof = false;
         page.reply.entries.0.iter_mut().for_each(|entry| entry.cookie = 7);
     })), Say(1, "go in circles");
+    a_directory_that_is_forgotten: &["ls", "-R", "--transport", "udp", "--timeout", "1s", "{tree}"],
+        Reply(|c, r| if c.before == 1 { results(c, r, P::Readdirplus, &[70]) }), Say(1, "tree/sub: stale file handle");
     cookies_in_a_circle: LIST, Reply(|c, r| page(c, r, |page, _| {
         page.reply.eof = false;
         page.reply.entries.0.iter_mut().for_each(|entry| entry.cookie = c.before % 5 + 1);
@@ -184,7 +190,7 @@ misbehaviours! {
         for entry in honest.iter().filter(|it| is_tree && it.name.as_ref() == b".") {
             page.reply.entries.0.push(named(entry, b"deeper".to_vec(), entry.cookie));
         }
-    })), Say(1, "more than 512 deep");
+    })), Say(1, "left out deeper: the server gives it the handle of a directory that it lies in");
     another_cookie_verifier_on_every_page: TREE, Reply(|c, r| page(c, r, |page, _| {
         page.cookieverf = cookieverf3([c.before as u8; 8]);
     })), BeRight;
@@ -564,6 +570,17 @@ misbehaviours! {
 
 // MOUNT and the port mapper.
 misbehaviours! {
+    a_list_of_exports_refused_without_versions: FILE_TCP, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), BeRight;
+    a_list_of_exports_refused_without_versions_over_udp: FILE, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), BeRight;
+    a_list_of_exports_that_nobody_offers: FILE_TCP, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 1]) }), BeRight;
+    a_list_of_exports_that_is_asked_for: &["exports", "--timeout", "1s", "{tree}"],
+        Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), Say(3, "the server rejects EXPORT");
+    a_list_of_exports_that_is_not_xdr: FILE_TCP, Reply(|c, r| mount(c, 5, r, &[9, 9, 9])), BeRight;
+    a_root_without_flavours: FILE, Reply(|c, r| if is_mount(c, 1) { r.truncate(r.len() - 12) }), BeRight;
+    words_after_the_root: FILE, Reply(|c, r| if is_mount(c, 1) { r.extend_from_slice(&[7; 8]) }), BeRight;
+    words_after_all_results: TREE_TCP, Reply(|_, r| r.extend_from_slice(&[7; 4])), BeRight;
+    words_after_all_results_of_an_upload: UPLOAD_PATIENT, Reply(|_, r| r.extend_from_slice(&[7; 4])), BeRight;
+    words_after_what_df_shows: &["df", "--timeout", "1s", "{tree}"], Reply(|_, r| r.extend_from_slice(&[7; 4])), Say(0, "");
     a_root_handle_of_65_bytes: FILE, Reply(|c, r| mount(c, 1, r, &[0, 65])), Say(3, "MNT");
     a_root_with_4_billion_flavours: FILE, Reply(|c, r| mount(c, 1, r, &[0, 4, 0, u32::MAX])), Say(3, "MNT");
     a_mount_status_nobody_knows: FILE, Reply(|c, r| mount(c, 1, r, &[4711])), Say(3, "4711");
@@ -693,10 +710,14 @@ fn doctor_survives_nonsense() {
 }
 
 fn mount(call: &liar::Call, procedure: u32, reply: &mut Vec<u8>, words: &[u32]) {
-    if call.program == Program::MOUNT && call.procedure == procedure {
+    if is_mount(call, procedure) {
         reply.truncate(HEADER);
         reply.extend(words.iter().flat_map(|word| word.to_be_bytes()));
     }
+}
+
+fn is_mount(call: &liar::Call, procedure: u32) -> bool {
+    call.program == Program::MOUNT && call.procedure == procedure
 }
 
 /// Answers READLINK with this target.
@@ -792,6 +813,74 @@ fn nothing_is_removed_by_an_unsafe_name() {
     let outcome = trial.run(&["rm", "-r", "--timeout", "1s", "{tree/sub}", "{tree}"]);
     assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
     assert!(trial.path("served/tree/beta").exists() && outcome.stderr.contains("unsafe name"));
+}
+
+/// Removes or changes `target` in the tree of a server that lies, which must be said, and must leave alone what lies beside.
+fn spares_what_lies_above(target: &str, lie: Lie) {
+    for command in [&["rm", "-r"][..], &["chmod", "-R", "700"]] {
+        let trial = Trial::new(lie);
+        fs::write(trial.path("served/beside"), "").unwrap();
+        let outcome = trial.run(&[command, &["--timeout", "1s", target]].concat());
+        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("lies in"), "{}", outcome.stderr);
+        for spared in ["beside", "tree/alpha"] {
+            let path = trial.path("served").join(spared);
+            let mode = fs::symlink_metadata(&path).map(|found| found.permissions().mode() & 0o777);
+            assert!(mode.is_ok_and(|mode| mode != 0o700), "{command:?} has found {spared}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_leads_to_its_own_directory_is_refused() {
+    spares_what_lies_above(
+        "{tree/sub}",
+        Reply(|call, reply| {
+            let mut arguments = Reader::new(&call.arguments);
+            let directory = call.is(P::Lookup).then(|| FileHandle::decode(&mut arguments).unwrap());
+            if call.is(P::Lookup) && arguments.opaque("name", 255) == Ok(b"sub") {
+                edit::<LOOKUP3resok>(reply, |found| found.object = directory.unwrap().to_fh3());
+            }
+        }),
+    );
+}
+
+#[test]
+fn a_name_that_leads_far_up_is_refused() {
+    static TREE_HANDLE: Mutex<Option<FileHandle>> = Mutex::new(None);
+    spares_what_lies_above(
+        "{tree/sub/gamma}",
+        Reply(|call, reply| {
+            if !call.is(P::Lookup) {
+                return;
+            }
+            let mut arguments = Reader::new(&call.arguments);
+            FileHandle::decode(&mut arguments).unwrap();
+            let name = arguments.opaque("name", 255).unwrap();
+            edit::<LOOKUP3resok>(reply, |found| match name {
+                b"tree" => *TREE_HANDLE.lock().unwrap() = Some(FileHandle::try_from(&found.object).unwrap()),
+                b"gamma" => found.object = TREE_HANDLE.lock().unwrap().unwrap().to_fh3(),
+                _ => {}
+            });
+        }),
+    );
+}
+
+#[test]
+fn an_entry_that_leads_up_is_left_out() {
+    // Two levels below `tree`, whose handle is that of `..` in `sub`.
+    spares_what_lies_above(
+        "{tree/sub}",
+        Reply(|call, reply| {
+            page(call, reply, |page, honest| {
+                let up = honest.iter().find(|it| it.name.as_ref() == b"..");
+                for entry in honest.iter().filter(|it| it.name.as_ref() == b"gamma") {
+                    let up = named(up.unwrap(), b"aaa".to_vec(), entry.cookie);
+                    page.reply.entries.0.insert(0, up);
+                }
+            });
+        }),
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Child, Children, Found, find_all},
+    remote::{Children, Found, find_all},
     report::event,
 };
 use futures_util::{StreamExt, stream};
@@ -56,12 +56,11 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
     let mut to_empty = vec![found];
     let mut to_remove = Vec::new();
     while let Some(directory) = to_empty.pop() {
-        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        let mut listed = Children::of(&directory)?;
         while !listed.is_done() {
             let mut files = Vec::new();
-            for Child { name, handle, metadata } in listed.next(context).await? {
-                let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                let child = Found { remote: directory.remote.join(&name), client, parent, handle, metadata };
+            for child in listed.next(context).await? {
+                let child = directory.child(child);
                 if child.is_directory() { to_empty.push(child) } else { files.push(child) }
             }
             let mut unlinks =

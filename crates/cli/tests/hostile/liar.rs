@@ -32,6 +32,7 @@ const MEMORY_KIB: u32 = 64 << 10;
 const HANG: Duration = Duration::from_secs(60);
 
 /// One thing that the server does wrong.
+#[derive(Clone, Copy)]
 pub(crate) enum Lie {
     /// Changes what it answers.
     Reply(fn(&Call, &mut Vec<u8>)),

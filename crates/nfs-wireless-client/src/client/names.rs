@@ -44,11 +44,21 @@ impl Client {
     /// Finds a name in a directory (LOOKUP, RFC 1813 §3.3.3). A symbolic link is found itself, not its target.
     ///
     /// # Errors
-    /// As [`Client::metadata`].
+    /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root.
     pub async fn lookup(&self, directory: FileHandle, name: &[u8]) -> Result<Entry, Error> {
         let arguments = LOOKUP3args { what: place(directory, name) };
         let found: LOOKUP3resok = self.call(Procedure::Lookup, &arguments).await?;
-        self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await
+        let entry = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
+        let export = String::from_utf8_lossy(self.export());
+        let above = match entry.handle {
+            handle if handle == directory => "the directory",
+            handle if handle == self.root() => &export,
+            _ => return Ok(entry),
+        };
+        if matches!(name, b"." | b"..") {
+            return Ok(entry);
+        }
+        Err(Error::Circle { name: String::from_utf8_lossy(name).into_owned(), above: above.to_owned() })
     }
 
     /// Finds the file of an absolute path on the server, from the export's root down. Symbolic links on the way
