@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-use crate::{Server, client, lane::Lane};
+use crate::{client, lane::Lane};
 
 /// Bytes of the file.
 const BYTES: usize = 256 << 20;
@@ -45,21 +45,37 @@ pub fn beside_nfs_cp(lane: &Lane, pairs: usize) -> Result<Vec<Times>> {
     server.put(&local.path().join("empty"), "speed")?;
     let url = |name: &str| {
         let ((nfs, mount), export) = (server.ports(), server.export());
-        format!("nfs://127.0.0.1{export}/speed/{name}?version=3&nfsport={nfs}&mountport={mount}")
+        format!("nfs://127.0.0.1{export}/{name}?version=3&nfsport={nfs}&mountport={mount}")
     };
     let nfsw = client::binary();
     let path = |path: &Path| path.to_string_lossy().into_owned();
+    for place in places("for-down") {
+        run(nfsw, ["cp", "-q", &path(&source), &url(&place)])?;
+    }
     let mut ways = Vec::new();
-    for (way, from, to) in [("up", path(&source), url("copy")), ("down", url("copy"), path(&back))] {
+    for way in ["up", "down"] {
         let mut seconds = Vec::new();
         for pair in 0..pairs {
             let time = |ours: bool| -> Result<f64> {
-                remove(&*server, nfsw, way, &back, &url("copy"))?;
-                let (program, options): (&Path, &[&str]) =
-                    if ours { (nfsw, &["cp", "-q"]) } else { (OTHER.as_ref(), &[]) };
+                // Missing before the first copy.
+                let _ = fs::remove_file(&back);
+                // Some servers do not let a name be used again.
+                let [name, elsewhere] = places(&format!("{way}-{pair}-{ours}"));
+                let (from, to) = match way {
+                    "up" => (path(&source), url(&name)),
+                    _ => (url(&places("for-down")[0]), path(&back)),
+                };
                 let start = Instant::now();
-                run(Command::new(program).args(options).args([&from, &to]))?;
-                Ok(start.elapsed().as_secs_f64())
+                if ours {
+                    run(nfsw, ["cp", "-q", &from, &to])?;
+                } else {
+                    run(OTHER.as_ref(), [&from, &to])?;
+                }
+                let seconds = start.elapsed().as_secs_f64();
+                for made in [name, elsewhere].into_iter().filter(|made| server.size(made).is_some()) {
+                    run(nfsw, ["rm", &url(&made)])?;
+                }
+                Ok(seconds)
             };
             // Neither is always the one that finds the caches warm.
             let both = if pair % 2 == 0 {
@@ -82,16 +98,9 @@ pub fn beside_nfs_cp(lane: &Lane, pairs: usize) -> Result<Vec<Times>> {
     Ok(ways)
 }
 
-/// Removes what the last copy has made.
-fn remove(server: &dyn Server, nfsw: &Path, way: &str, back: &Path, url: &str) -> Result<()> {
-    if way == "down" {
-        if back.exists() {
-            fs::remove_file(back)?;
-        }
-    } else if server.size("speed/copy").is_some() {
-        run(Command::new(nfsw).args(["rm", url]))?;
-    }
-    Ok(())
+/// Where a copy may be: libnfs mounts the directory of a file, and some servers give their root for any.
+fn places(name: &str) -> [String; 2] {
+    [format!("speed/{name}"), name.to_owned()]
 }
 
 fn write_source(path: &Path) -> Result<()> {
@@ -105,9 +114,17 @@ fn write_source(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+/// Runs a program that ends within five minutes.
+fn run<const COUNT: usize>(program: &Path, arguments: [&str; COUNT]) -> Result<()> {
+    let mut command = Command::new("timeout");
+    command.arg("300").arg(program).args(arguments).stdin(Stdio::null());
+    let output = command.output().with_context(|| format!("running {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 
