@@ -315,6 +315,85 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_that_nobody_waits_for_any_more_covers_nothing() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        assert_eq!(bench.state(), (0, 0, 0));
+        bench.stability.abandon_commit();
+        assert_eq!(bench.state(), (0, 10, 0));
+        bench.committed(OLD);
+        assert_eq!(bench.state(), (0, 10, 0));
+    }
+
+    #[test]
+    fn the_state_says_what_is_stable_and_what_waits_under_which_verifier() {
+        let mut bench = Bench::new();
+        let range = Range { start: 0, end: 5 };
+        bench.stability.written(range, stable_how::FILE_SYNC, OLD, None, &mut bench.todo);
+        bench.written(5, 10, NEW);
+        bench.stability.start_commit();
+        bench.written(20, 30, NEW);
+        let (stable, verifier, unstable) = bench.stability.state();
+        assert_eq!((stable.iter().collect::<Vec<_>>(), verifier), (vec![range], NEW.0));
+        let waiting = [(5, 10), (20, 30)].map(|(start, end)| Range { start, end });
+        assert_eq!(unstable.iter().collect::<Vec<_>>(), waiting);
+    }
+
+    #[test]
+    fn what_was_stable_before_counts() {
+        let mut stable = RangeSet::default();
+        stable.insert(Range { start: 5, end: 25 });
+        assert_eq!(Stability::resume(stable).stable(), 20);
+    }
+
+    #[test]
+    fn late_replies_and_restarts_without_end_are_hopeless() {
+        // Each reply is from an earlier life; one that makes bytes stable gives new hope.
+        for late in [stable_how::UNSTABLE, stable_how::FILE_SYNC] {
+            let mut bench = Bench::new();
+            bench.written(0, 10, OLD);
+            bench.written(0, 10, NEW);
+            for reply in 1..=MAX_FRUITLESS {
+                assert!(!bench.stability.is_hopeless(), "after {reply}");
+                bench.written(0, 10, OLD);
+            }
+            assert!(bench.stability.is_hopeless());
+            assert_eq!(bench.stability.lost(), 10 * u64::from(MAX_FRUITLESS + 1));
+            bench.stability.written(Range { start: 0, end: 10 }, late, NEW, None, &mut bench.todo);
+            assert_eq!(bench.stability.is_hopeless(), late == stable_how::UNSTABLE);
+            bench.stability.start_commit();
+            bench.committed(NEW);
+            assert!(!bench.stability.is_hopeless());
+        }
+        let mut bench = Bench::new();
+        for life in 0..=u64::from(MAX_FRUITLESS) {
+            assert!(!bench.stability.is_hopeless(), "after {life}");
+            bench.written(0, 10, writeverf3(life.to_be_bytes()));
+            bench.stability.start_commit();
+            assert!(bench.stability.retired.len() <= MAX_RETIRED);
+        }
+        bench.committed(NEW);
+        assert!(bench.stability.is_hopeless());
+        // A COMMIT that covers nothing is no hope.
+        bench.stability.start_commit();
+        bench.committed(NEW);
+        assert!(bench.stability.is_hopeless());
+    }
+
+    #[test]
+    fn late_replies_to_commits_are_fruitless() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.written(0, 10, NEW);
+        for _ in 0..=MAX_FRUITLESS {
+            bench.stability.committing_under = Some(OLD);
+            bench.committed(OLD);
+        }
+        assert!(bench.stability.is_hopeless());
+    }
+
+    #[test]
     fn stable_writes_need_no_commit() {
         let mut bench = Bench::new();
         let range = Range { start: 0, end: 7 };
