@@ -57,7 +57,10 @@ impl Bench {
     /// The next call, which is a WRITE: its part, and how stable it is to be.
     fn next_write(&mut self) -> (u32, stable_how) {
         match self.next().unwrap() {
-            StreamCall { part, action: StreamAction::Write { stable, .. }, .. } => (part, stable),
+            StreamCall { part, delay, action: StreamAction::Write { stable, .. } } => {
+                assert_eq!(delay, Duration::ZERO);
+                (part, stable)
+            }
             call => panic!("{call:?}"),
         }
     }
