@@ -3,6 +3,10 @@
 #
 #   ./ci.sh              all checks, in the order below
 #   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
+#   ./ci.sh servers [--write] [--with unfs3=PATH] [LANE...]
+#                        every step on every kind of server (docs/servers.md); --write renews the table there when all cells are as
+#                        tests/servers/matrix says; --with adds a server whose program is at hand; LANE runs only these tests
+#   ./ci.sh servers-speed [LANE...]  256 MiB both ways beside nfs-cp on each kind of server that can hold it: 15 pairs each
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; the README has a table of what they show
 #
@@ -12,8 +16,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
 
-# Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping, ip and ss.
-packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2)
+# Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping, ip and ss,
+# and what a virtual machine takes.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs)
 libraries=(nfs-wire nfs-wireless-client nfs-wireless-server linkemu)
 
 check_packages() {
@@ -21,6 +26,8 @@ check_packages() {
   for package in "${packages[@]}"; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
   done
+  # Any Go will do that is new enough for tests/servers/go-nfs/go.mod, which says so itself.
+  [ -x /usr/local/go/bin/go ] || command -v go >/dev/null || missing+=(golang-go)
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq || return
@@ -47,19 +54,47 @@ check_test() { cargo test --workspace; }
 
 check_long() {
   check_packages || return
-  cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends
+  cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends --skip unfs3 --skip beside_nfs_cp
 }
 
 # Only that the benchmarks run: this machine's clock is nobody's gate.
 check_bench() { cargo bench --quiet --profile dev --workspace --bench '*' -- --test; }
+
+check_servers() {
+  check_packages || return
+  local write= lanes=() ignored=()
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --write) write=1 ;;
+      --with)
+        case ${2:-} in
+          unfs3=*) export NFSW_UNFS3=${2#unfs3=}; ignored=(--include-ignored) ;;
+          *) echo "ci.sh: --with takes unfs3=PATH" >&2; return 2 ;;
+        esac
+        shift ;;
+      *) lanes+=("$1") ;;
+    esac
+    shift
+  done
+  local matrix=(cargo test -p private-servers --test zoo --)
+  "${matrix[@]}" --skip=the_document_has_this_matrix "${ignored[@]}" "${lanes[@]}" || return
+  [ -z "$write" ] || NFSW_SERVERS_WRITE=1 "${matrix[@]}" the_document_has_this_matrix
+}
+
+check_servers-speed() {
+  check_packages || return
+  cargo test --release -p private-servers --test speed -- --ignored --nocapture --test-threads 1 "$@"
+}
 
 # Advisories, licences and sources of all dependencies.
 check_deny() { cargo deny --all-features check; }
 
 all=(packages fmt clippy doc test bench)
 [ $# -gt 0 ] || set -- "${all[@]}"
+# These take arguments of their own.
+case $1 in servers | servers-speed) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

@@ -174,6 +174,45 @@ async fn a_stream_survives_a_server_that_forgets() {
 }
 
 #[tokio::test]
+async fn a_stream_ends_whatever_the_verifier_does_and_asks_little() {
+    use nfs_wireless_client::Procedure;
+    let data: Vec<_> = (0..2_000_000_u32).map(|index| (index % 239) as u8).collect();
+    for procedure in [Procedure::Write, Procedure::Commit] {
+        let server = serve("127.0.0.1:0").await;
+        let faults = Faults::from(vec![Rule::always(procedure, Action::ChangeVerifier)]);
+        server.with_service(|service| service.set_faults(faults));
+        let client = connect(&server, TransportChoice::Tcp).await;
+        let made = client.create(client.root(), b"file", mode(0o600)).await.unwrap();
+        let mut file = File::new(client, made.handle);
+        file.write_all(&data).await.unwrap();
+        file.shutdown().await.unwrap();
+        let (stored, calls) = server.with_service(|service| {
+            service.crash();
+            (service.backend().read_file(b"/file").unwrap(), service.stats().calls)
+        });
+        assert!(stored == data, "{procedure} changes the verifier");
+        assert!(calls < 300, "{procedure}: {calls} calls");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_to_a_server_that_writes_nothing_ends() {
+    let server = serve("127.0.0.1:0").await;
+    let faults = Faults::from(vec![Rule::always(nfs_wireless_client::Procedure::Write, Action::Shorten(0))]);
+    server.with_service(|service| service.set_faults(faults));
+    let client = connect(&server, TransportChoice::Tcp).await;
+    let made = client.create(client.root(), b"file", mode(0o600)).await.unwrap();
+    let mut file = File::new(client, made.handle);
+    let written = async {
+        file.write_all(&[1; 10_000]).await?;
+        file.shutdown().await
+    };
+    let error = written.await.unwrap_err().to_string();
+    assert!(error.contains("WRITE is broken"), "{error}");
+    assert!(server.with_service(|service| service.stats().calls) < 50);
+}
+
+#[tokio::test]
 async fn nobody_there_is_said_at_once_and_silence_within_the_time_allowed() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (transport, _) in TRANSPORTS {

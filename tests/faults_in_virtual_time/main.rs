@@ -5,6 +5,7 @@
 
 mod cuts;
 mod mangled;
+mod rates;
 mod trouble;
 mod world;
 

@@ -16,7 +16,7 @@ use nfs_wire::{
 use nfs_wireless_client::{
     Placement, RetryPolicy, SetAttributes, Time, TransferError, UploadSpec,
     engine::{Carrier, EngineConfig, WindowLimits},
-    session::{Event, Incoming, Session, SessionConfig, Transfer},
+    session::{Chosen, Event, Incoming, Session, SessionConfig, Transfer},
     transfer::{Checkpoint, Download, Limits, Listing, Range, RangeSet, Upload},
 };
 use nfs_wireless_server::{
@@ -42,6 +42,12 @@ pub(crate) struct World {
     pub(crate) replies: Vec<(u64, Vec<u8>, u32)>,
     pub(crate) outcome: Option<Result<(), TransferError>>,
     pub(crate) progress: u64,
+    /// When calls were sent.
+    pub(crate) sent_at: Vec<Instant>,
+    /// When bytes were accepted last.
+    pub(crate) moved_at: Option<Instant>,
+    /// Bytes of the largest WRITE.
+    pub(crate) largest_write: u32,
     /// What the last download has stored.
     pub(crate) had: RangeSet,
     /// What the last upload may go on from.
@@ -113,6 +119,7 @@ impl World {
                 credential,
             },
             limits: Limits { read_block: block, write_block: block, ..Limits::default() },
+            chosen: Chosen::default(),
             measure_writes: false,
             stall_timeout: None,
             rate_limit: None,
@@ -129,6 +136,9 @@ impl World {
             replies: Vec::new(),
             outcome: None,
             progress: 0,
+            sent_at: Vec::new(),
+            moved_at: None,
+            largest_write: 0,
             had: RangeSet::default(),
             checkpoint: None,
             name: b"file".to_vec(),
@@ -195,7 +205,9 @@ impl World {
     fn drain(&mut self) {
         while let Some(transmit) = self.session.poll_transmit(self.now) {
             let mut message = transmit.head.to_vec();
+            self.sent_at.push(self.now);
             if let Some(payload) = transmit.payload {
+                self.largest_write = self.largest_write.max(payload.length);
                 let (start, length) = (usize::try_from(payload.offset).unwrap(), payload.length as usize);
                 message.extend_from_slice(&self.source[start..start + length]);
                 message.resize(message.len() + padding(length), 0);
@@ -209,6 +221,7 @@ impl World {
             match event {
                 Event::Progress(id, bytes) => {
                     self.progress += bytes;
+                    self.moved_at = Some(self.now);
                     self.checkpoint = self
                         .session
                         .upload(id)
@@ -253,6 +266,12 @@ impl World {
         self.ask(mnt, encode, |results| Some(mount::decode_mount(results).ok()?.ok()?.handle))
     }
 
+    /// Asks for the server's limits.
+    pub(crate) fn mount(&mut self) {
+        let root = self.root();
+        self.session.handle_mount(self.now, root, None);
+    }
+
     pub(crate) fn upload(&mut self, contents: &[u8], placement: Placement) -> Result<(), TransferError> {
         let upload = self.new_upload(contents, placement);
         self.transfer(upload)
@@ -292,6 +311,12 @@ impl World {
     }
 
     pub(crate) fn go_on_with_download(&mut self, size: usize) -> Result<(), TransferError> {
+        let transfer = self.new_download(size);
+        self.transfer(transfer)
+    }
+
+    /// Reads what of the file has not been stored yet.
+    pub(crate) fn new_download(&mut self, size: usize) -> Transfer {
         let root = self.root();
         let lookup = (Program::NFS, Procedure::Lookup.number());
         let encode = |buffer: &mut Vec<u8>| {
@@ -302,7 +327,8 @@ impl World {
             let found = nfs_wire::reply::decode::<LOOKUP3resok>(results).ok()?.ok()?;
             FileHandle::try_from(&found.object).ok()
         });
-        self.transfer(Transfer::Download(Download::ranges(&file, self.had.missing(size as u64))))
+        self.sink.resize(size, 0);
+        Transfer::Download(Download::ranges(&file, self.had.missing(size as u64)))
     }
 
     pub(crate) fn transfer(&mut self, transfer: Transfer) -> Result<(), TransferError> {

@@ -60,7 +60,7 @@ fn kill(kills: u32) {
     let sizes = HashMap::from(["copy", "back"].map(|name| (name.into(), SIZE as u64)));
     for (number, transport) in ["udp", "tcp"].into_iter().enumerate() {
         let job = |from: &str, to: &str, source: &Path, target: &Path| Job {
-            nfsw: nfsw::binary().clone(),
+            nfsw: nfsw::binary().to_owned(),
             state: place.path().join("state"),
             options: ["--transport", transport, "--bwlimit", "40M"].map(String::from).into(),
             from: from.to_owned(),

@@ -12,4 +12,4 @@ mod link;
 mod nfsw;
 mod tree;
 
-use private_ganesha as server;
+use private_servers::ganesha as server;

@@ -3,28 +3,10 @@
 use std::{
     ffi::OsStr,
     io::Write,
-    path::PathBuf,
     process::{Command, Output, Stdio},
-    sync::OnceLock,
 };
 
-/// The binary beside this test, built if need be.
-pub(crate) fn binary() -> &'static PathBuf {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let mut profile = std::env::current_exe().expect("the test's own path");
-        profile.pop();
-        profile.pop();
-        let mut build = Command::new(env!("CARGO"));
-        // Beside a test it has the features that a test of the workspace has built it with: nothing is built twice.
-        build.args(["build", "--quiet", "--workspace", "--bin", "nfsw", "--test", "architecture"]);
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("cargo runs").success(), "nfsw does not build");
-        profile.join("nfsw")
-    })
-}
+pub(crate) use private_servers::nfsw as binary;
 
 /// Runs `nfsw` with these arguments; two minutes are its limit.
 pub(crate) fn run<Argument: AsRef<OsStr>>(arguments: impl IntoIterator<Item = Argument>) -> Output {

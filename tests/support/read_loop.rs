@@ -6,7 +6,7 @@ use nfs_wire::{FileHandle, rpc};
 use nfs_wireless_client::{
     RetryPolicy,
     engine::{Carrier, EngineConfig, WindowLimits},
-    session::{Incoming, Session, SessionConfig, Transfer},
+    session::{Chosen, Incoming, Session, SessionConfig, Transfer},
     transfer::{Download, Limits},
 };
 
@@ -36,6 +36,7 @@ impl ReadLoop {
                 credential,
             },
             limits: Limits { read_block: block, write_block: block, ..Limits::default() },
+            chosen: Chosen::default(),
             measure_writes: false,
             stall_timeout: None,
             rate_limit: None,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use private_ganesha::{Ganesha, Options};
+use private_servers::ganesha::{Ganesha, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempDir;

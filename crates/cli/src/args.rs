@@ -3,6 +3,7 @@
 mod connection;
 mod copy;
 mod curve;
+mod doctor;
 mod files;
 mod link;
 
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, Op};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use link::LinkExecArgs;
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     Exports(ExportsArgs),
     /// Measure round-trip time and loss to a server's NFS service.
     Ping(PingArgs),
+    /// Find out what a server can do and what to change there: a page for its administrator.
+    Doctor(DoctorArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
     /// Emulate a bad link: under any program, as a UDP proxy, or as a picture.
@@ -110,7 +114,7 @@ pub(crate) struct ExportsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Sends NULL calls, which do nothing and which every server answers, one after the other on each transport. \
-Nothing is sent again: a call without an answer within --wait counts as lost.
+Nothing is sent again: a call without an answer within --wait counts as lost. `nfsw doctor` tells more of a server.
 
 Examples:
   nfsw ping nas

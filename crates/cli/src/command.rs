@@ -6,6 +6,7 @@ mod cp;
 mod curve;
 mod demo;
 mod df;
+mod doctor;
 mod exports;
 pub(crate) mod link;
 mod ln;
@@ -30,19 +31,27 @@ pub(crate) fn execute(command: Command) -> ExitCode {
                 .run(async |context| $run(&$arguments, context).await)
         };
     }
+    macro_rules! changing {
+        ($arguments:expr, $run:path) => {
+            Context::new(&$arguments.connection, &$arguments.output)
+                .that_changes($arguments.verbose)
+                .run(async |context| $run(&$arguments, context).await)
+        };
+    }
     let exit = match command {
         Command::Cp(arguments) => cp::execute(arguments, None).0,
         Command::Ls(arguments) => on_servers!(arguments, ls::run),
         Command::Stat(arguments) => on_servers!(arguments, stat::run),
         Command::Cat(arguments) => cat::execute(arguments),
         Command::Df(arguments) => on_servers!(arguments, df::run),
-        Command::Mkdir(arguments) => on_servers!(arguments, mkdir::run),
-        Command::Rm(arguments) => on_servers!(arguments, rm::run),
-        Command::Mv(arguments) => on_servers!(arguments, mv::run),
-        Command::Ln(arguments) => on_servers!(arguments, ln::run),
-        Command::Chmod(arguments) => on_servers!(arguments, chmod::run),
+        Command::Mkdir(arguments) => changing!(arguments, mkdir::run),
+        Command::Rm(arguments) => changing!(arguments, rm::run),
+        Command::Mv(arguments) => changing!(arguments, mv::run),
+        Command::Ln(arguments) => changing!(arguments, ln::run),
+        Command::Chmod(arguments) => changing!(arguments, chmod::run),
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
+        Command::Doctor(arguments) => on_servers!(arguments, doctor::run),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),

@@ -85,6 +85,11 @@ impl Context {
         Self { reporter: self.reporter.with_verbosity(verbose, quiet), ..self }
     }
 
+    /// Says that the command does more than to print; `names` says whether it names what it does.
+    pub(crate) fn that_changes(self, names: bool) -> Self {
+        Self { reporter: self.reporter.that_changes(names), ..self }
+    }
+
     /// Runs a command until it is done, interrupted, or out of time, and reports how it ended.
     pub(crate) fn run(&self, command: impl AsyncFnOnce(&Self) -> anyhow::Result<()>) -> Exit {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -98,7 +103,7 @@ impl Context {
             tokio::select! {
                 biased;
                 () = interruption.told() => {
-                    Err(Failure::with(Exit::Interrupted, format!("interrupted; run again: {}", command_line())))
+                    Err(Failure::with(Exit::Interrupted, format!("interrupted; {}", again())))
                 }
                 result = command(self) => result,
                 error = self.watch() => Err(error),
@@ -174,7 +179,7 @@ impl Context {
             );
         }
         let servers = self.session.describe();
-        Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; run again: {}", command_line()))
+        Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; {}", again()))
     }
 }
 
@@ -218,7 +223,7 @@ impl Interruption {
                 }
                 // Nothing may hold this up: neither whoever reads standard error nor a lock on it.
                 thread::spawn(|| {
-                    let line = format!("nfsw: interrupted; run again: {}\n", command_line());
+                    let line = format!("nfsw: interrupted; {}\n", again());
                     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
                 });
                 thread::sleep(LAST_WORDS);
@@ -264,10 +269,16 @@ pub(crate) async fn end_of(lifetime: Option<Duration>) -> Exit {
     }
 }
 
-/// Returns the command that was typed, for a shell.
-fn command_line() -> String {
+/// Returns what to do to go on: the command that was typed, for a shell, unless it is too long for a message.
+fn again() -> String {
+    /// Leaves room for what is said before.
+    const LONGEST: usize = 350;
     use std::os::unix::ffi::OsStrExt;
     let mut words = vec!["nfsw".to_owned()];
     words.extend(std::env::args_os().skip(1).map(|word| shell_quote(word.as_bytes())));
-    words.join(" ")
+    let command = words.join(" ");
+    if command.chars().count() > LONGEST {
+        return "run the same command again".to_owned();
+    }
+    format!("run again: {command}")
 }

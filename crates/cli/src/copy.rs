@@ -9,27 +9,29 @@ mod plan;
 mod resume;
 pub(crate) mod stream;
 mod transfer;
+mod update;
 mod verify;
 
 use std::{collections::HashSet, rc::Rc};
-
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use serde_json::json;
 
 use self::{
     done::Done,
     frame::Frame,
     node::{Kind, Node},
-    place::Present,
+    place::{Name, Present},
 };
 use crate::{
     context::Context,
     exit::{Exit, Failure},
     local,
     name::{is_ours, journal, temporary},
+    outcome::Skip,
+    progress::Share,
     remote::Children,
+    report::event,
     target::Target,
 };
+use futures_util::{StreamExt, stream::FuturesUnordered};
 
 /// What `nfsw cp` was asked for, checked.
 #[derive(Debug)]
@@ -67,8 +69,8 @@ pub(crate) enum Overwrite {
     Always,
     /// None.
     Never,
-    /// Those that are older than their source, or of another size.
-    Outdated,
+    /// Those that are older than their source.
+    Older,
 }
 
 /// Files from this size on are large: each fills the link by itself, so few are copied at once.
@@ -91,7 +93,7 @@ struct Work {
 }
 
 /// What became of a [`Work`].
-struct Outcome {
+struct Processed {
     /// Directories it held: the one it went to, and the one it made.
     frames: Vec<Rc<Frame>>,
     is_large: bool,
@@ -122,16 +124,18 @@ struct Queue {
 pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
     let run = Run { copy, context, throttle, done: open_done(copy, context)? };
-    match plan::plan(copy, context, run.done.as_ref()).await? {
-        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await?,
+    let ended = match plan::plan(copy, context, run.done.as_ref()).await? {
+        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files(works, clean_up) => {
-            let done = run.work_off(works).await;
+            let ended = run.work_off(works).await;
             if let Some(clean_up) = clean_up {
                 drop(clean_up.await);
             }
-            done?;
+            ended
         }
-    }
+    };
+    context.reporter.tell_copies(copy.verify);
+    ended?;
     if let Some(done) = run.done.filter(|_| !context.reporter.has_failures()) {
         done.finish();
     }
@@ -175,7 +179,7 @@ impl Run<'_> {
                 large += usize::from(is_large);
                 running.push(self.process(work, is_large));
             }
-            let Some(Outcome { frames, is_large, result }) = running.next().await else {
+            let Some(Processed { frames, is_large, result }) = running.next().await else {
                 return end;
             };
             large -= usize::from(is_large);
@@ -200,7 +204,7 @@ impl Run<'_> {
         }
     }
 
-    async fn process(&self, work: Work, is_large: bool) -> Outcome {
+    async fn process(&self, work: Work, is_large: bool) -> Processed {
         let Work { node, frame, name, is_named, rest } = work;
         let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
@@ -212,16 +216,22 @@ impl Run<'_> {
                 Err(error) => Err(error),
             },
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
-            (Kind::File, Some(name)) => self.file(&node, &frame, &name, is_named).await.map(|()| Vec::new()),
+            (Kind::File, Some(name)) => {
+                let share = Share::new(&self.context.activity, node.expected_bytes());
+                self.file(&node, &frame, &name, is_named, &share).await.map(|()| Vec::new())
+            }
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
-            (Kind::Special(what), Some(_)) => {
+            (Kind::Special(what), Some(_)) if is_named => {
+                let text = format!("{node}: is a {what}, which cannot be copied");
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+            (Kind::Special(what), Some(name)) => {
                 self.context.reporter.warning(format!("{node}: skipped, it is a {what}"));
-                self.context.activity.file_done();
-                Ok(Vec::new())
+                self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
         drop(frame);
-        Outcome { frames, is_large, result }
+        Processed { frames, is_large, result }
     }
 
     /// Creates the directory that takes what is in a source directory.
@@ -243,7 +253,7 @@ impl Run<'_> {
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
         let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
-        self.say_event("directory", node, &place.to_string())?;
+        self.say_event("directory", node, &place.own_name())?;
         Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
     }
 
@@ -283,7 +293,7 @@ impl Run<'_> {
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         let present = frame.place.present(self.context, name).await?;
-        if !self.wants(node, frame, name, present.as_ref())? {
+        if !self.wants(node, frame, name, present.as_ref()).await? {
             return Ok(());
         }
         let target = node.read_link().await?;
@@ -295,7 +305,7 @@ impl Run<'_> {
     }
 
     /// Whether a file or link is to be copied over what is there.
-    fn wants(
+    async fn wants(
         &self,
         node: &Node,
         frame: &Frame,
@@ -315,45 +325,54 @@ impl Run<'_> {
         }
         let reason = match self.copy.overwrite {
             Overwrite::Always => return Ok(true),
-            Overwrite::Never => "exists",
-            Overwrite::Outdated => {
-                let same_kind = present.kind == node.kind;
-                let same_size = present.attributes.size == node.attributes.size || node.kind == Kind::Symlink;
-                let newer = present.attributes.times.modified >= node.attributes.times.modified;
-                if !(same_kind && same_size && newer) {
-                    return Ok(true);
+            Overwrite::Never => Skip::Exists,
+            Overwrite::Older if self.is_newer(node, &frame.place, &present.attributes).await? => {
+                return Ok(true);
+            }
+            Overwrite::Older => {
+                let [here, there] = [&node.attributes, &present.attributes];
+                if (node.kind, present.kind) == (Kind::File, Kind::File)
+                    && here.size != there.size
+                    && there.times.modified <= here.times.modified
+                {
+                    self.context.reporter.warning(format!(
+                        "{target}: kept, it has the time of {node} but another size (without -u it is replaced)"
+                    ));
                 }
-                "up to date"
+                Skip::NotOlder
             }
         };
-        self.skip(node, &target, reason)?;
+        self.skip(node, &frame.place.name(name), reason)?;
         Ok(false)
     }
 
-    fn skip(&self, node: &Node, target: &str, reason: &str) -> anyhow::Result<()> {
-        self.context.activity.skip(node.attributes.size);
-        let event =
-            json!({"event": "skipped", "source": node.to_string(), "target": target, "reason": reason});
-        self.context.reporter.done(format_args!("{target}: {reason}"), &event)
+    fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
+        self.context.activity.file_done();
+        let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["reason"] = reason.name().into();
+        let line = format_args!("{}: left alone, it {}", target.shown, reason.words());
+        self.context.reporter.skipped(line, &event, reason)
     }
 
     fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         self.context.activity.file_done();
-        self.say_event(event, node, &frame.place.show(name))
+        self.say_event(event, node, &frame.place.name(name))
     }
 
-    fn say_event(&self, event: &str, node: &Node, target: &str) -> anyhow::Result<()> {
-        let source = node.to_string();
-        let size = node.attributes.size;
-        let line = format!("{source} -> {target}");
-        let mut event = json!({"event": event, "source": source, "target": target, "bytes": size});
+    fn say_event(&self, kind: &str, node: &Node, target: &Name) -> anyhow::Result<()> {
+        let line = format!("{node} -> {}", target.shown);
+        let mut event = event(kind, &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["bytes"] = node.attributes.size.into();
         if self.copy.dry_run {
             event["dry_run"] = true.into();
             if !self.context.reporter.json() {
                 return self.context.reporter.print(format!("{line}\n").as_bytes());
             }
         }
-        self.context.reporter.done(line, &event)
+        match node.kind {
+            Kind::Directory => self.context.reporter.entered(line, &event),
+            _ => self.context.reporter.done(line, &event),
+        }
     }
 }
 
@@ -363,17 +382,10 @@ impl Queue {
         for work in works.into_iter().rev() {
             match work.node.kind {
                 Kind::Directory => self.directories.push(work),
-                Kind::File if work.node.attributes.size >= LARGE_BYTES => {
-                    context.activity.expect(work.node.attributes.size);
-                    self.large.push(work);
-                }
-                Kind::File => {
-                    context.activity.expect(work.node.attributes.size);
-                    self.small.push(work);
-                }
-                Kind::Symlink | Kind::Special(_) => {
-                    context.activity.expect(0);
-                    self.small.push(work);
+                Kind::File | Kind::Symlink | Kind::Special(_) => {
+                    let bytes = work.node.expected_bytes();
+                    context.activity.expect(bytes);
+                    if bytes >= LARGE_BYTES { self.large.push(work) } else { self.small.push(work) }
                 }
             }
         }

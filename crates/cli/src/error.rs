@@ -3,11 +3,12 @@
 use std::{
     fmt::Display,
     io::{self, ErrorKind},
+    net::{Ipv4Addr, UdpSocket},
     os::unix::ffi::OsStrExt,
     path::Path,
 };
 
-use nfs_wireless_client::{self as client, NfsStatus as Status, Rejection};
+use nfs_wireless_client::{self as client, MountStatus, NfsStatus as Status, Procedure, Rejection};
 
 use crate::{
     exit::{Exit, Failure},
@@ -149,11 +150,27 @@ fn advice(error: &client::Error) -> Option<&'static str> {
         client::Error::Broken { .. } => {
             "is that an NFS server, and nothing in between? --transport udp may help; run it again, it goes on"
         }
+        client::Error::Mount { status: MountStatus::ACCES | MountStatus::PERM, .. }
+        | client::Error::Rejected { rejection: Rejection::Authentication(_), .. }
+        | client::Error::Status {
+            procedure: Procedure::Getattr | Procedure::Lookup | Procedure::Access | Procedure::Fsinfo,
+            status: Status::PERM,
+        } if !may_use_low_ports() => LOW_PORTS,
         client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
         client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
         _ => return status_advice(error.status()?),
     };
     Some(advice)
+}
+
+/// What to do about a server that refuses everybody whose calls come from other ports, as Linux does unless it is told otherwise.
+const LOW_PORTS: &str = "it may take calls from ports below 1024 only: export with 'insecure' there, or here run nfsw as root or after \
+     setcap cap_net_bind_service=+ep on it; nfsw exports HOST lists to whom it exports";
+
+/// Whether this process may use ports below 1024. Where it may, the client does.
+fn may_use_low_ports() -> bool {
+    let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, 1023));
+    !bound.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
 fn status_advice(status: Status) -> Option<&'static str> {

@@ -15,6 +15,7 @@ mod links;
 mod local;
 mod mode;
 mod name;
+mod outcome;
 mod paths;
 mod progress;
 mod remote;
@@ -29,6 +30,7 @@ use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use exit::Exit;
+use outcome::Outcome;
 use summary::Summary;
 
 /// Runs the command line of this process and returns its exit status.
@@ -61,7 +63,7 @@ fn usage(error: &clap::Error) -> Exit {
         let _ = writeln!(
             std::io::stdout(),
             "{}",
-            Summary::default().to_json(std::time::Duration::ZERO, Exit::Usage)
+            Summary::default().to_json(std::time::Duration::ZERO, &Outcome::of_failure(Exit::Usage))
         );
     }
     Exit::Usage

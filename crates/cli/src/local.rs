@@ -128,6 +128,17 @@ impl Directory {
         open_regular(&self.fd, name, OFlags::NOFOLLOW)
     }
 
+    /// Returns in what steps files here keep their times, where that cannot be seen in the times themselves.
+    pub(crate) fn time_step(&self) -> Duration {
+        /// The number of FAT in Linux (statfs(2)).
+        const MSDOS_SUPER_MAGIC: u64 = 0x4d44;
+        #[cfg(target_os = "linux")]
+        if fs::fstatfs(&self.fd).is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC) {
+            return Duration::from_secs(2);
+        }
+        Duration::ZERO
+    }
+
     /// Returns the path of a name, for messages.
     pub(crate) fn join(&self, name: &[u8]) -> PathBuf {
         self.path.join(std::ffi::OsStr::from_bytes(name))

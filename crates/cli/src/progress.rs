@@ -1,8 +1,9 @@
 //! How far a run is: shared counters, and the bar on a terminal.
 
 use std::{
+    cell::Cell,
     fmt::Write as _,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write as _},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -29,12 +30,6 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Returns what to hand to a transfer so that it counts its bytes here.
-    pub(crate) fn observer(self: &Arc<Self>) -> Arc<dyn Fn(u64) + Send + Sync> {
-        let activity = Arc::clone(self);
-        Arc::new(move |bytes| activity.add_bytes(bytes))
-    }
-
     /// Counts file bytes.
     pub(crate) fn add_bytes(&self, count: u64) {
         self.bytes.fetch_add(count, Relaxed);
@@ -49,18 +44,6 @@ impl Activity {
     /// Counts a finished file.
     pub(crate) fn file_done(&self) {
         self.files.fetch_add(1, Relaxed);
-    }
-
-    /// Takes back bytes of a file that an earlier run has copied.
-    pub(crate) fn had(&self, bytes: u64) {
-        self.expected_bytes.fetch_sub(bytes, Relaxed);
-        self.step();
-    }
-
-    /// Takes back a file that need not be copied.
-    pub(crate) fn skip(&self, bytes: u64) {
-        self.expected_bytes.fetch_sub(bytes, Relaxed);
-        self.file_done();
     }
 
     /// Counts anything else that got somewhere: a directory entry, a created name.
@@ -88,6 +71,66 @@ impl Activity {
     pub(crate) fn mark(&self) -> u64 {
         let files = self.files.load(Relaxed);
         self.bytes().wrapping_add(self.steps.load(Relaxed)).wrapping_add(files)
+    }
+}
+
+/// One file's part in what is to be copied. It is known again whenever a copy begins, and whatever becomes of the file, no more is
+/// taken back than was counted.
+#[derive(Debug)]
+pub(crate) struct Share {
+    activity: Arc<Activity>,
+    /// Bytes of this file that the activity expects, those that were copied in vain among them.
+    expected: Cell<u64>,
+    /// Bytes that were copied, and how many of them before the copy that is under way.
+    copied: Arc<AtomicU64>,
+    before: Cell<u64>,
+    was_resumed: Cell<bool>,
+}
+
+impl Share {
+    /// Takes over a file for which `expected` bytes were counted with [`Activity::expect`].
+    pub(crate) fn new(activity: &Arc<Activity>, expected: u64) -> Self {
+        Self {
+            activity: Arc::clone(activity),
+            expected: Cell::new(expected),
+            copied: Arc::default(),
+            before: Cell::default(),
+            was_resumed: Cell::default(),
+        }
+    }
+
+    /// Begins a copy of so many bytes.
+    pub(crate) fn begin(&self, bytes: u64) {
+        self.before.set(self.copied.load(Relaxed));
+        self.set(self.before.get() + bytes);
+    }
+
+    /// Leaves out bytes that an earlier run has copied; whether these are the first of this file.
+    pub(crate) fn resume(&self, bytes: u64) -> bool {
+        self.leave_out(bytes);
+        !self.was_resumed.replace(true)
+    }
+
+    /// Leaves out bytes that need not be copied.
+    pub(crate) fn leave_out(&self, bytes: u64) {
+        let least = self.before.get();
+        self.set(self.expected.get().saturating_sub(bytes).max(least));
+        self.activity.step();
+    }
+
+    /// Returns what to hand to a transfer so that it counts its bytes here.
+    pub(crate) fn observer(&self) -> Arc<dyn Fn(u64) + Send + Sync> {
+        let (activity, copied) = (Arc::clone(&self.activity), Arc::clone(&self.copied));
+        Arc::new(move |bytes| {
+            copied.fetch_add(bytes, Relaxed);
+            activity.add_bytes(bytes);
+        })
+    }
+
+    fn set(&self, expected: u64) {
+        let change = expected.wrapping_sub(self.expected.replace(expected));
+        // What is taken back was counted by this share before, so the sum of all shares never wraps.
+        self.activity.expected_bytes.fetch_add(change, Relaxed);
     }
 }
 
@@ -137,7 +180,8 @@ impl Progress {
     pub(crate) fn end(self, line: Option<String>) {
         self.bar.finish_and_clear();
         if let Some(line) = line.filter(|_| self.aside.is_none()) {
-            eprintln!("{line}");
+            // Standard error may have gone with its terminal.
+            let _ = writeln!(io::stderr(), "{line}");
         }
     }
 
@@ -324,6 +368,34 @@ mod tests {
         link.outstanding = 0;
         observation.update(start + 6 * SECOND, &activity, link);
         assert_eq!(observation.stalled(start + 6 * SECOND), Duration::ZERO, "nothing is asked of the server");
+    }
+
+    #[test]
+    fn whatever_becomes_of_files_what_is_expected_of_them_never_wraps() {
+        let activity = Arc::<Activity>::default();
+        let expected = || activity.expected_bytes.load(Relaxed);
+        // A link counts no bytes, whatever its own size.
+        activity.expect(0);
+        Share::new(&activity, 0).leave_out(17);
+        assert_eq!(expected(), 0);
+        // A file grows between the listing and its copy, which finds most of it there, and is begun again twice, with more there.
+        activity.expect(100);
+        let share = Share::new(&activity, 100);
+        let observer = share.observer();
+        for (had, copied) in [(120, 10), (130, 5), (135, 15)] {
+            share.begin(150);
+            share.leave_out(had);
+            observer(copied);
+        }
+        assert_eq!((expected(), activity.bytes()), (30, 30));
+        // It changes, and is copied from the beginning.
+        share.begin(40);
+        assert_eq!(expected(), 70);
+        observer(40);
+        assert_eq!((expected(), activity.bytes()), (70, 70));
+        // More is left out than there is.
+        share.leave_out(1000);
+        assert_eq!(expected(), 30);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Finding files on servers: by path, by pattern, through links, and in directories.
 
+mod above;
 mod glob;
 mod walk;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
 
+pub(crate) use above::Above;
 pub(crate) use glob::is_pattern;
 
 use crate::{
@@ -26,8 +28,8 @@ pub(crate) struct Found {
     pub(crate) remote: Remote,
     /// The connection to it.
     pub(crate) client: Client,
-    /// The directory that holds it; `None` for an export's root and for `..`.
-    pub(crate) parent: Option<FileHandle>,
+    /// The directories that hold it; none for an export's root and for `..`.
+    pub(crate) above: Above,
     /// The file.
     pub(crate) handle: FileHandle,
     /// Its attributes.
@@ -79,12 +81,18 @@ impl Found {
         self.client.address() == other.client.address() && self.client.export() == other.client.export()
     }
 
+    /// Returns an entry of this directory.
+    pub(crate) fn child(&self, Child { name, handle, metadata }: Child) -> Self {
+        let above = self.above.inside(self.handle);
+        Self { remote: self.remote.join(&name), client: self.client.clone(), above, handle, metadata }
+    }
+
     /// Returns the directory that holds it, for a command that changes its name there.
     ///
     /// # Errors
     /// The export's root has no name that could change.
     pub(crate) fn directory(&self) -> anyhow::Result<(FileHandle, &[u8])> {
-        match (self.parent, self.remote.name()) {
+        match (self.above.directory(), self.remote.name()) {
             (Some(parent), Some(name)) => Ok((parent, name)),
             _ => Err(Failure::usage(format!("{}: this is the root of an export, which stays", self.remote))),
         }
@@ -179,6 +187,8 @@ pub(crate) struct Children {
     entries: ReadDir,
     client: Client,
     directory: FileHandle,
+    /// What is above the entries.
+    above: Above,
     shown: Remote,
     seen: u64,
     unsafe_names: usize,
@@ -190,7 +200,20 @@ impl Children {
     ///
     /// # Errors
     /// The directory lies so deep that there may be no end to it.
+    pub(crate) fn of(directory: &Found) -> anyhow::Result<Self> {
+        let Found { client, handle, remote, above, .. } = directory;
+        Self::below(above, client, *handle, remote)
+    }
+
+    /// As [`Children::of`] for a directory of which it is not known what is above it, but for the export's root.
+    ///
+    /// # Errors
+    /// As [`Children::of`].
     pub(crate) fn open(client: &Client, directory: FileHandle, shown: &Remote) -> anyhow::Result<Self> {
+        Self::below(&Above::default(), client, directory, shown)
+    }
+
+    fn below(above: &Above, client: &Client, directory: FileHandle, shown: &Remote) -> anyhow::Result<Self> {
         if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
             let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
             return Err(Failure::with(Exit::SomeFailed, text));
@@ -199,6 +222,7 @@ impl Children {
             entries: client.read_dir(directory),
             client: client.clone(),
             directory,
+            above: above.inside(directory),
             shown: shown.clone(),
             seen: 0,
             unsafe_names: 0,
@@ -226,7 +250,7 @@ impl Children {
         most_bytes: usize,
         wanted: impl Fn(&[u8]) -> bool,
     ) -> anyhow::Result<Vec<Child>> {
-        let Self { entries, client, directory, shown, .. } = self;
+        let Self { entries, client, directory, above, shown, .. } = self;
         let failed = |text: String| Failure::with(Exit::SomeFailed, format!("{shown}: {text}"));
         let mut complete = Vec::new();
         let mut bare = Vec::new();
@@ -280,6 +304,14 @@ impl Children {
                 Err(error) => return Err(error).at(shown.join(&name)),
             }
         }
+        let is_above = |child: &mut Child| above.contains(child.handle) || child.handle == client.root();
+        for Child { name, .. } in complete.extract_if(.., is_above) {
+            let text = format!(
+                "left out {}: the server gives it the handle of a directory that it lies in",
+                abridged(&name)
+            );
+            context.reporter.failed(failed(text))?;
+        }
         complete.sort_by(|a, b| a.name.cmp(&b.name));
         let mut twice = None;
         complete.dedup_by(|later, first| {
@@ -305,12 +337,11 @@ impl Children {
 /// As [`Children::next`]; and more entries than can be held.
 async fn matching_children(
     context: &Context,
-    client: &Client,
-    directory: FileHandle,
-    shown: &Remote,
+    directory: &Found,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> anyhow::Result<Vec<Child>> {
-    let mut children = Children::open(client, directory, shown)?;
+    let shown = &directory.remote;
+    let mut children = Children::of(directory)?;
     let found = children.next_matching(context, MAX_HELD_BYTES, wanted).await?;
     if !children.is_done {
         let count = found.len();

@@ -14,9 +14,14 @@ use crate::{
     args::OutputArgs,
     error::explain,
     exit::{Exit, Failure},
+    outcome::{Outcome, Skip},
     progress::Progress,
     summary::Summary,
+    text::shorten,
 };
+
+/// Characters of a message, at most; with the name of the program in front that is less than 500.
+const MESSAGE_CHARACTERS: usize = 490;
 
 /// Prints for the whole run. Nothing else writes to standard output or standard error.
 #[derive(Debug)]
@@ -25,10 +30,15 @@ pub(crate) struct Reporter {
     stats: bool,
     quiet: bool,
     verbose: bool,
+    /// Whether what is done is named.
+    names: bool,
+    /// Whether the command does more than to print.
+    changes: bool,
+    /// Standard output takes nothing any more.
+    is_mute: Cell<bool>,
     started: Instant,
     progress: RefCell<Option<Progress>>,
-    failures: RefCell<Vec<Exit>>,
-    succeeded: Cell<bool>,
+    outcome: RefCell<Outcome>,
     warned: RefCell<BTreeSet<String>>,
 }
 
@@ -40,17 +50,25 @@ impl Reporter {
             stats: output.stats,
             quiet: false,
             verbose: false,
+            names: false,
+            changes: false,
+            is_mute: Cell::default(),
             started,
             progress: RefCell::default(),
-            failures: RefCell::default(),
-            succeeded: Cell::default(),
+            outcome: RefCell::default(),
             warned: RefCell::default(),
         }
     }
 
     /// Sets how much is said beyond errors.
     pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
-        Self { verbose, quiet, ..self }
+        Self { verbose, quiet, names: verbose, ..self }
+    }
+
+    /// Says that the command does more than to print, so that it goes on when standard output takes nothing any more;
+    /// `names` says whether it names what it does.
+    pub(crate) fn that_changes(self, names: bool) -> Self {
+        Self { changes: true, names, ..self }
     }
 
     /// Whether standard output carries JSON.
@@ -84,9 +102,25 @@ impl Reporter {
     /// Writes text, complete lines, to standard output.
     ///
     /// # Errors
-    /// A quiet one when nobody reads any more, a local one when it cannot be written.
+    /// None if the command changes something: then it is said once, and no more is written. Otherwise a quiet one when nobody reads
+    /// any more, a local one when it cannot be written.
     pub(crate) fn print(&self, text: &[u8]) -> anyhow::Result<()> {
-        self.above_progress(|| io::stdout().lock().write_all(text)).map_err(stdout_error)
+        if self.is_mute.get() {
+            return Ok(());
+        }
+        let Err(error) = self.above_progress(|| io::stdout().lock().write_all(text)) else {
+            return Ok(());
+        };
+        if !self.changes {
+            return Err(stdout_error(error));
+        }
+        self.is_mute.set(true);
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            self.note("standard output was closed; what was asked for is done all the same");
+        } else {
+            self.error(&stdout_error(error), Exit::LocalIo);
+        }
+        Ok(())
     }
 
     /// Writes an event when standard output carries JSON.
@@ -97,15 +131,56 @@ impl Reporter {
         if self.json { self.print(format!("{event}\n").as_bytes()) } else { Ok(()) }
     }
 
-    /// Says that something is done: an event, a line if verbose, and a success for the verdict.
+    /// Says that something is done, and counts it.
     ///
     /// # Errors
     /// As [`Reporter::print`].
     pub(crate) fn done(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
-        self.succeeded.set(true);
+        self.count_done();
+        self.named(text, event)
+    }
+
+    /// Counts something that is done and goes without saying.
+    pub(crate) fn count_done(&self) {
+        self.outcome.borrow_mut().add_done();
+    }
+
+    /// Says that there is a directory to copy into, and counts it.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn entered(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_directory();
+        self.named(text, event)
+    }
+
+    /// Says that a file is left as it is, and counts it.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn skipped(&self, text: impl Display, event: &Value, reason: Skip) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_skipped(reason);
+        self.named(text, event)
+    }
+
+    /// Counts a file whose copy goes on with what is there, and says so.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn resumed(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_resumed();
+        self.remark(text, event)
+    }
+
+    /// Counts a copy that was found equal to its source.
+    pub(crate) fn verified(&self) {
+        self.outcome.borrow_mut().add_verified();
+    }
+
+    fn named(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
         if self.json {
             self.event(event)
-        } else if self.verbose {
+        } else if self.names {
             self.print(format!("{text}\n").as_bytes())
         } else {
             Ok(())
@@ -129,7 +204,8 @@ impl Reporter {
             self.note(&text);
         }
         // A reader who left is noticed at the next line that matters.
-        let _ = self.event(&json!({"event": "warning", "message": text.to_string()}));
+        let message = shorten(&text.to_string(), MESSAGE_CHARACTERS);
+        let _ = self.event(&json!({"event": "warning", "message": message}));
     }
 
     /// As [`Reporter::warning`], but the same words are said only once.
@@ -167,8 +243,9 @@ impl Reporter {
         Ok(())
     }
 
-    /// Prints a line on standard error, unadorned.
+    /// Prints a line on standard error, not too long for a person.
     pub(crate) fn note(&self, text: impl Display) {
+        let text = shorten(&text.to_string(), MESSAGE_CHARACTERS);
         self.above_progress(|| {
             let _ = writeln!(io::stderr(), "nfsw: {text}");
         });
@@ -176,7 +253,14 @@ impl Reporter {
 
     /// Whether anything failed so far.
     pub(crate) fn has_failures(&self) -> bool {
-        !self.failures.borrow().is_empty()
+        self.outcome.borrow().has_failures()
+    }
+
+    /// Says on standard error what became of the files of a copy, if the user `asked` for that or for every name.
+    pub(crate) fn tell_copies(&self, asked: bool) {
+        if (asked || self.verbose) && !self.quiet && !self.json {
+            self.note(self.outcome.borrow().of_copies());
+        }
     }
 
     /// Ends the run: reports the error that ended it, prints the summary, and decides the exit status.
@@ -187,22 +271,23 @@ impl Reporter {
                 self.error(&error, exit);
             }
         }
-        let exit = verdict(&self.failures.borrow(), self.succeeded.get());
+        let outcome = self.outcome.borrow().clone();
         if self.verbose && !self.json {
             summary.links().into_iter().for_each(|link| self.note(link));
         }
         if self.stats {
             let _ = write!(io::stderr(), "{}", summary.for_people(self.started.elapsed()));
         }
-        let _ = self.event(&summary.to_json(self.started.elapsed(), exit));
-        exit
+        let _ = self.event(&summary.to_json(self.started.elapsed(), &outcome));
+        // The summary itself may have found standard output full.
+        self.outcome.borrow().exit()
     }
 
     fn error(&self, error: &anyhow::Error, exit: Exit) {
-        let message = explain(error);
+        let message = shorten(&explain(error), MESSAGE_CHARACTERS);
         self.note(&message);
+        self.outcome.borrow_mut().add_failure(exit);
         let _ = self.event(&json!({"event": "error", "message": message, "exit_code": exit.code()}));
-        self.failures.borrow_mut().push(exit);
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {
@@ -210,6 +295,25 @@ impl Reporter {
             Some(progress) => progress.suspend(print),
             None => print(),
         }
+    }
+}
+
+/// Returns an event about files, each under its key: the real name, and where that is not UTF-8 also all its bytes in hexadecimal
+/// digits, under `KEY_bytes`.
+pub(crate) fn event(kind: &str, names: &[(&str, &[u8])]) -> Value {
+    let mut event = json!({"event": kind});
+    for (key, name) in names {
+        put_name(&mut event, key, name);
+    }
+    event
+}
+
+/// Adds a name to an event, as [`event`] does.
+pub(crate) fn put_name(event: &mut Value, key: &str, name: &[u8]) {
+    event[key] = String::from_utf8_lossy(name).into();
+    if str::from_utf8(name).is_err() {
+        let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        event[format!("{key}_bytes")] = hex.into();
     }
 }
 
@@ -221,38 +325,16 @@ pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     Failure::with(Exit::LocalIo, format!("standard output: {}", crate::error::io_text(&error)))
 }
 
-/// Decides between several failures: what ended the run outweighs all, failures of one kind keep their status,
-/// and where something succeeded or kinds differ, some files failed.
-fn verdict(failures: &[Exit], succeeded: bool) -> Exit {
-    let Some(&first) = failures.first() else {
-        return Exit::Done;
-    };
-    let ending = [Exit::Interrupted, Exit::GaveUp, Exit::Unreachable, Exit::Usage];
-    if let Some(exit) = ending.into_iter().find(|exit| failures.contains(exit)) {
-        return exit;
-    }
-    let alike = failures.iter().all(|&exit| exit == first);
-    let keeps_status = !succeeded || matches!(first, Exit::SourceMissing | Exit::Mismatch | Exit::LocalIo);
-    if alike && keeps_status { first } else { Exit::SomeFailed }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn one_kind_of_failure_keeps_its_status() {
-        assert_eq!(verdict(&[], true), Exit::Done);
-        assert_eq!(verdict(&[Exit::SourceMissing], false), Exit::SourceMissing);
-        assert_eq!(verdict(&[Exit::SourceMissing, Exit::SourceMissing], true), Exit::SourceMissing);
-        assert_eq!(verdict(&[Exit::SourceMissing, Exit::SomeFailed], false), Exit::SomeFailed);
-        assert_eq!(verdict(&[Exit::Mismatch, Exit::LocalIo], true), Exit::SomeFailed);
-    }
-
-    #[test]
-    fn what_ended_the_run_outweighs_single_files() {
-        assert_eq!(verdict(&[Exit::SomeFailed, Exit::GaveUp], true), Exit::GaveUp);
-        assert_eq!(verdict(&[Exit::LocalIo, Exit::Interrupted], true), Exit::Interrupted);
-        assert_eq!(verdict(&[Exit::SomeFailed, Exit::Unreachable], true), Exit::Unreachable);
+    fn names_in_events_are_the_real_ones() {
+        let event = event("copied", &[("source", "nas:/grö\n\\ße".as_bytes()), ("target", b"a\xff")]);
+        assert_eq!(event["source"], "nas:/grö\n\\ße");
+        assert_eq!(event.get("source_bytes"), None);
+        assert_eq!(event["target"], "a\u{fffd}");
+        assert_eq!(event["target_bytes"], "61ff");
     }
 }

@@ -35,8 +35,6 @@ struct Connected {
     client: Client,
     /// Paths that are known to be in this export, and in none inside it.
     known: Vec<Vec<u8>>,
-    /// What the server exports, once it was asked.
-    exports: Option<Vec<Vec<u8>>>,
 }
 
 impl Session {
@@ -61,7 +59,6 @@ impl Session {
             remote: remote.clone(),
             client: client.clone(),
             known: vec![remote.path.clone(), remote.parent().path],
-            exports: None,
         });
         Ok(client)
     }
@@ -185,50 +182,37 @@ impl Session {
         if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
     }
 
-    /// Returns the client for a path, if there is one. An export may lie inside another one, where it is a mere
-    /// empty directory: so the server is asked, once, before a second path is looked for.
+    /// Returns the client for a path, if there is one. An export may lie inside another one, where it is a mere empty directory: so
+    /// it is made sure that a second path is in the same export.
     async fn reuse(&self, remote: &Remote) -> anyhow::Result<Option<Client>> {
-        let Some((at, client)) = self.find(remote) else {
+        let Some((client, is_known)) = self.find(remote) else {
             return Ok(None);
         };
-        let exports = {
-            let connected = &self.connected.borrow()[at];
-            if connected.known.contains(&remote.path) {
-                return Ok(Some(client));
-            }
-            connected.exports.clone()
-        };
-        let exports = match exports {
-            Some(exports) => exports,
-            None => {
-                let listed = Client::exports(&remote.host, self.config(&remote.options)?).await;
-                // A server that hides its list has to be taken as it is.
-                listed.unwrap_or_default().into_iter().map(|export| export.directory).collect()
-            }
-        };
-        let inner = exports
-            .iter()
-            .any(|export| is_within(&remote.path, export) && export.len() > client.export().len());
-        let mut all = self.connected.borrow_mut();
-        let connected = &mut all[at];
-        connected.exports = Some(exports);
-        if inner {
+        if is_known {
+            return Ok(Some(client));
+        }
+        let export = client.export_of(&remote.path).await.map_err(|error| unreachable(error, remote))?;
+        if export != client.export() {
             return Ok(None);
         }
-        connected.known.extend([remote.path.clone(), remote.parent().path]);
+        // Others may have come and gone meanwhile.
+        let mut all = self.connected.borrow_mut();
+        if let Some(connected) = all.iter_mut().find(|connected| connected.client.is_same(&client)) {
+            connected.known.extend([remote.path.clone(), remote.parent().path]);
+        }
         Ok(Some(client))
     }
 
-    /// Returns the connection whose export holds a path most closely, and its place in the list.
-    fn find(&self, remote: &Remote) -> Option<(usize, Client)> {
+    /// Returns the connection whose export holds a path most closely, and whether the path is known to be in it.
+    fn find(&self, remote: &Remote) -> Option<(Client, bool)> {
         let connected = self.connected.borrow();
-        let fitting = connected.iter().enumerate().filter(|(_, connected)| {
+        let fitting = connected.iter().filter(|connected| {
             connected.remote.host == remote.host
                 && connected.remote.options == remote.options
                 && is_within(&remote.path, connected.client.export())
         });
-        let (at, closest) = fitting.max_by_key(|(_, connected)| connected.client.export().len())?;
-        Some((at, closest.client.clone()))
+        let closest = fitting.max_by_key(|connected| connected.client.export().len())?;
+        Some((closest.client.clone(), closest.known.contains(&remote.path)))
     }
 }
 

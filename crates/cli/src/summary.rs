@@ -8,7 +8,7 @@ use nfs_wireless_client::{
 };
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, units};
+use crate::{outcome::Outcome, units};
 
 /// What a run did, for `--stats` and for the last line of `--json`.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,8 @@ pub(crate) struct ClientSummary {
 
 impl Summary {
     /// Returns the last JSON line of a run.
-    pub(crate) fn to_json(&self, elapsed: Duration, exit: Exit) -> Value {
+    pub(crate) fn to_json(&self, elapsed: Duration, outcome: &Outcome) -> Value {
+        let exit = outcome.exit();
         let seconds = elapsed.as_secs_f64();
         let rtt = |share| self.rtt(share).map(|rtt| round(rtt.as_secs_f64() * 1e3, 3));
         json!({
@@ -53,6 +54,7 @@ impl Summary {
             "rtt_ms": {"p50": rtt(0.5), "p95": rtt(0.95), "p99": rtt(0.99)},
             "transport": self.transport(),
             "block_size": self.clients.first().map(|client| client.block_size),
+            "counts": outcome.to_json(),
             "outcome": exit.outcome(),
             "exit_code": exit.code(),
         })
@@ -152,15 +154,17 @@ fn round(value: f64, decimals: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     #[test]
     fn the_json_summary_has_every_field_of_the_contract() {
         let summary = Summary { bytes: 1000, clients: Vec::new() };
-        let json = summary.to_json(Duration::from_secs(2), Exit::GaveUp);
+        let json = summary.to_json(Duration::from_secs(2), &Outcome::of_failure(Exit::GaveUp));
         assert_eq!(json["goodput_bps"], 4000);
         assert_eq!(json["outcome"], "gave_up");
         assert_eq!(json["exit_code"], 5);
-        let fields = "event bytes seconds goodput_bps calls resends useless_resends rtt_ms transport block_size outcome exit_code";
+        assert_eq!(json["counts"]["failed"], 1);
+        let fields = "event bytes seconds goodput_bps calls resends useless_resends rtt_ms transport block_size counts outcome exit_code";
         for field in fields.split(' ') {
             assert!(json.get(field).is_some(), "{field}");
         }

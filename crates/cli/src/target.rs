@@ -32,6 +32,8 @@ pub(crate) struct Remote {
     pub(crate) host: Arc<str>,
     /// Absolute path on the server, without empty components and without a final slash.
     pub(crate) path: Vec<u8>,
+    /// Whether it was written with `/.` at its end: what is in the directory is meant, not the directory.
+    pub(crate) is_contents: bool,
     /// What the URL asked for.
     pub(crate) options: Arc<UrlOptions>,
 }
@@ -107,7 +109,12 @@ impl Remote {
                 "a path on a server starts with a slash: {host}:/{shown} (a local file: ./{host}:{shown})"
             ));
         }
-        Ok(Self { host: host.into(), path: normalise(path), options: options.into() })
+        Ok(Self {
+            host: host.into(),
+            path: normalise(path),
+            is_contents: ends_with_dot(path),
+            options: options.into(),
+        })
     }
 
     /// Returns the last component of the path, or `None` for the root.
@@ -132,7 +139,14 @@ impl Remote {
     }
 
     fn at(&self, path: Vec<u8>) -> Self {
-        Self { host: Arc::clone(&self.host), path, options: Arc::clone(&self.options) }
+        Self { host: Arc::clone(&self.host), path, is_contents: false, options: Arc::clone(&self.options) }
+    }
+
+    /// Returns it as a user would write it: `HOST:/PATH`.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let host = &*self.host;
+        let prefix = if host.contains(':') { format!("[{host}]:") } else { format!("{host}:") };
+        [prefix.as_bytes(), &self.path].concat()
     }
 }
 
@@ -187,6 +201,11 @@ fn split_host(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let colon = argument.iter().position(|&byte| byte == b':' || byte == b'/')?;
     (colon > 0 && argument[colon] == b':').then(|| (&argument[..colon], &argument[colon + 1..]))
+}
+
+/// Whether the last component is `.`, whatever slashes follow.
+fn ends_with_dot(path: &[u8]) -> bool {
+    path.rsplit(|&byte| byte == b'/').find(|component| !component.is_empty()) == Some(b".")
 }
 
 /// Removes empty components, `.` and a final slash. `..` stays: it is up to the server.

@@ -33,6 +33,40 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Cuts a text to so many characters: its longest words, which are names, in their middle, for begin and end say most.
+pub(crate) fn shorten(text: &str, most: usize) -> String {
+    /// Words are not cut below this: where that is not enough, it is the text that is cut.
+    const LEAST: usize = 24;
+    const GAP: &str = "...";
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let cut = |text: &str, most: usize| {
+        let count = text.chars().count();
+        if count <= most {
+            return text.to_owned();
+        }
+        let (first, last) = (most.saturating_sub(GAP.len()).div_ceil(2), most.saturating_sub(GAP.len()) / 2);
+        let begin = text.chars().take(first);
+        begin.chain(GAP.chars()).chain(text.chars().skip(count - last)).collect()
+    };
+    let words: Vec<(&str, usize)> = text.split(' ').map(|word| (word, word.chars().count())).collect();
+    let spaces = words.len() - 1;
+    // The largest length that leaves all of them short enough.
+    let (mut fits, mut exceeds) = (0, most + 1);
+    while exceeds - fits > 1 {
+        let middle = fits.midpoint(exceeds);
+        let all: usize = words.iter().map(|(_, count)| (*count).min(middle)).sum();
+        if all + spaces <= most { fits = middle } else { exceeds = middle }
+    }
+    if fits < LEAST {
+        return cut(text, most);
+    }
+    let words: Vec<String> = words.into_iter().map(|(word, _)| cut(word, fits)).collect();
+    words.join(" ")
+}
+
 /// Writes bytes so that a POSIX shell reads them back as one word.
 pub(crate) fn shell_quote(bytes: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-:=@%+,~?&[]".contains(byte);
@@ -139,6 +173,25 @@ mod tests {
         assert_eq!(escape(b"\xff\\"), "\\xff\\\\");
         assert_eq!(escape("gpj\u{202e}.exe".as_bytes()), "gpj\\u{202e}.exe");
         assert_eq!(escape("\u{9b}31m".as_bytes()), "\\u{9b}31m");
+    }
+
+    #[test]
+    fn long_messages_are_cut_in_the_middle_of_their_longest_words() {
+        assert_eq!(shorten("nas:/a: no such file", 20), "nas:/a: no such file");
+        let path = format!("nas:/{}/end", "x".repeat(4000));
+        let text = format!("{path}: cannot be copied to other");
+        let short = shorten(&text, 100);
+        assert_eq!(short.chars().count(), 100, "{short}");
+        assert!(
+            short.starts_with("nas:/xxx") && short.ends_with("x/end: cannot be copied to other"),
+            "{short}"
+        );
+        assert!(short.contains("x...x"), "{short}");
+        let two = shorten(&format!("{path} -> {path}: odd"), 100);
+        assert!(two.matches("/end").count() == 2 && two.chars().count() <= 100, "{two}");
+        let words = "so many words ".repeat(10_000);
+        assert_eq!(shorten(&words, 490).chars().count(), 490);
+        assert!(shorten(&"ö".repeat(100_000), 490).contains("ö...ö"));
     }
 
     #[test]

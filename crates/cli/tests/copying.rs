@@ -151,13 +151,6 @@ fn files_that_are_there_are_replaced_only_if_wanted() {
     set_time(&source, 1_000_000_000);
     ok(["cp", "-u", &url, local]);
     assert_eq!(fs::read(&target).unwrap(), b"old", "the target is newer");
-    fs::write(&target, b"other size").unwrap();
-    ok(["cp", "-u", &url, local]);
-    assert_eq!(fs::read(&target).unwrap(), b"new");
-    fs::write(&target, b"old").unwrap();
-    set_time(&target, 900_000_000);
-    ok(["cp", "-u", &url, local]);
-    assert_eq!(fs::read(&target).unwrap(), b"new", "the target is older");
     // And the other way, inside a tree.
     fs::create_dir(server.path("tree")).unwrap();
     fs::write(server.path("tree/file"), b"there").unwrap();
@@ -167,6 +160,58 @@ fn files_that_are_there_are_replaced_only_if_wanted() {
     assert_eq!(fs::read(server.path("tree/file")).unwrap(), b"there");
     ok(["cp", "-r", here.path().join("tree").to_str().unwrap(), &server.url("/")]);
     assert_eq!(fs::read(server.path("tree/file")).unwrap(), b"here!");
+}
+
+#[test]
+fn an_update_replaces_only_what_is_older_whatever_its_size() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (far, near) = (server.path("tree"), here.path().join("tree"));
+    for (source, target) in [(&far, &near), (&near, &far)] {
+        for root in [source, target] {
+            let _ = fs::remove_dir_all(root);
+            fs::create_dir(root).unwrap();
+        }
+        // Name, seconds of the source, content and seconds of the target.
+        let rows = [
+            ("older", 500, "other", 499, true),
+            ("older and longer", 500, "something longer", 499, true),
+            ("newer", 500, "other", 501, false),
+            ("newer and longer", 500, "something longer", 501, false),
+            ("as new", 500, "other", 500, false),
+            ("as new and longer", 500, "something longer", 500, false),
+        ];
+        for (name, source_time, content, target_time, _) in rows {
+            fs::write(source.join(name), b"wants").unwrap();
+            fs::write(target.join(name), content).unwrap();
+            set_time(&source.join(name), source_time);
+            set_time(&target.join(name), target_time);
+        }
+        fs::write(source.join("missing"), b"wants").unwrap();
+        symlink("new", source.join("link")).unwrap();
+        symlink("old", target.join("link")).unwrap();
+        let url = server.url("/tree");
+        let (from, to) = match source == &far {
+            true => (format!("{}/*", url.split('?').next().unwrap()), near.to_str().unwrap().to_owned()),
+            false => (format!("{}/.", near.to_str().unwrap()), url.clone()),
+        };
+        let from = if source == &far { format!("{from}?{}", url.split('?').nth(1).unwrap()) } else { from };
+        let output = nfsw(["cp", "-ru", "--json", &from, &to]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        for (name, _, content, _, replaced) in rows {
+            let expected = if replaced { "wants" } else { content };
+            assert_eq!(fs::read_to_string(target.join(name)).unwrap(), expected, "{name}");
+        }
+        assert_eq!(fs::read(target.join("missing")).unwrap(), b"wants");
+        assert_eq!(fs::read_link(target.join("link")).unwrap(), Path::new("old"), "a newer link stays, too");
+        let kept = stderr(&output);
+        assert!(kept.contains("as new and longer: kept") && kept.matches("kept").count() == 1, "{kept}");
+        let summary = String::from_utf8(output.stdout).unwrap();
+        let summary: serde_json::Value = serde_json::from_str(summary.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            (&summary["counts"]["done"], &summary["counts"]["skipped"]["not_older"]),
+            (&3.into(), &5.into())
+        );
+    }
 }
 
 #[test]
@@ -237,6 +282,56 @@ fn special_files_are_skipped_and_special_targets_written_in_place() {
     assert_eq!(reader.wait_with_output().unwrap().stdout, b"x");
     assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo());
     assert_eq!(ok(["cp", &server.url("/tree/file"), "/dev/stdout"]), "x");
+}
+
+#[test]
+fn a_special_file_that_is_named_is_an_error() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for fifo in [here.path().join("fifo"), server.path("fifo")] {
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    }
+    fs::write(here.path().join("file"), b"x").unwrap();
+    let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    let (up, down) = ([local("fifo"), server.url("/copy")], [server.url("/fifo"), local("copy")]);
+    for options in [&["cp"][..], &["cp", "-r"], &["cp", "-p", "--dry-run"]] {
+        for names in [&up, &down] {
+            let error = fails(1, options.iter().copied().chain(names.iter().map(String::as_str)));
+            assert!(error.contains("/fifo: is a fifo, which cannot be copied"), "{error}");
+        }
+    }
+    // Beside it the rest is copied.
+    let error = fails(1, ["cp", &local("fifo"), &local("file"), &server.url("/")]);
+    assert!(error.contains("is a fifo"), "{error}");
+    assert_eq!(names(server.root.path()), ["fifo", "file"]);
+}
+
+#[test]
+fn names_in_events_are_the_real_ones() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let odd = "gr\u{fc}n\n\\\u{1b}[1m";
+    fs::write(tree.join(odd), b"x").unwrap();
+    fs::write(tree.join(OsStr::from_bytes(b"\xff")), b"x").unwrap();
+    let root = tree.to_str().unwrap();
+    let run = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        let printed = ok(arguments);
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let copied = run(&["cp", "-r", "--json", root, &server.url("/copy")]);
+    let event = copied.iter().find(|it| it["source"] == format!("{root}/{odd}")).unwrap();
+    assert_eq!(event["target"], format!("127.0.0.1:/copy/{odd}"));
+    assert_eq!(event.get("source_bytes"), None);
+    let hex = |text: &[u8]| text.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let event = copied.iter().find(|it| it["event"] == "file" && it.get("source_bytes").is_some()).unwrap();
+    assert_eq!(event["source"], format!("{root}/\u{fffd}"));
+    assert_eq!(event["source_bytes"], hex(&[root.as_bytes(), b"/\xff"].concat()));
+    assert_eq!(event["target_bytes"], hex(b"127.0.0.1:/copy/\xff"));
+    let planned = run(&["cp", "-r", "--json", "--dry-run", root, &server.url("/other")]);
+    assert!(planned.iter().any(|it| it["target"] == format!("127.0.0.1:/other/{odd}")));
+    let removed = run(&["rm", "-r", "--json", &server.url("/copy")]);
+    assert!(removed.iter().any(|it| it["path"] == format!("/copy/{odd}")));
+    assert!(removed.iter().any(|it| it["path_bytes"] == hex(b"/copy/\xff")));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn names_come_out_as_they_are_for_programs() {
     fs::write(server.path("").join(OsStr::from_bytes(b"\xff\x1b[31m")), b"").unwrap();
     assert_eq!(nfsw(["ls", &server.url("/")]).stdout, b"\xff\x1b[31m\n");
     let json = ok(["ls", "--json", &server.url("/")]);
-    assert!(json.contains("\"path_bytes\":[47,255,27,91,51,49,109]"), "{json}");
+    assert!(json.contains("\"path_bytes\":\"2fff1b5b33316d\""), "{json}");
 }
 
 #[test]
@@ -62,6 +62,24 @@ fn stat_tells_size_mode_and_link() {
     assert!(text.contains("127.0.0.1:/link -> file") && text.contains("symlink"), "{text}");
     let text = ok(["stat", "-L", &server.url("/link")]);
     assert!(text.contains("Size: 5 "), "{text}");
+}
+
+#[test]
+fn nothing_is_removed_or_moved_by_the_name_dot() {
+    let server = Server::start();
+    fs::create_dir_all(server.path("dir/inner")).unwrap();
+    fs::write(server.path("dir/inner/file"), b"").unwrap();
+    for name in ["/dir/.", "/dir/./", "/dir/inner/..", "/dir/inner/../"] {
+        for command in [&["rm", "-r"][..], &["rm", "-rf"]] {
+            let error = fails(1, command.iter().copied().chain([&server.url(name)[..]]));
+            assert!(error.contains("name the directory itself"), "{name}: {error}");
+        }
+        let error = fails(1, ["mv", &server.url(name), &server.url("/other")]);
+        assert!(error.contains("name the directory itself"), "{name}: {error}");
+    }
+    assert!(server.path("dir/inner/file").exists());
+    ok(["rm", "-r", &server.url("/dir/./inner/")]);
+    assert_eq!(names(&server.path("dir")).len(), 0);
 }
 
 #[test]

@@ -10,7 +10,11 @@ mod liar;
 #[path = "hostile/lies.rs"]
 mod lies;
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    sync::Mutex,
+};
 
 use common::{assert_same_tree, nfsw, stderr};
 use liar::{
@@ -23,7 +27,7 @@ use lies::{
     write,
 };
 use nfs_wire::{
-    Procedure as P,
+    FileHandle, Procedure as P, Reader,
     nfs3_types::nfs3::{
         CREATE3resok, FSINFO3resok, FSSTAT3resok, LOOKUP3resok, Nfs3Option, cookieverf3, filename3, ftype3,
         nfstime3, post_op_attr, post_op_fh3, stable_how, writeverf3,
@@ -43,6 +47,10 @@ const LIST: &[&str] = &["ls", "-l", "--transport", "udp", "--timeout", "1s", "{t
 const LIST_TCP: &[&str] = &["ls", "--transport", "tcp", "--timeout", "1s", "{tree}"];
 const TREE_ENDLESS: &[&str] = &["cp", "-r", "--transport", "tcp", "--max-entries", "30000", "{tree}", "copy"];
 const LIST_ENDLESS: &[&str] = &["ls", "-l", "--transport", "tcp", "--max-entries", "100000", "{tree}"];
+const CAT: &[&str] = &["cat", "--transport", "udp", "--timeout", "1s", "{tree/alpha}"];
+const CAT_TCP: &[&str] = &["cat", "--transport", "tcp", "--timeout", "1s", "{tree/alpha}"];
+const TO_STANDARD: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "-"];
+const RELAY: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "{up}"];
 const CAT_LINK: &[&str] = &["cat", "--timeout", "1s", "{tree/link}"];
 
 // These end by themselves: a server that talks nonsense is no outage.
@@ -160,6 +168,8 @@ misbehaviours! {
         page.reply.eof = false;
         page.reply.entries.0.iter_mut().for_each(|entry| entry.cookie = 7);
     })), Say(1, "go in circles");
+    a_directory_that_is_forgotten: &["ls", "-R", "--transport", "udp", "--timeout", "1s", "{tree}"],
+        Reply(|c, r| if c.before == 1 { results(c, r, P::Readdirplus, &[70]) }), Say(1, "tree/sub: stale file handle");
     cookies_in_a_circle: LIST, Reply(|c, r| page(c, r, |page, _| {
         page.reply.eof = false;
         page.reply.entries.0.iter_mut().for_each(|entry| entry.cookie = c.before % 5 + 1);
@@ -180,7 +190,7 @@ misbehaviours! {
         for entry in honest.iter().filter(|it| is_tree && it.name.as_ref() == b".") {
             page.reply.entries.0.push(named(entry, b"deeper".to_vec(), entry.cookie));
         }
-    })), Say(1, "more than 512 deep");
+    })), Say(1, "left out deeper: the server gives it the handle of a directory that it lies in");
     another_cookie_verifier_on_every_page: TREE, Reply(|c, r| page(c, r, |page, _| {
         page.cookieverf = cookieverf3([c.before as u8; 8]);
     })), BeRight;
@@ -239,6 +249,23 @@ misbehaviours! {
     a_link_to_a_name_that_drives_the_terminal: CAT_LINK, Reply(|c, r| if c.is(P::Readlink) { link_to(r, b"\x1b[2Jx") }), Say(4, "");
 }
 
+#[test]
+fn messages_have_an_end_whatever_they_are_about() {
+    // The server makes up a name of 100 KB.
+    let Outcome { code, stderr, .. } =
+        Trial::new(Reply(|c, r| rename(c, r, &[&[b'x'; 100_000][..], b"end"].concat()))).run(TREE_TCP);
+    assert_eq!(code, Some(7), "{stderr}");
+    assert!(stderr.contains("xxx...xxx") && stderr.contains("xend: "), "{stderr}");
+    // The user names something long.
+    let path = format!("{{tree/{}/end}}", "y".repeat(4000));
+    let Outcome { code, stderr, .. } = Trial::new(HONEST).run(&["stat", "--timeout", "1s", &path]);
+    assert_ne!(code, Some(0));
+    assert!(stderr.contains("yyy...yyy") && stderr.contains("y/end: "), "{stderr}");
+    let command = ["cp", "--transport", "tcp", "--deadline", "1ms", &path, "copy"];
+    let Outcome { code, stderr, .. } = Trial::new(HONEST).run(&command);
+    assert!(matches!(code, Some(3 | 5)) && !stderr.contains("run again: "), "{stderr}");
+}
+
 // READ.
 misbehaviours! {
     reads_shorter_than_asked: FILE, Reply(|c, r| read(c, r, |it| {
@@ -288,6 +315,139 @@ misbehaviours! {
     files_without_attributes: FILE, Reply(|c, r| if c.is(P::Lookup) {
         edit::<LOOKUP3resok>(r, |it| it.obj_attributes = post_op_attr::None);
     }), BeRight;
+}
+
+// What is read as one stream is as complete as a copy.
+misbehaviours! {
+    an_early_end_of_cat: CAT, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_cat_over_tcp: CAT_TCP, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_a_copy_to_standard_output: TO_STANDARD, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_early_end_of_a_relay: RELAY, Reply(|c, r| read(c, r, end_in_the_middle)), Say(1, SHRANK);
+    an_end_without_data_of_cat: CAT, Reply(|c, r| read(c, r, |it| if it.offset > 0 { it.eof = true; it.set(Vec::new()) })), Say(1, "shrank from 100000 to");
+    an_end_without_data_of_a_relay: RELAY, Reply(|c, r| read(c, r, |it| if it.offset > 0 { it.eof = true; it.set(Vec::new()) })), Say(1, "shrank from 100000 to");
+    a_size_that_is_too_large_for_cat: CAT, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank from 1099511627776 to 100000 bytes");
+    a_size_that_is_too_large_for_a_relay: RELAY, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank from 1099511627776 to 100000 bytes");
+}
+
+const SHRANK: &str = "the file shrank from 100000 to 50000 bytes while it was copied; copy it again";
+
+/// Ends the file at 50,000 bytes, in the READ that gets there.
+fn end_in_the_middle(read: &mut lies::Read) {
+    let left = 50_000_usize.saturating_sub(read.offset as usize);
+    if read.data.len() >= left {
+        read.eof = true;
+        read.set(read.data[..left].to_vec());
+    }
+}
+
+#[test]
+fn what_cat_has_shown_before_an_early_end_is_right() {
+    let trial = Trial::new(Reply(|c, r| read(c, r, end_in_the_middle)));
+    let outcome = trial.run(CAT);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert!(fs::read(trial.path("served/tree/alpha")).unwrap().starts_with(&outcome.stdout));
+}
+
+#[test]
+fn a_size_of_nothing_hides_nothing_from_cat() {
+    let trial = Trial::new(Reply(|c, r| attributes(c, r, |it| it.size = 0)));
+    let outcome = trial.run(CAT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(fs::read(trial.path("served/tree/alpha")).unwrap() == outcome.stdout);
+}
+
+/// Interrupts an upload of 2 MiB after a second or so, and runs it again; returns what the second run said.
+fn interrupted_upload(lie: Lie) -> (Trial, Vec<u8>, String) {
+    const RUN: &[&str] = &["cp", "--transport", "tcp"];
+    let trial = Trial::new(lie);
+    fs::write(trial.path("here/large"), common::noise(2 << 20)).unwrap();
+    let first = [RUN, &["--bwlimit", "8M", "--deadline", "900ms", "large", "{up}"]].concat();
+    let Outcome { code, stderr, .. } = trial.run(&first);
+    assert_eq!(code, Some(5), "{stderr}");
+    assert!(trial.path("served/.up.nfsw-part").exists());
+    let Outcome { code, stdout, .. } =
+        trial.run(&[RUN, &["--json", "--deadline", "1ms", "large", "{up}"]].concat());
+    assert_ne!(code, Some(0));
+    assert_eq!(event(&stdout, "resumed"), None, "the server was not asked yet");
+    let Outcome { code, stdout, stderr } = trial.run(&[RUN, &["--json", "large", "{up}"]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_same_tree(&trial.path("here/large"), &trial.path("served/up"), false);
+    (trial, stdout, stderr)
+}
+
+/// Finds the first event of a name in what a run printed.
+fn event(stdout: &[u8], name: &str) -> Option<serde_json::Value> {
+    let text = str::from_utf8(stdout).unwrap();
+    let mut events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events.find(|event| event["event"] == name)
+}
+
+#[test]
+fn an_upload_is_resumed_with_what_the_server_confirms() {
+    let (_, stdout, stderr) = interrupted_upload(HONEST);
+    let had = event(&stdout, "resumed").unwrap()["bytes"].as_u64().unwrap();
+    let summary = event(&stdout, "summary").unwrap();
+    assert!(had > 0 && had + summary["bytes"].as_u64().unwrap() == 2 << 20, "{had}: {summary}");
+    assert_eq!(summary["counts"]["resumed"], 1);
+    assert!(!stderr.contains("from the beginning"), "{stderr}");
+}
+
+/// As a server does whose file ids change when it is started again.
+#[test]
+fn an_upload_that_the_server_does_not_know_again_is_not_called_resumed() {
+    let (_, stdout, stderr) = interrupted_upload(Reply(|c, r| {
+        if c.is(P::Lookup) {
+            edit::<LOOKUP3resok>(r, |it| {
+                if let Nfs3Option::Some(attributes) = &mut it.obj_attributes {
+                    attributes.fileid ^= 1 << 40
+                }
+            });
+        }
+    }));
+    let summary = event(&stdout, "summary").unwrap();
+    assert_eq!((event(&stdout, "resumed"), &summary["bytes"]), (None, &(2 << 20).into()), "{summary}");
+    assert_eq!(summary["counts"]["resumed"], 0);
+    assert!(stderr.contains("the server does not have what an earlier run sent"), "{stderr}");
+}
+
+/// Cuts the times of files to whole steps of so many seconds.
+fn cut_times(call: &liar::Call, reply: &mut Vec<u8>, step: u32) {
+    attributes(call, reply, |it| {
+        for time in [&mut it.atime, &mut it.mtime, &mut it.ctime] {
+            *time = nfstime3 { seconds: time.seconds / step * step, nseconds: 0 };
+        }
+    });
+    if call.is(P::Fsinfo) {
+        // The way it is with knfsd: it tells of FAT's steps, but not of whole seconds.
+        let time_delta = nfstime3 { seconds: step / 2 * 2, nseconds: 1 };
+        edit::<FSINFO3resok>(reply, |it| it.time_delta = time_delta);
+    }
+}
+
+#[test]
+fn an_update_knows_its_own_copies_again_on_servers_with_coarse_times() {
+    for lie in [Reply(|c, r| cut_times(c, r, 1)), Reply(|c, r| cut_times(c, r, 2))] {
+        let trial = Trial::new(lie);
+        let source = trial.path("here/file");
+        fs::write(&source, "content").unwrap();
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_500_000_003_900);
+        fs::File::options().write(true).open(&source).unwrap().set_modified(at).unwrap();
+        let update = ["cp", "-up", "--json", "file", "{up}"];
+        let first = trial.run(&update);
+        let counts = |outcome: &Outcome| event(&outcome.stdout, "summary").unwrap()["counts"].clone();
+        assert_eq!(counts(&first)["done"], 1, "{}", first.stderr);
+        let second = trial.run(&update);
+        assert_eq!(counts(&second)["skipped"]["not_older"], 1, "{}", second.stderr);
+        // One that is newer by a step is copied.
+        fs::File::options()
+            .write(true)
+            .open(&source)
+            .unwrap()
+            .set_modified(at + std::time::Duration::from_secs(2))
+            .unwrap();
+        let third = trial.run(&update);
+        assert_eq!(counts(&third)["done"], 1, "{}", third.stderr);
+    }
 }
 
 // Handles and uploads.
@@ -410,6 +570,17 @@ misbehaviours! {
 
 // MOUNT and the port mapper.
 misbehaviours! {
+    a_list_of_exports_refused_without_versions: FILE_TCP, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), BeRight;
+    a_list_of_exports_refused_without_versions_over_udp: FILE, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), BeRight;
+    a_list_of_exports_that_nobody_offers: FILE_TCP, Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 1]) }), BeRight;
+    a_list_of_exports_that_is_asked_for: &["exports", "--timeout", "1s", "{tree}"],
+        Reply(|c, r| if is_mount(c, 5) { message(r, &[1, 0, 0, 0, 2]) }), Say(3, "the server rejects EXPORT");
+    a_list_of_exports_that_is_not_xdr: FILE_TCP, Reply(|c, r| mount(c, 5, r, &[9, 9, 9])), BeRight;
+    a_root_without_flavours: FILE, Reply(|c, r| if is_mount(c, 1) { r.truncate(r.len() - 12) }), BeRight;
+    words_after_the_root: FILE, Reply(|c, r| if is_mount(c, 1) { r.extend_from_slice(&[7; 8]) }), BeRight;
+    words_after_all_results: TREE_TCP, Reply(|_, r| r.extend_from_slice(&[7; 4])), BeRight;
+    words_after_all_results_of_an_upload: UPLOAD_PATIENT, Reply(|_, r| r.extend_from_slice(&[7; 4])), BeRight;
+    words_after_what_df_shows: &["df", "--timeout", "1s", "{tree}"], Reply(|_, r| r.extend_from_slice(&[7; 4])), Say(0, "");
     a_root_handle_of_65_bytes: FILE, Reply(|c, r| mount(c, 1, r, &[0, 65])), Say(3, "MNT");
     a_root_with_4_billion_flavours: FILE, Reply(|c, r| mount(c, 1, r, &[0, 4, 0, u32::MAX])), Say(3, "MNT");
     a_mount_status_nobody_knows: FILE, Reply(|c, r| mount(c, 1, r, &[4711])), Say(3, "4711");
@@ -420,11 +591,133 @@ misbehaviours! {
     a_mount_service_that_refuses: FILE, Reply(|c, r| if c.program == Program::MOUNT { message(r, &[1, 0, 0, 0, 1]) }), Say(3, "MOUNT");
 }
 
+/// What `doctor` prints about a server that does a thing wrong; it ends by itself, with this status.
+fn doctor(status: i32, lie: Lie) -> String {
+    let Outcome { code, stdout, stderr } =
+        Trial::new(lie).run(&["doctor", "--write-test", "--wait", "200ms", "{tree}"]);
+    assert_eq!(code, Some(status), "{stderr}");
+    let page = String::from_utf8(stdout).unwrap();
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
+    page
+}
+
+#[test]
+fn doctor_tells_what_is_odd() {
+    type Row = (i32, Lie, &'static str);
+    let rows: [Row; 13] = [
+        (0, HONEST, "is answered from the reply cache"),
+        (
+            3,
+            Wire(|c, r, line| {
+                if c.program != Program::NFS {
+                    line.send(r)
+                }
+            }),
+            "NFS does not answer, neither over UDP nor",
+        ),
+        (
+            0,
+            Wire(|c, r, line| {
+                if c.program != Program::NFS || !matches!(line, liar::Line::Datagrams(..)) {
+                    line.send(r)
+                }
+            }),
+            "udp=y",
+        ),
+        (0, Reply(|c, r| mount(c, 5, r, &[1, u32::MAX])), "EXPORT: cannot be understood"),
+        (
+            0,
+            Reply(|c, r| {
+                if c.program == Program::MOUNT && c.procedure == 5 {
+                    message(r, &[1, 0, 0, 0, 2])
+                }
+            }),
+            "EXPORT: only versions",
+        ),
+        (3, Reply(|c, r| mount(c, 1, r, &[13])), "refused: permission denied"),
+        (3, Reply(|c, r| mount(c, 1, r, &[0, 4, 0, u32::MAX])), "cannot be understood"),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Fsstat) {
+                    r.extend([0; 4])
+                }
+            }),
+            "FSSTAT: 4 bytes follow the results",
+        ),
+        (0, Reply(|c, r| results(c, r, P::Readdirplus, &[10_004])), "READDIRPLUS: "),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Commit) {
+                    message(r, &[1, 0, 0, 0, 3])
+                }
+            }),
+            "COMMIT: not offered",
+        ),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Create) && c.before == 0 {
+                    results(c, r, P::Create, &[22])
+                }
+            }),
+            "CREATE takes a mode and no times",
+        ),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Mkdir) && c.before % 2 == 1 {
+                    results(c, r, P::Mkdir, &[17])
+                }
+            }),
+            "is run again: no reply cache",
+        ),
+        (
+            0,
+            Reply(|c, r| {
+                if c.is(P::Fsinfo) {
+                    edit::<FSINFO3resok>(r, |it| (it.rtmax, it.wtmax) = (32 << 10, 32 << 10));
+                }
+            }),
+            "Blocks over TCP have at most 32 KiB",
+        ),
+    ];
+    for (status, lie, words) in rows {
+        // Words may be broken into lines.
+        let page = doctor(status, lie).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains(words), "{words:?} is not in {page}");
+    }
+}
+
+#[test]
+fn doctor_survives_nonsense() {
+    for lie in [
+        Wire(|_, _, line| line.raw(&[0xff; 64])),
+        Wire(|_, _, line| line.raw(&[0; 64 << 10])),
+        Wire(|_, r, line| line.raw(&[&mark(r.len()), &r[..r.len() / 2]].concat())),
+        Wire(|_, r, line| {
+            (0..200).for_each(|_| line.raw(&[&[0, 1, 0, 0][..], &r[..4], &[7; 65_532]].concat()))
+        }),
+        Wire(|_, _, line| line.close()),
+        Reply(|_, r| r.truncate(28)),
+        Reply(|_, r| r.extend([0xff; 40_000])),
+    ] {
+        let outcome = Trial::new(lie).run(&["doctor", "--write-test", "--wait", "100ms", "{tree}"]);
+        assert!(matches!(outcome.code, Some(0 | 3)), "{:?}: {}", outcome.code, outcome.stderr);
+    }
+}
+
 fn mount(call: &liar::Call, procedure: u32, reply: &mut Vec<u8>, words: &[u32]) {
-    if call.program == Program::MOUNT && call.procedure == procedure {
+    if is_mount(call, procedure) {
         reply.truncate(HEADER);
         reply.extend(words.iter().flat_map(|word| word.to_be_bytes()));
     }
+}
+
+fn is_mount(call: &liar::Call, procedure: u32) -> bool {
+    call.program == Program::MOUNT && call.procedure == procedure
 }
 
 /// Answers READLINK with this target.
@@ -520,6 +813,74 @@ fn nothing_is_removed_by_an_unsafe_name() {
     let outcome = trial.run(&["rm", "-r", "--timeout", "1s", "{tree/sub}", "{tree}"]);
     assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
     assert!(trial.path("served/tree/beta").exists() && outcome.stderr.contains("unsafe name"));
+}
+
+/// Removes or changes `target` in the tree of a server that lies, which must be said, and must leave alone what lies beside.
+fn spares_what_lies_above(target: &str, lie: Lie) {
+    for command in [&["rm", "-r"][..], &["chmod", "-R", "700"]] {
+        let trial = Trial::new(lie);
+        fs::write(trial.path("served/beside"), "").unwrap();
+        let outcome = trial.run(&[command, &["--timeout", "1s", target]].concat());
+        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("lies in"), "{}", outcome.stderr);
+        for spared in ["beside", "tree/alpha"] {
+            let path = trial.path("served").join(spared);
+            let mode = fs::symlink_metadata(&path).map(|found| found.permissions().mode() & 0o777);
+            assert!(mode.is_ok_and(|mode| mode != 0o700), "{command:?} has found {spared}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_leads_to_its_own_directory_is_refused() {
+    spares_what_lies_above(
+        "{tree/sub}",
+        Reply(|call, reply| {
+            let mut arguments = Reader::new(&call.arguments);
+            let directory = call.is(P::Lookup).then(|| FileHandle::decode(&mut arguments).unwrap());
+            if call.is(P::Lookup) && arguments.opaque("name", 255) == Ok(b"sub") {
+                edit::<LOOKUP3resok>(reply, |found| found.object = directory.unwrap().to_fh3());
+            }
+        }),
+    );
+}
+
+#[test]
+fn a_name_that_leads_far_up_is_refused() {
+    static TREE_HANDLE: Mutex<Option<FileHandle>> = Mutex::new(None);
+    spares_what_lies_above(
+        "{tree/sub/gamma}",
+        Reply(|call, reply| {
+            if !call.is(P::Lookup) {
+                return;
+            }
+            let mut arguments = Reader::new(&call.arguments);
+            FileHandle::decode(&mut arguments).unwrap();
+            let name = arguments.opaque("name", 255).unwrap();
+            edit::<LOOKUP3resok>(reply, |found| match name {
+                b"tree" => *TREE_HANDLE.lock().unwrap() = Some(FileHandle::try_from(&found.object).unwrap()),
+                b"gamma" => found.object = TREE_HANDLE.lock().unwrap().unwrap().to_fh3(),
+                _ => {}
+            });
+        }),
+    );
+}
+
+#[test]
+fn an_entry_that_leads_up_is_left_out() {
+    // Two levels below `tree`, whose handle is that of `..` in `sub`.
+    spares_what_lies_above(
+        "{tree/sub}",
+        Reply(|call, reply| {
+            page(call, reply, |page, honest| {
+                let up = honest.iter().find(|it| it.name.as_ref() == b"..");
+                for entry in honest.iter().filter(|it| it.name.as_ref() == b"gamma") {
+                    let up = named(up.unwrap(), b"aaa".to_vec(), entry.cookie);
+                    page.reply.entries.0.insert(0, up);
+                }
+            });
+        }),
+    );
 }
 
 #[test]

@@ -170,6 +170,24 @@ fn a_source_that_changes_during_the_copy_is_copied_again() {
 }
 
 #[test]
+fn a_source_that_changes_on_its_way_to_another_server_is_copied_again() {
+    let (server, other) = (Server::start(), Server::start());
+    let (source, target) = (server.path("file"), other.path("copy"));
+    fs::write(&source, noise(SIZE)).unwrap();
+    let copy = started(&[&server.url("/file"), &other.url("/copy")]);
+    wait_for(|| written(&other.path(".copy.nfsw-part")) >= SIZE as u64 / 2);
+    let mut content = noise(SIZE);
+    content[SIZE - 1] ^= 1;
+    content.truncate(SIZE - 1000);
+    fs::write(&source, &content).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("changed since its copy was begun"));
+    assert!(fs::read(target).unwrap() == content);
+    assert_eq!(names(other.root.path()), ["copy"]);
+}
+
+#[test]
 fn a_second_run_to_the_same_target_is_refused() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let source = here.path().join("source");
@@ -284,6 +302,49 @@ fn a_tree_goes_on_without_the_files_that_are_complete() {
             fs::remove_dir_all(&target).unwrap();
         }
         ok(["cp", "-rp", text(&tree), &there]);
+    }
+}
+
+#[test]
+fn what_an_interrupted_run_has_copied_is_verified_too() {
+    const FILES: usize = 40;
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for number in 0..FILES {
+        fs::write(tree.join(format!("file {number:02}")), noise(60_000 + number)).unwrap();
+    }
+    let back = here.path().join("back");
+    for (from, to, target) in [
+        (text(&tree), &server.url("/tree")[..], server.path("tree")),
+        (&server.url("/tree"), text(&back), back.clone()),
+    ] {
+        let complete = || names(&target).into_iter().filter(|name| !text(name.as_ref()).starts_with('.'));
+        killed(&["-r", from, to], || target.exists() && complete().count() > FILES / 2);
+        // A byte of a complete copy goes wrong, and nothing shows it.
+        let wrong = target.join(complete().next().unwrap());
+        let modified = fs::metadata(&wrong).unwrap().modified().unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&wrong).unwrap();
+        file.write_all_at(b"?", 30_000).unwrap();
+        file.set_modified(modified).unwrap();
+        drop(file);
+        let output = nfsw(["cp", "-r", "--verify", "--json", from, to]);
+        assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+        assert!(stderr(&output).contains("differs from"), "{}", stderr(&output));
+        let counts = &events(str::from_utf8(&output.stdout).unwrap(), "summary")[0]["counts"];
+        let skipped = counts["skipped"]["complete"].as_u64().unwrap();
+        assert!(skipped >= FILES as u64 / 4, "what was recorded is not copied again: {counts}");
+        assert_eq!(counts["done"].as_u64().unwrap() + skipped, FILES as u64 - 1, "{counts}");
+        assert_eq!(counts["verified"], FILES - 1, "{counts}");
+        // It is not taken for complete any more.
+        let output = nfsw(["cp", "-r", "--verify", from, to]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let said = format!(
+            "nfsw: {FILES} files: 1 copied, {} copied by an earlier run, {FILES} verified\n",
+            FILES - 1
+        );
+        assert_eq!(stderr(&output), said);
+        assert_same_tree(&tree, &target, false);
     }
 }
 

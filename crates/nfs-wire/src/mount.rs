@@ -63,7 +63,8 @@ pub fn decode_path<'a>(mut reader: Reader<'a>) -> Result<&'a [u8], DecodeError> 
     Ok(path)
 }
 
-/// Reads the results of MNT (RFC 1813 §5.2.1).
+/// Reads the results of MNT (RFC 1813 §5.2.1). Some servers leave the flavours out, and their number, too. What follows is not
+/// looked at.
 ///
 /// # Errors
 /// [`DecodeError`] when they are malformed.
@@ -73,14 +74,15 @@ pub fn decode_mount(results: &[u8]) -> Result<Result<Mount, MountStatus>, Decode
         return Ok(Err(status));
     }
     let handle = FileHandle::decode(&mut reader)?;
-    let limit = reader.rest().len() / 4;
-    let count = reader.length("auth flavors", limit)?;
+    let count = match reader.rest() {
+        [] => 0,
+        rest => reader.length("auth flavors", (rest.len() / 4).saturating_sub(1))?,
+    };
     let auth_flavors = (0..count).map(|_| reader.u32("auth flavors")).collect::<Result<_, _>>()?;
-    reader.finish()?;
     Ok(Ok(Mount { handle, auth_flavors }))
 }
 
-/// Reads the results of EXPORT (RFC 1813 §5.2.5).
+/// Reads the results of EXPORT (RFC 1813 §5.2.5). What follows the list is not looked at.
 ///
 /// # Errors
 /// [`DecodeError`] when they are malformed.
@@ -95,7 +97,6 @@ pub fn decode_exports(results: &[u8]) -> Result<Vec<Export>, DecodeError> {
         }
         exports.push(Export { directory, groups });
     }
-    reader.finish()?;
     Ok(exports)
 }
 
@@ -121,9 +122,13 @@ mod tests {
         let bytes = packed(&ok);
         let mount = decode_mount(&bytes).unwrap().unwrap();
         assert_eq!((mount.handle.as_bytes(), &mount.auth_flavors[..]), (&[9; 25][..], &[1, 0][..]));
-        for cut in 0..bytes.len() {
+        let without_flavors = bytes.len() - 12;
+        for cut in (0..bytes.len()).filter(|&cut| cut != without_flavors) {
             assert!(decode_mount(&bytes[..cut]).is_err());
         }
+        let bare = decode_mount(&bytes[..without_flavors]).unwrap().unwrap();
+        assert_eq!(bare, Mount { handle: mount.handle, auth_flavors: vec![] });
+        assert_eq!(decode_mount(&[&bytes[..], &[7; 8]].concat()), Ok(Ok(mount)));
         let refused = decode_mount(&packed(&mountres3::Err(mountstat3::MNT3ERR_ACCES))).unwrap();
         assert_eq!(refused, Err(MountStatus::ACCES));
     }
@@ -144,7 +149,8 @@ mod tests {
         }]);
         let bytes = packed(&list);
         let expected = Export { directory: b"/srv".to_vec(), groups: vec![b"10.0.0.0/8".to_vec()] };
-        assert_eq!(decode_exports(&bytes).unwrap(), [expected]);
+        assert_eq!(decode_exports(&bytes).unwrap(), std::slice::from_ref(&expected));
+        assert_eq!(decode_exports(&[&bytes[..], &[7; 8]].concat()).unwrap(), [expected]);
         for cut in 0..bytes.len() {
             assert!(decode_exports(&bytes[..cut]).is_err());
         }

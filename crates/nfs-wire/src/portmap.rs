@@ -98,7 +98,6 @@ impl Mapping {
 pub fn decode_port(results: &[u8]) -> Result<Option<u16>, DecodeError> {
     let mut reader = Reader::new(results);
     let port = reader.u32("port")?;
-    reader.finish()?;
     let port = u16::try_from(port).map_err(|_| DecodeError::Unknown { field: "port", value: port })?;
     Ok((port != 0).then_some(port))
 }
@@ -147,7 +146,6 @@ impl Binding {
 pub fn decode_address(results: &[u8]) -> Result<Option<SocketAddr>, DecodeError> {
     let mut reader = Reader::new(results);
     let text = reader.opaque("universal address", MAX_STRING_BYTES)?;
-    reader.finish()?;
     if text.is_empty() {
         return Ok(None);
     }
@@ -187,6 +185,7 @@ mod tests {
     fn an_unregistered_program_has_no_port() {
         assert_eq!(decode_port(&[0, 0, 0, 0]), Ok(None));
         assert_eq!(decode_port(&[0, 0, 8, 1]), Ok(Some(2049)));
+        assert_eq!(decode_port(&[0, 0, 8, 1, 7, 7, 7, 7]), Ok(Some(2049)), "what follows is not looked at");
         assert!(decode_port(&[0, 1, 0, 0]).is_err());
         assert_eq!(decode_address(&[0, 0, 0, 0]), Ok(None));
     }

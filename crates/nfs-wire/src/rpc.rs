@@ -40,6 +40,9 @@ pub enum Rejection {
     /// `PROG_UNAVAIL`.
     #[error("the server does not offer this program")]
     ProgramUnavailable,
+    /// `PROG_MISMATCH` without the versions that the server offers instead, as go-nfs and rclone answer a procedure that they do not have.
+    #[error("the server does not offer this version of the program, or not the procedure")]
+    VersionUnavailable,
     /// `PROG_MISMATCH`: the version range the server offers instead.
     #[error("the server offers versions {low} to {high} of this program")]
     ProgramMismatch {
@@ -124,6 +127,7 @@ impl ReplyHeader {
                 match reader.u32("accept status")? {
                     0 => Ok(()),
                     1 => Err(Rejection::ProgramUnavailable),
+                    2 if reader.rest().is_empty() => Err(Rejection::VersionUnavailable),
                     2 => {
                         Err(Rejection::ProgramMismatch { low: reader.u32("low")?, high: reader.u32("high")? })
                     }
@@ -160,6 +164,7 @@ impl ReplyHeader {
         match self.outcome {
             Ok(()) => put(&[MSG_ACCEPTED, 0, 0, 0]),
             Err(Rejection::ProgramUnavailable) => put(&[MSG_ACCEPTED, 0, 0, 1]),
+            Err(Rejection::VersionUnavailable) => put(&[MSG_ACCEPTED, 0, 0, 2]),
             Err(Rejection::ProgramMismatch { low, high }) => put(&[MSG_ACCEPTED, 0, 0, 2, low, high]),
             Err(Rejection::ProcedureUnavailable) => put(&[MSG_ACCEPTED, 0, 0, 3]),
             Err(Rejection::GarbageArguments) => put(&[MSG_ACCEPTED, 0, 0, 4]),
@@ -237,9 +242,10 @@ mod tests {
 
     use super::*;
 
-    const OUTCOMES: [Result<(), Rejection>; 8] = [
+    const OUTCOMES: [Result<(), Rejection>; 9] = [
         Ok(()),
         Err(Rejection::ProgramUnavailable),
+        Err(Rejection::VersionUnavailable),
         Err(Rejection::ProgramMismatch { low: 2, high: 4 }),
         Err(Rejection::ProcedureUnavailable),
         Err(Rejection::GarbageArguments),
@@ -257,10 +263,14 @@ mod tests {
             let mut reader = Reader::new(&buffer);
             assert_eq!(ReplyHeader::decode(&mut reader).unwrap(), header);
             reader.finish().unwrap();
-            let (oracle, length) = rpc_msg::unpack(&mut &buffer[..]).unwrap();
-            assert_eq!((oracle.xid, length), (0xdead_beef, buffer.len()));
+            // The versions are not optional (RFC 5531 §9), but some servers leave them out.
+            let left_out = outcome == Err(Rejection::VersionUnavailable);
+            let oracle = rpc_msg::unpack(&mut &buffer[..]).map(|(oracle, length)| (oracle.xid, length));
+            assert_eq!(oracle.ok(), (!left_out).then_some((0xdead_beef, buffer.len())));
             for cut in 0..buffer.len() {
-                assert!(ReplyHeader::decode(&mut Reader::new(&buffer[..cut])).is_err());
+                let versions =
+                    matches!(outcome, Err(Rejection::ProgramMismatch { .. })) && cut + 8 == buffer.len();
+                assert_eq!(ReplyHeader::decode(&mut Reader::new(&buffer[..cut])).is_ok(), versions);
             }
         }
     }

@@ -5,12 +5,13 @@ mod names;
 mod pinger;
 mod roaming;
 
+use self::names::Marks;
 pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicU8},
     time::{Duration, Instant},
 };
 
@@ -28,7 +29,7 @@ use tokio::sync::Notify;
 use crate::{
     attr::Metadata,
     config::ClientConfig,
-    connect::{Finder, Found, Mounted},
+    connect::{Finder, Found, Mounted, Offer, Root, listed_export},
     driver::{CallFailure, Observer, Reactor, Sink, Source},
     engine::{Belief, Stats},
     error::Error,
@@ -56,8 +57,10 @@ struct Inner {
     export: Vec<u8>,
     root: FileHandle,
     mount: Found,
-    /// The server gives what is made the time of last access that it is told.
-    keeps_marks: AtomicBool,
+    /// What the server exports; empty where it does not tell.
+    listed: Vec<Export>,
+    /// What the server does with marks: one of [`Marks`].
+    marks: AtomicU8,
 }
 
 /// A file: its handle and its attributes.
@@ -120,13 +123,20 @@ impl Client {
         let (host_name, path, settings) = (host.to_owned(), path.to_owned(), config.clone());
         let mounting = reactor.run(move |reactor| async move {
             let finder = Finder { reactor: &reactor, config: &settings, host: &host_name };
-            within(&settings, &host_name, finder.mount(&path)).await
+            let mounting = async {
+                let Mounted { reached, offer } = finder.mount(&path).await?;
+                let root = offer.candidates.settle(&reached.lane).await?;
+                Ok((reached, offer, root))
+            };
+            within(&settings, &host_name, mounting).await
         });
         let mounted = mounting.await.map_err(|error| Error::Local(Arc::new(error)))?;
-        let Mounted { reached, export, root, mount } = mounted?;
-        let (elsewhere, bell, keeps_marks) = (OnceLock::new(), Arc::default(), AtomicBool::new(false));
-        let lanes = Lanes::new(reached, config, reactor);
-        let inner = Inner { lanes, elsewhere, bell, host: host.to_owned(), export, root, mount, keeps_marks };
+        let (reached, offer, root) = mounted?;
+        let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
+        let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
+        let lanes = Lanes::new(reached, root, config, reactor);
+        let host = host.to_owned();
+        let inner = Inner { lanes, elsewhere, bell, host, export, root, mount, listed, marks };
         let inner = Arc::new(inner);
         let client = Arc::downgrade(&inner);
         inner.lanes.reactor.spawn_local(|| roaming::follow(client));
@@ -144,6 +154,26 @@ impl Client {
         let Inner { lanes: Lanes { reactor, config, .. }, mount, export, .. } = &*self.inner;
         let finder = Finder { reactor, config, host: "" };
         within(config, "the MOUNT service", finder.unmount(*mount, export)).await
+    }
+
+    /// Returns the path of the export that holds `path`, which may lie inside this client's, and which this one does not reach then.
+    ///
+    /// Where the list of exports says it, which was read when the client connected, this asks nobody.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn export_of(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
+        let Inner { lanes, mount, listed, host, .. } = &*self.inner;
+        let config = &lanes.config;
+        if listed_export(listed, path) == Some(self.export()) {
+            return Ok(self.export().to_vec());
+        }
+        let finder = Finder { reactor: &lanes.reactor, config, host };
+        let search = async {
+            let candidates = finder.mount_again(*mount, path, listed).await?;
+            candidates.settle(lanes.first()).await
+        };
+        Ok(within(config, host, search).await?.export)
     }
 
     /// Lists what `host` exports, without mounting anything.

@@ -1,6 +1,8 @@
 //! From a host name and a path to a mounted export: addresses, ports, transports, MOUNT.
 
 mod exports;
+mod looking;
+mod search;
 
 use std::{
     io,
@@ -11,12 +13,13 @@ use std::{
 
 use nfs_wire::{
     FileHandle,
-    mount::{Export, Mount},
+    mount::Export,
     portmap::{self, Binding, Mapping, Protocol},
     rpc::{Program, Rejection},
 };
 
-use self::exports::{deepest, exports, list_and_mount, mnt, parent, umnt};
+use self::exports::{exports, list_and_mount, mnt, mount_among, umnt};
+pub(crate) use self::search::{Candidates, Root, listed_export};
 use crate::{
     config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor, clock},
@@ -55,14 +58,21 @@ pub(crate) struct Finder<'a> {
     pub(crate) host: &'a str,
 }
 
-/// A mounted export.
+/// What was found for a path.
 #[derive(Debug)]
 pub(crate) struct Mounted {
     pub(crate) reached: Reached,
-    pub(crate) export: Vec<u8>,
-    pub(crate) root: FileHandle,
-    /// The MOUNT service that gave the handle.
+    pub(crate) offer: Offer,
+}
+
+/// What the MOUNT service has for a path.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    /// The service.
     pub(crate) mount: Found,
+    /// What is exported; empty where the list cannot be had.
+    pub(crate) listed: Vec<Export>,
+    pub(crate) candidates: Candidates,
 }
 
 /// The NFS service, on the transport to begin with.
@@ -75,22 +85,29 @@ pub(crate) struct Reached {
 }
 
 impl Finder<'_> {
-    /// Finds the export that holds `path` and connects to its NFS service.
+    /// Finds what may hold `path` and connects to the NFS service.
     pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
         self.on_each_address(async |address| {
-            let ((service, export, mount), reached) = self.mount_and_reach(address, path).await?;
-            Ok(Mounted { reached, export, root: mount.handle, mount: service })
+            let (offer, reached) = self.mount_and_reach(address, path).await?;
+            Ok(Mounted { reached, offer })
         })
         .await
     }
 
+    /// Finds what may hold another path, at a MOUNT service that was found before.
+    pub(crate) async fn mount_again(
+        &self,
+        found: Found,
+        path: &[u8],
+        listed: &[Export],
+    ) -> Result<Candidates, Error> {
+        let service = self.connect(found, Program::MOUNT).await?;
+        mount_among(&service, found, path, listed).await
+    }
+
     /// Asks both services side by side: on a long way every round trip counts. When one has answered, a fade is over that may have taken
     /// what was sent to the other, and the next try of that may be a while off: it is asked anew.
-    async fn mount_and_reach(
-        &self,
-        address: SocketAddr,
-        path: &[u8],
-    ) -> Result<((Found, Vec<u8>, Mount), Reached), Error> {
+    async fn mount_and_reach(&self, address: SocketAddr, path: &[u8]) -> Result<(Offer, Reached), Error> {
         let (mounting, reaching) = (self.mount_at(address, path), self.nfs(address));
         tokio::pin!(mounting, reaching);
         tokio::select! {
@@ -127,9 +144,9 @@ impl Finder<'_> {
         let mut last = Error::ConnectTimeout { host: self.host.into(), elapsed: TIME_TO_ANSWER };
         for address in addresses {
             let found =
-                async { tokio::try_join!(self.mount_at(address, export), self.nfs_over(address, protocol)) };
+                async { tokio::try_join!(self.root_at(address, export), self.nfs_over(address, protocol)) };
             match tokio::time::timeout(TIME_TO_ANSWER, found).await {
-                Ok(Ok(((.., mount), lane))) => return Ok((lane.address(), mount.handle)),
+                Ok(Ok((root, lane))) => return Ok((lane.address(), root)),
                 Ok(Err(error)) => last = error,
                 Err(_) => {}
             }
@@ -190,48 +207,25 @@ impl Finder<'_> {
         umnt(&service, found, export).await
     }
 
-    async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<(Found, Vec<u8>, Mount), Error> {
-        let attempt = async |protocol| match self.mount_over(address, path, protocol).await {
-            // No is an answer, too.
-            Err(error @ Error::Mount { .. }) => Ok(Err(error)),
-            other => other.map(Ok),
-        };
-        self.first_transport(attempt).await?
+    /// Mounts exactly this: what was chosen once is not chosen again.
+    async fn root_at(&self, address: SocketAddr, export: &[u8]) -> Result<FileHandle, Error> {
+        let mount = async |service: &Connection, found| mnt(service, found, export).await;
+        self.first_answer(async |protocol| {
+            Ok(self.service_over(address, Program::MOUNT, protocol, mount).await?.2)
+        })
+        .await
     }
 
-    async fn mount_over(
-        &self,
-        address: SocketAddr,
-        path: &[u8],
-        protocol: Protocol,
-    ) -> Result<(Found, Vec<u8>, Mount), Error> {
-        let (found, service, (listed, likely)) = self
-            .service_over(address, Program::MOUNT, protocol, async |service, found| {
-                let other = self.config.transport == TransportChoice::Auto && protocol == Protocol::Udp;
-                list_and_mount(service, found, path, other).await
-            })
-            .await?;
-        if let Some(export) = deepest(&listed, path) {
-            let mount = match likely {
-                Some(mount) => mount,
-                None => mnt(&service, found, export).await?,
-            };
-            return Ok((found, export.to_vec(), mount));
-        }
-        // Not on the list, which may be hidden or name something else: the path itself, then what is above it.
-        let mut candidate = path;
-        let mut first = None;
-        loop {
-            match mnt(&service, found, candidate).await {
-                Ok(mount) => return Ok((found, candidate.to_vec(), mount)),
-                Err(error @ Error::Mount { .. }) => drop(first.get_or_insert(error)),
-                Err(error) => return Err(error),
-            }
-            match parent(candidate) {
-                Some(above) => candidate = above,
-                None => return Err(first.expect("at least one path was tried")),
-            }
-        }
+    async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<Offer, Error> {
+        self.first_answer(async |protocol| self.mount_over(address, path, protocol).await).await
+    }
+
+    async fn mount_over(&self, address: SocketAddr, path: &[u8], protocol: Protocol) -> Result<Offer, Error> {
+        let other = self.config.transport == TransportChoice::Auto && protocol == Protocol::Udp;
+        let ask = async |service: &Connection, found| list_and_mount(service, found, path, other).await;
+        let (mount, _, (listed, candidates)) =
+            self.service_over(address, Program::MOUNT, protocol, ask).await?;
+        Ok(Offer { mount, listed, candidates })
     }
 
     /// Reaches the NFS service. Where the transport is open both are asked: UDP is taken when it answers, unless the server
@@ -340,6 +334,17 @@ impl Finder<'_> {
         }
     }
 
+    /// As [`Self::first_transport`], where no is an answer, too.
+    async fn first_answer<T>(&self, attempt: impl AsyncFn(Protocol) -> Result<T, Error>) -> Result<T, Error> {
+        let attempt = async |protocol| match attempt(protocol).await {
+            Err(
+                error @ (Error::Mount { .. } | Error::SameDirectory { .. } | Error::MountsAnything { .. }),
+            ) => Ok(Err(error)),
+            other => other.map(Ok),
+        };
+        self.first_transport(attempt).await?
+    }
+
     /// Returns the port of a service: given, asked for, or usual.
     async fn port(&self, address: SocketAddr, program: Program, protocol: Protocol) -> Result<Port, Error> {
         let nfs = program == Program::NFS;
@@ -392,7 +397,11 @@ impl Finder<'_> {
                     let port = port.map_err(|source| Error::Protocol { what: "GETPORT", source })?;
                     return port.ok_or(missing);
                 }
-                Err(Rejection::ProgramMismatch { .. } | Rejection::ProcedureUnavailable) => {}
+                Err(
+                    Rejection::ProgramMismatch { .. }
+                    | Rejection::VersionUnavailable
+                    | Rejection::ProcedureUnavailable,
+                ) => {}
                 Err(rejection) => return Err(Error::Rejected { what: "GETPORT", rejection }),
             }
         }
@@ -411,7 +420,11 @@ impl Finder<'_> {
                     let found = found.map_err(|source| Error::Protocol { what: "GETADDR", source })?;
                     return found.map(|address| address.port()).ok_or(missing);
                 }
-                Err(Rejection::ProgramMismatch { .. } | Rejection::ProcedureUnavailable) => {}
+                Err(
+                    Rejection::ProgramMismatch { .. }
+                    | Rejection::VersionUnavailable
+                    | Rejection::ProcedureUnavailable,
+                ) => {}
                 Err(rejection) => return Err(Error::Rejected { what: "GETADDR", rejection }),
             }
         }
@@ -516,9 +529,9 @@ fn is_here(address: SocketAddr) -> bool {
 fn accepted(answer: &Answer, program: Program, what: &'static str, found: Found) -> Result<(), Error> {
     match answer.outcome {
         Ok(()) => Ok(()),
-        Err(Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. }) => {
-            Err(Error::NotRegistered { what: service_name(program), protocol: found.protocol })
-        }
+        Err(
+            Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. } | Rejection::VersionUnavailable,
+        ) => Err(Error::NotRegistered { what: service_name(program), protocol: found.protocol }),
         Err(rejection) => Err(Error::Rejected { what, rejection }),
     }
 }

@@ -35,7 +35,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// The port mapper does not know the service.
-    #[error("the server offers no {what} over {}", protocol_name(*protocol))]
+    #[error("the server does not offer {what} over {}", protocol_name(*protocol))]
     NotRegistered {
         /// The service that was wanted.
         what: &'static str,
@@ -49,6 +49,44 @@ pub enum Error {
         path: String,
         /// The server's reason.
         status: MountStatus,
+    },
+    /// The server gives the same handle for a directory and one below it: one of them is something else.
+    #[error(
+        "the server gives the same directory for {shorter} and {longer}; it is unknown which files are meant"
+    )]
+    SameDirectory {
+        /// Path of the directory.
+        shorter: String,
+        /// Path of the one below it.
+        longer: String,
+    },
+    /// The server mounts another directory for a path than its names lead to.
+    #[error(
+        "{longer} is one directory when it is mounted and another one when it is looked up in {shorter}; it is unknown which files are meant"
+    )]
+    TwoDirectories {
+        /// Path of the mounted directory that the names were looked up from.
+        shorter: String,
+        /// Path of the directory that is two.
+        longer: String,
+    },
+    /// The server mounts any path, so that its answer does not show which directory that is.
+    #[error("the server mounts any path, {longer} as well as {shorter}; it is unknown which files are meant")]
+    MountsAnything {
+        /// The path asked for.
+        shorter: String,
+        /// A path that does not exist.
+        longer: String,
+    },
+    /// A name in a directory leads to that directory, or to one above it.
+    #[error(
+        "the server gives {name} the handle of {above}, which it lies in; it is unknown which files are meant"
+    )]
+    Circle {
+        /// The name looked up.
+        name: String,
+        /// The directory it leads to.
+        above: String,
     },
     /// The server carried a procedure out and refused.
     #[error("{status}")]

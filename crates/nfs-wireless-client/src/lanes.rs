@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_wire::{Procedure, portmap::Protocol, rpc::Program};
+use nfs_wire::{FileHandle, Procedure, portmap::Protocol, rpc::Program};
 
 pub use self::choice::Reason;
 pub(crate) use self::choice::other;
@@ -94,13 +94,15 @@ pub(crate) struct Lanes {
     /// Procedures that only the other transport answers, by their bits.
     moved: AtomicU32,
     pub(crate) config: ClientConfig,
+    /// The root of the export.
+    root: FileHandle,
     pub(crate) reactor: Reactor,
 }
 
 impl Lanes {
-    pub(crate) fn new(reached: Reached, config: ClientConfig, reactor: Reactor) -> Self {
+    pub(crate) fn new(reached: Reached, root: FileHandle, config: ClientConfig, reactor: Reactor) -> Self {
         let Reached { lane, other, reason } = reached;
-        lane.connection.persist();
+        lane.connection.mounted(root, None);
         let open = config.transport == TransportChoice::Auto;
         let choice = || {
             let choice = Choice::new(clock(), lane.protocol, reason, lane.round_trip);
@@ -108,7 +110,7 @@ impl Lanes {
         };
         let choices = open.then(|| [choice(), choice()]);
         if let Some(other) = &other {
-            other.connection.persist();
+            other.connection.mounted(root, None);
         }
         Self {
             first: Arc::new(lane),
@@ -119,6 +121,7 @@ impl Lanes {
             choices,
             moved: AtomicU32::new(0),
             config,
+            root,
             reactor,
         }
     }
@@ -261,7 +264,8 @@ impl Lanes {
         // Where nobody has been asked for the port it is the same on both transports.
         match finder.further(self.first.address(), protocol).await {
             Ok(lane) => {
-                lane.connection.persist();
+                let known = self.find(protocol, 0).and_then(|it| it.connection.snapshot().server_limits);
+                lane.connection.mounted(self.root, known);
                 let lane = Arc::new(lane);
                 lock(&self.further).push(Arc::clone(&lane));
                 Some(lane)

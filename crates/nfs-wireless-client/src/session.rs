@@ -6,7 +6,9 @@
 
 mod blocks;
 mod handover;
+mod later;
 mod pacer;
+mod server_limits;
 mod setup;
 mod write_size;
 
@@ -21,7 +23,13 @@ use nfs_wire::{
     rpc::{Program, Rejection},
 };
 
-use self::{pacer::Pacer, write_size::WriteSize};
+pub use self::server_limits::{Chosen, ServerLimits};
+use self::{
+    later::Standing,
+    pacer::Pacer,
+    server_limits::{Bounds, FSINFO},
+    write_size::WriteSize,
+};
 use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
@@ -37,8 +45,10 @@ use crate::{
 pub struct SessionConfig {
     /// Settings of the engine.
     pub engine: EngineConfig,
-    /// Bytes per READ and WRITE to begin with.
+    /// Bytes per READ and WRITE at most.
     pub limits: Limits,
+    /// Which of them are ours to choose: those become what the server prefers.
+    pub chosen: Chosen,
     /// Whether WRITEs become smaller where the path takes long for them, and nothing else chooses.
     pub measure_writes: bool,
     /// How long a transfer may go without progress; `None` is for ever.
@@ -153,13 +163,25 @@ struct Active {
     last_progress: Instant,
     /// Whether it makes no further calls: it is to leave.
     leaving: bool,
+    /// Since the server asked to come back later: when that is, and how often it has asked in a row.
+    later: Option<(Instant, u32)>,
+}
+
+/// File bytes on their way to where they belong.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    call: CallId,
+    transfer: TransferId,
+    part: u32,
+    asked: u32,
+    length: u32,
 }
 
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub struct Session {
     engine: Engine,
-    limits: Limits,
+    bounds: Bounds,
     /// Largest READ and WRITE that were answered; only larger ones are suspected to be too large.
     proven: Limits,
     write_size: Option<WriteSize>,
@@ -171,8 +193,12 @@ pub struct Session {
     /// Since no transfer wanted to send, something has changed what there is to send or room for: a call left or ended, a
     /// transfer began or ended, a timer fired, the link or the connection is another. Nothing else makes a transfer want to.
     stirred: bool,
-    arriving: Option<(CallId, TransferId, u32, u64)>,
+    arriving: Option<Arriving>,
     probing: bool,
+    /// Since when the server refuses a credential that it had accepted, if it had.
+    credential: Standing,
+    /// When timers were looked at last.
+    last_timeout: Instant,
     events: VecDeque<Event>,
 }
 
@@ -185,7 +211,7 @@ impl Session {
     pub fn new(config: SessionConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
-            limits: config.limits,
+            bounds: Bounds::new(config.limits, config.chosen),
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, ..Limits::default() },
             write_size: config.measure_writes.then(|| WriteSize::new(now)),
             stall_timeout: config.stall_timeout,
@@ -196,6 +222,8 @@ impl Session {
             stirred: false,
             arriving: None,
             probing: false,
+            credential: Standing::Unknown,
+            last_timeout: now,
             events: VecDeque::new(),
         }
     }
@@ -253,7 +281,7 @@ impl Session {
         }
         let id = TransferId(self.next_transfer);
         self.next_transfer = (self.next_transfer + 1) & 0x3fff_ffff;
-        self.transfers.push(Active { id, transfer, last_progress: now, leaving: false });
+        self.transfers.push(Active { id, transfer, last_progress: now, leaving: false, later: None });
         self.stirred = true;
         self.finish_if_done(id);
         id
@@ -269,9 +297,7 @@ impl Session {
     /// Ends a transfer without waiting for what is outstanding.
     pub fn stop(&mut self, now: Instant, id: TransferId) {
         self.transfers.retain(|active| active.id != id);
-        if matches!(self.arriving, Some((_, arriving, ..)) if arriving == id) {
-            self.arriving = None;
-        }
+        self.arriving.take_if(|arriving| arriving.transfer == id);
         self.engine
             .cancel_matching(now, |owner, _, _, _| owner_transfer(owner).is_some_and(|(it, _)| it == id));
         self.stirred = true;
@@ -302,16 +328,27 @@ impl Session {
             match results.first_chunk::<4>() {
                 None if !complete => return Ok(Incoming::NeedMore),
                 Some(status) if u32::from_be_bytes(*status) == Status::JUKEBOX.code() => {
-                    self.engine.postpone(now, reply.id);
-                    self.stirred = true;
+                    self.put_off(now, &reply);
                     return Ok(Incoming::Done);
                 }
                 _ => {}
             }
         }
+        if self.waits_for_credential(now, &reply) {
+            self.put_off(now, &reply);
+            return Ok(Incoming::Done);
+        }
         if reply.owner == PROBE {
             self.complete(now, reply.id);
             self.shrink_silent_blocks(now);
+            return Ok(Incoming::Done);
+        }
+        if reply.owner == FSINFO {
+            if !complete {
+                return Ok(Incoming::NeedMore);
+            }
+            self.complete(now, reply.id);
+            self.handle_fsinfo(now, reply.outcome, results);
             return Ok(Incoming::Done);
         }
         match owner_transfer(reply.owner) {
@@ -329,13 +366,14 @@ impl Session {
 
     /// Takes note that the file bytes of the last [`Incoming::Data`] are where they belong.
     pub fn handle_payload_done(&mut self, now: Instant) {
-        let Some((id, transfer, part, bytes)) = self.arriving.take() else {
+        let Some(Arriving { call, transfer, part, asked, length }) = self.arriving.take() else {
             return;
         };
-        self.complete(now, id);
+        self.complete(now, call);
         if let Some(active) = self.find(transfer) {
             active.transfer.machine().handle_payload_done(part);
-            self.accept(now, transfer, bytes);
+            self.handle_moved(now, transfer, asked, length);
+            self.accept(now, transfer, length.into());
         }
     }
 
@@ -343,6 +381,8 @@ impl Session {
     pub fn handle_reconnect(&mut self, now: Instant) {
         self.arriving = None;
         self.engine.handle_reconnect(now);
+        // It may be another server by now, or the same one with other limits.
+        self.ask_limits(now);
         self.stirred = true;
     }
 
@@ -368,7 +408,9 @@ impl Session {
     /// Fires every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.engine.handle_timeout(now);
+        self.last_timeout = self.last_timeout.max(now);
         self.stirred = true;
+        self.stop_waiting_for_limits(now);
         if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.paused && pacer.next <= now) {
             pacer.paused = false;
         }
@@ -417,7 +459,10 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let stalls = self.transfers.iter().filter_map(|it| it.last_progress.checked_add(self.stall_timeout?));
         let paced = self.pacer.as_ref().filter(|pacer| pacer.paused).map(|pacer| pacer.next);
-        self.engine.poll_timeout().into_iter().chain(stalls).chain(paced).min()
+        let later = self.transfers.iter().filter_map(|it| it.later.map(|(due, _)| due));
+        // What is past has fired, and set the session going.
+        let later = later.chain(self.bounds.wait_until()).filter(|&due| due > self.last_timeout);
+        self.engine.poll_timeout().into_iter().chain(stalls).chain(paced).chain(later).min()
     }
 
     /// Returns what the adaptive policy believes about the path, once something was delivered.
@@ -439,7 +484,7 @@ impl Session {
     fn narrowed(&self, block: Option<u32>) -> Limits {
         let block = block.unwrap_or(u32::MAX);
         let measured = self.write_size.map_or(u32::MAX, |size| size.bytes());
-        let Limits { read_block, write_block, .. } = self.limits;
+        let Limits { read_block, write_block, .. } = self.bounds.limits();
         let pace = self.engine.pace();
         Limits { read_block: read_block.min(block), write_block: write_block.min(block).min(measured), pace }
     }
@@ -466,14 +511,14 @@ impl Session {
         self.cut_barred(now);
         let block = self.engine.next_block(now);
         let limits = self.narrowed(block);
-        let paused = self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
+        let paused = self.bounds.waits(now) || self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
         for step in 0..self.transfers.len() {
             let turn = (self.turn + step) % self.transfers.len();
-            let Active { id, transfer, leaving, .. } = &mut self.transfers[turn];
-            if *leaving {
+            let Active { id, transfer, leaving, later, .. } = &mut self.transfers[turn];
+            let engine = &self.engine;
+            if *leaving || later.is_some_and(|(due, _)| now < due || is_asking(engine, *id)) {
                 continue;
             }
-            let engine = &self.engine;
             let has_room = |class, bytes| !paused && engine.has_room(class, bytes);
             let machine = transfer.machine();
             let Some(call) = machine.next_call(limits, &has_room) else {
@@ -525,24 +570,32 @@ impl Session {
                 let effort = Effort { attempts: reply.attempts, elapsed: reply.elapsed };
                 machine.handle_results(part, effort, results, complete)
             }
-            Err(rejection) => machine.handle_rejection(part, rejection).map(|()| Step::Accepted(0)),
+            Err(rejection) => machine.handle_rejection(part, rejection).map(|()| Step::Done),
         };
+        if !matches!(step, Ok(Step::NeedMore)) {
+            active.later = None;
+        }
         match step {
             Ok(Step::NeedMore) => Incoming::NeedMore,
-            Ok(Step::Data { offset, length, attributes, data_at }) => {
+            Ok(Step::Data { offset, length, asked, attributes, data_at }) => {
                 self.proven.read_block = self.proven.read_block.max(length);
-                self.arriving = Some((reply.id, id, part, length.into()));
+                self.arriving = Some(Arriving { call: reply.id, transfer: id, part, asked, length });
                 let data_at = reply.results_at + data_at;
                 Incoming::Data { transfer: id, offset, length, attributes, data_at }
             }
-            Ok(Step::Accepted(bytes)) => {
-                let accepted = u32::try_from(bytes).unwrap_or(u32::MAX);
+            Ok(Step::Written { asked, accepted }) => {
                 self.proven.write_block = self.proven.write_block.max(accepted);
                 if let Some(write_size) = &mut self.write_size {
-                    write_size.handle_accepted(now, bytes);
+                    write_size.handle_accepted(now, accepted.into());
                 }
                 self.complete(now, reply.id);
-                self.accept(now, id, bytes);
+                self.handle_moved(now, id, asked, accepted);
+                self.accept(now, id, accepted.into());
+                Incoming::Done
+            }
+            Ok(Step::Done) => {
+                self.complete(now, reply.id);
+                self.accept(now, id, 0);
                 Incoming::Done
             }
             Err(error) => {
@@ -579,9 +632,16 @@ impl Session {
     }
 }
 
+/// Whether a transfer waits for any call.
+fn is_asking(engine: &Engine, id: TransferId) -> bool {
+    let mut asking = false;
+    engine.look(|owner, _, _, _| asking |= owner_transfer(owner).is_some_and(|(it, _)| it == id));
+    asking
+}
+
 fn owner_transfer(owner: Owner) -> Option<(TransferId, u32)> {
     let Owner(number) = owner;
-    (number & TRANSFER_BIT != 0 && owner != PROBE)
+    (number & TRANSFER_BIT != 0 && owner != PROBE && owner != FSINFO)
         .then_some((TransferId((number >> 32) as u32 & 0x7fff_ffff), number as u32))
 }
 

@@ -22,6 +22,25 @@ pub struct Faults {
     pub claimed_read_bytes: Option<u32>,
     /// The `wtmax` and `wtpref` that FSINFO claims instead of the true ones, in bytes.
     pub claimed_write_bytes: Option<u32>,
+    /// What MNT takes for the exported directory.
+    pub mountable: Mountable,
+    /// EXPORT lists nothing.
+    pub hides_exports: bool,
+}
+
+/// What MNT takes for the exported directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mountable {
+    /// The export, and directories below it for what they are.
+    #[default]
+    Directories,
+    /// The export alone; nothing below it can be mounted.
+    Export,
+    /// Any path, as `go-nfs` does.
+    Anything,
+    /// Any path but `/`.
+    AnythingButRoot,
 }
 
 /// One fault.
@@ -43,6 +62,8 @@ pub enum Calls {
     Any,
     /// Every call of the program with this number.
     Program(u32),
+    /// Every call of the procedure of MOUNT with this number.
+    Mount(u32),
     /// Every call of an NFS procedure.
     Procedure(Procedure),
     /// READs or WRITEs that touch the byte at `offset` or any later one.
@@ -151,6 +172,11 @@ impl Faults {
         }])
     }
 
+    /// A server that tells no list of exports and mounts any path as its root, as `go-nfs` does.
+    pub fn mounts_anything() -> Self {
+        Self { mountable: Mountable::Anything, hides_exports: true, ..Self::default() }
+    }
+
     /// A server that never answers READs and WRITEs above a size, as nfs-ganesha over UDP.
     pub fn silent_above(bytes: u32) -> Self {
         let rule = |procedure| Rule {
@@ -181,6 +207,7 @@ impl From<Vec<Rule>> for Faults {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallShape {
     pub(crate) program: u32,
+    number: u32,
     pub(crate) procedure: Option<Procedure>,
     range: Option<(u64, u32)>,
     exclusive: bool,
@@ -188,10 +215,10 @@ pub(crate) struct CallShape {
 
 impl CallShape {
     /// Looks into the arguments without judging them.
-    pub(crate) fn new(program: rpc::Program, procedure: u32, arguments: Reader<'_>) -> Self {
+    pub(crate) fn new(program: rpc::Program, number: u32, arguments: Reader<'_>) -> Self {
         let is_nfs = program.number == rpc::Program::NFS.number;
-        let procedure = Procedure::from_number(procedure).filter(|_| is_nfs);
-        let mut shape = Self { program: program.number, procedure, range: None, exclusive: false };
+        let procedure = Procedure::from_number(number).filter(|_| is_nfs);
+        let mut shape = Self { program: program.number, number, procedure, range: None, exclusive: false };
         match procedure {
             Some(Procedure::Read | Procedure::Write) => shape.range = range(arguments),
             Some(Procedure::Create) => shape.exclusive = is_exclusive(arguments).unwrap_or(false),
@@ -204,6 +231,7 @@ impl CallShape {
         match calls {
             Calls::Any => true,
             Calls::Program(number) => self.program == number,
+            Calls::Mount(number) => self.program == rpc::Program::MOUNT.number && self.number == number,
             Calls::Procedure(procedure) => self.procedure == Some(procedure),
             Calls::Reaching { procedure, offset } => {
                 let end = self.range.map(|(start, count)| start.saturating_add(count.into()));

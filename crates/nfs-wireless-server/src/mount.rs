@@ -15,6 +15,7 @@ use nfs_wire::{
 };
 
 use crate::{
+    faults::Mountable,
     handle::Handles,
     vfs::{Name, NodeId, Vfs},
 };
@@ -35,6 +36,8 @@ pub(crate) struct MountCall<'a> {
     pub(crate) backend: &'a mut dyn Vfs,
     pub(crate) reply: &'a mut Vec<u8>,
     pub(crate) export: &'a [u8],
+    pub(crate) mountable: Mountable,
+    pub(crate) hides_exports: bool,
     pub(crate) handles: Handles,
     pub(crate) client: IpAddr,
 }
@@ -85,6 +88,13 @@ impl MountCall<'_> {
     }
 
     fn find(&mut self, path: &[u8]) -> Result<NodeId, MountStatus> {
+        match self.mountable {
+            Mountable::Anything => return Ok(self.backend.root()),
+            Mountable::AnythingButRoot if path != b"/" => return Ok(self.backend.root()),
+            Mountable::AnythingButRoot => return Err(MountStatus::ACCES),
+            Mountable::Export if path != self.export => return Err(MountStatus::ACCES),
+            Mountable::Export | Mountable::Directories => {}
+        }
         let below = match self.export {
             b"/" => path.strip_prefix(b"/"),
             export => path.strip_prefix(export).filter(|rest| matches!(rest, [] | [b'/', ..])),
@@ -116,7 +126,8 @@ impl MountCall<'_> {
     /// EXPORT (RFC 1813 §5.2.5): one directory, for everyone.
     fn export(&mut self) {
         let node = export_node { ex_dir: dirpath(Opaque::borrowed(self.export)), ex_groups: List::default() };
-        encode(self.reply, &List(vec![node]));
+        let nodes = if self.hides_exports { vec![] } else { vec![node] };
+        encode(self.reply, &List(nodes));
     }
 }
 

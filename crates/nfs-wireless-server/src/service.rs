@@ -470,6 +470,8 @@ impl Service {
                 backend: &mut *self.backend,
                 reply,
                 export: &self.config.export,
+                mountable: self.faults.faults().mountable,
+                hides_exports: self.faults.faults().hides_exports,
                 handles: self.handles,
                 client: job.peer.address.ip(),
             };

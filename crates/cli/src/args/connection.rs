@@ -58,7 +58,8 @@ pub(crate) struct ConnectionArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object a line; the last one sums up the run.
+    /// Print one JSON object a line; the last one sums up the run. Names are the real ones; of one that is not UTF-8 all
+    /// bytes follow in hexadecimal digits (path and path_bytes, source and source_bytes ...).
     #[arg(long)]
     pub(crate) json: bool,
     /// Print calls, resends and round-trip times at the end, on standard error.

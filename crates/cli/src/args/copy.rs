@@ -30,7 +30,8 @@ pub(crate) struct CpArgs {
     /// Leave files alone that exist at the destination.
     #[arg(short, long, conflicts_with = "update")]
     pub(crate) no_clobber: bool,
-    /// Copy only files that are missing at the destination, older there, or of another size.
+    /// Copy only what is missing at the destination or older there, whatever its size: nothing newer, or as new, is
+    /// replaced. Times are compared as finely as the destination keeps them.
     #[arg(short, long)]
     pub(crate) update: bool,
     /// Say what would be copied, and copy nothing.
@@ -64,13 +65,17 @@ pub(crate) struct CpArgs {
 }
 
 const EXAMPLES: &str = "\
-A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices are \
-skipped with a warning. A file is written to .NAME.nfsw-part beside its target and renamed when complete.
+A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices in a tree are \
+skipped with a warning, and one that is named as SRC is an error. A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
 The same command, run again, goes on where an interrupted run ended: within files above 128 KiB, and \
 without the files of a tree that are complete and unchanged. What that takes is kept beside downloads \
 (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or ~/.local/state/nfsw. \
---no-resume begins anew; --inplace, standard input and copies between servers always do.
+--no-resume begins anew; --inplace, standard input and copies between servers always do. --verify compares every file \
+of the run, also what an interrupted run has copied.
+
+-u goes by times alone, as cp -u does: what is newer or as new stays, whatever its size; a file with the time of its source and \
+another size is named in a warning.
 
 Examples:
   nfsw cp nas:/srv/photos/cat.jpg .

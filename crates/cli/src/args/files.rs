@@ -124,6 +124,9 @@ pub(crate) struct MkdirArgs {
     /// Permissions in octal [default: 777 less the umask].
     #[arg(short, long, value_name = "MODE", value_parser = crate::mode::parse_octal)]
     pub(crate) mode: Option<u32>,
+    /// Name each directory that is created.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
@@ -194,6 +197,9 @@ pub(crate) struct LnArgs {
     /// Create a symbolic link.
     #[arg(short, long)]
     pub(crate) symbolic: bool,
+    /// Name each link that is created.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
@@ -215,6 +221,9 @@ pub(crate) struct ChmodArgs {
     /// Change what is in directories too.
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
+    /// Name each file and its mode.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]

@@ -2,14 +2,14 @@
 
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{FileType, SetAttributes};
-use serde_json::json;
 
 use crate::{
     args::ChmodArgs,
     context::Context,
     error::ResultExt,
     local,
-    remote::{Child, Children, Found, find_all_or_report, follow},
+    remote::{Children, Found, find_all_or_report, follow},
+    report::event,
 };
 
 /// Calls in flight in one directory.
@@ -32,16 +32,13 @@ async fn tree(arguments: &ChmodArgs, context: &Context, top: Found) -> anyhow::R
     change(arguments, context, &top).await?;
     let mut directories = if arguments.recursive && top.is_directory() { vec![top] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
-        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        let mut listed = Children::of(&directory)?;
         while !listed.is_done() {
             let part = listed.next(context).await?;
             let found: Vec<Found> = part
                 .into_iter()
                 .filter(|child| child.metadata.file_type != FileType::Symlink)
-                .map(|Child { name, handle, metadata }| {
-                    let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                    Found { remote: directory.remote.join(&name), client, parent, handle, metadata }
-                })
+                .map(|child| directory.child(child))
                 .collect();
             let mut changes =
                 stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
@@ -64,7 +61,7 @@ async fn change(arguments: &ChmodArgs, context: &Context, found: &Found) -> anyh
         found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
     }
     context.activity.step();
-    let path = String::from_utf8_lossy(&found.remote.path);
-    let event = json!({"event": "mode", "path": path, "mode": format!("{mode:04o}")});
+    let mut event = event("mode", &[("path", &found.remote.path)]);
+    event["mode"] = format!("{mode:04o}").into();
     context.reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
 }

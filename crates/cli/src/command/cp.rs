@@ -14,6 +14,7 @@ use crate::{
 pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary) {
     let context = Context::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
+    let context = if arguments.dry_run { context } else { context.that_changes(arguments.verbose) };
     let exit = context.run(async |context| {
         let copy = check(&arguments)?;
         if !arguments.quiet
@@ -33,7 +34,7 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
     let sources = arguments.sources.iter().map(|source| target(source)).collect::<Result<_, _>>()?;
     let overwrite = match (arguments.no_clobber, arguments.update) {
         (true, _) => Overwrite::Never,
-        (false, true) => Overwrite::Outdated,
+        (false, true) => Overwrite::Older,
         (false, false) => Overwrite::Always,
     };
     Ok(Copy {

@@ -1,8 +1,8 @@
 //! `nfsw df`: free space.
 
-use serde_json::json;
-
-use crate::{args::DfArgs, context::Context, error::ResultExt, remote::find_all_or_report, units};
+use crate::{
+    args::DfArgs, context::Context, error::ResultExt, remote::find_all_or_report, report::event, units,
+};
 
 pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result<()> {
     let (total, left) = match (arguments.inodes, arguments.human_readable) {
@@ -16,16 +16,18 @@ pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result
             let space = found.client.fs_stat(found.handle).await.at(&found.remote)?;
             let export = crate::text::escape(found.client.export()).into_owned();
             if context.reporter.json() {
-                context.reporter.event(&json!({
-                    "event": "space",
-                    "path": String::from_utf8_lossy(&found.remote.path),
-                    "export": export,
-                    "total_bytes": space.tbytes,
-                    "free_bytes": space.fbytes,
-                    "available_bytes": space.abytes,
-                    "total_files": space.tfiles,
-                    "free_files": space.ffiles,
-                }))?;
+                let mut event =
+                    event("space", &[("path", &found.remote.path), ("export", found.client.export())]);
+                for (key, count) in [
+                    ("total_bytes", space.tbytes),
+                    ("free_bytes", space.fbytes),
+                    ("available_bytes", space.abytes),
+                    ("total_files", space.tfiles),
+                    ("free_files", space.ffiles),
+                ] {
+                    event[key] = count.into();
+                }
+                context.reporter.event(&event)?;
                 continue;
             }
             let (all, free, available) = if arguments.inodes {

@@ -1,9 +1,8 @@
 //! `nfsw exports`: what a server offers.
 
 use nfs_wireless_client::{Client, Export};
-use serde_json::json;
 
-use crate::{args::ExportsArgs, context::Context, error::unreachable, text::escape};
+use crate::{args::ExportsArgs, context::Context, error::unreachable, report::event, text::escape};
 
 pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::Result<()> {
     let host = &arguments.host;
@@ -17,7 +16,9 @@ pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::R
     for export in &exports {
         let (path, groups) = (escape(&export.directory), groups(export));
         if context.reporter.json() {
-            context.reporter.event(&json!({"event": "export", "path": path, "groups": groups}))?;
+            let mut event = event("export", &[("path", &export.directory)]);
+            event["groups"] = groups.into();
+            context.reporter.event(&event)?;
         } else {
             let groups = if groups.is_empty() { "(everyone)".to_owned() } else { groups.join(",") };
             context.reporter.print(format!("{path:width$}  {groups}\n").as_bytes())?;

@@ -2,14 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use serde_json::json;
-
 use crate::{
     args::LnArgs,
     context::Context,
     error::ResultExt,
     exit::{Exit, Failure},
     remote::{Found, find, find_if_exists, follow},
+    report::event,
     target::{Remote, Target},
 };
 
@@ -34,7 +33,7 @@ pub(super) async fn run(arguments: &LnArgs, context: &Context) -> anyhow::Result
     };
     drop(directory);
     context.activity.step();
-    let event = json!({"event": "link", "path": String::from_utf8_lossy(&link.path)});
+    let event = event("link", &[("path", &link.path)]);
     context.reporter.done(format_args!("created {link}"), &event)
 }
 

@@ -12,8 +12,9 @@ use super::stat::{entry_json, kind_letter};
 use crate::{
     args::LsArgs,
     context::Context,
-    error::ResultExt,
-    remote::{Child, Children, Found, find_all, follow},
+    error::{ResultExt, is_stale},
+    remote::{Children, Found, find, find_all, follow},
+    report::put_name,
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -35,11 +36,7 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
             Ok(found) => {
                 let (lists, shows): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
-                files.extend(
-                    shows
-                        .into_iter()
-                        .map(|found| Line { name: found.remote.to_string().into_bytes(), found }),
-                );
+                files.extend(shows.into_iter().map(|found| Line { name: found.remote.to_bytes(), found }));
                 directories.extend(lists);
             }
             Err(error) => context.reporter.failed(error)?,
@@ -58,7 +55,14 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
             context.reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
         }
         is_first = false;
-        match listing.directory(&directory).await {
+        let mut listed = listing.directory(&directory).await;
+        if let Err(error) = &listed
+            && is_stale(error)
+            && let Some(again) = listing.find_again(&directory).await
+        {
+            listed = listing.directory(&again).await;
+        }
+        match listed {
             Ok(below) if arguments.recursive => directories.extend(below.into_iter().rev()),
             Ok(_) => {}
             Err(error) => context.reporter.failed(error)?,
@@ -98,6 +102,19 @@ impl Listing<'_> {
         Ok(found)
     }
 
+    /// Looks for a directory by its path, whose handle the server has forgotten: some know the last thousand only. `None` if it is not
+    /// there, or another one is, which is said of the old one then.
+    async fn find_again(&self, directory: &Found) -> Option<Found> {
+        let look = async || follow(self.context, find(self.context, &directory.remote).await?).await;
+        let mut found = look().await;
+        if found.as_ref().is_err_and(is_stale) {
+            self.context.session.forget(&directory.client);
+            found = look().await;
+        }
+        let file = |it: &Found| (it.metadata.fsid, it.metadata.fileid);
+        found.ok().filter(|found| file(found) == file(directory) && found.handle != directory.handle)
+    }
+
     /// Lists one directory and returns the directories in it.
     async fn directory(&self, directory: &Found) -> anyhow::Result<Vec<Found>> {
         let hidden = self.arguments.all || self.arguments.almost_all;
@@ -115,16 +132,14 @@ impl Listing<'_> {
             }
         }
         let mut below = Vec::new();
-        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        let mut listed = Children::of(directory)?;
         let mut is_part = false;
         loop {
             let part = listed.next(self.context).await?;
             lines.reserve_exact(part.len());
-            for Child { name, handle, metadata } in part {
-                if hidden || !name.starts_with(b".") {
-                    let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                    let remote = directory.remote.join(&name);
-                    lines.push(Line { name, found: Found { remote, client, parent, handle, metadata } });
+            for child in part {
+                if hidden || !child.name.starts_with(b".") {
+                    lines.push(Line { name: child.name.clone(), found: directory.child(child) });
                 }
             }
             if self.arguments.recursive {
@@ -160,7 +175,7 @@ impl Listing<'_> {
             for (line, link) in lines.iter().zip(&links) {
                 let mut event = entry_json(&line.found, link.as_deref());
                 event["event"] = "entry".into();
-                event["name"] = String::from_utf8_lossy(&line.name).into();
+                put_name(&mut event, "name", &line.name);
                 self.context.reporter.event(&event)?;
             }
             return Ok(());

@@ -1,7 +1,6 @@
 //! `nfsw mkdir`: directories on servers.
 
 use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, SetAttributes};
-use serde_json::json;
 
 use crate::{
     args::MkdirArgs,
@@ -9,6 +8,7 @@ use crate::{
     error::{ResultExt, has_status, is_missing},
     exit::{Exit, Failure},
     local,
+    report::event,
     session::is_within,
     target::{Remote, join},
 };
@@ -21,10 +21,9 @@ pub(super) async fn run(arguments: &MkdirArgs, context: &Context) -> anyhow::Res
             alone(arguments, context, target).await
         };
         match created {
-            Ok(()) => context.reporter.done(
-                format_args!("created {target}"),
-                &json!({"event": "directory", "path": String::from_utf8_lossy(&target.path)}),
-            )?,
+            Ok(()) => context
+                .reporter
+                .done(format_args!("created {target}"), &event("directory", &[("path", &target.path)]))?,
             Err(error) => context.reporter.failed(error)?,
         }
     }

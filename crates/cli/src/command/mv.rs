@@ -1,13 +1,13 @@
 //! `nfsw mv`: new names within an export.
 
-use serde_json::json;
-
 use crate::{
     args::MvArgs,
     context::Context,
     error::ResultExt,
     exit::{Exit, Failure},
+    outcome::Skip,
     remote::{Found, find, find_all, find_if_exists, follow},
+    report::event,
     session::is_within,
     target::Remote,
 };
@@ -15,6 +15,11 @@ use crate::{
 pub(super) async fn run(arguments: &MvArgs, context: &Context) -> anyhow::Result<()> {
     let mut sources = Vec::new();
     for source in &arguments.sources {
+        if source.is_contents || source.name() == Some(b"..") {
+            let text = format!("{source}: cannot be moved by the name . or ..; name the directory itself");
+            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            continue;
+        }
         match find_all(context, source).await {
             Ok(found) => sources.extend(found),
             Err(error) => context.reporter.failed(error)?,
@@ -77,16 +82,14 @@ async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &P
         ));
     }
     if arguments.no_clobber && exists(context, &target).await? {
-        return Ok(());
+        let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
+        let line = format_args!("{target}: left alone, it {}", Skip::Exists.words());
+        return context.reporter.skipped(line, &event, Skip::Exists);
     }
     let moved = client.rename(source.handle, (parent, old), (place.directory.handle, new)).await;
     moved.at(format_args!("{} to {target}", source.remote))?;
     context.activity.step();
-    let event = json!({
-        "event": "moved",
-        "source": String::from_utf8_lossy(&source.remote.path),
-        "target": String::from_utf8_lossy(&target.path),
-    });
+    let event = event("moved", &[("source", &source.remote.path), ("target", &target.path)]);
     context.reporter.done(format_args!("{} -> {target}", source.remote), &event)
 }
 

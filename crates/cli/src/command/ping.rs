@@ -46,7 +46,11 @@ async fn run(arguments: &PingArgs, context: &Context) -> anyhow::Result<()> {
     for (transport, error) in errors {
         context.reporter.warning(format!("{}: {}", name(transport), crate::error::explain(&error)));
     }
-    if answered { Ok(()) } else { Err(Failure::with(Exit::Unreachable, "no call was answered")) }
+    if answered {
+        Ok(())
+    } else {
+        Err(Failure::with(Exit::Unreachable, "no call was answered (nfsw doctor tells more)"))
+    }
 }
 
 async fn ping(arguments: &PingArgs, context: &Context, transport: TransportChoice) -> anyhow::Result<Tally> {

@@ -1,21 +1,26 @@
 //! `nfsw rm`: removes files and trees.
 
-use futures_util::{StreamExt, stream};
-use serde_json::json;
-
 use crate::{
     args::RmArgs,
     context::Context,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Child, Children, Found, find_all},
+    remote::{Children, Found, find_all},
+    report::event,
 };
+use futures_util::{StreamExt, stream};
 
 /// Calls in flight in one directory.
 const REMOVALS: usize = 16;
 
 pub(super) async fn run(arguments: &RmArgs, context: &Context) -> anyhow::Result<()> {
     for target in &arguments.targets {
+        if target.is_contents || target.name() == Some(b"..") {
+            let dots = if target.is_contents { "." } else { ".." };
+            let text = format!("{target}: nothing is removed by the name {dots}; name the directory itself");
+            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            continue;
+        }
         let found = match find_all(context, target).await {
             Ok(found) => found,
             Err(error) if arguments.force && Exit::of(&error) == Exit::SourceMissing => continue,
@@ -51,12 +56,11 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
     let mut to_empty = vec![found];
     let mut to_remove = Vec::new();
     while let Some(directory) = to_empty.pop() {
-        let mut listed = Children::open(&directory.client, directory.handle, &directory.remote)?;
+        let mut listed = Children::of(&directory)?;
         while !listed.is_done() {
             let mut files = Vec::new();
-            for Child { name, handle, metadata } in listed.next(context).await? {
-                let (client, parent) = (directory.client.clone(), Some(directory.handle));
-                let child = Found { remote: directory.remote.join(&name), client, parent, handle, metadata };
+            for child in listed.next(context).await? {
+                let child = directory.child(child);
                 if child.is_directory() { to_empty.push(child) } else { files.push(child) }
             }
             let mut unlinks =
@@ -92,6 +96,6 @@ async fn unlink(arguments: &RmArgs, context: &Context, found: &Found) -> anyhow:
 
 fn gone(context: &Context, found: &Found) -> anyhow::Result<()> {
     context.activity.step();
-    let event = json!({"event": "removed", "path": String::from_utf8_lossy(&found.remote.path)});
+    let event = event("removed", &[("path", &found.remote.path)]);
     context.reporter.done(format_args!("removed {}", found.remote), &event)
 }

@@ -11,6 +11,7 @@ use crate::{
     context::Context,
     error::ResultExt,
     remote::{Found, find_all_or_report, follow},
+    report::put_name,
     text::{escape, full_time, mode_string},
 };
 
@@ -82,7 +83,6 @@ pub(super) fn entry_json(found: &Found, link: Option<&[u8]>) -> Value {
     let metadata = &found.metadata;
     let time = |time: Time| f64::from(time.seconds) + f64::from(time.nanoseconds) / 1e9;
     let mut entry = json!({
-        "path": String::from_utf8_lossy(&found.remote.path),
         "host": &*found.remote.host,
         "type": kind_name(metadata.file_type),
         "mode": format!("{:04o}", metadata.mode),
@@ -97,11 +97,9 @@ pub(super) fn entry_json(found: &Found, link: Option<&[u8]>) -> Value {
         "mtime": time(metadata.mtime),
         "ctime": time(metadata.ctime),
     });
-    if str::from_utf8(&found.remote.path).is_err() {
-        entry["path_bytes"] = json!(found.remote.path);
-    }
+    put_name(&mut entry, "path", &found.remote.path);
     if let Some(link) = link {
-        entry["target"] = String::from_utf8_lossy(link).into();
+        put_name(&mut entry, "target", link);
     }
     entry
 }

@@ -37,6 +37,9 @@ const HEADER: usize = 8 + 16 + 1;
 /// The name of a copy and what it and its source were, both hashed, and a checksum.
 const RECORD: usize = 8 + 8 + 4;
 
+/// What the hash of a copy that is not complete stands for.
+const NOTHING: u64 = 0;
+
 /// Bytes that are read of a list: of a million files.
 const MAX_BYTES: u64 = 20 << 20;
 
@@ -84,14 +87,24 @@ impl Done {
 
     /// Whether `copy`, which is there now, is the complete copy of `source`.
     pub(super) fn holds(&self, target: &str, source: Identity, copy: &Attributes) -> bool {
-        self.known.get(&fnv1a(target.as_bytes())) == Some(&pair(source, copy))
+        let pair = pair(source, copy);
+        pair != NOTHING && self.known.get(&fnv1a(target.as_bytes())) == Some(&pair)
     }
 
     /// Adds a complete copy. When that fails it is copied again by the next run, and nothing else happens.
     pub(super) fn add(&self, target: &str, source: Identity, copy: &Attributes) {
+        self.write(target, pair(source, copy));
+    }
+
+    /// Lets the next run copy a file again: what is there is not what was copied.
+    pub(super) fn forget(&self, target: &str) {
+        self.write(target, NOTHING);
+    }
+
+    fn write(&self, target: &str, pair: u64) {
         let mut record = [0; RECORD];
         record[..8].copy_from_slice(&fnv1a(target.as_bytes()).to_le_bytes());
-        record[8..16].copy_from_slice(&pair(source, copy).to_le_bytes());
+        record[8..16].copy_from_slice(&pair.to_le_bytes());
         let checksum = crc32fast::hash(&record[..16]);
         record[16..].copy_from_slice(&checksum.to_le_bytes());
         let _ = self.file.borrow_mut().write_all(&record);
@@ -147,9 +160,12 @@ mod tests {
         assert!(done.made_destination() && done.holds("a", source, &copy) && !done.holds("b", source, &copy));
         assert!(!done.holds("a", source, &other) && !done.holds("a", other.identity(), &copy));
         done.add("c", source, &copy);
+        done.forget("c");
+        done.add("d", source, &copy);
         drop(done);
         let done = open(1).unwrap();
-        assert!(done.holds("a", source, &copy) && done.holds("c", source, &copy));
+        assert!(done.holds("a", source, &copy) && done.holds("d", source, &copy));
+        assert!(!done.holds("c", source, &copy));
         drop(done);
         let done = open(2).unwrap();
         assert!(done.made_destination() && !done.holds("a", source, &copy));

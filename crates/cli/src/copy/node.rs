@@ -3,7 +3,7 @@
 use std::{
     fmt, fs, io,
     os::unix::{
-        ffi::OsStringExt,
+        ffi::{OsStrExt, OsStringExt},
         fs::{FileTypeExt, MetadataExt},
     },
     path::PathBuf,
@@ -106,6 +106,20 @@ impl Node {
         let attributes =
             Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, times, changed: now, file: (0, 0) };
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
+    }
+
+    /// Returns how many bytes there are to copy, as far as known; a link has none.
+    pub(super) fn expected_bytes(&self) -> u64 {
+        if self.kind == Kind::File { self.attributes.size } else { 0 }
+    }
+
+    /// Returns it as a user would write it, for programs.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        match &self.origin {
+            Origin::Local(path) => path.as_os_str().as_bytes().to_vec(),
+            Origin::Remote(file) => file.remote.to_bytes(),
+            Origin::Standard => b"-".to_vec(),
+        }
     }
 
     /// Lists a directory in the order of the names. Of one that is too large to hold this is a part; `rest` leads to the next.

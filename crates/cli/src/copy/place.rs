@@ -1,8 +1,16 @@
 //! Destination directories, on this machine or on a server.
 
-use std::{cell::Cell, collections::HashMap, fmt};
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::Path,
+    time::Duration,
+};
 
-use nfs_wireless_client::{Client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time};
+use nfs_wireless_client::{
+    Client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time, nfs3_types::nfs3::nfstime3,
+};
 
 use super::node::{Attributes, Kind, Node, Origin};
 use crate::{
@@ -23,8 +31,29 @@ pub(super) enum Place {
     Local { directory: Directory, was_created: bool },
     /// On a server.
     Remote(Box<RemotePlace>),
-    /// Would be created if this were not a dry run; its path.
-    Planned(String),
+    /// Would be created if this were not a dry run; its path, for people and for programs.
+    Planned(Name),
+}
+
+/// The name of a file as people and as programs are told it.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    /// Escaped.
+    pub(super) shown: String,
+    /// As it is.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Name {
+    /// Returns the name of standard output.
+    pub(super) fn standard_output() -> Self {
+        Self { shown: "standard output".to_owned(), bytes: b"-".to_vec() }
+    }
+
+    /// Returns the name of a local file.
+    pub(super) fn local(path: &Path) -> Self {
+        Self { shown: show(path), bytes: path.as_os_str().as_bytes().to_vec() }
+    }
 }
 
 /// A directory on a server.
@@ -130,10 +159,10 @@ impl Place {
             return Err(Failure::with(Exit::SomeFailed, text));
         }
         if dry_run && present.is_none() {
-            return Ok(Self::Planned(self.show(name)));
+            return Ok(Self::Planned(self.name(name)));
         }
         match self {
-            Self::Planned(_) => Ok(Self::Planned(self.show(name))),
+            Self::Planned(_) => Ok(Self::Planned(self.name(name))),
             Self::Local { directory, .. } => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
                 Err(error) => Err(local(&directory.join(name), &error)),
@@ -209,6 +238,27 @@ impl Place {
         }
     }
 
+    /// Returns in what steps files here keep their times, where that is known; zero where it is not.
+    pub(super) async fn time_step(&self, context: &Context) -> anyhow::Result<Duration> {
+        match self {
+            Self::Planned(_) => Ok(Duration::ZERO),
+            Self::Local { directory, .. } => Ok(directory.time_step()),
+            Self::Remote(place) => {
+                let ask = async |place: &RemotePlace| {
+                    // A server that does not tell keeps times as finely as they look.
+                    match place.client.fs_info(place.handle).await {
+                        Err(error) if error.is_stale() || error.is_silence() => Err(error).at(&place.remote),
+                        found => Ok(found.map_or(Duration::ZERO, |found| {
+                            let nfstime3 { seconds, nseconds } = found.time_delta;
+                            Duration::from_secs(seconds.into()) + Duration::from_nanos(nseconds.into())
+                        })),
+                    }
+                };
+                place.with(context, ask).await
+            }
+        }
+    }
+
     /// Whether what is there is the source itself.
     pub(super) fn is_same(&self, present: &Present, node: &Node) -> bool {
         match (self, &node.origin) {
@@ -234,7 +284,26 @@ impl Place {
         match self {
             Self::Local { directory, .. } => show(&directory.join(name)),
             Self::Remote(place) => place.remote.join(name).to_string(),
-            Self::Planned(path) => format!("{path}/{}", escape(name)),
+            Self::Planned(path) => format!("{}/{}", path.shown, escape(name)),
+        }
+    }
+
+    /// Returns the path of a name, for people and for programs.
+    pub(super) fn name(&self, name: &[u8]) -> Name {
+        let bytes = match self {
+            Self::Local { directory, .. } => directory.join(name).into_os_string().into_vec(),
+            Self::Remote(place) => place.remote.join(name).to_bytes(),
+            Self::Planned(path) => [&path.bytes, &b"/"[..], name].concat(),
+        };
+        Name { shown: self.show(name), bytes }
+    }
+
+    /// Returns the path of the directory itself, for people and for programs.
+    pub(super) fn own_name(&self) -> Name {
+        match self {
+            Self::Local { directory, .. } => Name::local(directory.path()),
+            Self::Remote(place) => Name { shown: place.remote.to_string(), bytes: place.remote.to_bytes() },
+            Self::Planned(path) => path.clone(),
         }
     }
 }
@@ -383,16 +452,6 @@ impl RemotePlace {
 impl Present {
     fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
         Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local { directory, .. } => formatter.write_str(&show(directory.path())),
-            Self::Remote(place) => place.remote.fmt(formatter),
-            Self::Planned(path) => formatter.write_str(path),
-        }
     }
 }
 

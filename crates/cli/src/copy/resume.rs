@@ -19,6 +19,8 @@ use nfs_wireless_client::{
     transfer::{Checkpoint, Range, RangeSet, Upload},
 };
 
+use tokio::sync::oneshot;
+
 use super::node::Attributes;
 use crate::{
     journal::{Identity, Journal, State, nanoseconds},
@@ -215,6 +217,8 @@ pub(super) struct Sending {
     recorder: Option<Recorder>,
     /// The attributes of the copy that the server told last.
     latest: Arc<Mutex<Option<Metadata>>>,
+    /// To be told, once, what the server had already.
+    confirmed: Option<oneshot::Sender<u64>>,
 }
 
 /// An upload's journal, found and locked.
@@ -288,15 +292,19 @@ impl Earlier {
 impl Sending {
     /// Keeps track of the upload in `earlier`, if there is one. The attributes that the server tells go to `latest`.
     ///
+    /// Also returns what tells, with the first bytes that the server accepts, how many it turned out to have of earlier runs; nothing
+    /// if it needs no more.
+    ///
     /// # Errors
     /// When the system has no file descriptor left.
     pub(super) fn new(
         file: File,
         earlier: Option<&Earlier>,
         latest: Arc<Mutex<Option<Metadata>>>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, oneshot::Receiver<u64>)> {
         let recorder = earlier.map(Earlier::recorder).transpose()?;
-        Ok(Self { file, recorder, latest })
+        let (confirmed, told) = oneshot::channel();
+        Ok((Self { file, recorder, latest, confirmed: Some(confirmed) }, told))
     }
 }
 
@@ -311,6 +319,9 @@ impl Source for Sending {
 
     fn progressed(&mut self, upload: &Upload, bytes: u64) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = upload.metadata();
+        if let Some(confirmed) = self.confirmed.take() {
+            let _ = confirmed.send(upload.resumed());
+        }
         let Some(recorder) = &mut self.recorder else { return };
         if !recorder.is_due(bytes) {
             return;

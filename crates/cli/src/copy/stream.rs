@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, fs::File as LocalFile, io, time::Duration};
 
-use nfs_wireless_client::{self as client, File, FileHandle};
+use nfs_wireless_client::{self as client, File, FileHandle, TransferError};
 use tokio::{
     io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt},
     time::Instant,
@@ -11,13 +11,15 @@ use tokio::{
 use super::{
     Run,
     node::{Attributes, Node, Origin, RemoteFile},
+    place::Name,
     plan::Output,
+    resume::SMALL_BYTES,
     transfer::{Patience, differ},
     verify::Digest,
 };
 use crate::{
     context::Context,
-    error::{local, remote_error, show},
+    error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
     remote::{Found, find_again, follow},
     report::stdout_error,
@@ -59,6 +61,23 @@ pub(super) enum StreamError {
     Write(io::Error),
 }
 
+impl StreamError {
+    /// Whether the source became shorter.
+    fn is_of_a_change(&self) -> bool {
+        let Self::Read(error) = self else { return false };
+        let error = error.get_ref().and_then(|error| error.downcast_ref());
+        matches!(error, Some(client::Error::Transfer(TransferError::SourceShrank { .. })))
+    }
+}
+
+/// What came of copying a stream to a server.
+pub(super) enum Filled {
+    /// All of it is there, and this is what it was.
+    Complete(Box<Digest>),
+    /// The source changed meanwhile and is this now.
+    Changed(Attributes),
+}
+
 /// Where a stream comes from.
 pub(crate) enum Input<'a> {
     /// Standard input.
@@ -87,7 +106,7 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Begins at the beginning.
+    /// Begins at the beginning of a file that has these attributes.
     fn new(context: &'a Context, source: &RemoteFile, attributes: Attributes) -> Box<Self> {
         let file = File::new(source.client.clone(), source.handle);
         let source = source.clone();
@@ -97,6 +116,11 @@ impl<'a> Reading<'a> {
     async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         loop {
             let error = match self.file.read(chunk).await {
+                Ok(0) if self.at < self.attributes.size && !chunk.is_empty() => {
+                    let shrank =
+                        TransferError::SourceShrank { expected: self.attributes.size, found: self.at };
+                    return Err(io::Error::other(client::Error::from(shrank)));
+                }
                 Ok(count) => {
                     self.at += count as u64;
                     return Ok(count);
@@ -111,6 +135,12 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Whether what was read may be of several versions of the file; its attributes now, if so.
+    async fn changed(&self) -> Result<Option<Attributes>, client::Error> {
+        let now = Attributes::from(&self.source.client.metadata(self.source.handle).await?);
+        Ok(Some(now).filter(|now| differ(now, &self.attributes)))
+    }
+
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
     async fn find_again(&mut self) -> io::Result<bool> {
         self.context.session.forget(&self.source.client);
@@ -122,7 +152,7 @@ impl<'a> Reading<'a> {
         }
         self.file = File::new(client.clone(), handle);
         self.file.seek(io::SeekFrom::Start(self.at)).await?;
-        self.source.client = client;
+        (self.source.client, self.source.handle) = (client, handle);
         Ok(true)
     }
 }
@@ -174,8 +204,8 @@ impl Run<'_> {
         };
         if self.copy.dry_run {
             let target = match output {
-                Output::Standard => "standard output".to_owned(),
-                Output::Special(path) => show(path),
+                Output::Standard => Name::standard_output(),
+                Output::Special(path) => Name::local(path),
             };
             return self.say_event("file", node, &target);
         }
@@ -193,8 +223,9 @@ impl Run<'_> {
                 })?;
                 stdout.flush().await.map_err(stdout_error)?;
                 self.context.activity.file_done();
+                self.context.reporter.count_done();
                 if self.is_to_be_verified(node, None) {
-                    self.verify_output(node, &digest, "standard output").await?;
+                    self.verify_output(node, &digest, &Name::standard_output()).await?;
                 }
                 Ok(())
             }
@@ -213,30 +244,39 @@ impl Run<'_> {
                 sink.flush().await.map_err(|error| local(path, &error))?;
                 self.context.activity.file_done();
                 if self.is_to_be_verified(node, None) {
-                    self.verify_output(node, &digest, &show(path)).await?;
+                    self.verify_output(node, &digest, &Name::local(path)).await?;
                 }
-                self.say_event("file", node, &show(path))
+                self.say_event("file", node, &Name::local(path))
             }
         }
     }
 
-    /// Fills a new file on a server from a stream, and returns what the bytes were; they are on stable storage then.
+    /// Fills a new file on a server from a stream that had these `attributes` when it was begun; the bytes are on stable storage
+    /// then.
     pub(super) async fn fill(
         &self,
         node: &Node,
+        attributes: Attributes,
         client: &client::Client,
         file: FileHandle,
         target: &str,
-    ) -> anyhow::Result<Digest> {
+    ) -> anyhow::Result<Filled> {
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
         let mut source = match &node.origin {
-            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, node.attributes)),
+            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, attributes)),
             Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(_) => unreachable!("local files are uploaded"),
         };
         let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
+        if let Input::Remote(reading) = &source
+            && attributes.size > SMALL_BYTES
+            && moved.as_ref().err().is_none_or(StreamError::is_of_a_change)
+            && let Some(now) = reading.changed().await.at(node)?
+        {
+            return Ok(Filled::Changed(now));
+        }
         moved.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
                 Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
@@ -245,6 +285,6 @@ impl Run<'_> {
             (StreamError::Write(error), _) => remote_error(error, target),
         })?;
         sink.shutdown().await.map_err(|error| remote_error(error, target))?;
-        Ok(digest)
+        Ok(Filled::Complete(Box::new(digest)))
     }
 }

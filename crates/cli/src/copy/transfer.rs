@@ -7,20 +7,22 @@ mod send;
 use std::path::Path;
 
 use nfs_wireless_client::{self as client, Client};
-use serde_json::json;
 
 use super::{
     Copy, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
-    place::{Place, Present},
+    place::{Name, Place, Present},
 };
 use crate::{
     error::{about, is_stale, local},
     exit::{Exit, Failure},
     local::{self as files, Directory},
-    progress::Activity,
-    remote, units,
+    outcome::Skip,
+    progress::{Activity, Share},
+    remote,
+    report::event,
+    units,
 };
 
 /// How often a source that changes while it is copied is begun again.
@@ -41,6 +43,7 @@ struct Target<'a> {
     name: &'a [u8],
     mode: u32,
     is_named: bool,
+    share: &'a Share,
 }
 
 impl Run<'_> {
@@ -51,23 +54,34 @@ impl Run<'_> {
         frame: &Frame,
         name: &[u8],
         is_named: bool,
+        share: &Share,
     ) -> anyhow::Result<()> {
         let present = frame.place.present(self.context, name).await?;
-        if !self.wants(node, frame, name, present.as_ref())? {
+        let (shown, source) = (frame.place.name(name), node.attributes.identity());
+        let target = &shown.shown;
+        if let (Some(done), Some(present)) = (&self.done, &present)
+            && done.holds(target, source, &present.attributes)
+        {
+            // It belongs to what this run is to copy and, if asked, to compare.
+            if self.is_to_be_verified(node, Some(&frame.place)) {
+                let verified = self.verify(node, None, &frame.place, name).await;
+                if verified.is_err() {
+                    done.forget(target);
+                }
+                verified?;
+            }
+            share.leave_out(u64::MAX);
+            return self.skip(node, &shown, Skip::Complete);
+        }
+        if !self.wants(node, frame, name, present.as_ref()).await? {
+            share.leave_out(u64::MAX);
             return Ok(());
         }
         if let Some(Present { kind: Kind::Special(what), .. }) = present {
-            let target = frame.place.show(name);
             return Err(Failure::with(
                 Exit::SomeFailed,
                 format!("{target}: is a {what}, which is not overwritten"),
             ));
-        }
-        let (target, source) = (frame.place.show(name), node.attributes.identity());
-        if let (Some(done), Some(present)) = (&self.done, &present)
-            && done.holds(&target, source, &present.attributes)
-        {
-            return self.skip(node, &target, "was copied by the interrupted run");
         }
         if !self.copy.dry_run {
             let mode = mode(self.copy, node.attributes, present.as_ref());
@@ -75,7 +89,7 @@ impl Run<'_> {
             let copied = match (&node.origin, &frame.place) {
                 (_, Place::Planned(_)) => None,
                 (Origin::Remote(source), Place::Local { directory, .. }) => {
-                    let target = Target { directory, name, mode, is_named };
+                    let target = Target { directory, name, mode, is_named, share };
                     let known = (source.clone(), node.attributes);
                     let find = async || self.find_again(source).await;
                     let copy = async |(source, attributes): &_| {
@@ -85,11 +99,11 @@ impl Run<'_> {
                 }
                 (Origin::Local(path), Place::Remote(place)) => {
                     let find = async || place.find_again(self.context).await;
-                    let copy = async |place: &_| self.upload(node, path, place, name, mode).await;
+                    let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
                     self.while_stale(&**place, |place| &place.client, find, copy).await?
                 }
                 (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
-                    was = Some(self.relay(node, place, name, mode, &target).await?);
+                    was = Some(self.relay(node, place, name, mode, target).await?);
                     None
                 }
                 (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
@@ -100,7 +114,7 @@ impl Run<'_> {
                 self.verify(node, was.as_ref(), &frame.place, name).await?;
             }
             if let (Some(done), Some(copied)) = (&self.done, copied) {
-                done.add(&target, source, &copied);
+                done.add(target, source, &copied);
             }
         }
         self.say("file", node, frame, name)
@@ -138,17 +152,18 @@ impl Run<'_> {
         self.context.reporter.warning_once(&text);
     }
 
-    /// Says how much of a file is there already.
-    fn say_resumed(&self, node: &Node, target: &str, bytes: u64) -> anyhow::Result<()> {
-        if bytes == 0 {
+    /// Says, once, how much of a file is there already and need not be copied.
+    fn say_resumed(&self, node: &Node, target: &Name, bytes: u64, share: &Share) -> anyhow::Result<()> {
+        if bytes == 0 || !share.resume(bytes) {
             return Ok(());
         }
-        self.context.activity.had(bytes);
-        let event = json!({"event": "resumed", "source": node.to_string(), "target": target, "bytes": bytes});
+        let mut event = event("resumed", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["bytes"] = bytes.into();
         let size = units::bytes(node.attributes.size);
-        self.context
-            .reporter
-            .remark(format_args!("{target}: going on after {} of {size}", units::bytes(bytes)), &event)
+        self.context.reporter.resumed(
+            format_args!("{}: going on after {} of {size}", target.shown, units::bytes(bytes)),
+            &event,
+        )
     }
 }
 

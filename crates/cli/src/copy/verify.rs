@@ -10,13 +10,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::{
     Run,
     node::{Node, Origin},
-    place::Place,
+    place::{Name, Place},
 };
 use crate::{
     context::Context,
     error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
     local::open_source,
+    report::event,
 };
 
 /// Bytes that one hash stands for: differences are told in steps of this.
@@ -121,7 +122,8 @@ impl Run<'_> {
         place: &Place,
         name: &[u8],
     ) -> anyhow::Result<()> {
-        let target = place.show(name);
+        let name_there = place.name(name);
+        let target = &name_there.shown;
         let copy: Box<dyn AsyncRead + Unpin> = match place {
             Place::Planned(_) => return Ok(()),
             Place::Local { directory, .. } => {
@@ -129,7 +131,7 @@ impl Run<'_> {
                 Box::new(tokio::fs::File::from_std(file))
             }
             Place::Remote(place) => {
-                let entry = place.client.lookup(place.handle, name).await.at(&target)?;
+                let entry = place.client.lookup(place.handle, name).await.at(target)?;
                 Box::new(File::new(place.client.clone(), entry.handle))
             }
         };
@@ -139,8 +141,8 @@ impl Run<'_> {
             Origin::Standard => {
                 let Some(was) = was else { return Ok(()) };
                 let copy = Digest::of(&mut copy.take(least(was.bytes)), self.context).await;
-                let copy = copy.map_err(|error| remote_error(error, &target))?;
-                return self.judge(node, &was.differences(&copy), &target);
+                let copy = copy.map_err(|error| remote_error(error, target))?;
+                return self.judge(node, &was.differences(&copy), &name_there);
             }
             Origin::Local(path) => {
                 let file = self.open(path)?;
@@ -154,12 +156,12 @@ impl Run<'_> {
         };
         let mut copy = copy.take(least(size));
         let both = try_join(Digest::of(&mut source, self.context), Digest::of(&mut copy, self.context)).await;
-        let (source, copy) = both.map_err(|error| remote_error(error, &target))?;
-        self.judge(node, &source.differences(&copy), &target)
+        let (source, copy) = both.map_err(|error| remote_error(error, target))?;
+        self.judge(node, &source.differences(&copy), &name_there)
     }
 
     /// Compares what was written to something that cannot be read back with its source, which is read anew.
-    pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &str) -> anyhow::Result<()> {
+    pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> anyhow::Result<()> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);
         let source = Digest::of(&mut source, self.context).await;
@@ -167,13 +169,14 @@ impl Run<'_> {
         self.judge(node, &source.differences(was), target)
     }
 
-    fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &str) -> anyhow::Result<()> {
+    fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &Name) -> anyhow::Result<()> {
         if ranges.is_empty() {
+            self.context.reporter.verified();
             return Ok(());
         }
         let pairs: Vec<_> = ranges.iter().map(|range| [range.start, range.end]).collect();
-        let event =
-            json!({"event": "differs", "source": node.to_string(), "target": target, "ranges": pairs});
+        let mut event = event("differs", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["ranges"] = json!(pairs);
         self.context.reporter.event(&event)?;
         let named = ranges.iter().take(NAMED_RANGES);
         let named: Vec<_> = named.map(|range| format!("{} to {}", range.start, range.end - 1)).collect();
@@ -181,8 +184,11 @@ impl Run<'_> {
             0 => String::new(),
             more => format!(" and {more} more ranges"),
         };
-        let text =
-            format!("{target}: differs from {node} in bytes {}{more}; copy it again", named.join(", "));
+        let text = format!(
+            "{}: differs from {node} in bytes {}{more}; copy it again",
+            target.shown,
+            named.join(", ")
+        );
         Err(Failure::with(Exit::Mismatch, text))
     }
 

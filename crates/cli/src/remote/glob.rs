@@ -5,7 +5,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use globset::{GlobBuilder, GlobMatcher};
 use nfs_wireless_client::FileType;
 
-use super::{Child, Found, find_if_exists, follow, matching_children};
+use super::{Found, find_if_exists, follow, matching_children};
 use crate::{context::Context, exit::Failure, target::Remote};
 
 /// Whether any component of a path is a pattern.
@@ -56,13 +56,8 @@ async fn step(
     }
     let matcher = Matcher::new(component)?;
     let wanted = |name: &[u8]| matcher.matches(name);
-    let Found { client, handle: parent, remote, .. } = &place;
-    for Child { name, handle, metadata } in
-        matching_children(context, client, *parent, remote, wanted).await?
-    {
-        let (client, parent) = (client.clone(), Some(*parent));
-        found.push(Found { remote: remote.join(&name), client, parent, handle, metadata });
-    }
+    let matching = matching_children(context, &place, wanted).await?;
+    found.extend(matching.into_iter().map(|child| place.child(child)));
     Ok(())
 }
 

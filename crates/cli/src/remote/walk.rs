@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nfs_wireless_client::{Client, Entry, FileHandle, FileType};
 
-use super::Found;
+use super::{Above, Found};
 use crate::{
     context::Context,
     error::ResultExt,
@@ -48,6 +48,10 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
             continue;
         }
         let entry = walk.client.lookup(directory, &name).await.at_source(remote)?;
+        if let Some((_, above)) = walk.directories.iter().find(|(above, _)| *above == entry.handle) {
+            let (name, above) = (text(&join(&path, &name)), text(above));
+            return Err(nfs_wireless_client::Error::Circle { name, above }).at(remote);
+        }
         context.activity.step();
         let is_last = walk.rest.is_empty();
         match entry.metadata.file_type {
@@ -71,19 +75,22 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
                 let text = format!("{remote}: {} is not a directory", escape(&join(&path, &name)));
                 return Err(Failure::with(Exit::SourceMissing, text));
             }
-            _ => found = Some((directory, entry)),
+            _ => found = Some(entry),
         }
     }
-    let (parent, entry) = match found {
-        Some((parent, entry)) => (Some(parent), entry),
+    let (above, entry) = match found {
+        Some(entry) => {
+            let directories = walk.directories.iter();
+            (directories.fold(Above::default(), |above, (handle, _)| above.inside(*handle)), entry)
+        }
         None => {
             let (handle, _) = *walk.directories.last().expect("the root is never left");
-            (None, Entry { handle, metadata: walk.client.metadata(handle).await.at(remote)? })
+            (Above::default(), Entry { handle, metadata: walk.client.metadata(handle).await.at(remote)? })
         }
     };
     context.activity.step();
     let Entry { handle, metadata } = entry;
-    Ok(Found { remote: remote.clone(), client: walk.client, parent, handle, metadata })
+    Ok(Found { remote: remote.clone(), client: walk.client, above, handle, metadata })
 }
 
 impl Walk {
@@ -91,15 +98,20 @@ impl Walk {
     async fn start(context: &Context, remote: &Remote, rest: VecDeque<Vec<u8>>) -> anyhow::Result<Self> {
         let client = context.session.client(remote).await?;
         let export = client.export().to_vec();
-        let below = if is_within(&remote.path, &export) {
-            &remote.path[export.len().min(remote.path.len())..]
-        } else {
-            &[]
-        };
+        if !is_within(&remote.path, &export) {
+            let text =
+                format!("{remote}: is not in the export {} that the server has for it", escape(&export));
+            return Err(Failure::with(Exit::Unreachable, text));
+        }
+        let below = &remote.path[export.len().min(remote.path.len())..];
         let mut all: VecDeque<Vec<u8>> = components(below).into();
         all.extend(rest);
         Ok(Self { directories: vec![(client.root(), export)], client, rest: all })
     }
+}
+
+fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 fn components(path: &[u8]) -> Vec<Vec<u8>> {

@@ -35,6 +35,18 @@ fn a_relative_server_path_says_how_to_write_both_meanings() {
 }
 
 #[test]
+fn a_dot_at_the_end_means_what_is_inside() {
+    for text in ["h:/a/.", "h:/a/./", "nfs://h/a/.?uid=1", "h:/a/b/.//", "h:/."] {
+        assert!(remote(text).is_contents, "{text}");
+    }
+    for text in ["h:/a", "h:/a/", "h:/a/./b", "h:/a.", "h:/a/..", "h:/"] {
+        assert!(!remote(text).is_contents, "{text}");
+    }
+    assert!(!remote("h:/a/.").join(b"b").is_contents);
+    assert_eq!(remote("[::1]:/x\ty/.").to_bytes(), b"[::1]:/x\ty");
+}
+
+#[test]
 fn slashes_carry_no_meaning_beyond_separation() {
     assert_eq!(remote("h://a//b/./").path, b"/a/b");
     assert_eq!(remote("h:/").path, b"/");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Remote, normalise};
+use super::{Remote, ends_with_dot, normalise};
 
 /// What a URL says beyond host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,12 @@ pub(super) fn parse(rest: &[u8]) -> Result<Remote, String> {
     if path.contains(&0) {
         return Err("a path cannot contain a NUL byte (%00)".to_owned());
     }
-    Ok(Remote { host: host.into(), path: normalise(&path), options: options.into() })
+    Ok(Remote {
+        host: host.into(),
+        path: normalise(&path),
+        is_contents: ends_with_dot(&path),
+        options: options.into(),
+    })
 }
 
 impl UrlOptions {

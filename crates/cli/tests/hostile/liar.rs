@@ -32,6 +32,7 @@ const MEMORY_KIB: u32 = 64 << 10;
 const HANG: Duration = Duration::from_secs(60);
 
 /// One thing that the server does wrong.
+#[derive(Clone, Copy)]
 pub(crate) enum Lie {
     /// Changes what it answers.
     Reply(fn(&Call, &mut Vec<u8>)),
@@ -259,6 +260,7 @@ impl Trial {
         let stderr = String::from_utf8(stderr).expect("messages are UTF-8");
         assert!(status.code().is_some_and(|code| code != 101), "{status}: {stderr}");
         assert!(!stderr.chars().any(|it| it.is_control() && it != '\n'), "messages are escaped: {stderr:?}");
+        assert!(stderr.lines().all(|line| line.chars().count() <= 500), "messages have an end: {stderr:?}");
         let mut names: Vec<_> =
             fs::read_dir(self.place.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         names.sort();

@@ -111,7 +111,9 @@ impl Compressor {
         let mut difference = Vec::with_capacity(16);
         let mut flags = delta::encode(&slot.header, image, &mut difference);
         let generation = slot.generation;
-        let long = 5 + difference.len() > SHORT;
+        // No newer header makes an XID shorter that is given.
+        let given = if flags & delta::GIVEN_XID == 0 { 0 } else { 4 };
+        let long = 5 + difference.len() - given > SHORT;
         let due = if own { long && self.is_due(shape, RENEWAL, RENEWAL) } else { self.is_due(shape, 1, 0) };
         if 5 + 2 * usize::from(due) + difference.len() >= shape.length {
             return None;

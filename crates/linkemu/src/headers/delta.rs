@@ -1,7 +1,7 @@
 //! A header as its difference from another one that both ends remember.
 //!
-//! Counting fields are predicted: XID and IP identification grow together by n, a file offset by n blocks. What differs from the
-//! prediction is listed word by word.
+//! Counting fields are predicted: XID and IP identification grow together by n, a file offset by n blocks. An XID that does not count is
+//! given as it is, and n is by how much the identification grows. What differs from the prediction is listed word by word.
 
 use super::rpc::{self, XID};
 use crate::packet::HEADER_BYTES;
@@ -12,6 +12,11 @@ pub(super) const IDENTIFICATION: u8 = 0x40;
 pub(super) const OFFSET: u8 = 0x20;
 /// Other words differ: they are listed.
 pub(super) const WORDS: u8 = 0x10;
+/// The XID does not count: it is given.
+pub(super) const GIVEN_XID: u8 = 0x04;
+
+/// XIDs that differ by more steps do not count: their difference would take as many bytes as they do.
+const MOST_STEPS: u32 = 1 << 20;
 
 /// IP identification (RFC 791 §3.1).
 const IP_ID: usize = 4;
@@ -37,12 +42,16 @@ pub(super) fn encode(base: &[u8], header: &[u8], out: &mut Vec<u8>) -> u8 {
     let counters = rpc::counters(base);
     let mut flags = 0;
     let identification = half(header, IP_ID).wrapping_sub(half(base, IP_ID));
-    let steps = if counters.xid {
-        word(header, XID).wrapping_sub(word(base, XID)) as i32
-    } else {
-        i32::from(identification as i16)
-    };
+    let xid = counters.xid.then(|| word(header, XID));
+    let counted = xid.map(|xid| xid.wrapping_sub(word(base, XID)) as i32);
+    let counted = counted.filter(|steps| steps.unsigned_abs() <= MOST_STEPS);
+    let steps = counted.unwrap_or_else(|| i32::from(identification as i16));
     put_signed(out, i64::from(steps));
+    let given = xid.filter(|_| counted.is_none());
+    if let Some(xid) = given {
+        flags |= GIVEN_XID;
+        out.extend_from_slice(&xid.to_be_bytes());
+    }
     let drift = identification.wrapping_sub(steps as u16) as i16;
     if drift != 0 {
         flags |= IDENTIFICATION;
@@ -64,7 +73,7 @@ pub(super) fn encode(base: &[u8], header: &[u8], out: &mut Vec<u8>) -> u8 {
             put_signed(out, blocks);
         }
     }
-    let predicted = predict(base, steps, drift, blocks);
+    let predicted = predict(base, given, steps, drift, blocks);
     if encode_words(&predicted, header, out) {
         flags |= WORDS;
     }
@@ -75,6 +84,10 @@ pub(super) fn encode(base: &[u8], header: &[u8], out: &mut Vec<u8>) -> u8 {
 pub(super) fn decode<'a>(base: &[u8], flags: u8, bytes: &'a [u8]) -> Option<(Vec<u8>, &'a [u8])> {
     let mut rest = bytes;
     let steps = i32::try_from(take_signed(&mut rest)?).ok()?;
+    let given = match flags & GIVEN_XID {
+        0 => None,
+        _ => Some(word(take(&mut rest, 4)?, 0)),
+    };
     let drift = match flags & IDENTIFICATION {
         0 => 0,
         _ => i16::try_from(take_signed(&mut rest)?).ok()?,
@@ -83,20 +96,20 @@ pub(super) fn decode<'a>(base: &[u8], flags: u8, bytes: &'a [u8]) -> Option<(Vec
         0 => 0,
         _ => take_signed(&mut rest)?,
     };
-    let mut header = predict(base, steps, drift, blocks);
+    let mut header = predict(base, given, steps, drift, blocks);
     if flags & WORDS != 0 {
         decode_words(&mut header, &mut rest)?;
     }
     Some((header, rest))
 }
 
-fn predict(base: &[u8], steps: i32, drift: i16, blocks: i64) -> Vec<u8> {
+fn predict(base: &[u8], given: Option<u32>, steps: i32, drift: i16, blocks: i64) -> Vec<u8> {
     let counters = rpc::counters(base);
     let mut header = base.to_vec();
     let identification = half(base, IP_ID).wrapping_add(steps as u16).wrapping_add(drift as u16);
     header[IP_ID..IP_ID + 2].copy_from_slice(&identification.to_be_bytes());
     if counters.xid {
-        let xid = word(base, XID).wrapping_add(steps as u32);
+        let xid = given.unwrap_or_else(|| word(base, XID).wrapping_add(steps as u32));
         header[XID..XID + 4].copy_from_slice(&xid.to_be_bytes());
     }
     if let Some(at) = counters.offset {

@@ -3,7 +3,8 @@
 //! Those that change something may be sent more than once when replies are lost. A server with a reply cache
 //! answers again what it answered first; one without carries the call out again and reports the consequence. So
 //! a refusal that an earlier attempt of ours would explain is settled by looking. What is made bears a mark for
-//! that, a time of last access of its own. docs/guarantees.md has the rules in one table.
+//! that, a time of last access of its own; where a server refuses that, a look before the call takes its place.
+//! docs/guarantees.md has the rules in one table.
 
 use std::sync::atomic::Ordering;
 
@@ -12,16 +13,15 @@ use nfs_wire::{
     nfs3_types::{
         nfs3::{
             CREATE3args, CREATE3resok, LINK3args, LINK3resok, LOOKUP3args, LOOKUP3resok, MKDIR3args,
-            MKDIR3resok, MKNOD3args, MKNOD3resok, Nfs3Option, REMOVE3args, REMOVE3resok, RENAME3args,
-            RENAME3resok, RMDIR3args, RMDIR3resok, SYMLINK3args, SYMLINK3resok, createhow3, createverf3,
-            devicedata3, diropargs3, fattr3, filename3, mknoddata3, nfs_fh3, nfspath3, specdata3,
-            symlinkdata3,
+            MKNOD3args, Nfs3Option, REMOVE3args, REMOVE3resok, RENAME3args, RENAME3resok, RMDIR3args,
+            RMDIR3resok, SYMLINK3args, SYMLINK3resok, createhow3, createverf3, devicedata3, diropargs3,
+            fattr3, filename3, mknoddata3, nfs_fh3, nfspath3, specdata3, symlinkdata3,
         },
         xdr_codec::Opaque,
     },
 };
 
-use super::{Client, CountedError, Entry};
+use super::{Client, CountedError, Entry, decode, packed};
 use crate::{
     attr::{FileType, SetAttributes, SetTime, Time, optional},
     error::Error,
@@ -44,11 +44,21 @@ impl Client {
     /// Finds a name in a directory (LOOKUP, RFC 1813 §3.3.3). A symbolic link is found itself, not its target.
     ///
     /// # Errors
-    /// As [`Client::metadata`].
+    /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root.
     pub async fn lookup(&self, directory: FileHandle, name: &[u8]) -> Result<Entry, Error> {
         let arguments = LOOKUP3args { what: place(directory, name) };
         let found: LOOKUP3resok = self.call(Procedure::Lookup, &arguments).await?;
-        self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await
+        let entry = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
+        let export = String::from_utf8_lossy(self.export());
+        let above = match entry.handle {
+            handle if handle == directory => "the directory",
+            handle if handle == self.root() => &export,
+            _ => return Ok(entry),
+        };
+        if matches!(name, b"." | b"..") {
+            return Ok(entry);
+        }
+        Err(Error::Circle { name: String::from_utf8_lossy(name).into_owned(), above: above.to_owned() })
     }
 
     /// Finds the file of an absolute path on the server, from the export's root down. Symbolic links on the way
@@ -133,12 +143,11 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
-        let mark = Mark::on(attributes);
-        let how = createhow3::GUARDED(mark.attributes.to_wire());
-        let arguments = CREATE3args { where_: place(directory, name), how };
-        let made = self.call_counted::<CREATE3resok>(Procedure::Create, &arguments).await;
-        let made = made.map(|(made, _)| (made.obj, made.obj_attributes));
-        self.made_new(Procedure::Create, (directory, name), FileType::Regular, mark, made).await
+        let encode = |attributes: SetAttributes| {
+            let how = createhow3::GUARDED(attributes.to_wire());
+            packed(&CREATE3args { where_: place(directory, name), how })
+        };
+        self.make_new(Procedure::Create, (directory, name), FileType::Regular, attributes, encode).await
     }
 
     /// Makes a directory (MKDIR, RFC 1813 §3.3.9).
@@ -151,11 +160,10 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
-        let mark = Mark::on(attributes);
-        let arguments = MKDIR3args { where_: place(directory, name), attributes: mark.attributes.to_wire() };
-        let made = self.call_counted::<MKDIR3resok>(Procedure::Mkdir, &arguments).await;
-        let made = made.map(|(made, _)| (made.obj, made.obj_attributes));
-        self.made_new(Procedure::Mkdir, (directory, name), FileType::Directory, mark, made).await
+        let encode = |attributes: SetAttributes| {
+            packed(&MKDIR3args { where_: place(directory, name), attributes: attributes.to_wire() })
+        };
+        self.make_new(Procedure::Mkdir, (directory, name), FileType::Directory, attributes, encode).await
     }
 
     /// Makes a symbolic link (SYMLINK, RFC 1813 §3.3.10).
@@ -200,26 +208,31 @@ impl Client {
         kind: SpecialFile,
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
-        let mark = Mark::on(attributes);
-        let attributes = mark.attributes.to_wire();
         let device = |dev_attributes, specdata1, specdata2| devicedata3 {
             dev_attributes,
             spec: specdata3 { specdata1, specdata2 },
         };
-        let (file_type, what) = match kind {
-            SpecialFile::Fifo => (FileType::Fifo, mknoddata3::NF3FIFO(attributes)),
-            SpecialFile::Socket => (FileType::Socket, mknoddata3::NF3SOCK(attributes)),
-            SpecialFile::CharacterDevice(major, minor) => {
-                (FileType::CharacterDevice, mknoddata3::NF3CHR(device(attributes, major, minor)))
-            }
-            SpecialFile::BlockDevice(major, minor) => {
-                (FileType::BlockDevice, mknoddata3::NF3BLK(device(attributes, major, minor)))
-            }
+        let encode = |attributes: SetAttributes| {
+            let attributes = attributes.to_wire();
+            let what = match kind {
+                SpecialFile::Fifo => mknoddata3::NF3FIFO(attributes),
+                SpecialFile::Socket => mknoddata3::NF3SOCK(attributes),
+                SpecialFile::CharacterDevice(major, minor) => {
+                    mknoddata3::NF3CHR(device(attributes, major, minor))
+                }
+                SpecialFile::BlockDevice(major, minor) => {
+                    mknoddata3::NF3BLK(device(attributes, major, minor))
+                }
+            };
+            packed(&MKNOD3args { where_: place(directory, name), what })
         };
-        let arguments = MKNOD3args { where_: place(directory, name), what };
-        let made = self.call_counted::<MKNOD3resok>(Procedure::Mknod, &arguments).await;
-        let made = made.map(|(made, _)| (made.obj, made.obj_attributes));
-        self.made_new(Procedure::Mknod, (directory, name), file_type, mark, made).await
+        let file_type = match kind {
+            SpecialFile::Fifo => FileType::Fifo,
+            SpecialFile::Socket => FileType::Socket,
+            SpecialFile::CharacterDevice(..) => FileType::CharacterDevice,
+            SpecialFile::BlockDevice(..) => FileType::BlockDevice,
+        };
+        self.make_new(Procedure::Mknod, (directory, name), file_type, attributes, encode).await
     }
 
     /// Makes another name for a file (LINK, RFC 1813 §3.3.15).
@@ -295,34 +308,81 @@ impl Client {
         }
     }
 
-    /// Settles a call that was to make something new under a name.
-    async fn made_new(
+    /// Makes something new under a name, by a call whose arguments `encode` makes of attributes.
+    async fn make_new(
         &self,
         procedure: Procedure,
         place: (FileHandle, &[u8]),
         file_type: FileType,
-        mark: Mark,
-        made: Result<(Nfs3Option<nfs_fh3>, Nfs3Option<fattr3>), CountedError>,
+        attributes: SetAttributes,
+        encode: impl Fn(SetAttributes) -> Vec<u8>,
     ) -> Result<Entry, Error> {
-        let (entry, refusal) = match made {
-            Ok((handle, attributes)) => (self.made(procedure, place, &handle, &attributes).await?, None),
-            Err(counted) if counted.may_be_done(Status::EXIST) => {
-                (self.look(&counted, place).await?, Some(counted))
+        let marks = &self.inner.marks;
+        if marks.load(Ordering::Relaxed) != Marks::REFUSED {
+            let mark = Mark::on(attributes);
+            let made = self.make_once(procedure, encode(mark.attributes)).await;
+            // A mode is all that every server takes (unfs3 refuses more).
+            let refused = |error: &Error| matches!(error.status(), Some(Status::INVAL | Status::NOTSUPP));
+            match made {
+                Err(counted) if refused(&counted.error) => {}
+                made => {
+                    let entry = self.settle(procedure, place, file_type, Some(&mark), made).await?;
+                    if mark.is_on(&entry) {
+                        marks.store(Marks::KEPT, Ordering::Relaxed);
+                    }
+                    return Ok(entry);
+                }
             }
+        }
+        match self.lookup(place.0, place.1).await {
+            Ok(_) => return Err(Error::refused(procedure, Status::EXIST)),
+            Err(error) if error.status() == Some(Status::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        let made = self.make_once(procedure, encode(attributes)).await;
+        let entry = self.settle(procedure, place, file_type, None, made).await?;
+        marks.store(Marks::REFUSED, Ordering::Relaxed);
+        Ok(entry)
+    }
+
+    /// Makes one call of CREATE, MKDIR or MKNOD, whose results are alike (RFC 1813 §3.3.8, §3.3.9, §3.3.11).
+    async fn make_once(
+        &self,
+        procedure: Procedure,
+        arguments: Vec<u8>,
+    ) -> Result<CREATE3resok, CountedError> {
+        let (results, attempts) = self
+            .call_raw_counted(procedure, arguments)
+            .await
+            .map_err(|error| CountedError { error, attempts: 1 })?;
+        decode(procedure, &results).map_err(|error| CountedError { error, attempts })
+    }
+
+    /// Settles a call that was to make something new under a name, which nothing had if there was no mark.
+    async fn settle(
+        &self,
+        procedure: Procedure,
+        place: (FileHandle, &[u8]),
+        file_type: FileType,
+        mark: Option<&Mark>,
+        made: Result<CREATE3resok, CountedError>,
+    ) -> Result<Entry, Error> {
+        let counted = match made {
+            Ok(made) => return self.made(procedure, place, &made.obj, &made.obj_attributes).await,
+            Err(counted) if counted.may_be_done(Status::EXIST) => counted,
             Err(counted) => return Err(counted.error),
         };
-        let keeps_marks = &self.inner.keeps_marks;
-        if mark.is_on(&entry) {
-            keeps_marks.store(true, Ordering::Relaxed);
-            return Ok(entry);
-        }
-        match refusal {
-            None => Ok(entry),
-            // Ours would be of this type, and bear our mark.
-            Some(counted) if entry.metadata.file_type != file_type || keeps_marks.load(Ordering::Relaxed) => {
-                Err(counted.error)
-            }
-            Some(counted) => Err(counted.in_doubt()),
+        let entry = self.look(&counted, place).await?;
+        let keeps_marks = self.inner.marks.load(Ordering::Relaxed) == Marks::KEPT;
+        match mark {
+            // Ours would be of this type.
+            _ if entry.metadata.file_type != file_type => Err(counted.error),
+            Some(mark) if mark.is_on(&entry) => Ok(entry),
+            // And it would bear our mark.
+            Some(_) if keeps_marks => Err(counted.error),
+            // Whose directory it is does not matter to anybody; whose file it is does.
+            None if file_type == FileType::Directory => Ok(entry),
+            Some(_) | None => Err(counted.in_doubt()),
         }
     }
 
@@ -375,6 +435,18 @@ impl Client {
         };
         Ok(Entry { handle, metadata })
     }
+}
+
+/// What a server does with marks.
+pub(super) struct Marks;
+
+impl Marks {
+    /// Nobody knows yet.
+    pub(super) const UNKNOWN: u8 = 0;
+    /// It gives what is made the time of last access that it is told.
+    pub(super) const KEPT: u8 = 1;
+    /// It makes nothing that is to have one.
+    pub(super) const REFUSED: u8 = 2;
 }
 
 /// A time of last access that tells what we made from what was there before.

@@ -1,33 +1,74 @@
 //! The MOUNT program: what is exported, and which of it holds a path.
 
 use nfs_wire::{
-    MountStatus,
-    mount::{self, Export, Mount},
+    FileHandle, MountStatus,
+    mount::{self, Export},
     rpc::{Program, Rejection},
 };
 
-use super::{Found, accepted, call};
+use super::{
+    Found, accepted, call,
+    search::{Candidates, Mounting, deepest, normal},
+};
 use crate::{
-    driver::{Answer, Connection},
+    driver::{Answer, Connection, random_bytes},
     error::Error,
 };
 
 /// Lists what is exported (EXPORT, RFC 1813 §5.2.5).
 pub(super) async fn exports(connection: &Connection, found: Found) -> Result<Vec<Export>, Error> {
-    let answer = mount_call(connection, found, mount::procedure::EXPORT, "EXPORT", Vec::new()).await?;
+    match list(connection, found).await {
+        // go-nfs and rclone answer so, though they offer MOUNT.
+        Err(
+            error @ Error::Rejected {
+                rejection:
+                    Rejection::ProgramUnavailable
+                    | Rejection::VersionUnavailable
+                    | Rejection::ProgramMismatch { .. },
+                ..
+            },
+        ) => {
+            mount_call(connection, found, mount::procedure::NULL, "NULL", Vec::new()).await?;
+            Err(error)
+        }
+        listed => listed,
+    }
+}
+
+/// As [`exports`], where any rejection is one of this procedure alone.
+async fn list(connection: &Connection, found: Found) -> Result<Vec<Export>, Error> {
+    let answer = call(connection, Program::MOUNT, mount::procedure::EXPORT, Vec::new(), found).await?;
+    answer.outcome.map_err(|rejection| Error::Rejected { what: "EXPORT", rejection })?;
     mount::decode_exports(&answer.results).map_err(|source| Error::Protocol { what: "EXPORT", source })
 }
 
+/// The MOUNT service, and what it was asked before it was known what to ask.
+struct Service<'a> {
+    connection: &'a Connection,
+    found: Found,
+    asked: Option<(&'a [u8], Result<FileHandle, Error>)>,
+}
+
+impl Mounting for Service<'_> {
+    async fn mount(&self, path: &[u8]) -> Result<FileHandle, Error> {
+        match &self.asked {
+            Some((asked, answer)) if *asked == path => answer.clone(),
+            _ => mnt(self.connection, self.found, path).await,
+        }
+    }
+}
+
 /// Lists what is exported and mounts, side by side, what is likely to be the export that holds `path`: it often is, and then a round
-/// trip is saved. The mount is returned if it is that export. `other`: this can be had over another transport, too.
+/// trip is saved. `other`: this can be had over another transport, too.
 pub(super) async fn list_and_mount(
-    service: &Connection,
+    connection: &Connection,
     found: Found,
     path: &[u8],
     other: bool,
-) -> Result<(Vec<Export>, Option<Mount>), Error> {
+) -> Result<(Vec<Export>, Candidates), Error> {
+    let path = &normal(path)[..];
     let likely = likely_export(path);
-    let (listing, mounting) = (exports(service, found), mnt(service, found, likely));
+    let (listing, mounting) = (list(connection, found), mnt(connection, found, likely));
     tokio::pin!(listing, mounting);
     let mut mounted = None;
     let listed = loop {
@@ -43,18 +84,32 @@ pub(super) async fn list_and_mount(
         Err(Error::Rejected { .. } | Error::Protocol { .. }) => Vec::new(),
         listed => listed?,
     };
-    if deepest(&listed, path) != Some(likely) {
-        return Ok((listed, None));
+    if mounted.is_none() && deepest(&listed, path) == Some(likely) {
+        mounted = Some(mounting.await);
     }
-    let mount = match mounted {
-        Some(mounted) => mounted?,
-        None => mounting.await?,
-    };
-    Ok((listed, Some(mount)))
+    let service = Service { connection, found, asked: mounted.map(|answer| (likely, answer)) };
+    let candidates = Candidates::mount(&service, path, &listed, &unlikely()).await?;
+    Ok((listed, candidates))
+}
+
+/// Mounts what may hold `path`, given the list of exports.
+pub(super) async fn mount_among(
+    connection: &Connection,
+    found: Found,
+    path: &[u8],
+    listed: &[Export],
+) -> Result<Candidates, Error> {
+    let service = Service { connection, found, asked: None };
+    Candidates::mount(&service, path, listed, &unlikely()).await
+}
+
+/// Returns a name that no file has.
+fn unlikely() -> Vec<u8> {
+    format!(".nfsw-{:016x}", u64::from_be_bytes(random_bytes())).into_bytes()
 }
 
 /// Mounts an export (MNT, RFC 1813 §5.2.1).
-pub(super) async fn mnt(connection: &Connection, found: Found, path: &[u8]) -> Result<Mount, Error> {
+pub(super) async fn mnt(connection: &Connection, found: Found, path: &[u8]) -> Result<FileHandle, Error> {
     let mut arguments = Vec::new();
     let name = || String::from_utf8_lossy(path).into_owned();
     if path.len() > mount::MAX_PATH_BYTES {
@@ -64,6 +119,7 @@ pub(super) async fn mnt(connection: &Connection, found: Found, path: &[u8]) -> R
     let answer = mount_call(connection, found, mount::procedure::MNT, "MNT", arguments).await?;
     mount::decode_mount(&answer.results)
         .map_err(|source| Error::Protocol { what: "MNT", source })?
+        .map(|mount| mount.handle)
         .map_err(|status| Error::Mount { path: name(), status })
 }
 
@@ -86,25 +142,13 @@ async fn mount_call(
     Ok(answer)
 }
 
-/// Whether `path` is the exported directory or lies below it.
-fn holds(export: &[u8], path: &[u8]) -> bool {
-    let export = export.strip_suffix(b"/").unwrap_or(export);
-    path.strip_prefix(export).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-/// Returns the export that holds `path`, and no other one inside it does.
-pub(super) fn deepest<'a>(listed: &'a [Export], path: &[u8]) -> Option<&'a [u8]> {
-    let held = listed.iter().map(|export| &export.directory[..]).filter(|export| holds(export, path));
-    held.max_by_key(|export| export.len())
-}
-
 /// Returns the directory that `path` lies in, or `path` itself where that would be the root of everything.
 fn likely_export(path: &[u8]) -> &[u8] {
     parent(path).filter(|&above| above != b"/").unwrap_or(path)
 }
 
 /// Returns the directory above `path`, down to `/`.
-pub(super) fn parent(path: &[u8]) -> Option<&[u8]> {
+fn parent(path: &[u8]) -> Option<&[u8]> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let slash = path.iter().rposition(|&byte| byte == b'/')?;
     Some(if slash == 0 { b"/" } else { &path[..slash] })
@@ -113,12 +157,6 @@ pub(super) fn parent(path: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_export_holds_itself_and_what_is_below_but_not_its_namesakes() {
-        assert!(holds(b"/srv", b"/srv") && holds(b"/srv/", b"/srv/a") && holds(b"/", b"/any"));
-        assert!(!holds(b"/srv", b"/srv2") && !holds(b"/srv/a", b"/srv"));
-    }
 
     #[test]
     fn the_directory_of_a_path_is_likely_to_be_its_export() {

@@ -21,7 +21,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use nfs_wire::rpc::{Program, Rejection};
+use nfs_wire::{
+    FileHandle,
+    rpc::{Program, Rejection},
+};
 use tokio::sync::{mpsc, oneshot};
 
 use self::pump::Pump;
@@ -31,7 +34,7 @@ use crate::{
     attr::Time,
     engine::{Belief, Stats},
     error::Error,
-    session::{Session, SessionConfig, Transfer},
+    session::{ServerLimits, Session, SessionConfig, Transfer},
     transfer::Limits,
 };
 
@@ -43,6 +46,8 @@ pub type Observer = Arc<dyn Fn(u64) + Send + Sync>;
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
     pub(crate) limits: Option<Limits>,
+    /// What the server has announced.
+    pub(crate) server_limits: Option<ServerLimits>,
     pub(crate) outstanding: usize,
     /// Something is to be heard: calls are outstanding, or there is no connection.
     pub(crate) waiting: bool,
@@ -121,6 +126,11 @@ pub(crate) enum Command {
     },
     /// From now on a refusal is an outage to be waited out.
     Persist,
+    /// An export is mounted: READs and WRITEs obey the server's limits.
+    Mounted {
+        root: FileHandle,
+        known: Option<ServerLimits>,
+    },
     /// The way to the server has changed.
     Change(Change),
 }
@@ -235,6 +245,13 @@ impl Connection {
     /// Treats refusals as outages from now on.
     pub(crate) fn persist(&self) {
         let _ = self.commands.send(Command::Persist);
+    }
+
+    /// Uses the connection for an export that is mounted: refusals are outages from now on, and the server's limits are asked for, unless
+    /// `known` are those that another connection over the same transport has heard.
+    pub(crate) fn mounted(&self, root: FileHandle, known: Option<ServerLimits>) {
+        self.persist();
+        let _ = self.commands.send(Command::Mounted { root, known });
     }
 
     /// Says that the way to the server has changed.

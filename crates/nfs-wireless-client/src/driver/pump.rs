@@ -117,6 +117,7 @@ impl Pump {
                 }
             }
             Command::Persist => self.persistent = true,
+            Command::Mounted { root, known } => self.session.handle_mount(now, root, known),
             Command::Change(change) => match (self.change, change) {
                 // A move or an end is not forgotten over what comes after it.
                 (Some(Change::End), _) | (Some(Change::Server(_)), Change::Link) => {}
@@ -277,6 +278,7 @@ impl Pump {
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         snapshot.stats.clone_from(self.session.stats());
         snapshot.limits = Some(self.session.limits());
+        snapshot.server_limits = self.session.server_limits();
         snapshot.outstanding = self.session.outstanding();
         snapshot.waiting = snapshot.outstanding > 0 || self.lost;
         snapshot.last_heard = self.last_heard;

@@ -80,6 +80,9 @@ pub(super) async fn run(
             End::Closed => return,
             End::Lost(error) => {
                 fruitless += 1;
+                if is_closed_by_peer(&error) {
+                    pump.session.handle_close(clock(), fruitless > 1);
+                }
                 error
             }
             End::Broken(error) => {
@@ -111,6 +114,11 @@ pub(super) async fn run(
         };
         pump.lost = false;
     }
+}
+
+/// Whether the other end has closed the connection, and not a link or a clock.
+fn is_closed_by_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// How many calls the server has answered, if only by asking to wait.

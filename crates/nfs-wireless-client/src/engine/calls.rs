@@ -48,6 +48,7 @@ pub(super) struct Slot {
     pub(super) state: State,
     pub(super) owner: Owner,
     pub(super) program: Program,
+    pub(super) procedure: u32,
     pub(super) class: Class,
     pub(super) repeat: Repeat,
     /// Whether it may be sent once more before anything says that it is lost.
@@ -98,6 +99,7 @@ impl Calls {
                     state: State::Free,
                     owner: spec.owner,
                     program: spec.program,
+                    procedure: spec.procedure,
                     class: spec.class,
                     repeat: spec.repeat,
                     hedge: false,
@@ -125,6 +127,7 @@ impl Calls {
         slot.state = State::Queued;
         slot.owner = spec.owner;
         slot.program = spec.program;
+        slot.procedure = spec.procedure;
         slot.class = spec.class;
         slot.repeat = spec.repeat;
         slot.hedge = spec.hedge;

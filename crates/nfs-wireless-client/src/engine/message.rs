@@ -97,6 +97,8 @@ pub struct Reply {
     pub owner: Owner,
     /// Program that was called.
     pub program: Program,
+    /// Its procedure.
+    pub procedure: u32,
     /// Where the results begin in the message.
     pub results_at: usize,
     /// Whether the server ran the call.

@@ -5,7 +5,9 @@
 //! [`Engine::poll_timeout`] and [`Engine::handle_timeout`] make time pass. The engine knows RPC, not NFS.
 
 mod adaptive;
+mod back_off;
 mod calls;
+mod ignored;
 mod message;
 mod policy;
 mod recovery;
@@ -17,17 +19,14 @@ mod timer;
 mod window;
 mod xids;
 
-use std::{
-    collections::VecDeque,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, net::SocketAddr, time::Instant};
 
 use nfs_wire::{
     DecodeError, Reader,
     rpc::{Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 
+pub(crate) use self::back_off::back_off;
 pub use self::{
     adaptive::BlockRange,
     calls::CallId,
@@ -38,6 +37,7 @@ pub use self::{
 };
 use self::{
     calls::{Calls, Cause, MAX_CALLS, State},
+    ignored::Ignored,
     recovery::Recovery,
     timer::TimerTable,
     window::Window,
@@ -71,12 +71,6 @@ pub struct EngineConfig {
     pub credential: Vec<u8>,
 }
 
-/// First delay of a call that the server asked to repeat later; every further one is twice as long.
-const FIRST_POSTPONEMENT: Duration = Duration::from_millis(10);
-
-/// Longest such delay.
-const MAX_POSTPONEMENT: Duration = Duration::from_secs(1);
-
 /// Makes calls to one server over one socket. See the [module documentation](self).
 #[derive(Debug)]
 pub struct Engine {
@@ -98,13 +92,14 @@ pub struct Engine {
     probe_head: Vec<u8>,
     /// When a READ or WRITE that waits for its turn may leave.
     paced_until: Option<Instant>,
+    ignored: Ignored,
     events: VecDeque<Event>,
     now: Instant,
     stats: Stats,
 }
 
 impl Engine {
-    /// Starts with nothing outstanding; `seed` decides the first XID.
+    /// Starts with nothing outstanding; `seed` is the key of its XIDs.
     pub fn new(config: EngineConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
         let EngineConfig { carrier, retry, window, blocks, prior, credential } = config;
         Self {
@@ -123,6 +118,7 @@ impl Engine {
             probe: None,
             probe_head: Vec::new(),
             paced_until: None,
+            ignored: Ignored::default(),
             events: VecDeque::new(),
             now,
             stats: Stats::default(),
@@ -139,7 +135,7 @@ impl Engine {
         self.advance(now);
         let id = self.calls.insert(self.now, &spec)?;
         let slot = self.calls.at(id.slot);
-        // The real XID is put in when the call is sent, so that XIDs rise in the order of sending.
+        // The real XID is put in when the call is sent.
         encode_call_header(&mut slot.head, Xid(0), spec.program, spec.procedure, &self.credential);
         encode(&mut slot.head);
         if let Some(deadline) = spec.deadline {
@@ -202,6 +198,7 @@ impl Engine {
             id: attempt.call,
             owner: slot.owner,
             program: slot.program,
+            procedure: slot.procedure,
             results_at: bytes.len() - reader.rest().len(),
             outcome: header.outcome,
             attempts: slot.attempts + slot.unanswered,
@@ -222,9 +219,8 @@ impl Engine {
         self.handle_answer(answered);
     }
 
-    /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait.
-    ///
-    /// The delay starts at 10 ms and doubles up to 1 s.
+    /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait. The delay is that of
+    /// [`back_off`].
     pub fn postpone(&mut self, now: Instant, id: CallId) {
         self.advance(now);
         if !self.calls.is_live(id) {
@@ -233,8 +229,7 @@ impl Engine {
         let answered = self.take_reply(id);
         self.leave_window(id.slot);
         let slot = self.calls.at(id.slot);
-        let factor = 1_u32.checked_shl(slot.postponed).unwrap_or(u32::MAX);
-        let delay = FIRST_POSTPONEMENT.saturating_mul(factor).min(MAX_POSTPONEMENT);
+        let delay = back_off(slot.postponed);
         slot.postponed += 1;
         slot.unanswered += slot.attempts.saturating_sub(1);
         // Replies to its attempts so far are not the next answer.
@@ -242,6 +237,17 @@ impl Engine {
         self.set_aside(id, self.now + delay);
         self.stats.postponed += 1;
         self.handle_answer(answered);
+    }
+
+    /// Ends a call that the server answered without running it, and asked to make again later.
+    pub fn refuse(&mut self, now: Instant, id: CallId) {
+        self.advance(now);
+        if self.calls.is_live(id) {
+            let answered = self.take_reply(id);
+            self.remove(id.slot);
+            self.stats.postponed += 1;
+            self.handle_answer(answered);
+        }
     }
 
     /// Queues a call when it is due, unless its deadline comes first.
@@ -380,6 +386,16 @@ impl Engine {
         chosen.into_iter().map(|(_, owner, bytes)| (owner, bytes)).collect()
     }
 
+    /// Shows every outstanding call to `look` by owner, class, bytes and attempts.
+    pub fn look(&self, mut look: impl FnMut(Owner, Class, u32, u32)) {
+        self.calls.iter().for_each(|(_, slot)| look(slot.owner, slot.class, slot.bytes, slot.attempts));
+    }
+
+    /// Takes note that the server takes at most `largest` bytes per READ and WRITE.
+    pub const fn bound_blocks(&mut self, largest: u32) {
+        self.recovery.bound_blocks(largest);
+    }
+
     /// Returns what the adaptive policy believes about the path, once something was delivered.
     pub fn belief(&self) -> Option<Belief> {
         self.recovery.belief()
@@ -404,19 +420,19 @@ impl Engine {
     /// Takes the next call off the queues, and why it is sent again if it is.
     fn next_to_send(&mut self) -> Option<(CallId, Option<Cause>)> {
         let limits = self.recovery.limits(self.window.limits());
-        let paced_until = self.recovery.paced_until(self.now);
         self.paced_until = None;
         while let Some(&(id, cause)) = self.resend.front() {
             let Some(slot) = self.calls.find(id).filter(|slot| slot.state == State::Resending) else {
                 self.resend.pop_front();
                 continue;
             };
-            if slot.class != Class::Control && !slot.counted {
-                if !self.window.admits(&limits, slot.class, slot.bytes) {
+            let class = slot.class;
+            if class != Class::Control && !slot.counted {
+                if !self.window.admits(&limits, class, slot.bytes) {
                     break;
                 }
-                if paced_until.is_some() {
-                    self.paced_until = paced_until;
+                self.paced_until = self.wait_until(class);
+                if self.paced_until.is_some() {
                     break;
                 }
             }
@@ -433,17 +449,25 @@ impl Engine {
                 self.bulk.pop_front();
                 continue;
             };
-            if !self.window.admits(&limits, slot.class, slot.bytes) {
+            let class = slot.class;
+            if !self.window.admits(&limits, class, slot.bytes) {
                 return None;
             }
-            if paced_until.is_some() {
-                self.paced_until = paced_until;
+            self.paced_until = self.wait_until(class);
+            if self.paced_until.is_some() {
                 return None;
             }
             self.bulk.pop_front();
             return Some((id, None));
         }
         None
+    }
+
+    /// Returns when the next READ or WRITE may leave, if not now.
+    fn wait_until(&self, class: Class) -> Option<Instant> {
+        let ignored = self.recovery.usual_timeout(class);
+        let ignored = ignored.and_then(|timeout| self.ignored.wait_until(self.now, class, timeout));
+        self.recovery.paced_until(self.now).max(ignored)
     }
 
     fn transmit(&mut self, id: CallId, cause: Option<Cause>) -> Transmit<'_> {
@@ -496,6 +520,7 @@ impl Engine {
         slot.last_sent = self.now;
         slot.number = number;
         let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
+        self.ignored.handle_sent(self.now, class);
         let hedge = slot.hedge;
         let hedged = || if hedge { self.recovery.hedge_after() } else { None };
         if let Some(timeout) = self.recovery.timeout(class, resends).or_else(hedged) {

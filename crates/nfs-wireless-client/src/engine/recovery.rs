@@ -72,6 +72,14 @@ impl Recovery {
         }
     }
 
+    /// Returns how long a call usually takes at most, where that is measured.
+    pub(super) fn usual_timeout(&self, class: Class) -> Option<Duration> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => Some(adaptive.usual_timeout(class)),
+        }
+    }
+
     /// Returns when a small call is sent again in case it is lost, if that costs next to nothing.
     pub(super) fn hedge_after(&self) -> Option<Duration> {
         match self {
@@ -121,6 +129,14 @@ impl Recovery {
         match self {
             Self::Connection | Self::Timers(_) => None,
             Self::Adaptive(adaptive) => adaptive.block(),
+        }
+    }
+
+    /// The server takes at most so many bytes per READ and WRITE.
+    pub(super) const fn bound_blocks(&mut self, largest: u32) {
+        match self {
+            Self::Connection | Self::Timers(_) => {}
+            Self::Adaptive(adaptive) => adaptive.bound_blocks(largest),
         }
     }
 
@@ -220,6 +236,7 @@ impl Engine {
     /// Learns from a reply, and finds the calls that it overtook.
     pub(super) fn handle_answer(&mut self, answer: Option<Answer>) {
         let Some(Answer { attempt, class, bytes, attempts }) = answer else { return };
+        self.ignored.handle_answer(class, attempt.sent);
         match &mut self.recovery {
             Recovery::Connection => {}
             Recovery::Timers(policy) => {
@@ -233,7 +250,9 @@ impl Engine {
     /// A reply to a call that has ended, or to a probe.
     pub(super) fn handle_late(&mut self, late: &Attempt) {
         let is_probe = late.call.slot == PROBE_SLOT;
-        if !is_probe {
+        if is_probe {
+            self.ignored.handle_answer(Class::Control, late.sent);
+        } else {
             self.stats.stray_replies += 1;
         }
         if late.surplus > 0 {

@@ -1,5 +1,7 @@
 mod adaptive;
 
+use std::time::Duration;
+
 use nfs_wire::rpc::Xid;
 use proptest::prelude::*;
 
@@ -254,12 +256,13 @@ fn a_postponed_call_comes_back_as_a_new_one() {
     bench.submit(0, Class::Control, 3, None);
     let first = bench.sent(0)[0];
     bench.postpone(1, first);
-    assert!(bench.sent(5).is_empty());
-    bench.engine.handle_timeout(bench.at(11));
-    let second = bench.sent(11);
+    bench.engine.handle_timeout(bench.at(100));
+    assert!(bench.sent(100).is_empty());
+    bench.engine.handle_timeout(bench.at(101));
+    let second = bench.sent(101);
     assert_eq!(second.len(), 1);
     assert_ne!(second[0], first, "the reply cache must not answer JUKEBOX again");
-    assert!(matches!(bench.reply(12, second[0]), Head::Reply(Reply { attempts: 1, .. })));
+    assert!(matches!(bench.reply(102, second[0]), Head::Reply(Reply { attempts: 1, .. })));
 }
 
 #[test]
@@ -270,13 +273,13 @@ fn a_copy_that_was_not_answered_counts_after_its_call_was_postponed() {
     bench.engine.handle_timeout(bench.at(700));
     let again = bench.sent(700)[0];
     bench.postpone(701, again);
-    bench.engine.handle_timeout(bench.at(711));
-    let third = bench.sent(711)[0];
-    assert!(matches!(bench.reply(712, third), Head::Reply(Reply { attempts: 2, .. })));
-    bench.submit(800, Class::Control, 4, None);
-    let other = bench.sent(800)[0];
+    bench.engine.handle_timeout(bench.at(801));
+    let third = bench.sent(801)[0];
+    assert!(matches!(bench.reply(802, third), Head::Reply(Reply { attempts: 2, .. })));
+    bench.submit(900, Class::Control, 4, None);
+    let other = bench.sent(900)[0];
     assert!(
-        matches!(bench.reply(801, other), Head::Reply(Reply { attempts: 1, .. })),
+        matches!(bench.reply(901, other), Head::Reply(Reply { attempts: 1, .. })),
         "not for the next call"
     );
 }

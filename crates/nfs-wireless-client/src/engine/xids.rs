@@ -1,12 +1,15 @@
 //! Which XID stands for which attempt of which call.
+//!
+//! Attempts are counted, and an XID is the number of its attempt, enciphered: whoever has not seen the next XID cannot guess it, and
+//! a forged reply is accepted with a probability of the attempts remembered / 2³².
+
+mod cipher;
 
 use std::{collections::VecDeque, time::Instant};
 
 use nfs_wire::rpc::Xid;
-use rand_chacha::{
-    ChaCha8Rng,
-    rand_core::{Rng, SeedableRng},
-};
+
+use self::cipher::Cipher;
 
 use super::{CallId, adaptive::Progress};
 
@@ -39,17 +42,19 @@ pub(super) struct Attempt {
     pub(super) surplus: u32,
 }
 
-/// XIDs in the order of their first use; consecutive, so that they are an index.
+/// Attempts in the order of their first use.
 #[derive(Debug)]
 pub(super) struct Xids {
     attempts: VecDeque<Attempt>,
+    /// Number of the oldest one.
     first: u32,
+    cipher: Cipher,
 }
 
 impl Xids {
-    /// Starts at a random XID.
+    /// Numbers attempts from 0; the seed is the key that makes XIDs of the numbers.
     pub(super) fn new(seed: u64) -> Self {
-        Self { attempts: VecDeque::new(), first: ChaCha8Rng::seed_from_u64(seed).next_u32() }
+        Self { attempts: VecDeque::new(), first: 0, cipher: Cipher::new(seed) }
     }
 
     /// Gives an attempt its XID. `is_live` says whether a call is still outstanding.
@@ -65,12 +70,13 @@ impl Xids {
             }
         }
         self.attempts.push_back(attempt);
-        Xid(self.first.wrapping_add(self.attempts.len() as u32 - 1))
+        Xid(self.cipher.encipher(self.first.wrapping_add(self.attempts.len() as u32 - 1)))
     }
 
     /// Returns what an XID stands for.
     pub(super) fn find(&mut self, xid: Xid) -> Option<&mut Attempt> {
-        self.attempts.get_mut(xid.0.wrapping_sub(self.first) as usize)
+        let number = self.cipher.decipher(xid.0);
+        self.attempts.get_mut(number.wrapping_sub(self.first) as usize)
     }
 }
 
@@ -78,11 +84,10 @@ impl Xids {
 mod tests {
     use super::*;
 
-    #[test]
-    fn live_attempts_are_kept_and_dead_ones_remembered_for_a_while() {
+    fn attempt(generation: u32) -> Attempt {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let sent = Instant::now();
-        let attempt = |generation| Attempt {
+        Attempt {
             call: CallId { slot: 0, generation },
             index: 0,
             sends: 1,
@@ -92,18 +97,44 @@ mod tests {
             answered: false,
             hedged: false,
             surplus: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn live_attempts_are_kept_and_dead_ones_remembered_for_a_while() {
         let mut xids = Xids::new(3);
         let first = xids.assign(attempt(0), |_| true);
-        for generation in 1..3000 {
-            xids.assign(attempt(generation), |call| call.generation == 0);
-        }
+        let all: Vec<Xid> =
+            (1..3000).map(|number| xids.assign(attempt(number), |call| call.generation == 0)).collect();
         assert!(xids.find(first).is_some(), "the oldest is live, so nothing is forgotten");
-        let last = xids.assign(attempt(3000), |_| false);
+        xids.assign(attempt(3000), |_| false);
         assert!(xids.find(first).is_none());
-        assert!(xids.find(Xid(last.0.wrapping_sub(REMEMBERED as u32 - 2))).is_some());
-        assert!(
-            xids.find(Xid(last.0.wrapping_add(1))).is_none() && xids.find(Xid(first.0 ^ 1 << 31)).is_none()
-        );
+        let remembered = |xid: &&Xid| xids.find(**xid).is_some();
+        assert_eq!(all.iter().filter(remembered).count(), REMEMBERED - 1);
+    }
+
+    #[test]
+    fn an_xid_does_not_tell_the_next_one() {
+        // Whoever has seen 1,000 XIDs guesses that the next one lies as far from the last as any two neighbours before: never once.
+        let mut xids = Xids::new(7);
+        let seen: Vec<u32> = (0..1001).map(|number| xids.assign(attempt(number), |_| true).0).collect();
+        let steps: Vec<u32> = seen.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+        let mut distinct = steps.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), steps.len());
+        let other = Xids::new(8).assign(attempt(0), |_| true);
+        assert_ne!(other.0, seen[0], "nor do those of another connection");
+    }
+
+    #[test]
+    fn forged_replies_are_accepted_as_often_as_chance_has_it() {
+        // 1,024 attempts of 2³²: two million random XIDs hit 0.5 of them on average, more than 10 once in 10¹¹ runs.
+        let mut xids = Xids::new(11);
+        for number in 0..1024 {
+            xids.assign(attempt(number), |_| true);
+        }
+        let hits = (0..2_000_000_u32).filter(|n| xids.find(Xid(n.wrapping_mul(0x9e37_79b9))).is_some());
+        assert!(hits.count() <= 10);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::{Procedure, rpc::Program};
 
-use super::{PROBE, Session, TransferId, owner_transfer};
+use super::{PROBE, Session, TransferId, owner_transfer, server_limits::half};
 use crate::{
     config::MIN_BLOCK_BYTES,
     engine::{CallSpec, Class, Owner, Repeat, Reply},
@@ -42,21 +42,21 @@ impl Session {
         if attempts < VAIN_ATTEMPTS || self.engine.next_block(now).is_none_or(|block| bytes <= block) {
             return;
         }
-        self.withdraw(now, |size, attempts| size == bytes && attempts >= VAIN_ATTEMPTS);
+        self.withdraw(now, |_, size, attempts| size == bytes && attempts >= VAIN_ATTEMPTS);
         self.stirred = true;
     }
 
     /// Where larger blocks than one frame turn out not to arrive, takes back those under way: smaller ones take their place.
     pub(super) fn cut_barred(&mut self, now: Instant) {
         if let Some(largest) = self.engine.take_cut() {
-            self.withdraw(now, |size, _| size > largest);
+            self.withdraw(now, |_, size, _| size > largest);
         }
     }
 
-    /// Takes the READs and WRITEs back that `vain` chooses by bytes and attempts.
-    fn withdraw(&mut self, now: Instant, vain: impl Fn(u32, u32) -> bool) {
+    /// Takes the READs and WRITEs back that `vain` chooses by class, bytes and attempts.
+    pub(super) fn withdraw(&mut self, now: Instant, vain: impl Fn(Class, u32, u32) -> bool) {
         let vain = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
-            class != Class::Control && vain(bytes, attempts)
+            class != Class::Control && vain(class, bytes, attempts)
         });
         for (owner, _) in vain {
             self.take_back(owner);
@@ -81,21 +81,10 @@ impl Session {
         if let Some(active) = self.find(id) {
             active.transfer.machine().take_back(part);
             let class = active.transfer.class();
-            self.shrink(class, bytes);
+            self.bounds.shrink(class, half(bytes));
         }
         self.stirred = true;
         true
-    }
-
-    /// A block of so many bytes was too large: half of it may do.
-    fn shrink(&mut self, class: Class, bytes: u32) {
-        let smaller = (bytes / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES);
-        match class {
-            Class::Control => {}
-            Class::Read => self.limits.read_block = self.limits.read_block.min(smaller),
-            Class::Write => self.limits.write_block = self.limits.write_block.min(smaller),
-        }
-        tracing::debug!(limits = ?self.limits, "the server does not answer larger blocks");
     }
 
     /// Asks whether the server is there at all.
@@ -120,7 +109,7 @@ impl Session {
         self.probing = false;
         let proven = self.proven;
         let silent = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
-            attempts >= SUSPICIOUS_ATTEMPTS
+            attempts > 0
                 && match class {
                     Class::Control => false,
                     Class::Read => bytes > proven.read_block,
@@ -129,7 +118,7 @@ impl Session {
         });
         for (owner, bytes) in silent {
             if let Some(class) = self.take_back(owner) {
-                self.shrink(class, bytes);
+                self.bounds.shrink(class, half(bytes));
             }
         }
         self.stirred = true;

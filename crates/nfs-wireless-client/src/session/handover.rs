@@ -31,9 +31,7 @@ impl Session {
             return None;
         }
         let mut transfer = self.transfers.remove(at).transfer;
-        if matches!(self.arriving, Some((_, arriving, ..)) if arriving == id) {
-            self.arriving = None;
-        }
+        self.arriving.take_if(|arriving| arriving.transfer == id);
         for (owner, _) in self.engine.cancel_matching(now, |owner, _, _, _| part_of(owner).is_some()) {
             if let Some(part) = part_of(owner) {
                 transfer.machine().take_back(part);

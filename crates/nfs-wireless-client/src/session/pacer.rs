@@ -18,10 +18,18 @@ pub(super) struct Pacer {
 
 impl Pacer {
     pub(super) fn spend(&mut self, now: Instant, bytes: u32) {
-        let nanos = u64::from(bytes) * 8 * 1_000_000_000 / self.rate;
         // A timer that fires late must not cost rate.
         let earliest = now.checked_sub(PACING_SLACK).unwrap_or(now);
-        self.next = self.next.max(earliest) + Duration::from_nanos(nanos);
+        self.next = self.next.max(earliest) + self.time(bytes);
+    }
+
+    /// So many bytes that were paid for were not moved.
+    pub(super) fn refund(&mut self, bytes: u32) {
+        self.next = self.next.checked_sub(self.time(bytes)).unwrap_or(self.next);
+    }
+
+    fn time(&self, bytes: u32) -> Duration {
+        Duration::from_nanos(u64::from(bytes) * 8 * 1_000_000_000 / self.rate)
     }
 
     /// Whether READs and WRITEs have to wait; if so, for [`Pacer::next`].

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nfs_wire::portmap::Protocol;
 
-use super::SessionConfig;
+use super::{Chosen, SessionConfig};
 use crate::{
     config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, RetryPolicy, Window},
     engine::{BlockRange, Carrier, EngineConfig, WindowLimits},
@@ -99,6 +99,7 @@ impl SessionConfig {
                 credential,
             },
             limits,
+            chosen: Chosen { read: chosen(config.read_block), write: chosen(config.write_block) },
             measure_writes: protocol == Protocol::Tcp && chosen(config.write_block),
             stall_timeout: config.stall_timeout,
             rate_limit: config.rate_limit,

@@ -146,7 +146,7 @@ impl Machine for Download {
         }
         self.parts[part as usize].arriving = head.count;
         let attributes = head.attributes.as_ref().map(Metadata::from);
-        Ok(Step::Data { offset: start, length: head.count, attributes, data_at })
+        Ok(Step::Data { offset: start, length: head.count, asked, attributes, data_at })
     }
 
     fn handle_payload_done(&mut self, part: u32) {

@@ -123,13 +123,22 @@ pub enum Step {
         offset: u64,
         /// Length in bytes, without padding.
         length: u32,
+        /// Bytes that were asked for.
+        asked: u32,
         /// The file's attributes after the READ, if the server tells them.
         attributes: Option<Metadata>,
         /// Where the bytes begin in the results.
         data_at: usize,
     },
-    /// The results are taken in; this many file bytes were accepted.
-    Accepted(u64),
+    /// The results of a WRITE are taken in.
+    Written {
+        /// File bytes that were given.
+        asked: u32,
+        /// File bytes that were accepted.
+        accepted: u32,
+    },
+    /// The results of another call are taken in.
+    Done,
 }
 
 /// Why a transfer ended early.
@@ -209,8 +218,13 @@ pub trait Machine {
     /// [`TransferError`] ends the transfer.
     fn handle_rejection(&mut self, part: u32, rejection: Rejection) -> Result<(), TransferError>;
 
-    /// Takes a READ or WRITE back, to be made again in smaller blocks.
+    /// Takes a READ, WRITE or COMMIT back, to be made again, perhaps in smaller blocks. It may have been run.
     fn take_back(&mut self, part: u32);
+
+    /// As [`Machine::take_back`], of a call that the server has refused to run for now.
+    fn put_off(&mut self, part: u32) {
+        self.take_back(part);
+    }
 
     /// Whether everything is done and nothing is outstanding.
     fn is_done(&self) -> bool;

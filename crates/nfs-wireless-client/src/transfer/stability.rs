@@ -22,9 +22,12 @@ pub(super) fn lateness(elapsed: Duration) -> Duration {
 /// Verifiers of earlier server lives that are remembered, so that their late replies are recognised.
 const MAX_RETIRED: usize = 8;
 
-/// Replies with another verifier, one after the other and without a byte becoming stable, that are put down to restarts and to
-/// late replies: more than all that can be in flight.
-const MAX_FRUITLESS: u32 = 2000;
+/// Changes of the verifier, without a COMMIT that counts between them, after which WRITEs had better be stable themselves: a server that is
+/// restarted that often, or gives every call another verifier.
+const CHANGES_TO_WRITE_THROUGH: u32 = 2;
+
+/// Such changes after which nothing helps: WRITEs that were to be stable are not either.
+const MAX_CHANGES: u32 = 5;
 
 /// Follows every written range until it is stable, or gives it back when the server forgot it.
 #[derive(Debug, Default)]
@@ -39,8 +42,8 @@ pub(super) struct Stability {
     committing_under: Option<writeverf3>,
     stable: RangeSet,
     lost: u64,
-    /// Replies with another verifier since bytes last became stable.
-    fruitless: u32,
+    /// Changes of the verifier since the last COMMIT that counted, one a round trip.
+    changes: u32,
 }
 
 impl Stability {
@@ -65,16 +68,14 @@ impl Stability {
     ) {
         if committed != stable_how::UNSTABLE {
             self.stable.insert(range);
-            self.fruitless = 0;
             return;
         }
         if self.is_late(verifier, sent_under) {
-            self.fruitless += 1;
             self.lost += range.length();
             todo.insert(range);
             return;
         }
-        self.observe(verifier, todo);
+        self.observe(verifier, sent_under, todo);
         self.unstable.insert(range);
     }
 
@@ -93,13 +94,12 @@ impl Stability {
     pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         if self.is_late(verifier, self.committing_under) {
             // A late reply of an earlier life: it proves nothing, so the bytes wait for the next COMMIT.
-            self.fruitless += 1;
             self.committing.drain_into(&mut self.unstable);
             return;
         }
-        self.observe(verifier, todo);
+        self.observe(verifier, self.committing_under, todo);
         if !self.committing.is_empty() {
-            self.fruitless = 0;
+            self.changes = 0;
         }
         self.committing.drain_into(&mut self.stable);
     }
@@ -123,9 +123,14 @@ impl Stability {
         self.committing.drain_into(todo);
     }
 
+    /// Whether the verifier changes so often that WRITEs had better be stable themselves.
+    pub(super) const fn wants_write_through(&self) -> bool {
+        self.changes >= CHANGES_TO_WRITE_THROUGH
+    }
+
     /// Whether the verifier changes so often that nothing will ever be stable.
     pub(super) const fn is_hopeless(&self) -> bool {
-        self.fruitless > MAX_FRUITLESS
+        self.changes >= MAX_CHANGES
     }
 
     /// Returns the bytes that wait for a COMMIT to be sent.
@@ -159,10 +164,11 @@ impl Stability {
     }
 
     /// A verifier we did not have: the server restarted and may have forgotten every unstable byte.
-    fn observe(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
+    fn observe(&mut self, verifier: writeverf3, sent_under: Option<writeverf3>, todo: &mut RangeSet) {
         match self.verifier.replace(verifier) {
             Some(old) if old != verifier => {
-                self.fruitless += 1;
+                // What was sent before the change before this one is one with it.
+                self.changes += u32::from(sent_under == Some(old));
                 self.retired.retain(|&it| it != verifier);
                 if self.retired.len() == MAX_RETIRED {
                     self.retired.remove(0);
@@ -348,57 +354,64 @@ mod tests {
     }
 
     #[test]
-    fn late_replies_and_restarts_without_end_are_hopeless() {
-        // Each reply is from an earlier life; one that makes bytes stable gives new hope.
-        for late in [stable_how::UNSTABLE, stable_how::FILE_SYNC] {
-            let mut bench = Bench::new();
-            bench.written(0, 10, OLD);
-            bench.written(0, 10, NEW);
-            for reply in 1..=MAX_FRUITLESS {
-                assert!(!bench.stability.is_hopeless(), "after {reply}");
-                bench.written(0, 10, OLD);
-            }
-            assert!(bench.stability.is_hopeless());
-            assert_eq!(bench.stability.lost(), 10 * u64::from(MAX_FRUITLESS + 1));
-            bench.stability.written(Range { start: 0, end: 10 }, late, NEW, None, &mut bench.todo);
-            assert_eq!(bench.stability.is_hopeless(), late == stable_how::UNSTABLE);
-            bench.stability.start_commit();
-            bench.committed(NEW);
-            assert!(!bench.stability.is_hopeless());
-        }
-        let mut bench = Bench::new();
-        for life in 0..=u64::from(MAX_FRUITLESS) {
-            assert!(!bench.stability.is_hopeless(), "after {life}");
-            bench.written(0, 10, writeverf3(life.to_be_bytes()));
-            bench.stability.start_commit();
-            assert!(bench.stability.retired.len() <= MAX_RETIRED);
-        }
-        bench.committed(NEW);
-        assert!(bench.stability.is_hopeless());
-        // A COMMIT that covers nothing is no hope.
-        bench.stability.start_commit();
-        bench.committed(NEW);
-        assert!(bench.stability.is_hopeless());
-    }
-
-    #[test]
-    fn late_replies_to_commits_are_fruitless() {
-        let mut bench = Bench::new();
-        bench.written(0, 10, OLD);
-        bench.written(0, 10, NEW);
-        for _ in 0..=MAX_FRUITLESS {
-            bench.stability.committing_under = Some(OLD);
-            bench.committed(OLD);
-        }
-        assert!(bench.stability.is_hopeless());
-    }
-
-    #[test]
     fn stable_writes_need_no_commit() {
         let mut bench = Bench::new();
         let range = Range { start: 0, end: 7 };
         bench.stability.written(range, stable_how::FILE_SYNC, OLD, None, &mut bench.todo);
         bench.written(7, 9, NEW);
         assert_eq!(bench.state(), (7, 2, 0));
+    }
+
+    /// Whether WRITEs are to be stable, and whether nothing helps.
+    fn verdict(stability: &Stability) -> (bool, bool) {
+        (stability.wants_write_through(), stability.is_hopeless())
+    }
+
+    #[test]
+    fn a_verifier_that_changes_with_every_call_is_noticed_once_a_round_trip() {
+        let (mut stability, mut todo) = (Stability::default(), RangeSet::default());
+        let mut verdicts = Vec::new();
+        for round in 0..7_u8 {
+            let sent_under = stability.verifier();
+            // A window of WRITEs, each answered with a verifier of its own.
+            for block in 0..64_u8 {
+                let range = Range { start: block.into(), end: u64::from(block) + 1 };
+                let verifier = writeverf3([round, block, 1, 1, 1, 1, 1, 1]);
+                stability.written(range, stable_how::UNSTABLE, verifier, sent_under, &mut todo);
+            }
+            verdicts.push(verdict(&stability));
+        }
+        let (no, through) = ((false, false), (true, false));
+        assert_eq!(verdicts, [no, no, through, through, through, (true, true), (true, true)]);
+    }
+
+    #[test]
+    fn two_verifiers_that_take_turns_are_no_late_replies() {
+        // As behind an address that two servers share.
+        let mut bench = Bench::new();
+        let mut verdicts = Vec::new();
+        for _ in 0..3 {
+            let sent_under = bench.stability.verifier();
+            bench.written_under(0, 10, OLD, sent_under);
+            bench.stability.start_commit();
+            bench.committed(NEW);
+            verdicts.push(verdict(&bench.stability));
+        }
+        assert_eq!(verdicts, [(false, false), (true, false), (true, true)]);
+        assert_eq!(bench.stability.stable(), 0);
+    }
+
+    #[test]
+    fn restarts_between_commits_that_count_are_waited_out() {
+        let mut bench = Bench::new();
+        for life in 0..100_u8 {
+            let verifier = writeverf3([life; 8]);
+            let sent_under = bench.stability.verifier();
+            bench.written_under(u64::from(life) * 10, u64::from(life) * 10 + 10, verifier, sent_under);
+            bench.stability.start_commit();
+            bench.committed(verifier);
+            assert_eq!(verdict(&bench.stability), (false, false), "life {life}");
+        }
+        assert_eq!(bench.stability.stable(), 1000);
     }
 }

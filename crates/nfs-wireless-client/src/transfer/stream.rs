@@ -400,7 +400,9 @@ impl<E: Clone + From<TransferError>> Stream<E> {
         self.todo.remove(range);
         // A round trip less than with a COMMIT behind it.
         let is_alone = self.todo.is_empty() && busy.is_empty() && self.stability.unstable_bytes() == 0;
-        let at_once = self.write_through || (self.flushing && is_alone && !self.committing);
+        let at_once = self.write_through
+            || self.stability.wants_write_through()
+            || (self.flushing && is_alone && !self.committing);
         let mut data = vec![0; range.length() as usize];
         self.pages.read(range.start, &mut data);
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };

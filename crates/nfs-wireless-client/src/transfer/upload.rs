@@ -36,6 +36,9 @@ const COMMIT_INTERVAL_BYTES: u64 = 16 << 20;
 /// WRITEs that accept nothing before we give up.
 const MAX_EMPTY_WRITES: u32 = 8;
 
+/// How often a temporary name may be found taken, and cleared, before we give up.
+const MAX_ROUNDS: u32 = 3;
+
 /// Parts that name the one control call and the one COMMIT in flight.
 pub(crate) const CONTROL: u32 = u32::MAX;
 const COMMIT: u32 = u32::MAX - 1;
@@ -97,6 +100,12 @@ pub struct Upload {
     latest: Option<Metadata>,
     /// A file of the temporary name that is empty may be one that we made.
     may_be_ours: bool,
+    /// CREATE carries a time of last access.
+    marked: bool,
+    /// CREATE refuses a name that is taken (GUARDED, RFC 1813 §3.3.8).
+    guarded: bool,
+    /// How often the temporary name was found taken.
+    rounds: u32,
     block: u32,
     todo: RangeSet,
     sync_time: SyncTime,
@@ -106,8 +115,9 @@ pub struct Upload {
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
     stability: Stability,
+    resumed: u64,
     committing: bool,
-    /// COMMIT is not offered: every WRITE must be stable itself.
+    /// COMMIT is not offered, or proves nothing: every WRITE must be stable itself.
     write_through: bool,
     empty_writes: u32,
     /// How late a copy of a WRITE that was sent more than once may run: servers run calls side by side, and COMMIT, SETATTR and
@@ -165,6 +175,8 @@ impl Upload {
         };
         let mut upload = Self {
             directory: spec.directory.to_fh3(),
+            marked: matches!(spec.placement, Placement::Resumable { .. }),
+            guarded: matches!(spec.placement, Placement::Temporary(_) | Placement::Resumable { .. }),
             spec,
             phase,
             busy: false,
@@ -172,6 +184,7 @@ impl Upload {
             found: made,
             latest: made,
             may_be_ours: false,
+            rounds: 0,
             block: 0,
             todo,
             sync_time: SyncTime::default(),
@@ -179,6 +192,7 @@ impl Upload {
             parts: Vec::new(),
             free: Vec::new(),
             stability: Stability::default(),
+            resumed: 0,
             committing: false,
             write_through: false,
             empty_writes: 0,
@@ -223,6 +237,12 @@ impl Upload {
     /// Returns the number of bytes on stable storage.
     pub fn stable(&self) -> u64 {
         self.stability.stable()
+    }
+
+    /// Returns how many bytes of an earlier upload the server has confirmed, so that they are not written again. Known when the
+    /// first WRITE leaves.
+    pub const fn resumed(&self) -> u64 {
+        self.resumed
     }
 
     /// Returns how many bytes had to be written again because the server lost them.
@@ -353,8 +373,16 @@ impl Upload {
                 Ok(CREATE3resok { obj: Nfs3Option::Some(file), obj_attributes, .. }) => {
                     self.start_data(file, &obj_attributes);
                 }
-                Ok(_) => (self.phase, self.may_be_ours) = (Phase::Find, true),
-                Err(Status::EXIST) => (self.phase, self.may_be_ours) = (Phase::Find, attempts > 1),
+                Ok(_) => self.find(true)?,
+                Err(Status::EXIST) => self.find(attempts > 1)?,
+                // A mode is all that every server takes (unfs3 refuses more).
+                Err(Status::INVAL | Status::NOTSUPP) if self.marked => self.marked = false,
+                // A server without GUARDED; a look does what it would have done.
+                Err(Status::NOTSUPP) if self.guarded => {
+                    tracing::info!("the server has no GUARDED CREATE: a LOOKUP takes its place");
+                    self.guarded = false;
+                    self.find(attempts > 1)?;
+                }
                 Err(status) => return Err(refused(Procedure::Create, status)),
             },
             Phase::Find => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
@@ -370,7 +398,9 @@ impl Upload {
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },
             Phase::Clear => match decode::<REMOVE3resok>(Procedure::Remove, results)? {
-                Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
+                Ok(_) => self.phase = Phase::Create,
+                // Nothing is there, whatever CREATE said: nothing needs guarding.
+                Err(Status::NOENT) => (self.phase, self.guarded) = (Phase::Create, false),
                 Err(status) => return Err(refused(Procedure::Remove, status)),
             },
             Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
@@ -408,6 +438,17 @@ impl Upload {
         Ok(())
     }
 
+    /// Looks what has the temporary name: perhaps a file that we made.
+    fn find(&mut self, may_be_ours: bool) -> Result<(), TransferError> {
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            let reason = "it finds the temporary name taken, again and again, though nothing has it";
+            return Err(TransferError::NoProgress { procedure: Procedure::Create, reason });
+        }
+        (self.phase, self.may_be_ours) = (Phase::Find, may_be_ours);
+        Ok(())
+    }
+
     fn start_data(&mut self, file: nfs_fh3, attributes: &Nfs3Option<fattr3>) {
         self.file = file;
         self.found = optional(attributes);
@@ -429,7 +470,7 @@ impl Upload {
         found.object == self.file || (fileid.is_some() && fileid == self.found.map(|it| it.fileid))
     }
 
-    fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<u64, TransferError> {
+    fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<Step, TransferError> {
         const WRITE: Procedure = Procedure::Write;
         let Part { range, sent_under, .. } =
             self.parts[part as usize].take().expect("results of a WRITE in flight");
@@ -451,8 +492,9 @@ impl Upload {
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
         self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
-        self.check_hope(WRITE)?;
-        Ok(accepted)
+        self.check_verifiers(WRITE)?;
+        let asked = u32::try_from(range.length()).expect("at most one block");
+        Ok(Step::Written { asked, accepted: done.count })
     }
 
     fn handle_commit(&mut self, results: &[u8]) -> Result<(), TransferError> {
@@ -460,10 +502,11 @@ impl Upload {
         let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
             .map_err(|status| refused(Procedure::Commit, status))?;
         self.stability.committed(done.verf, &mut self.todo);
-        self.check_hope(Procedure::Commit)
+        self.check_verifiers(Procedure::Commit)
     }
 
-    const fn check_hope(&self, procedure: Procedure) -> Result<(), TransferError> {
+    fn check_verifiers(&mut self, procedure: Procedure) -> Result<(), TransferError> {
+        self.write_through |= self.stability.wants_write_through();
         if self.stability.is_hopeless() {
             let reason = "its write verifier changes all the time, so that nothing becomes stable";
             return Err(TransferError::NoProgress { procedure, reason });
@@ -510,14 +553,14 @@ impl Machine for Upload {
         if !complete {
             return Ok(Step::NeedMore);
         }
-        let accepted = match part {
+        let step = match part {
             CONTROL => {
                 self.handle_control(effort.attempts, results)?;
-                0
+                Step::Done
             }
             COMMIT => {
                 self.handle_commit(results)?;
-                0
+                Step::Done
             }
             part => {
                 if effort.attempts > 1 {
@@ -530,7 +573,7 @@ impl Machine for Upload {
             }
         };
         self.advance_from_data();
-        Ok(Step::Accepted(accepted))
+        Ok(step)
     }
 
     fn handle_payload_done(&mut self, _part: u32) {}
@@ -557,6 +600,13 @@ impl Machine for Upload {
     }
 
     fn take_back(&mut self, part: u32) {
+        self.put_off(part);
+        if part != COMMIT {
+            self.expect_late_copies(Duration::ZERO);
+        }
+    }
+
+    fn put_off(&mut self, part: u32) {
         if part == COMMIT {
             self.committing = false;
             self.stability.abandon_commit();
@@ -564,7 +614,6 @@ impl Machine for Upload {
         if let Some(Part { range, .. }) = self.parts.get_mut(part as usize).and_then(Option::take) {
             self.todo.insert(range);
             self.free.push(part);
-            self.expect_late_copies(Duration::ZERO);
         }
     }
 

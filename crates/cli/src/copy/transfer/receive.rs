@@ -9,9 +9,10 @@ use crate::{
     copy::{
         Run,
         node::{Attributes, Node, RemoteFile},
+        place::Name,
         resume::{Receiving, SMALL_BYTES},
     },
-    error::{ResultExt, local, show},
+    error::{ResultExt, local},
     local::Part,
     name::journal,
 };
@@ -41,14 +42,15 @@ impl Run<'_> {
         source: &RemoteFile,
         target: Target<'_>,
     ) -> anyhow::Result<Attempt> {
-        let Target { directory, name, mode, is_named } = target;
+        let Target { directory, name, mode, is_named, share } = target;
+        share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         let is_large = attributes.size > SMALL_BYTES;
         let resumes = is_large && self.copy.resume && !self.copy.inplace;
         if resumes && Receiving::is_complete(directory, name, attributes.identity()).map_err(here)? {
             let _ = directory.remove(&journal(name));
-            self.say_resumed(node, &show(&path), attributes.size)?;
+            self.say_resumed(node, &Name::local(&path), attributes.size, share)?;
             return self.copied(target);
         }
         let part = if self.copy.inplace {
@@ -97,7 +99,7 @@ impl Run<'_> {
         node: &Node,
         attributes: Attributes,
         source: &RemoteFile,
-        Target { directory, name, .. }: Target<'_>,
+        Target { directory, name, share, .. }: Target<'_>,
         part: &Part,
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
@@ -106,9 +108,9 @@ impl Run<'_> {
         if receiving.source_changed {
             self.say_changed(node);
         }
-        self.say_resumed(node, &show(&path), receiving.had.bytes())?;
+        self.say_resumed(node, &Name::local(&path), receiving.had.bytes(), share)?;
         let (sink, missing) = (receiving.sink().map_err(here)?, receiving.had.missing(attributes.size));
-        let observer = Some(self.context.activity.observer());
+        let observer = Some(share.observer());
         let moved = tokio::select! {
             moved = source.client.download_ranges(source.handle, missing, sink, observer) => moved,
             error = receiving.flush() => return Err(here(error)),
@@ -122,7 +124,7 @@ impl Run<'_> {
         &self,
         attributes: Attributes,
         source: &RemoteFile,
-        Target { directory, name, .. }: Target<'_>,
+        Target { directory, name, share, .. }: Target<'_>,
         part: &Part,
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
@@ -136,7 +138,7 @@ impl Run<'_> {
             return Ok(Ok(None));
         }
         let writer = part.writer().map_err(here)?;
-        let observer = Some(self.context.activity.observer());
+        let observer = Some(share.observer());
         Ok(source.client.download(source.handle, attributes.size, writer, observer).await)
     }
 

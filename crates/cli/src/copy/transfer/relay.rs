@@ -2,8 +2,15 @@
 
 use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, SetAttributes};
 
+use super::{MAX_VERSIONS, keeps_changing};
 use crate::{
-    copy::{Run, node::Node, place::RemotePlace, verify::Digest},
+    copy::{
+        Run,
+        node::{Attributes, Node},
+        place::RemotePlace,
+        stream::Filled,
+        verify::Digest,
+    },
     error::{ResultExt, has_status, is_missing},
     exit::Exit,
     name::temporary,
@@ -19,6 +26,28 @@ impl Run<'_> {
         mode: u32,
         target: &str,
     ) -> anyhow::Result<Digest> {
+        let mut attributes = node.attributes;
+        for _ in 0..MAX_VERSIONS {
+            match self.relay_version(node, attributes, place, name, mode, target).await? {
+                Filled::Complete(digest) => return Ok(*digest),
+                Filled::Changed(now) => {
+                    self.say_changed(node);
+                    attributes = now;
+                }
+            }
+        }
+        Err(keeps_changing(node))
+    }
+
+    async fn relay_version(
+        &self,
+        node: &Node,
+        attributes: Attributes,
+        place: &RemotePlace,
+        name: &[u8],
+        mode: u32,
+        target: &str,
+    ) -> anyhow::Result<Filled> {
         let RemotePlace { client, handle: directory, .. } = place;
         let working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
         let file = if self.copy.inplace {
@@ -28,18 +57,23 @@ impl Run<'_> {
         };
         let file = file.at(target)?;
         let finished = async {
-            let digest = self.fill(node, client, file, target).await?;
+            let filled = self.fill(node, attributes, client, file, target).await?;
+            if let Filled::Changed(_) = filled {
+                return Ok(filled);
+            }
             self.give_attributes(place, file, node, mode, target).await?;
             if !self.copy.inplace {
                 client.rename(file, (*directory, &working), (*directory, name)).await.at(target)?;
             }
-            Ok(digest)
+            Ok(filled)
         };
         let finished = finished.await;
-        if let Err(error) = &finished
-            && !self.copy.inplace
-            && Exit::of(error) != Exit::GaveUp
-        {
+        let is_kept = match &finished {
+            Ok(Filled::Complete(_)) => true,
+            Ok(Filled::Changed(_)) => false,
+            Err(error) => Exit::of(error) == Exit::GaveUp,
+        };
+        if !is_kept && !self.copy.inplace {
             let _ = client.remove(*directory, &working).await;
         }
         finished

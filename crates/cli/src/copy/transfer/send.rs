@@ -3,6 +3,7 @@
 use std::{
     io::{self, ErrorKind},
     path::Path,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
@@ -14,7 +15,7 @@ use crate::{
     copy::{
         Run,
         node::{Attributes, Node},
-        place::{RemotePlace, set_times},
+        place::{Name, RemotePlace, set_times},
         resume::{Earlier, SMALL_BYTES, Sending},
     },
     error::{ResultExt, local},
@@ -22,6 +23,8 @@ use crate::{
     journal::Identity,
     local as files,
     name::temporary,
+    progress::Share,
+    target::Remote,
 };
 
 impl Run<'_> {
@@ -33,10 +36,11 @@ impl Run<'_> {
         place: &RemotePlace,
         name: &[u8],
         mode: u32,
+        share: &Share,
     ) -> anyhow::Result<Option<Attributes>> {
         let copied = async {
             for _ in 0..MAX_VERSIONS {
-                match self.send(node, path, place, name, mode).await? {
+                match self.send(node, path, place, name, mode, share).await? {
                     Attempt::Complete(copied) => return Ok(copied),
                     Attempt::Changed(_) => self.say_changed(node),
                 }
@@ -58,6 +62,7 @@ impl Run<'_> {
         place: &RemotePlace,
         name: &[u8],
         mode: u32,
+        share: &Share,
     ) -> anyhow::Result<Attempt> {
         let here = |error: io::Error| local(path, &error);
         let source = match files::open_source(path, self.copy.follow) {
@@ -72,6 +77,8 @@ impl Run<'_> {
         let attributes = Attributes::from(&source.metadata().map_err(here)?);
         let watched = source.try_clone().map_err(here)?;
         let earlier = self.earlier_upload(place, name, attributes.identity())?;
+        share.begin(attributes.size);
+        let mut had = 0;
         let placement = match &earlier {
             _ if self.copy.inplace => Placement::InPlace,
             None => Placement::Temporary(temporary(name)),
@@ -80,14 +87,14 @@ impl Run<'_> {
                 if earlier.source_changed() {
                     self.say_changed(node);
                 }
-                let had = checkpoint.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
-                self.say_resumed(node, &place.remote.join(name).to_string(), had)?;
+                had = checkpoint.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
                 let made = Time::from_system(SystemTime::now());
                 Placement::Resumable { name: temporary(name), made, earlier: checkpoint.map(Box::new) }
             }
         };
         let latest = Arc::new(Mutex::new(None));
-        let sending = Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
+        let (sending, confirmed) =
+            Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
         let mut spec = UploadSpec {
             directory: place.handle,
             name: name.to_vec(),
@@ -103,9 +110,24 @@ impl Run<'_> {
                 spec.attributes.mode = Some(mode);
             }
         }
-        let observer = Some(self.context.activity.observer());
         let target = place.remote.join(name);
-        let sent = place.client.upload(spec, sending, observer).await;
+        let sent = {
+            let mut upload = pin!(place.client.upload(spec, sending, Some(share.observer())));
+            tokio::select! {
+                biased;
+                Ok(confirmed) = confirmed => {
+                    self.say_confirmed(node, &target, had, confirmed, share)?;
+                    upload.await
+                }
+                sent = &mut upload => {
+                    // Not even one WRITE was needed.
+                    if sent.is_ok() && had > 0 {
+                        self.say_confirmed(node, &target, had, attributes.size, share)?;
+                    }
+                    sent
+                }
+            }
+        };
         if let (Ok(()), Some(earlier)) = (&sent, earlier) {
             earlier.finish();
         }
@@ -128,6 +150,25 @@ impl Run<'_> {
             }
             copied
         })))
+    }
+
+    /// Says how much of the `had` bytes that earlier runs sent the server has confirmed.
+    fn say_confirmed(
+        &self,
+        node: &Node,
+        target: &Remote,
+        had: u64,
+        confirmed: u64,
+        share: &Share,
+    ) -> anyhow::Result<()> {
+        if had > 0 && confirmed == 0 {
+            let text = format!(
+                "{target}: the server does not have what an earlier run sent, so it is copied from the beginning"
+            );
+            self.context.reporter.warning_once(&text);
+        }
+        let name = Name { shown: target.to_string(), bytes: target.to_bytes() };
+        self.say_resumed(node, &name, confirmed, share)
     }
 
     /// Opens the journal of a large upload; `None` where none is kept.

@@ -198,6 +198,18 @@ impl Adaptive {
         Some(next)
     }
 
+    /// The server takes at most so many bytes per READ and WRITE.
+    pub(super) const fn bound_blocks(&mut self, largest: u32) {
+        if let Some(range) = &mut self.range
+            && largest < range.largest
+        {
+            range.largest = largest;
+            if largest < range.one_frame {
+                range.one_frame = largest;
+            }
+        }
+    }
+
     /// Returns how blocks leave.
     pub(super) fn pace(&self) -> Pace {
         // What is not known yet is slow.
@@ -329,6 +341,11 @@ impl Adaptive {
     /// Whether a block is one of several frames, and the choice ours.
     fn needs_fragments(&self, bytes: u32) -> bool {
         self.range.is_some_and(|range| bytes > range.one_frame)
+    }
+
+    /// Returns how long a call usually takes at most.
+    pub(super) fn usual_timeout(&self, class: Class) -> Duration {
+        self.trips.timeout(class)
     }
 
     /// Returns the largest block that arrives, once when it is found that larger ones do not.

@@ -5,6 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+/// Shortest time that a timer is set for (kGranularity, RFC 9002 §6.1.2).
+const GRANULARITY: Duration = Duration::from_millis(1);
+
 /// Shortest time between probes.
 const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -151,9 +154,9 @@ impl Silence {
             self.probes = 0;
             self.roused = None;
             self.resend_after = FIRST_RESEND;
-            let due = now + self.threshold(timeout, patient);
+            let due = now + self.threshold(timeout, patient).max(GRANULARITY);
             self.company = company.map(|_| due);
-            self.next = Some(company.map_or(due, |company| now + company));
+            self.next = Some(company.map_or(due, |company| now + company.max(GRANULARITY)));
         }
     }
 

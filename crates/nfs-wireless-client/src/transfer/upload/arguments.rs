@@ -27,16 +27,15 @@ impl Upload {
                 encode(buffer, &place(self.working_name()));
                 let mut attributes =
                     SetAttributes { mode: Some(self.spec.mode | OWNER_WRITE), ..Default::default() };
-                if let Placement::Resumable { made, .. } = self.spec.placement {
+                if let Placement::Resumable { made, .. } = self.spec.placement
+                    && self.marked
+                {
                     attributes.atime = Some(SetTime::To(made));
                 }
-                let how = match self.spec.placement {
-                    Placement::Temporary(_) | Placement::Resumable { .. } => {
-                        createhow3::GUARDED(attributes.to_wire())
-                    }
-                    Placement::InPlace | Placement::Existing(_) => {
-                        createhow3::UNCHECKED(attributes.to_wire())
-                    }
+                let how = if self.guarded {
+                    createhow3::GUARDED(attributes.to_wire())
+                } else {
+                    createhow3::UNCHECKED(attributes.to_wire())
                 };
                 encode(buffer, &how);
             }

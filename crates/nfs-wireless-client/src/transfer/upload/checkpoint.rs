@@ -73,6 +73,7 @@ impl Upload {
         }
         let stable = stable.below(self.spec.size);
         self.todo = stable.missing(self.spec.size);
+        self.resumed = stable.bytes();
         self.stability = Stability::resume(stable);
         self.phase = Phase::Data;
         self.advance_from_data();

@@ -1,23 +1,21 @@
-//! A private nfs-ganesha for one test or benchmark: own ports, own mount namespace, own port mapper.
+//! nfs-ganesha, a server in user space: own ports, own mount namespace, own port mapper.
 //!
-//! It needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and panics with what is missing: a test cannot go on without.
-
-#![forbid(unsafe_code)]
-
-mod rpcbind;
+//! It needs root and the packages nfs-ganesha and nfs-ganesha-vfs, and panics with what is missing.
 
 use std::{
     fs::{self, File},
-    net::{TcpListener, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use anyhow::Result;
 use nfs_wireless_client::{Client, ClientConfig, TransportChoice};
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
+
+use crate::{Server, process::free_port};
 
 /// What differs from a plain read-write export.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +26,10 @@ pub struct Options {
     pub no_reply_cache: bool,
     /// It listens on all addresses of this host.
     pub everywhere: bool,
+    /// NFS is offered over TCP only, as most distributions set it up.
+    pub tcp_only: bool,
+    /// The largest READ and WRITE in bytes; without it, 64 MiB.
+    pub max_block: Option<u32>,
     /// No other server of these tests runs meanwhile: what is timed needs the machine for itself.
     pub alone: bool,
 }
@@ -39,6 +41,7 @@ pub struct Ganesha {
     nfs_port: u16,
     mount_port: u16,
     process: Child,
+    tcp_only: bool,
     _turn: File,
 }
 
@@ -64,24 +67,28 @@ impl Ganesha {
         let state = TempDir::with_prefix_in("nfsw-ganesha-", directory).expect("a temporary directory");
         let export = state.path().join("export");
         fs::create_dir(&export).expect("an export directory");
-        rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
+        crate::rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
         let (nfs_port, mount_port) = (free_port(), free_port());
         let address = if options.everywhere { "0.0.0.0" } else { "127.0.0.1" };
         let access = if options.read_only { "RO" } else { "RW" };
+        let sizes = options.max_block.map_or_else(String::new, |bytes| {
+            format!("MaxRead = {bytes}; MaxWrite = {bytes}; PrefRead = {bytes}; PrefWrite = {bytes};")
+        });
         let configuration = format!(
-            "NFS_CORE_PARAM {{ Protocols = 3; Enable_UDP = true; Enable_NLM = false; Enable_RQUOTA = false;
-               NFS_Port = {nfs_port}; MNT_Port = {mount_port}; Bind_addr = {address}; DRC_Disabled = {}; }}
+            "NFS_CORE_PARAM {{ Protocols = 3; Enable_UDP = {udp}; Enable_NLM = false; Enable_RQUOTA = false;
+               NFS_Port = {nfs_port}; MNT_Port = {mount_port}; Bind_addr = {address}; DRC_Disabled = {no_cache}; }}
              NFS_KRB5 {{ Active_krb5 = false; }}
              EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = /export; Access_Type = {access};
                Squash = No_Root_Squash; Protocols = 3; Transports = UDP, TCP; SecType = sys;
-               PrivilegedPort = false; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}
+               PrivilegedPort = false; {sizes} Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}
              LOG {{ Default_Log_Level = EVENT; }}",
-            options.no_reply_cache,
+            no_cache = options.no_reply_cache,
+            udp = !options.tcp_only,
             path = export.display(),
         );
         fs::write(state.path().join("ganesha.conf"), configuration).expect("a configuration file");
         let process = launch(state.path());
-        let server = Self { state, nfs_port, mount_port, process, _turn: turn };
+        let server = Self { state, nfs_port, mount_port, process, tcp_only: options.tcp_only, _turn: turn };
         // On a thread of its own, for the test may be running inside a runtime.
         thread::scope(|scope| scope.spawn(|| server.wait_until_ready()).join()).expect("the server is ready");
         server
@@ -120,11 +127,14 @@ impl Ganesha {
         let _ = self.process.wait();
     }
 
-    /// Waits until the server answers over UDP and TCP.
+    /// Waits until the server answers over TCP and, unless that is off, UDP.
     pub fn wait_until_ready(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let end = Instant::now() + Duration::from_secs(30);
         for transport in [TransportChoice::Udp, TransportChoice::Tcp] {
+            if self.tcp_only && transport == TransportChoice::Udp {
+                continue;
+            }
             let mut config = self.config(transport);
             config.connect_timeout = Some(Duration::from_secs(1));
             let path = self.export();
@@ -139,6 +149,30 @@ impl Ganesha {
                 thread::sleep(Duration::from_millis(50));
             }
         }
+    }
+}
+
+impl Server for Ganesha {
+    fn ports(&self) -> (u16, u16) {
+        Self::ports(self)
+    }
+
+    fn export(&self) -> String {
+        Self::export(self).to_string_lossy().into_owned()
+    }
+
+    fn has_udp(&self) -> bool {
+        !self.tcp_only
+    }
+
+    fn shared(&self) -> Option<PathBuf> {
+        Some(Self::export(self))
+    }
+
+    fn crash_and_restart(&mut self) -> Result<()> {
+        Self::crash_and_restart(self);
+        Self::wait_until_ready(self);
+        Ok(())
     }
 }
 
@@ -169,23 +203,9 @@ fn launch(state: &Path) -> Child {
 
 /// Waits until nobody is running who wants to be alone, and, to be `alone`, until nobody is running at all.
 fn take_turn(alone: bool) -> File {
-    let program = std::env::current_exe().expect("a path of this program");
-    // All programs of one build share it; cargo marks its directory.
-    let build = program.ancestors().find(|directory| directory.join("CACHEDIR.TAG").exists());
-    let path = build.map_or_else(std::env::temp_dir, Path::to_owned).join("ganesha.lock");
+    let path = crate::build_directory().join("ganesha.lock");
     let file = File::create(path).expect("a lock file beside the build");
     let kind = if alone { FlockOperation::LockExclusive } else { FlockOperation::LockShared };
     flock(&file, kind).expect("a lock");
     file
-}
-
-/// A port that is free on both UDP and TCP.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }

@@ -1,0 +1,37 @@
+//! `nfsw doctor`
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{ConnectionArgs, OutputArgs, parse_host};
+use crate::{target::Remote, units};
+
+/// `nfsw doctor`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Prints a page that can be sent to the server's administrator: which transports answer, on which ports, what is exported, \
+the limits and abilities of the file system, what is odd, and what to change on the server. Nothing there is changed, \
+unless --write-test says so. READs over UDP are tried with the file that the path names.
+
+Examples:
+  nfsw doctor nas
+  nfsw doctor nas:/srv/photos/cat.jpg
+  nfsw doctor --write-test nas:/srv/scratch
+  nfsw doctor nfs://nas:20490/srv?mountport=20490    without a port mapper")]
+pub(crate) struct DoctorArgs {
+    /// A server, or a file or directory on it: HOST, HOST:/PATH or nfs://HOST:PORT/PATH.
+    #[arg(value_name = "TARGET", value_parser = parse_host())]
+    pub(crate) target: Remote,
+    /// Also make, change and remove files named .nfsw-doctor-... in the directory that is named: tells whether repeated
+    /// calls are recognised, large WRITEs answered, links and fifos made, and how the clocks differ.
+    #[arg(long)]
+    pub(crate) write_test: bool,
+    /// How long to wait for each answer.
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,130 @@
+//! `nfsw doctor`: what a server can do, in a page that can be sent to its administrator.
+
+mod advice;
+mod ask;
+mod findings;
+mod page;
+mod probe;
+mod rpc;
+mod write;
+
+use jiff::Timestamp;
+use nfs_wireless_client::{AuthSys, Credential};
+
+use self::{
+    ask::Place,
+    findings::{Findings, PROTOCOLS},
+    probe::Doctor,
+};
+use crate::{
+    args::DoctorArgs,
+    context::Context,
+    exit::{Exit, Failure},
+};
+
+pub(super) async fn run(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<()> {
+    let findings = examine(arguments, context).await?;
+    if context.reporter.json() {
+        for event in page::events(&findings) {
+            context.reporter.event(&event)?;
+        }
+    } else {
+        context.reporter.print(page::page(&findings, Timestamp::now()).as_bytes())?;
+    }
+    let target = &arguments.target;
+    if !PROTOCOLS.iter().any(|&protocol| findings.nfs_answers(protocol)) {
+        let text = format!("{}: NFS version 3 does not answer", target.host);
+        return Err(Failure::with(Exit::Unreachable, text));
+    }
+    match findings.mount {
+        Some(mounted) => match mounted.outcome {
+            Ok(()) => Ok(()),
+            Err(words) => {
+                let path = crate::text::escape(&mounted.path);
+                Err(Failure::with(Exit::Unreachable, format!("{}: MNT of {path}: {words}", target.host)))
+            }
+        },
+        None => Err(Failure::with(Exit::Unreachable, format!("{}: MOUNT does not answer", target.host))),
+    }
+}
+
+async fn examine(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<Findings> {
+    let target = &arguments.target;
+    let host = &*target.host;
+    let resolved = tokio::net::lookup_host((host, 0)).await;
+    let address = resolved.map(|mut found| found.next()).unwrap_or_else(|_| None);
+    let Some(address) = address else {
+        let text = format!(
+            "cannot find the host {} (check the name, or give the address)",
+            crate::text::escape(host.as_bytes())
+        );
+        return Err(Failure::with(Exit::Unreachable, text));
+    };
+    let credential = context.session.config(&target.options)?.credential;
+    let (uid, gid) = match &credential {
+        Credential::Sys(user) => (user.uid, user.gid),
+        Credential::None => (u32::MAX, u32::MAX),
+    };
+    let findings = Findings {
+        host: host.to_owned(),
+        address: address.ip(),
+        uid,
+        gid,
+        services: Vec::new(),
+        nfs_versions: Vec::new(),
+        exports: None,
+        mount: None,
+        limits: [None, None],
+        names: None,
+        tried: Vec::new(),
+        quirks: Vec::new(),
+        advice: Vec::new(),
+    };
+    let root = Credential::Sys(AuthSys { machine_name: b"nfsw".to_vec(), uid: 0, gid: 0, gids: Vec::new() });
+    let mut doctor = Doctor::new(findings, address, arguments.wait, encoded(&credential), encoded(&root));
+    // From here on every wait has an end of its own.
+    context.activity.set_mounted();
+    doctor.services(target.options.nfs_port, target.options.mount_port).await;
+    if let Some((root, below)) = doctor.mount(&target.path).await {
+        doctor.file_system(root).await;
+        match doctor.walk(root, &below).await {
+            Ok(place) => named(&mut doctor, arguments, &place).await,
+            Err(words) => doctor.findings.tried("the path", words),
+        }
+    }
+    let Doctor { mut findings, .. } = doctor;
+    let general = advice::advice(&findings);
+    findings.advice.splice(0..0, general);
+    Ok(findings)
+}
+
+/// Does what takes a file or a directory.
+async fn named(doctor: &mut Doctor, arguments: &DoctorArgs, place: &Place) {
+    let size = Doctor::size_of(place);
+    let directory = size.is_none().then_some(place);
+    match (size, directory) {
+        (Some(size), _) => doctor.large_reads(&place.handle, size).await,
+        (None, _) if !arguments.write_test => {
+            doctor.findings.tried("large READs over UDP", "not tested (name a file of 64 KiB or more)");
+        }
+        (None, _) => {}
+    }
+    match directory {
+        Some(directory) if arguments.write_test => doctor.write_test(directory).await,
+        Some(_) => doctor
+            .findings
+            .tried("repeated calls, WRITEs", "not tested (--write-test makes and removes files)"),
+        None if arguments.write_test => {
+            doctor.findings.tried("repeated calls, WRITEs", "not tested (name a directory for --write-test)");
+        }
+        None => {
+            doctor.findings.tried("repeated calls, WRITEs", "not tested (--write-test, with a directory)")
+        }
+    }
+}
+
+fn encoded(credential: &Credential) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    credential.encode(&mut bytes);
+    bytes
+}

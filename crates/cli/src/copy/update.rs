@@ -1,0 +1,126 @@
+//! What `--update` replaces: only what is older than its source, as cp(1) does, whatever the sizes.
+
+use std::time::{Duration, SystemTime};
+
+use super::{
+    Run,
+    node::{Attributes, Node},
+    place::Place,
+};
+use crate::journal::nanoseconds;
+
+/// The coarsest times that files have: FAT's.
+const COARSEST: Duration = Duration::from_secs(2);
+
+const SECOND: u128 = 1_000_000_000;
+
+/// Whether a source is newer than what is there, as far as the times of what is there can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newer {
+    Yes,
+    No,
+    /// Only if what is there keeps its times in steps of less than [`COARSEST`].
+    IfFine,
+}
+
+/// Compares a source's time with what is there, whose times come in steps: what was given the source's own time may look older by
+/// up to one step, and is not.
+fn newer(source: SystemTime, there: &Attributes) -> Newer {
+    let (source, modified) = (nanoseconds(source), nanoseconds(there.times.modified));
+    if floor(source, step(there)) <= modified {
+        Newer::No
+    } else if step(there) < SECOND || floor(source, COARSEST.as_nanos()) > modified {
+        Newer::Yes
+    } else {
+        Newer::IfFine
+    }
+}
+
+/// Whether a source is newer when what is there has times in steps of `step`.
+fn is_newer_in_steps(source: SystemTime, there: &Attributes, step: Duration) -> bool {
+    let step = step.min(COARSEST).as_nanos().max(self::step(there));
+    floor(nanoseconds(source), step) > nanoseconds(there.times.modified)
+}
+
+impl Run<'_> {
+    /// Whether a source is newer than what is there.
+    pub(super) async fn is_newer(
+        &self,
+        node: &Node,
+        place: &Place,
+        there: &Attributes,
+    ) -> anyhow::Result<bool> {
+        let modified = node.attributes.times.modified;
+        Ok(match newer(modified, there) {
+            Newer::Yes => true,
+            Newer::No => false,
+            Newer::IfFine => is_newer_in_steps(modified, there, place.time_step(self.context).await?),
+        })
+    }
+}
+
+/// Returns the step of a file's times, in ns, as far as it can be seen: the largest power of ten, up to a second, that divides all.
+fn step(there: &Attributes) -> u128 {
+    let times = [there.times.modified, there.times.accessed, there.changed].map(nanoseconds);
+    let divides = |step: u128| times.iter().all(|time| time.unsigned_abs().is_multiple_of(step));
+    std::iter::successors(Some(SECOND), |step| Some(step / 10)).find(|&step| divides(step)).unwrap_or(1)
+}
+
+fn floor(time: i128, step: u128) -> i128 {
+    let step = i128::try_from(step).expect("at most two seconds");
+    time.div_euclid(step) * step
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::local::Times;
+
+    /// In nanoseconds since 2001.
+    fn time(nanoseconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_000_000_000) + Duration::from_nanos(nanoseconds)
+    }
+
+    /// What was made at a time and keeps times in steps.
+    fn there(made: u64, step: u64) -> Attributes {
+        let made = time(made / step * step);
+        let times = Times { accessed: made, modified: made };
+        Attributes { mode: 0, uid: 0, gid: 0, size: 0, times, changed: made, file: (0, 0) }
+    }
+
+    const MS: u64 = 1_000_000;
+    const S: u64 = 1_000 * MS;
+
+    #[test]
+    fn a_copy_with_its_sources_time_is_not_older_however_coarse_its_times_are() {
+        for step in [1, 100, 1000, MS, 10 * MS, S] {
+            let copy = there(3 * S + 123_456_789, step);
+            assert_eq!(newer(time(3 * S + 123_456_789), &copy), Newer::No, "{step}");
+            assert_eq!(newer(time(1), &copy), Newer::No, "{step}");
+            assert_eq!(newer(time(5 * S + 123_456_789), &copy), Newer::Yes, "{step}");
+        }
+    }
+
+    #[test]
+    fn steps_that_cannot_be_seen_are_asked_for() {
+        // FAT: made at 3.9 s, so it says 2 s.
+        let copy = there(3 * S + 900 * MS, 2 * S);
+        assert_eq!(newer(time(3 * S + 900 * MS), &copy), Newer::IfFine);
+        assert!(!is_newer_in_steps(time(3 * S + 900 * MS), &copy, COARSEST));
+        assert!(is_newer_in_steps(time(4 * S), &copy, COARSEST));
+        // The same on a file system of whole seconds: it is older, by a second.
+        assert!(is_newer_in_steps(time(3 * S + 900 * MS), &copy, Duration::from_secs(1)));
+        // Nobody has steps of a day.
+        assert!(is_newer_in_steps(time(4 * S), &copy, Duration::from_secs(86_400)));
+    }
+
+    #[test]
+    fn one_fine_time_shows_that_all_are_fine() {
+        let mut copy = there(2 * S, S);
+        copy.changed = time(7 * S + 1);
+        assert_eq!(newer(time(2 * S + 1), &copy), Newer::Yes);
+        assert_eq!(newer(time(2 * S), &copy), Newer::No);
+    }
+}

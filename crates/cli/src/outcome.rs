@@ -1,0 +1,211 @@
+//! What a run has done, and the exit status that follows from it.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+
+/// What became of everything that a run was asked for. The exit status is computed from this and from nothing else.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// Files and links that were copied, or files that were removed, moved or changed, or directories that were asked for.
+    done: u64,
+    /// Directories that a copy made or entered.
+    directories: u64,
+    /// Copies that went on with what an earlier run had left.
+    resumed: u64,
+    /// Copies that were read again and are equal to their sources.
+    verified: u64,
+    skipped: BTreeMap<Skip, u64>,
+    failed: BTreeMap<Exit, u64>,
+}
+
+/// Why a file was left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Skip {
+    /// An interrupted run of the same command has copied it.
+    Complete,
+    /// Something has its name, and nothing that exists was to be replaced.
+    Exists,
+    /// What has its name is newer, or as new.
+    NotOlder,
+    /// It is a fifo, a socket or a device.
+    Special,
+}
+
+impl Skip {
+    const ALL: [Self; 4] = [Self::Complete, Self::Exists, Self::NotOlder, Self::Special];
+
+    /// Returns the word for JSON.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Exists => "exists",
+            Self::NotOlder => "not_older",
+            Self::Special => "special",
+        }
+    }
+
+    /// Returns the words for people.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Complete => "was copied by the interrupted run",
+            Self::Exists => "exists",
+            Self::NotOlder => "is not older than its source",
+            Self::Special => "is a special file",
+        }
+    }
+
+    /// Returns the words that follow the number of such files.
+    const fn counted(self) -> &'static str {
+        match self {
+            Self::Complete => "copied by an earlier run",
+            Self::Exists => "left alone as they exist",
+            Self::NotOlder => "left alone as they are not older",
+            Self::Special => "special and skipped",
+        }
+    }
+}
+
+impl Outcome {
+    /// What came of a command line that cannot be obeyed.
+    pub(crate) fn of_failure(exit: Exit) -> Self {
+        let mut outcome = Self::default();
+        outcome.add_failure(exit);
+        outcome
+    }
+
+    /// Counts what was copied, removed or changed.
+    pub(crate) fn add_done(&mut self) {
+        self.done += 1;
+    }
+
+    /// Counts a directory that copies go into.
+    pub(crate) fn add_directory(&mut self) {
+        self.directories += 1;
+    }
+
+    /// Counts a copy that goes on with what is there.
+    pub(crate) fn add_resumed(&mut self) {
+        self.resumed += 1;
+    }
+
+    /// Counts a copy that was found equal to its source.
+    pub(crate) fn add_verified(&mut self) {
+        self.verified += 1;
+    }
+
+    /// Counts a file that was left as it is.
+    pub(crate) fn add_skipped(&mut self, reason: Skip) {
+        *self.skipped.entry(reason).or_default() += 1;
+    }
+
+    /// Counts what failed.
+    pub(crate) fn add_failure(&mut self, exit: Exit) {
+        *self.failed.entry(exit).or_default() += 1;
+    }
+
+    /// Whether anything failed so far.
+    pub(crate) fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Returns the exit status. What ended the run outweighs all, failures of one kind keep their status, and where
+    /// something succeeded or kinds differ, some files failed.
+    pub(crate) fn exit(&self) -> Exit {
+        let Some((&first, _)) = self.failed.first_key_value() else {
+            return Exit::Done;
+        };
+        let ending = [Exit::Interrupted, Exit::GaveUp, Exit::Unreachable, Exit::Usage];
+        if let Some(exit) = ending.into_iter().find(|exit| self.failed.contains_key(exit)) {
+            return exit;
+        }
+        let succeeded = self.done > 0 || self.directories > 0 || !self.skipped.is_empty();
+        let keeps_status =
+            !succeeded || matches!(first, Exit::SourceMissing | Exit::Mismatch | Exit::LocalIo);
+        if self.failed.len() == 1 && keeps_status { first } else { Exit::SomeFailed }
+    }
+
+    /// Returns the counts for JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let skipped: serde_json::Map<_, _> = Skip::ALL
+            .map(|reason| (reason.name().to_owned(), self.count(reason).into()))
+            .into_iter()
+            .collect();
+        json!({
+            "done": self.done,
+            "skipped": skipped,
+            "resumed": self.resumed,
+            "verified": self.verified,
+            "failed": self.failed.values().sum::<u64>(),
+        })
+    }
+
+    /// Returns what became of the files of a copy, for people: `800 files: 784 copied, 16 copied by an earlier run, 800 verified`.
+    pub(crate) fn of_copies(&self) -> String {
+        let failed = self.failed.values().sum::<u64>();
+        let all = self.done + self.skipped.values().sum::<u64>();
+        let mut line = format!("{all} {}: {} copied", if all == 1 { "file" } else { "files" }, self.done);
+        if self.resumed > 0 {
+            let _ = write!(line, " ({} resumed)", self.resumed);
+        }
+        for (reason, count) in &self.skipped {
+            let _ = write!(line, ", {count} {}", reason.counted());
+        }
+        for (count, word) in [(self.verified, "verified"), (failed, "failed")] {
+            if count > 0 {
+                let _ = write!(line, ", {count} {word}");
+            }
+        }
+        line
+    }
+
+    fn count(&self, reason: Skip) -> u64 {
+        self.skipped.get(&reason).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(failures: &[Exit], succeeded: bool) -> Exit {
+        let mut outcome = Outcome { done: succeeded.into(), ..Outcome::default() };
+        failures.iter().for_each(|&exit| outcome.add_failure(exit));
+        outcome.exit()
+    }
+
+    #[test]
+    fn one_kind_of_failure_keeps_its_status() {
+        assert_eq!(exit(&[], true), Exit::Done);
+        assert_eq!(exit(&[Exit::SourceMissing], false), Exit::SourceMissing);
+        assert_eq!(exit(&[Exit::SourceMissing, Exit::SourceMissing], true), Exit::SourceMissing);
+        assert_eq!(exit(&[Exit::SourceMissing, Exit::SomeFailed], false), Exit::SomeFailed);
+        assert_eq!(exit(&[Exit::Mismatch, Exit::LocalIo], true), Exit::SomeFailed);
+    }
+
+    #[test]
+    fn what_ended_the_run_outweighs_single_files() {
+        assert_eq!(exit(&[Exit::SomeFailed, Exit::GaveUp], true), Exit::GaveUp);
+        assert_eq!(exit(&[Exit::LocalIo, Exit::Interrupted], true), Exit::Interrupted);
+        assert_eq!(exit(&[Exit::SomeFailed, Exit::Unreachable], true), Exit::Unreachable);
+    }
+
+    #[test]
+    fn everything_is_counted_once() {
+        let mut outcome = Outcome::default();
+        (0..3).for_each(|_| outcome.add_done());
+        outcome.add_directory();
+        outcome.add_resumed();
+        (0..4).for_each(|_| outcome.add_verified());
+        outcome.add_skipped(Skip::Complete);
+        outcome.add_skipped(Skip::Special);
+        outcome.add_failure(Exit::SomeFailed);
+        let line = "5 files: 3 copied (1 resumed), 1 copied by an earlier run, 1 special and skipped, 4 verified, 1 failed";
+        assert_eq!(outcome.of_copies(), line);
+        let json = outcome.to_json();
+        assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));
+        assert_eq!(json["skipped"], json!({"complete": 1, "exists": 0, "not_older": 0, "special": 1}));
+    }
+}

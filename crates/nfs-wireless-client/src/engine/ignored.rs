@@ -1,0 +1,117 @@
+//! READs or WRITEs that are not answered while other calls are: the server lives and ignores them, or the path takes nothing so large. Sending
+//! them again as if they were lost would only make work for both.
+
+use std::time::{Duration, Instant};
+
+use super::Class;
+
+/// How long no READ, or no WRITE, is answered before this is more than loss,
+const TIME: Duration = Duration::from_secs(1);
+
+/// beyond the times that one is usually given,
+const TIMEOUTS: u32 = 2;
+
+/// and how many other calls that were sent meanwhile are.
+const OTHERS: u32 = 4;
+
+/// Between two READs, or two WRITEs, that are sent then.
+const SPACING: Duration = Duration::from_millis(250);
+
+/// What is known of one class of calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watch {
+    /// The first that was sent since one was answered.
+    since: Option<Instant>,
+    last_sent: Option<Instant>,
+    /// Other calls that were sent since then and are answered.
+    others: u32,
+}
+
+/// Which calls are ignored.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ignored {
+    read: Watch,
+    write: Watch,
+}
+
+impl Ignored {
+    fn watch(&mut self, class: Class) -> Option<&mut Watch> {
+        match class {
+            Class::Control => None,
+            Class::Read => Some(&mut self.read),
+            Class::Write => Some(&mut self.write),
+        }
+    }
+
+    /// A call was sent.
+    pub(super) fn handle_sent(&mut self, now: Instant, class: Class) {
+        if let Some(watch) = self.watch(class) {
+            watch.since.get_or_insert(now);
+            watch.last_sent = Some(now);
+        }
+    }
+
+    /// A call that was sent at `sent` is answered.
+    pub(super) fn handle_answer(&mut self, class: Class, sent: Instant) {
+        match self.watch(class) {
+            Some(watch) => *watch = Watch::default(),
+            None => {
+                for watch in [&mut self.read, &mut self.write] {
+                    watch.others += u32::from(watch.since.is_some_and(|since| sent > since));
+                }
+            }
+        }
+    }
+
+    /// Returns when the next call of an ignored class may be sent; `timeout` is how long one usually takes at most.
+    pub(super) fn wait_until(&self, now: Instant, class: Class, timeout: Duration) -> Option<Instant> {
+        let watch = match class {
+            Class::Control => return None,
+            Class::Read => &self.read,
+            Class::Write => &self.write,
+        };
+        let lasted = now.saturating_duration_since(watch.since?);
+        let ignored = watch.others >= OTHERS && lasted >= TIME.max(TIMEOUTS * timeout);
+        watch.last_sent.map(|last| last + SPACING).filter(|&due| ignored && now < due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn reads_that_alone_are_not_answered_are_sent_four_times_a_second() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let start = Instant::now();
+        let mut ignored = Ignored::default();
+        ignored.handle_sent(start, Class::Read);
+        for other in 1..=4 {
+            ignored.handle_answer(Class::Control, start + other * MS);
+        }
+        let wait = |ignored: &Ignored, at: u32| ignored.wait_until(start + at * MS, Class::Read, 10 * MS);
+        ignored.handle_sent(start + 900 * MS, Class::Read);
+        assert_eq!(wait(&ignored, 999), None, "a second is not over");
+        assert_eq!(wait(&ignored, 1000), Some(start + 1150 * MS));
+        assert_eq!(wait(&ignored, 1150), None, "one may be sent");
+        assert_eq!(ignored.wait_until(start + 1000 * MS, Class::Read, 600 * MS), None, "the path is slow");
+        assert_eq!(ignored.wait_until(start + 1000 * MS, Class::Write, 10 * MS), None);
+        ignored.handle_answer(Class::Read, start);
+        ignored.handle_sent(start + 1150 * MS, Class::Read);
+        assert_eq!(wait(&ignored, 1160), None, "one is answered");
+    }
+
+    #[test]
+    fn a_silence_of_all_calls_is_a_fade() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let start = Instant::now();
+        let mut ignored = Ignored::default();
+        for _ in 0..9 {
+            ignored.handle_answer(Class::Control, start);
+        }
+        ignored.handle_sent(start, Class::Write);
+        assert_eq!(ignored.wait_until(start + 9000 * MS, Class::Write, MS), None);
+    }
+}

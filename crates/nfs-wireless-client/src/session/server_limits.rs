@@ -1,0 +1,354 @@
+//! What the server announces (FSINFO, RFC 1813 §3.3.19), and what it turns out to take.
+//!
+//! A READ or WRITE never exceeds what was announced: Linux closes the connection over a larger record, FreeBSD answers I/O error. Servers that
+//! announce nothing, or what is not so, are found out by what they do: short answers, silence, rejections, closed connections.
+
+use std::time::{Duration, Instant};
+
+use nfs_wire::{
+    FileHandle, Procedure, encode,
+    nfs3_types::nfs3::FSINFO3resok,
+    reply,
+    rpc::{Program, Rejection},
+};
+
+use super::{Session, TransferId};
+use crate::{
+    config::MIN_BLOCK_BYTES,
+    engine::{CallSpec, Class, Owner, Repeat},
+    transfer::Limits,
+};
+
+/// Bytes per READ and WRITE where the server does not say what it takes, or says zero: what every server that is known takes over TCP.
+const UNANNOUNCED_BYTES: u32 = 32 << 10;
+
+/// Smallest preferred size that is followed: below it an answer costs more than its data.
+const MIN_PREFERRED_BYTES: u32 = 4096;
+
+/// How long READs and WRITEs wait to hear what the server takes. Then they begin with [`UNANNOUNCED_BYTES`].
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The FSINFO call of a session's own.
+pub(super) const FSINFO: Owner = Owner(u64::MAX - 1);
+
+/// What a server announces about one file system, as far as it bounds READs and WRITEs (FSINFO, RFC 1813 §3.3.19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Largest READ, in bytes (`rtmax`).
+    pub read_max: u32,
+    /// Preferred READ, in bytes (`rtpref`).
+    pub read_preferred: u32,
+    /// Largest WRITE, in bytes (`wtmax`).
+    pub write_max: u32,
+    /// Preferred WRITE, in bytes (`wtpref`).
+    pub write_preferred: u32,
+    /// Largest file, in bytes (`maxfilesize`).
+    pub max_file_bytes: u64,
+}
+
+impl ServerLimits {
+    /// Of a server that announces nothing.
+    const UNANNOUNCED: Self = Self {
+        read_max: UNANNOUNCED_BYTES,
+        read_preferred: UNANNOUNCED_BYTES,
+        write_max: UNANNOUNCED_BYTES,
+        write_preferred: UNANNOUNCED_BYTES,
+        max_file_bytes: u64::MAX,
+    };
+}
+
+impl From<&FSINFO3resok> for ServerLimits {
+    fn from(info: &FSINFO3resok) -> Self {
+        let most = |announced: u32| if announced == 0 { UNANNOUNCED_BYTES } else { announced };
+        let (read_max, write_max) = (most(info.rtmax), most(info.wtmax));
+        let preferred =
+            |bytes: u32, most: u32| if bytes < MIN_PREFERRED_BYTES { most } else { bytes.min(most) };
+        Self {
+            read_max,
+            read_preferred: preferred(info.rtpref, read_max),
+            write_max,
+            write_preferred: preferred(info.wtpref, write_max),
+            max_file_bytes: if info.maxfilesize == 0 { u64::MAX } else { info.maxfilesize },
+        }
+    }
+}
+
+/// Which blocks are chosen by us, and not given by the user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// READs.
+    pub read: bool,
+    /// WRITEs.
+    pub write: bool,
+}
+
+/// What bounds the READs and WRITEs of a session.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// As configured.
+    configured: Limits,
+    chosen: Chosen,
+    /// The root of the export: what FSINFO is asked about.
+    root: Option<FileHandle>,
+    announced: Option<ServerLimits>,
+    /// READs and WRITEs wait for FSINFO until then.
+    wait_until: Option<Instant>,
+    /// Sizes that the server did not take were larger.
+    found: Limits,
+    /// Bytes that the last READ and WRITE moved, if fewer than asked.
+    short: [Option<u32>; 2],
+}
+
+impl Bounds {
+    pub(super) fn new(configured: Limits, chosen: Chosen) -> Self {
+        let found = Limits { read_block: u32::MAX, write_block: u32::MAX, ..Limits::default() };
+        let (announced, root, wait_until) = (None, None, None);
+        Self { configured, chosen, root, announced, wait_until, found, short: [None; 2] }
+    }
+
+    pub(super) const fn announced(&self) -> Option<ServerLimits> {
+        self.announced
+    }
+
+    /// Returns the largest READ and WRITE.
+    pub(super) fn limits(&self) -> Limits {
+        let Limits { read_block, write_block, pace } = self.configured;
+        let announced = |preferred: fn(&ServerLimits) -> u32, most: fn(&ServerLimits) -> u32, chosen| {
+            self.announced.as_ref().map_or(u32::MAX, if chosen { preferred } else { most })
+        };
+        let read = announced(|it| it.read_preferred, |it| it.read_max, self.chosen.read);
+        let write = announced(|it| it.write_preferred, |it| it.write_max, self.chosen.write);
+        Limits {
+            read_block: read_block.min(read).min(self.found.read_block),
+            write_block: write_block.min(write).min(self.found.write_block),
+            pace,
+        }
+    }
+
+    /// The server does not take blocks of `bytes`, or not whole; at most `smaller` from now on.
+    pub(super) fn shrink(&mut self, class: Class, smaller: u32) {
+        match class {
+            Class::Control => {}
+            Class::Read => self.found.read_block = self.found.read_block.min(smaller),
+            Class::Write => self.found.write_block = self.found.write_block.min(smaller),
+        }
+        tracing::debug!(?class, bytes = smaller, "the server does not take larger blocks");
+    }
+
+    /// A READ or WRITE for `asked` bytes moved `moved`. A server that stops twice at the same size takes no more at once.
+    /// Whether this was found out now.
+    pub(super) fn handle_moved(&mut self, class: Class, asked: u32, moved: u32) -> bool {
+        let at = match class {
+            Class::Control => return false,
+            Class::Read => 0,
+            Class::Write => 1,
+        };
+        let short = (0 < moved && moved < asked).then_some(moved);
+        // A whole block that is smaller says nothing about larger ones.
+        if short.is_none() && self.short[at].is_some_and(|before| asked <= before) {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.short[at], short);
+        let found = short.is_some() && short == before;
+        if found {
+            self.shrink(class, moved);
+        }
+        found
+    }
+
+    /// Returns until when READs and WRITEs have to wait, if they have to.
+    pub(super) const fn wait_until(&self) -> Option<Instant> {
+        self.wait_until
+    }
+
+    /// Whether READs and WRITEs have to wait.
+    pub(super) fn waits(&self, now: Instant) -> bool {
+        self.wait_until.is_some_and(|until| now < until)
+    }
+}
+
+impl Session {
+    /// Takes note of the export's root, and asks what the server takes; READs and WRITEs wait for the answer. `known`: another connection
+    /// over the same transport has asked already.
+    pub fn handle_mount(&mut self, now: Instant, root: FileHandle, known: Option<ServerLimits>) {
+        self.bounds.root = Some(root);
+        match known {
+            Some(known) => self.handle_limits(now, known),
+            None => {
+                self.bounds.wait_until = Some(now + PATIENCE);
+                self.ask_limits(now);
+            }
+        }
+    }
+
+    /// Returns what the server has announced.
+    pub const fn server_limits(&self) -> Option<ServerLimits> {
+        self.bounds.announced()
+    }
+
+    /// Asks what the server takes, if an export is mounted.
+    pub(super) fn ask_limits(&mut self, now: Instant) {
+        let Some(root) = self.bounds.root else { return };
+        self.engine.cancel_matching(now, |owner, _, _, _| owner == FSINFO);
+        let spec = CallSpec {
+            program: Program::NFS,
+            procedure: Procedure::Fsinfo.number(),
+            class: Class::Control,
+            repeat: Repeat::Idempotent,
+            hedge: true,
+            owner: FSINFO,
+            payload: None,
+            bytes: 0,
+            deadline: None,
+            not_before: None,
+        };
+        let asked = self.engine.submit(now, spec, |buffer| encode(buffer, &root.to_fh3()));
+        if asked.is_none() {
+            self.bounds.wait_until = None;
+        }
+    }
+
+    /// Takes in what FSINFO was answered.
+    pub(super) fn handle_fsinfo(&mut self, now: Instant, outcome: Result<(), Rejection>, results: &[u8]) {
+        let told = outcome.ok().and_then(|()| reply::decode::<FSINFO3resok>(results).ok()?.ok());
+        let limits = told.as_ref().map_or(ServerLimits::UNANNOUNCED, ServerLimits::from);
+        tracing::debug!(?limits, announced = told.is_some(), "limits of the server");
+        self.handle_limits(now, limits);
+    }
+
+    /// Ends a wait for limits that has lasted too long.
+    pub(super) fn stop_waiting_for_limits(&mut self, now: Instant) {
+        if self.bounds.wait_until.is_some_and(|until| until <= now) {
+            self.handle_limits(now, self.bounds.announced.unwrap_or(ServerLimits::UNANNOUNCED));
+        }
+    }
+
+    fn handle_limits(&mut self, now: Instant, limits: ServerLimits) {
+        self.bounds.wait_until = None;
+        self.bounds.announced = Some(limits);
+        self.apply_bounds(now);
+    }
+
+    /// Takes back what is larger than it may be now, to be made again in smaller blocks.
+    pub(super) fn apply_bounds(&mut self, now: Instant) {
+        let Limits { read_block, write_block, .. } = self.bounds.limits();
+        self.engine.bound_blocks(read_block.max(write_block));
+        self.withdraw(now, |class, bytes, _| match class {
+            Class::Control => false,
+            Class::Read => bytes > read_block,
+            Class::Write => bytes > write_block,
+        });
+        self.stirred = true;
+    }
+
+    /// The peer closed the connection, as some servers do over a record that is too large for them: a READ or WRITE larger than any that was
+    /// answered is made again at half the size. `again`: so did it the connection before, and what was answered once does not count any more.
+    pub fn handle_close(&mut self, now: Instant, again: bool) {
+        if again {
+            self.proven = Limits { read_block: 0, write_block: 0, ..self.proven };
+        }
+        let mut largest = [0_u32; 2];
+        let proven = self.proven;
+        self.engine.look(|owner, class, bytes, attempts| {
+            let (at, proven) = match class {
+                Class::Control => return,
+                Class::Read => (0, proven.read_block),
+                Class::Write => (1, proven.write_block),
+            };
+            if attempts > 0 && bytes > proven.max(MIN_BLOCK_BYTES) && super::owner_transfer(owner).is_some() {
+                largest[at] = largest[at].max(bytes);
+            }
+        });
+        for (class, bytes) in [(Class::Read, largest[0]), (Class::Write, largest[1])] {
+            if bytes > 0 {
+                self.bounds.shrink(class, half(bytes));
+            }
+        }
+        self.apply_bounds(now);
+    }
+
+    /// A READ or WRITE of a transfer moved `moved` of the `asked` bytes.
+    pub(super) fn handle_moved(&mut self, now: Instant, id: TransferId, asked: u32, moved: u32) {
+        let Some(class) = self.find(id).map(|active| active.transfer.class()) else { return };
+        if let Some(pacer) = &mut self.pacer {
+            pacer.refund(asked - moved.min(asked));
+        }
+        if self.bounds.handle_moved(class, asked, moved) {
+            self.apply_bounds(now);
+        }
+    }
+}
+
+/// A block of so many bytes was too large: half of it may do.
+pub(super) fn half(bytes: u32) -> u32 {
+    (bytes / 2).next_multiple_of(MIN_BLOCK_BYTES).max(MIN_BLOCK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_wire::nfs3_types::nfs3::{Nfs3Option, nfstime3};
+
+    use super::*;
+
+    fn info(max: u32, preferred: u32) -> FSINFO3resok {
+        FSINFO3resok {
+            obj_attributes: Nfs3Option::None,
+            rtmax: max,
+            rtpref: preferred,
+            rtmult: 512,
+            wtmax: max,
+            wtpref: preferred,
+            wtmult: 512,
+            dtpref: 4096,
+            maxfilesize: 0,
+            time_delta: nfstime3 { seconds: 0, nseconds: 1 },
+            properties: 0,
+        }
+    }
+
+    fn bounds(block: u32, chosen: bool, max: u32, preferred: u32) -> u32 {
+        let configured = Limits { read_block: block, write_block: block, ..Limits::default() };
+        let mut bounds = Bounds::new(configured, Chosen { read: chosen, write: chosen });
+        bounds.announced = Some(ServerLimits::from(&info(max, preferred)));
+        let Limits { read_block, write_block, .. } = bounds.limits();
+        assert_eq!(read_block, write_block);
+        write_block
+    }
+
+    #[test]
+    fn blocks_stay_within_what_the_server_announces() {
+        assert_eq!(bounds(1 << 20, true, 256 << 10, 256 << 10), 256 << 10);
+        assert_eq!(
+            bounds(1 << 20, true, 256 << 10, 64 << 10),
+            64 << 10,
+            "a chosen block is the preferred one"
+        );
+        assert_eq!(
+            bounds(1 << 20, false, 256 << 10, 64 << 10),
+            256 << 10,
+            "a given one only has to be taken"
+        );
+        assert_eq!(bounds(8192, false, 256 << 10, 64 << 10), 8192);
+        assert_eq!(bounds(1 << 20, true, 64 << 20, 64 << 20), 1 << 20);
+    }
+
+    #[test]
+    fn announcements_that_cannot_be_are_not_followed() {
+        assert_eq!(bounds(1 << 20, true, 0, 0), UNANNOUNCED_BYTES, "zero is no announcement");
+        assert_eq!(bounds(1 << 20, true, 65536, 512), 65536, "a preference for crumbs");
+        assert_eq!(bounds(1 << 20, true, 65536, 1 << 30), 65536, "a preference above the largest");
+        assert_eq!(bounds(1 << 20, true, 1000, 1000), 1000, "small limits are limits");
+    }
+
+    #[test]
+    fn a_server_that_stops_twice_at_the_same_size_takes_no_more() {
+        let mut bounds = Bounds::new(Limits { write_block: 1 << 20, ..Limits::default() }, Chosen::default());
+        assert!(!bounds.handle_moved(Class::Write, 1 << 20, 65536));
+        assert!(!bounds.handle_moved(Class::Write, 1 << 20, 4096), "a full disk stops anywhere");
+        assert!(!bounds.handle_moved(Class::Write, 1 << 20, 1 << 20));
+        assert!(!bounds.handle_moved(Class::Write, 1 << 20, 65536));
+        assert!(!bounds.handle_moved(Class::Write, 512, 512), "a small block says nothing about large ones");
+        assert!(bounds.handle_moved(Class::Write, 1 << 20, 65536));
+        assert_eq!(bounds.limits().write_block, 65536);
+    }
+}
