@@ -321,6 +321,39 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_that_nobody_waits_for_any_more_covers_nothing() {
+        let mut bench = Bench::new();
+        bench.written(0, 10, OLD);
+        bench.stability.start_commit();
+        assert_eq!(bench.state(), (0, 0, 0));
+        bench.stability.abandon_commit();
+        assert_eq!(bench.state(), (0, 10, 0));
+        bench.committed(OLD);
+        assert_eq!(bench.state(), (0, 10, 0));
+    }
+
+    #[test]
+    fn the_state_says_what_is_stable_and_what_waits_under_which_verifier() {
+        let mut bench = Bench::new();
+        let range = Range { start: 0, end: 5 };
+        bench.stability.written(range, stable_how::FILE_SYNC, OLD, None, &mut bench.todo);
+        bench.written(5, 10, NEW);
+        bench.stability.start_commit();
+        bench.written(20, 30, NEW);
+        let (stable, verifier, unstable) = bench.stability.state();
+        assert_eq!((stable.iter().collect::<Vec<_>>(), verifier), (vec![range], NEW.0));
+        let waiting = [(5, 10), (20, 30)].map(|(start, end)| Range { start, end });
+        assert_eq!(unstable.iter().collect::<Vec<_>>(), waiting);
+    }
+
+    #[test]
+    fn what_was_stable_before_counts() {
+        let mut stable = RangeSet::default();
+        stable.insert(Range { start: 5, end: 25 });
+        assert_eq!(Stability::resume(stable).stable(), 20);
+    }
+
+    #[test]
     fn stable_writes_need_no_commit() {
         let mut bench = Bench::new();
         let range = Range { start: 0, end: 7 };

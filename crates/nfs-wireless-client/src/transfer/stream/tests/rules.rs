@@ -57,7 +57,10 @@ impl Bench {
     /// The next call, which is a WRITE: its part, and how stable it is to be.
     fn next_write(&mut self) -> (u32, stable_how) {
         match self.next().unwrap() {
-            StreamCall { part, action: StreamAction::Write { stable, .. }, .. } => (part, stable),
+            StreamCall { part, delay, action: StreamAction::Write { stable, .. } } => {
+                assert_eq!(delay, Duration::ZERO);
+                (part, stable)
+            }
             call => panic!("{call:?}"),
         }
     }
@@ -447,6 +450,25 @@ fn a_read_that_failed_ahead_is_told_to_who_gets_there() {
     assert_eq!((bench.stream.check(), bench.stream.write(0, &[7])), (Err(error), Err(error)));
     bench.stream.cancel_unwanted();
     assert!(bench.stream.in_flight.is_empty());
+}
+
+#[test]
+fn a_read_that_nobody_waits_for_any_more_tells_nothing() {
+    let mut bench = Bench::new(|tuning| tuning.read_ahead_bytes = 100);
+    assert_eq!(bench.read(0), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(0, 0, 100)]);
+    bench.stream.seek();
+    assert_eq!(bench.read(0), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(1, 0, 100)]);
+    bench.stream.handle_failure(0, TransferError::SourceShrank { expected: 0, found: 0 });
+    assert_eq!(bench.read(0), Ok(Available::Wait));
+    bench.stream.seek();
+    assert_eq!(bench.read(0), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(2, 0, 100)]);
+    bench.stream.handle_read(1, vec![7; 100].into(), false);
+    assert_eq!(bench.read(0), Ok(Available::Wait));
+    bench.stream.handle_read(2, vec![7; 100].into(), false);
+    assert_eq!(bench.read(0), Ok(Available::Bytes(10)));
 }
 
 #[test]
