@@ -12,7 +12,7 @@ mod transfer;
 mod update;
 mod verify;
 
-use std::{collections::HashSet, rc::Rc};
+use std::{collections::HashSet, fs, path::Path, rc::Rc};
 
 use self::{
     done::Done,
@@ -29,7 +29,7 @@ use crate::{
     progress::Share,
     remote::Children,
     report::event,
-    target::Target,
+    target::{Target, local_name},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -42,8 +42,10 @@ pub(crate) struct Copy {
     pub(crate) destination: Target,
     /// Whether directories are copied.
     pub(crate) recursive: bool,
-    /// Whether links that were named are followed.
-    pub(crate) follow: bool,
+    /// Which links stand for what they point to.
+    pub(crate) links: Links,
+    /// Whether the destination is what the source becomes, also if it is a directory that exists.
+    pub(crate) is_whole_target: bool,
     /// Whether modes, times and owners are kept.
     pub(crate) preserve: bool,
     /// Which files that are there may be replaced.
@@ -71,6 +73,17 @@ pub(crate) enum Overwrite {
     Never,
     /// Those that are older than their source.
     Older,
+}
+
+/// Which symbolic links stand for what they point to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// None: links are copied as links.
+    Never,
+    /// Those that the user named.
+    Named,
+    /// All.
+    All,
 }
 
 /// Files from this size on are large: each fills the link by itself, so few are copied at once.
@@ -142,6 +155,22 @@ pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns what a local path leads to, in the words that are the same from everywhere: `t`, `t/`, `./t` and links to its directory. What
+/// has the last name may be missing. Whether its contents are meant is said by a final `.`, as ever.
+fn resolved(target: &Target) -> Target {
+    let Target::Local(path) = target else { return target.clone() };
+    let is_contents = local_name(path).is_none();
+    let whole = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            fs::canonicalize(parent).map(|parent| parent.join(name))
+        }
+        _ => fs::canonicalize(path),
+    };
+    let whole = whole.unwrap_or_else(|_| path.clone());
+    Target::Local(if is_contents { whole.join(".") } else { whole })
+}
+
 /// Opens the list of what an interrupted run of the same command has copied; `None` where none is kept.
 fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
     let Copy { sources, destination, preserve, .. } = copy;
@@ -149,10 +178,10 @@ fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
     if !are_many || !copy.resume || copy.dry_run {
         return Ok(None);
     }
-    let here = std::env::current_dir().unwrap_or_default();
-    let command = format!("{here:?} {preserve} {sources:?} {destination:?}");
+    let ends: Vec<Target> = sources.iter().chain([destination]).map(resolved).collect();
+    let command = format!("{:?} {ends:?}", copy.is_whole_target);
     let boot = if matches!(destination, Target::Local(_)) { local::boot_id() } else { [0; 16] };
-    match Done::open(command.as_bytes(), boot) {
+    match Done::open(command.as_bytes(), boot, *preserve) {
         Ok(done) => Ok(Some(done)),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
             let text = "another nfsw is running the same command; wait for it, or stop it";
@@ -281,6 +310,13 @@ impl Run<'_> {
                 self.context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 continue;
             }
+            let node = match self.followed(node, frame).await {
+                Ok(node) => node,
+                Err(error) => {
+                    self.context.reporter.failed(error)?;
+                    continue;
+                }
+            };
             let frame = Rc::clone(frame);
             works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
         }
@@ -289,6 +325,19 @@ impl Run<'_> {
             works.push(Work { node: directory, frame, name: None, is_named: false, rest });
         }
         Ok(works)
+    }
+
+    /// Returns what a link in a directory stands for, if links are followed there.
+    async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
+        if node.kind != Kind::Symlink || self.copy.links != Links::All {
+            return Ok(node);
+        }
+        let node = node.followed(self.context).await?;
+        if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
+            let text = format!("{node}: left out, it leads to a directory above itself");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        Ok(node)
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {

@@ -144,6 +144,11 @@ impl Directory {
         self.path.join(std::ffi::OsStr::from_bytes(name))
     }
 
+    /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
+    pub(crate) fn number(&self) -> (u64, u64) {
+        fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino))
+    }
+
     /// Returns the path, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -288,6 +288,16 @@ impl Place {
         }
     }
 
+    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached.
+    pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
+        let (file_system, directory) = match self {
+            Self::Local { directory, .. } => directory.number(),
+            Self::Remote(place) => place.file,
+            Self::Planned(_) => (0, 0),
+        };
+        [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
+    }
+
     /// Returns the path of a name, for people and for programs.
     pub(super) fn name(&self, name: &[u8]) -> Name {
         let bytes = match self {

@@ -12,7 +12,7 @@ use nfs_wireless_client::{Client, FileHandle};
 use tokio::task::JoinHandle;
 
 use super::{
-    Copy, Work,
+    Copy, Links, Work,
     ahead::{Ahead, Making},
     done::Done,
     frame::Frame,
@@ -78,7 +78,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
     if sources.is_empty() {
         return Ok(Plan::Files(Vec::new(), None));
     }
-    let made = done.is_some_and(Done::made_destination);
+    let made = copy.is_whole_target || done.is_some_and(Done::made_destination);
     let ahead = match &sources[..] {
         // What an interrupted run has copied may be left out.
         [source] if copy.sources.len() == 1 && done.is_none() => Ahead::of(copy, &source.node),
@@ -129,6 +129,9 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     if from_standard && copy.sources.len() > 1 {
         return Err(Failure::usage("standard input (-) cannot be copied together with other files"));
     }
+    if copy.is_whole_target && copy.sources.len() > 1 {
+        return Err(Failure::usage("-T takes one SRC, which becomes DST"));
+    }
     if to_standard && context.reporter.json() {
         return Err(Failure::usage("--json and a file on standard output exclude each other"));
     }
@@ -138,7 +141,7 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
 async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow::Result<Vec<Source>> {
     match target {
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
-        Target::Local(path) => match Node::local(path.clone(), copy.follow) {
+        Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
             Ok(node) => {
                 let name = local_name(path).map(|name| name.as_bytes().to_vec());
                 Ok(vec![Source { node, name }])
@@ -151,8 +154,10 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
         Target::Remote(remote) => {
             let mut sources = Vec::new();
             for found in find_all(context, remote).await? {
-                let name = found.remote.name().filter(|name| is_plain(name)).map(<[u8]>::to_vec);
-                let found = if copy.follow { follow(context, found).await? } else { found };
+                let name = found.remote.name().filter(|name| is_plain(name) && !remote.is_contents);
+                let name = name.map(<[u8]>::to_vec);
+                let is_followed = copy.links != Links::Never;
+                let found = if is_followed { follow(context, found).await? } else { found };
                 sources.push(Source { node: Node::remote(found), name });
             }
             Ok(sources)
@@ -183,7 +188,10 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
 /// Finds where the sources go on this machine; `made` says that a directory there was made by the run that is gone on with.
 fn find_local_destination(path: &Path, made: bool) -> anyhow::Result<Destination> {
     let path = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() && made => path.to_owned(),
+        // By its own name, which `.` has not.
+        Ok(metadata) if metadata.is_dir() && made => {
+            fs::canonicalize(path).map_err(|error| local(path, &error))?
+        }
         Ok(metadata) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             return Ok(Destination::Inside(Place::local(directory), None));
