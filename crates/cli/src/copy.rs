@@ -12,7 +12,7 @@ mod transfer;
 mod update;
 mod verify;
 
-use std::{collections::HashSet, fs, path::Path, rc::Rc};
+use std::{cell::RefCell, collections::HashSet, fs, path::Path, rc::Rc};
 
 use self::{
     done::Done,
@@ -24,7 +24,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     local,
-    name::{is_ours, journal, temporary},
+    name::{MARKER, is_ours, journal, temporary},
     outcome::Skip,
     progress::Share,
     remote::Children,
@@ -120,6 +120,8 @@ struct Run<'a> {
     throttle: stream::Throttle,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
+    /// The directory that is the destination, while it has the mark of an unfinished copy.
+    marked: RefCell<Option<Rc<Frame>>>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -136,11 +138,19 @@ struct Queue {
 /// What ended the run; failures of single files are reported and the rest is copied.
 pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
-    let run = Run { copy, context, throttle, done: open_done(copy, context)? };
+    let run = Run { copy, context, throttle, done: open_done(copy, context)?, marked: RefCell::default() };
     let ended = match plan::plan(copy, context, run.done.as_ref()).await? {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files(works, clean_up) => {
-            let ended = run.work_off(works).await;
+            let mut ended = run.work_off(works).await;
+            if let Some(target) = run.marked.take() {
+                if ended.is_ok() && !context.reporter.has_failures() {
+                    ended = target.place.remove_mark(context).await;
+                }
+                if ended.is_ok() {
+                    ended = Frame::release(target, context, copy.preserve).await;
+                }
+            }
             if let Some(clean_up) = clean_up {
                 drop(clean_up.await);
             }
@@ -281,9 +291,14 @@ impl Run<'_> {
             return Ok(Rc::clone(frame));
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
-        let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
+        let place =
+            frame.place.directory(self.context, name, created_mode, self.copy.dry_run, frame.marks()).await?;
         self.say_event("directory", node, &place.own_name())?;
-        Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
+        let made = Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve));
+        if frame.marks() {
+            self.marked.replace(Some(Rc::clone(&made)));
+        }
+        Ok(made)
     }
 
     /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
@@ -303,6 +318,12 @@ impl Run<'_> {
         }
         let mut works = Vec::with_capacity(children.len());
         for (name, node) in children {
+            if name == MARKER {
+                let text =
+                    format!("{node}: left out, it says that what is copied here is not complete itself");
+                self.context.reporter.warning(text);
+                continue;
+            }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
                 let text = format!(
                     "{node}: left out, the copy of a file beside it needs this name until it is complete"

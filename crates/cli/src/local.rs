@@ -55,6 +55,19 @@ impl Directory {
         Ok((self.enter(name)?, created))
     }
 
+    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the mark.
+    pub(crate) fn create_marked(&self, name: &[u8], mode: u32) -> io::Result<Self> {
+        let temporary = crate::name::temporary(name);
+        if self.stat(&temporary)?.is_some_and(|found| Kind::from_raw_mode(found.st_mode) != Kind::Directory) {
+            self.remove(&temporary)?;
+        }
+        let (made, _) = self.create(&temporary, mode)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        fs::openat(&made.fd, crate::name::MARKER, flags, Mode::RUSR | Mode::WUSR)?;
+        fs::renameat(&self.fd, &temporary[..], &self.fd, name)?;
+        Ok(Self { path: self.join(name), ..made })
+    }
+
     /// Enters a directory in this one.
     pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
         let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;

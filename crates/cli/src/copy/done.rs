@@ -1,7 +1,7 @@
 //! Which files of a tree an interrupted run has copied, so that the same command does not copy them again.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::HashMap,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
@@ -25,7 +25,6 @@ pub(super) struct Done {
     file: RefCell<File>,
     /// For each copy, what it and its source were.
     known: HashMap<u64, u64>,
-    made_destination: Cell<bool>,
     /// Whether copies keep modes and times: those that were made without are not complete for a run that does.
     preserve: bool,
 }
@@ -33,8 +32,8 @@ pub(super) struct Done {
 /// What the list begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswdon\x02";
 
-/// Then follow the boot id and whether the destination was made as a copy of the source.
-const HEADER: usize = 8 + 16 + 1;
+/// Then follows the boot id.
+const HEADER: usize = 8 + 16;
 
 /// The directory and name of a copy, and what it and its source were, both hashed, and a checksum.
 const RECORD: usize = 8 + 8 + 4;
@@ -62,29 +61,13 @@ impl Done {
         (&mut file).take(MAX_BYTES).read_to_end(&mut bytes)?;
         let (header, records) = bytes.split_at(HEADER.min(bytes.len()));
         let is_ours = header.len() == HEADER && header.starts_with(&MAGIC);
-        let made_destination = is_ours && header[HEADER - 1] == 1;
         let records = if is_ours && header[8..24] == boot { records } else { &[] };
         let known: Vec<_> = records.chunks_exact(RECORD).map_while(decode).collect();
         file.set_len((HEADER + known.len() * RECORD) as u64)?;
-        file.write_all_at(&[&MAGIC[..], &boot, &[u8::from(made_destination)]].concat(), 0)?;
+        file.write_all_at(&[&MAGIC[..], &boot].concat(), 0)?;
         file.seek(SeekFrom::End(0))?;
-        let (known, made_destination) = (known.into_iter().collect(), Cell::new(made_destination));
-        Ok(Self { directory, name, file: RefCell::new(file), known, made_destination, preserve: false })
-    }
-
-    /// Whether the interrupted run made the destination as a copy of its one source. It is there now, and would be
-    /// taken for a directory to copy into.
-    pub(super) fn made_destination(&self) -> bool {
-        self.made_destination.get()
-    }
-
-    /// Notes that the destination is about to be made as a copy of the source.
-    ///
-    /// # Errors
-    /// What writing fails of.
-    pub(super) fn set_made_destination(&self) -> io::Result<()> {
-        self.made_destination.set(true);
-        self.file.borrow().write_all_at(&[1], HEADER as u64 - 1)
+        let known = known.into_iter().collect();
+        Ok(Self { directory, name, file: RefCell::new(file), known, preserve: false })
     }
 
     /// Whether `copy`, which is there now, is the complete copy of `source`.
@@ -152,16 +135,13 @@ mod tests {
         let done = open(1).unwrap();
         done.add(b"a", source, &copy);
         done.add(b"b", source, &copy);
-        done.set_made_destination().unwrap();
         assert_eq!(open(1).unwrap_err().kind(), io::ErrorKind::WouldBlock, "one run at a time");
         drop(done);
         // The last record was cut short.
         let list = File::options().write(true).open(place.path().join("list")).unwrap();
         list.set_len((HEADER + RECORD + 7) as u64).unwrap();
         let done = open(1).unwrap();
-        assert!(
-            done.made_destination() && done.holds(b"a", source, &copy) && !done.holds(b"b", source, &copy)
-        );
+        assert!(done.holds(b"a", source, &copy) && !done.holds(b"b", source, &copy));
         assert!(!done.holds(b"a", source, &other) && !done.holds(b"a", other.identity(), &copy));
         done.add(b"c", source, &copy);
         done.forget(b"c");
@@ -172,7 +152,7 @@ mod tests {
         assert!(!done.holds(b"c", source, &copy));
         drop(done);
         let done = open(2).unwrap();
-        assert!(done.made_destination() && !done.holds(b"a", source, &copy));
+        assert!(!done.holds(b"a", source, &copy));
         done.finish();
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
