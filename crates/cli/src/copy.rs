@@ -12,7 +12,7 @@ mod transfer;
 mod update;
 mod verify;
 
-use std::{collections::HashSet, rc::Rc};
+use std::{cell::RefCell, collections::HashSet, fs, path::Path, rc::Rc};
 
 use self::{
     done::Done,
@@ -24,12 +24,12 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     local,
-    name::{is_ours, journal, temporary},
+    name::{MARKER, is_ours, journal, temporary},
     outcome::Skip,
     progress::Share,
     remote::Children,
     report::event,
-    target::Target,
+    target::{Target, local_name},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -42,8 +42,10 @@ pub(crate) struct Copy {
     pub(crate) destination: Target,
     /// Whether directories are copied.
     pub(crate) recursive: bool,
-    /// Whether links that were named are followed.
-    pub(crate) follow: bool,
+    /// Which links stand for what they point to.
+    pub(crate) links: Links,
+    /// Whether the destination is what the source becomes, also if it is a directory that exists.
+    pub(crate) is_whole_target: bool,
     /// Whether modes, times and owners are kept.
     pub(crate) preserve: bool,
     /// Which files that are there may be replaced.
@@ -71,6 +73,17 @@ pub(crate) enum Overwrite {
     Never,
     /// Those that are older than their source.
     Older,
+}
+
+/// Which symbolic links stand for what they point to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// None: links are copied as links.
+    Never,
+    /// Those that the user named.
+    Named,
+    /// All.
+    All,
 }
 
 /// Files from this size on are large: each fills the link by itself, so few are copied at once.
@@ -107,6 +120,8 @@ struct Run<'a> {
     throttle: stream::Throttle,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
+    /// The directory that is the destination, while it has the mark of an unfinished copy.
+    marked: RefCell<Option<Rc<Frame>>>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -123,11 +138,19 @@ struct Queue {
 /// What ended the run; failures of single files are reported and the rest is copied.
 pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
-    let run = Run { copy, context, throttle, done: open_done(copy, context)? };
+    let run = Run { copy, context, throttle, done: open_done(copy, context)?, marked: RefCell::default() };
     let ended = match plan::plan(copy, context, run.done.as_ref()).await? {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files(works, clean_up) => {
-            let ended = run.work_off(works).await;
+            let mut ended = run.work_off(works).await;
+            if let Some(target) = run.marked.take() {
+                if ended.is_ok() && !context.reporter.has_failures() {
+                    ended = target.place.remove_mark(context).await;
+                }
+                if ended.is_ok() {
+                    ended = Frame::release(target, context, copy.preserve).await;
+                }
+            }
             if let Some(clean_up) = clean_up {
                 drop(clean_up.await);
             }
@@ -142,6 +165,22 @@ pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns what a local path leads to, in the words that are the same from everywhere: `t`, `t/`, `./t` and links to its directory. What
+/// has the last name may be missing. Whether its contents are meant is said by a final `.`, as ever.
+fn resolved(target: &Target) -> Target {
+    let Target::Local(path) = target else { return target.clone() };
+    let is_contents = local_name(path).is_none();
+    let whole = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            fs::canonicalize(parent).map(|parent| parent.join(name))
+        }
+        _ => fs::canonicalize(path),
+    };
+    let whole = whole.unwrap_or_else(|_| path.clone());
+    Target::Local(if is_contents { whole.join(".") } else { whole })
+}
+
 /// Opens the list of what an interrupted run of the same command has copied; `None` where none is kept.
 fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
     let Copy { sources, destination, preserve, .. } = copy;
@@ -149,10 +188,10 @@ fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
     if !are_many || !copy.resume || copy.dry_run {
         return Ok(None);
     }
-    let here = std::env::current_dir().unwrap_or_default();
-    let command = format!("{here:?} {preserve} {sources:?} {destination:?}");
+    let ends: Vec<Target> = sources.iter().chain([destination]).map(resolved).collect();
+    let command = format!("{:?} {ends:?}", copy.is_whole_target);
     let boot = if matches!(destination, Target::Local(_)) { local::boot_id() } else { [0; 16] };
-    match Done::open(command.as_bytes(), boot) {
+    match Done::open(command.as_bytes(), boot, *preserve) {
         Ok(done) => Ok(Some(done)),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
             let text = "another nfsw is running the same command; wait for it, or stop it";
@@ -252,9 +291,14 @@ impl Run<'_> {
             return Ok(Rc::clone(frame));
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
-        let place = frame.place.directory(self.context, name, created_mode, self.copy.dry_run).await?;
+        let place =
+            frame.place.directory(self.context, name, created_mode, self.copy.dry_run, frame.marks()).await?;
         self.say_event("directory", node, &place.own_name())?;
-        Ok(Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve)))
+        let made = Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve));
+        if frame.marks() {
+            self.marked.replace(Some(Rc::clone(&made)));
+        }
+        Ok(made)
     }
 
     /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
@@ -274,6 +318,12 @@ impl Run<'_> {
         }
         let mut works = Vec::with_capacity(children.len());
         for (name, node) in children {
+            if name == MARKER {
+                let text =
+                    format!("{node}: left out, it says that what is copied here is not complete itself");
+                self.context.reporter.warning(text);
+                continue;
+            }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
                 let text = format!(
                     "{node}: left out, the copy of a file beside it needs this name until it is complete"
@@ -281,6 +331,13 @@ impl Run<'_> {
                 self.context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 continue;
             }
+            let node = match self.followed(node, frame).await {
+                Ok(node) => node,
+                Err(error) => {
+                    self.context.reporter.failed(error)?;
+                    continue;
+                }
+            };
             let frame = Rc::clone(frame);
             works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
         }
@@ -289,6 +346,19 @@ impl Run<'_> {
             works.push(Work { node: directory, frame, name: None, is_named: false, rest });
         }
         Ok(works)
+    }
+
+    /// Returns what a link in a directory stands for, if links are followed there.
+    async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
+        if node.kind != Kind::Symlink || self.copy.links != Links::All {
+            return Ok(node);
+        }
+        let node = node.followed(self.context).await?;
+        if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
+            let text = format!("{node}: left out, it leads to a directory above itself");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        Ok(node)
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {

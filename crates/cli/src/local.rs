@@ -55,6 +55,19 @@ impl Directory {
         Ok((self.enter(name)?, created))
     }
 
+    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the mark.
+    pub(crate) fn create_marked(&self, name: &[u8], mode: u32) -> io::Result<Self> {
+        let temporary = crate::name::temporary(name);
+        if self.stat(&temporary)?.is_some_and(|found| Kind::from_raw_mode(found.st_mode) != Kind::Directory) {
+            self.remove(&temporary)?;
+        }
+        let (made, _) = self.create(&temporary, mode)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        fs::openat(&made.fd, crate::name::MARKER, flags, Mode::RUSR | Mode::WUSR)?;
+        fs::renameat(&self.fd, &temporary[..], &self.fd, name)?;
+        Ok(Self { path: self.join(name), ..made })
+    }
+
     /// Enters a directory in this one.
     pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
         let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
@@ -142,6 +155,11 @@ impl Directory {
     /// Returns the path of a name, for messages.
     pub(crate) fn join(&self, name: &[u8]) -> PathBuf {
         self.path.join(std::ffi::OsStr::from_bytes(name))
+    }
+
+    /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
+    pub(crate) fn number(&self) -> (u64, u64) {
+        fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino))
     }
 
     /// Returns the path, for messages.

@@ -12,6 +12,10 @@ pub(crate) const MAX_NAME_BYTES: usize = 255;
 const PART: &[u8] = b".nfsw-part";
 const JOURNAL: &[u8] = b".nfsw-journal";
 
+/// The name of the file that says of the directory it is in: a copy that is not complete. It is made with the directory, and removed as
+/// the last thing of all.
+pub(crate) const MARKER: &[u8] = b".nfsw-incomplete";
+
 /// Returns the name under which a file is written until it is complete. It is the same every time, so that a
 /// later run finds it; names too long for that are shortened and told apart by a hash.
 pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {

@@ -19,6 +19,8 @@ pub(crate) struct Outcome {
     verified: u64,
     skipped: BTreeMap<Skip, u64>,
     failed: BTreeMap<Exit, u64>,
+    /// Standard output could not take everything.
+    is_unprinted: bool,
 }
 
 /// Why a file was left as it is.
@@ -106,7 +108,12 @@ impl Outcome {
         *self.failed.entry(exit).or_default() += 1;
     }
 
-    /// Whether anything failed so far.
+    /// Notes that standard output could not take what was to be printed: no failure of the work, but one.
+    pub(crate) fn set_unprinted(&mut self) {
+        self.is_unprinted = true;
+    }
+
+    /// Whether anything of the work failed so far.
     pub(crate) fn has_failures(&self) -> bool {
         !self.failed.is_empty()
     }
@@ -115,7 +122,7 @@ impl Outcome {
     /// something succeeded or kinds differ, some files failed.
     pub(crate) fn exit(&self) -> Exit {
         let Some((&first, _)) = self.failed.first_key_value() else {
-            return Exit::Done;
+            return if self.is_unprinted { Exit::LocalIo } else { Exit::Done };
         };
         let ending = [Exit::Interrupted, Exit::GaveUp, Exit::Unreachable, Exit::Usage];
         if let Some(exit) = ending.into_iter().find(|exit| self.failed.contains_key(exit)) {

@@ -118,7 +118,8 @@ impl Reporter {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.note("standard output was closed; what was asked for is done all the same");
         } else {
-            self.error(&stdout_error(error), Exit::LocalIo);
+            self.note(stdout_error(error));
+            self.outcome.borrow_mut().set_unprinted();
         }
         Ok(())
     }

@@ -354,10 +354,91 @@ fn links_are_copied_and_never_written_through() {
     assert_eq!(fs::read(outside.path().join("precious")).unwrap(), b"mine");
     assert!(fs::symlink_metadata(here.path().join("tree/link")).unwrap().is_file());
 
-    ok(["cp", &server.url("/named"), here.path().to_str().unwrap()]);
-    assert_eq!(fs::read_link(here.path().join("named")).unwrap(), Path::new("tree/link"));
-    ok(["cp", "-H", &server.url("/named"), here.path().join("followed").to_str().unwrap()]);
-    assert_eq!(fs::read(here.path().join("followed")).unwrap(), b"from the server");
+    // One that is named is followed, as by cp and scp, unless a tree is copied; the last option counts.
+    let local = here.path().join("named");
+    for (options, is_link) in [
+        ("", false),
+        ("-r", true),
+        ("-P", true),
+        ("-rH", false),
+        ("-rL", false),
+        ("-LP", true),
+        ("-PH", false),
+    ] {
+        let options = if options.is_empty() { &[][..] } else { &[options][..] };
+        let named = ["cp"].iter().chain(options).copied();
+        ok(named.clone().chain([&server.url("/named")[..], local.to_str().unwrap()]));
+        assert_eq!(fs::symlink_metadata(&local).unwrap().is_symlink(), is_link, "{options:?}");
+        fs::remove_file(&local).unwrap();
+        symlink("tree/link", &local).unwrap();
+        fs::write(here.path().join("tree/link"), b"from here").unwrap();
+        ok(named.chain([local.to_str().unwrap(), &server.url("/copy")]));
+        assert_eq!(fs::symlink_metadata(server.path("copy")).unwrap().is_symlink(), is_link, "{options:?}");
+        fs::remove_file(&local).unwrap();
+        fs::remove_file(server.path("copy")).unwrap();
+    }
+}
+
+#[test]
+fn links_in_a_tree_are_followed_if_wanted_but_not_in_circles() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for root in [server.path(""), here.path().to_owned()] {
+        fs::create_dir_all(root.join("tree/dir")).unwrap();
+        fs::write(root.join("outside"), b"outside").unwrap();
+        symlink("../outside", root.join("tree/file")).unwrap();
+        symlink("dir", root.join("tree/way")).unwrap();
+        fs::write(root.join("tree/dir/inner"), b"inner").unwrap();
+        symlink("nowhere", root.join("tree/dangling")).unwrap();
+        symlink("..", root.join("tree/dir/loop")).unwrap();
+    }
+    let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    for (from, to, copy) in [
+        (local("tree"), server.url("/copy"), server.path("copy")),
+        (server.url("/tree"), local("copy"), here.path().join("copy")),
+    ] {
+        let output = nfsw(["cp", "-rL", &from, &to]);
+        let said = stderr(&output);
+        assert_ne!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("loop: left out, it leads to a directory above itself"), "{said}");
+        assert!(said.contains("dangling: "), "{said}");
+        assert_eq!(names(&copy), [".nfsw-incomplete", "dir", "file", "way"], "another run could go on there");
+        assert_eq!(fs::read(copy.join("file")).unwrap(), b"outside");
+        assert!(fs::symlink_metadata(copy.join("file")).unwrap().is_file());
+        assert_eq!(names(&copy.join("way")), ["inner"]);
+    }
+}
+
+#[test]
+fn what_the_target_is_can_be_said() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir_all(here.path().join("tree/sub")).unwrap();
+    fs::write(here.path().join("tree/sub/file"), b"x").unwrap();
+    for _ in 0..2 {
+        // Into what exists, and as it.
+        ok(["cp", "-rT", &local("tree"), &server.url("/out")]);
+        assert_eq!(names(&server.path("out")), ["sub"]);
+        ok(["cp", "-rT", &server.url("/out"), &local("back")]);
+        assert_eq!(names(&here.path().join("back")), ["sub"]);
+        // What is in it, in both directions.
+        ok(["cp", "-r", &server.url("/out/."), &local("back")]);
+        assert_eq!(names(&here.path().join("back")), ["sub"]);
+        ok(["cp", "-r", &(local("tree") + "/."), &server.url("/out")]);
+        assert_eq!(names(&server.path("out")), ["sub"]);
+        ok(["cp", "-r", &server.url("/out/sub/."), &local("fresh")]);
+        assert_eq!(names(&here.path().join("fresh")), ["file"]);
+    }
+    fs::create_dir(here.path().join("in")).unwrap();
+    let output = command(["cp", "-rT", &server.url("/out"), "."])
+        .current_dir(here.path().join("in"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(names(&here.path().join("in")), ["sub"]);
+    let error = fails(1, ["cp", "-T", &local("tree/sub/file"), &server.url("/out")]);
+    assert!(error.contains("is a directory"), "{error}");
+    let error = fails(2, ["cp", "-rT", &local("tree"), &local("back"), &server.url("/out")]);
+    assert!(error.contains("-T takes one SRC"), "{error}");
 }
 
 #[test]

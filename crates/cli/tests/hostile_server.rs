@@ -102,6 +102,8 @@ fn check(command: &[&str], lie: Lie, must: Must) {
         }
         LeaveOut(..) => {
             assert!(!copy.join("beta").exists());
+            // Not all is copied: the next run goes on there.
+            fs::remove_file(copy.join(".nfsw-incomplete")).unwrap();
             fs::remove_file(trial.path("served/tree/beta")).unwrap();
             assert_same_tree(&trial.path(source), &copy, false);
         }
@@ -408,6 +410,42 @@ fn an_upload_that_the_server_does_not_know_again_is_not_called_resumed() {
     assert_eq!((event(&stdout, "resumed"), &summary["bytes"]), (None, &(2 << 20).into()), "{summary}");
     assert_eq!(summary["counts"]["resumed"], 0);
     assert!(stderr.contains("the server does not have what an earlier run sent"), "{stderr}");
+}
+
+/// The procedure whose replies get lost, in `a_tree_goes_on_after_an_end_at_any_step_of_its_marker`.
+static LOST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(u32::MAX);
+
+#[test]
+fn a_tree_goes_on_after_an_end_at_any_step_of_its_marker() {
+    use std::sync::atomic::Ordering::Relaxed;
+    const RUN: &[&str] = &["cp", "-r", "--transport", "tcp"];
+    const NOBODY: u32 = u32::MAX;
+    for procedure in [P::Mkdir, P::Create, P::Rename, P::Write, P::Remove] {
+        let trial = Trial::new(Wire(|call, reply, line| {
+            if call.program != Program::NFS || call.procedure != LOST.load(Relaxed) {
+                line.send(reply);
+            }
+        }));
+        LOST.store(procedure.number(), Relaxed);
+        let first = trial.run(&[RUN, &["--timeout", "700ms", "../served/tree", "{up}"]].concat());
+        assert_eq!(first.code, Some(5), "{procedure}: {}", first.stderr);
+        LOST.store(NOBODY, Relaxed);
+        let marker = trial.path("served/up/.nfsw-incomplete");
+        let is_named = trial.path("served/up").exists();
+        assert_eq!(is_named, marker.exists() || procedure == P::Remove, "{procedure}");
+        if procedure != P::Remove {
+            // What is known of the first run is gone, and the target is written in another way.
+            fs::remove_dir_all(trial.path("here/.state")).unwrap();
+            let again = trial.run(&[RUN, &["../served/tree/", "{up/}"]].concat());
+            assert_eq!(again.code, Some(0), "{procedure}: {}", again.stderr);
+        }
+        assert_same_tree(&trial.path("served/tree"), &trial.path("served/up"), false);
+        assert_eq!(common::names(&trial.path("served")), ["tree", "up"], "{procedure}");
+        // It is complete, and a directory like any other.
+        let nested = trial.run(&[RUN, &["../served/tree", "{up}"]].concat());
+        assert_eq!(nested.code, Some(0), "{procedure}: {}", nested.stderr);
+        assert_same_tree(&trial.path("served/tree"), &trial.path("served/up/tree"), false);
+    }
 }
 
 /// Cuts the times of files to whole steps of so many seconds.

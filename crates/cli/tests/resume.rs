@@ -306,6 +306,59 @@ fn a_tree_goes_on_without_the_files_that_are_complete() {
 }
 
 #[test]
+fn a_tree_goes_on_in_whatever_words() {
+    const FILES: usize = 60;
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for number in 0..FILES {
+        fs::write(tree.join(format!("file {number:02}")), noise(40_000 + number)).unwrap();
+    }
+    ok(["cp", "-rp", text(&tree), &server.url("/tree")]);
+    let back = here.path().join("back");
+    let slashed = |url: &str| url.replace("/again?", "/again/?");
+    let (far, again) = (server.url("/tree"), server.url("/again"));
+    for (first, target, second, is_here) in [
+        ([&far[..], "back"], &back, [&far[..], "back/"], true),
+        ([&far, "back"], &back, [&far, "./back"], true),
+        ([&far, "back/"], &back, [&far, text(&back)], true),
+        ([text(&tree), &again], &server.path("again"), ["./tree/", &slashed(&again)], true),
+        ([text(&tree), &again], &server.path("again"), ["../tree", &again], false),
+    ] {
+        for (preserve, forgets) in [(&[][..], false), (&["-p"], false), (&[], true)] {
+            let complete = || fs::read_dir(target).map_or(0, Iterator::count);
+            let run = |options: &[&str], names: [&str; 2]| {
+                let mut command = command(["cp", "-r"]);
+                command.args(options).args(names).current_dir(here.path()).stderr(Stdio::piped());
+                command
+            };
+            let mut copy = run(&["--bwlimit", "16M"], first).spawn().unwrap();
+            wait_for(|| complete() > FILES / 2);
+            copy.kill().unwrap();
+            assert!(!copy.wait().unwrap().success());
+            let mut second = run(&[preserve, &["--json"]].concat(), second);
+            if !is_here {
+                fs::create_dir_all(here.path().join("elsewhere")).unwrap();
+                second.current_dir(here.path().join("elsewhere"));
+            }
+            let emptied = tempfile::tempdir().unwrap();
+            if forgets {
+                second.env("XDG_STATE_HOME", emptied.path());
+            }
+            let output = second.output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            // Not into itself, and what is complete is not copied again, unless it lacks its times.
+            assert_same_tree(&tree, target, !preserve.is_empty());
+            let counts = &events(str::from_utf8(&output.stdout).unwrap(), "summary")[0]["counts"];
+            let left_out = counts["skipped"]["complete"].as_u64().unwrap();
+            let is_expected = preserve.is_empty() && !forgets;
+            assert!(if is_expected { left_out >= FILES as u64 / 8 } else { left_out == 0 }, "{counts}");
+            fs::remove_dir_all(target).unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_an_interrupted_run_has_copied_is_verified_too() {
     const FILES: usize = 40;
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());

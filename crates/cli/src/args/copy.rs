@@ -21,9 +21,18 @@ pub(crate) struct CpArgs {
     /// Copy directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// Copy what symbolic links named as SRC point to, not the links.
-    #[arg(short = 'H', long)]
+    /// DST is what SRC becomes, also if it is a directory that exists.
+    #[arg(short = 'T', long)]
+    pub(crate) no_target_directory: bool,
+    /// Copy what symbolic links named as SRC point to, not the links; without -r that is done anyway.
+    #[arg(short = 'H', long, overrides_with_all = ["dereference", "no_dereference"])]
     pub(crate) follow: bool,
+    /// Copy what any symbolic links point to, also those in directories.
+    #[arg(short = 'L', long, overrides_with_all = ["follow", "no_dereference"])]
+    pub(crate) dereference: bool,
+    /// Copy symbolic links themselves, always; with -r that is done anyway.
+    #[arg(short = 'P', long, overrides_with_all = ["follow", "dereference"])]
+    pub(crate) no_dereference: bool,
     /// Keep modes and times, and owners where allowed.
     #[arg(short, long)]
     pub(crate) preserve: bool,
@@ -65,7 +74,7 @@ pub(crate) struct CpArgs {
 }
 
 const EXAMPLES: &str = "\
-A trailing slash means nothing. Symbolic links are copied as links; fifos, sockets and devices in a tree are \
+A trailing slash means nothing; SRC/. means what is in SRC. With -r symbolic links are copied as links; fifos, sockets and devices in a tree are \
 skipped with a warning, and one that is named as SRC is an error. A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
 The same command, run again, goes on where an interrupted run ended: within files above 128 KiB, and \

@@ -3,7 +3,7 @@
 use crate::{
     args::CpArgs,
     context::Context,
-    copy::{self, Copy, Overwrite},
+    copy::{self, Copy, Links, Overwrite},
     exit::{Exit, Failure},
     progress::{Aside, Progress},
     summary::Summary,
@@ -41,7 +41,14 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         sources,
         destination: target(&arguments.destination)?,
         recursive: arguments.recursive,
-        follow: arguments.follow,
+        links: match (arguments.no_dereference, arguments.dereference, arguments.follow, arguments.recursive)
+        {
+            (true, ..) => Links::Never,
+            (_, true, ..) => Links::All,
+            (_, _, true, _) | (_, _, _, false) => Links::Named,
+            _ => Links::Never,
+        },
+        is_whole_target: arguments.no_target_directory,
         preserve: arguments.preserve,
         overwrite,
         inplace: arguments.inplace,

@@ -1,7 +1,7 @@
 //! Which files of a tree an interrupted run has copied, so that the same command does not copy them again.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::HashMap,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
@@ -25,16 +25,17 @@ pub(super) struct Done {
     file: RefCell<File>,
     /// For each copy, what it and its source were.
     known: HashMap<u64, u64>,
-    made_destination: Cell<bool>,
+    /// Whether copies keep modes and times: those that were made without are not complete for a run that does.
+    preserve: bool,
 }
 
 /// What the list begins with; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"nfswdon\x01";
+const MAGIC: [u8; 8] = *b"nfswdon\x02";
 
-/// Then follow the boot id and whether the destination was made as a copy of the source.
-const HEADER: usize = 8 + 16 + 1;
+/// Then follows the boot id.
+const HEADER: usize = 8 + 16;
 
-/// The name of a copy and what it and its source were, both hashed, and a checksum.
+/// The directory and name of a copy, and what it and its source were, both hashed, and a checksum.
 const RECORD: usize = 8 + 8 + 4;
 
 /// What the hash of a copy that is not complete stands for.
@@ -44,14 +45,14 @@ const NOTHING: u64 = 0;
 const MAX_BYTES: u64 = 20 << 20;
 
 impl Done {
-    /// Opens the list of a command. Copies on this machine count only until it is started anew (`boot`), for a file may
+    /// Opens the list of a command, of what it copies and where to, in whatever words. Copies on this machine count only until it is started anew (`boot`), for a file may
     /// have its name before its bytes are on the disk.
     ///
     /// # Errors
     /// `WouldBlock` when the same command is running; or why nothing can be kept.
-    pub(super) fn open(command: &[u8], boot: [u8; 16]) -> io::Result<Self> {
+    pub(super) fn open(command: &[u8], boot: [u8; 16], preserve: bool) -> io::Result<Self> {
         let name = format!("tree-{:016x}", fnv1a(command)).into_bytes();
-        Self::open_in(files::state_directory()?, name, boot)
+        Ok(Self { preserve, ..Self::open_in(files::state_directory()?, name, boot)? })
     }
 
     fn open_in(directory: Directory, name: Vec<u8>, boot: [u8; 16]) -> io::Result<Self> {
@@ -60,54 +61,44 @@ impl Done {
         (&mut file).take(MAX_BYTES).read_to_end(&mut bytes)?;
         let (header, records) = bytes.split_at(HEADER.min(bytes.len()));
         let is_ours = header.len() == HEADER && header.starts_with(&MAGIC);
-        let made_destination = is_ours && header[HEADER - 1] == 1;
         let records = if is_ours && header[8..24] == boot { records } else { &[] };
         let known: Vec<_> = records.chunks_exact(RECORD).map_while(decode).collect();
         file.set_len((HEADER + known.len() * RECORD) as u64)?;
-        file.write_all_at(&[&MAGIC[..], &boot, &[u8::from(made_destination)]].concat(), 0)?;
+        file.write_all_at(&[&MAGIC[..], &boot].concat(), 0)?;
         file.seek(SeekFrom::End(0))?;
-        let (known, made_destination) = (known.into_iter().collect(), Cell::new(made_destination));
-        Ok(Self { directory, name, file: RefCell::new(file), known, made_destination })
-    }
-
-    /// Whether the interrupted run made the destination as a copy of its one source. It is there now, and would be
-    /// taken for a directory to copy into.
-    pub(super) fn made_destination(&self) -> bool {
-        self.made_destination.get()
-    }
-
-    /// Notes that the destination is about to be made as a copy of the source.
-    ///
-    /// # Errors
-    /// What writing fails of.
-    pub(super) fn set_made_destination(&self) -> io::Result<()> {
-        self.made_destination.set(true);
-        self.file.borrow().write_all_at(&[1], HEADER as u64 - 1)
+        let known = known.into_iter().collect();
+        Ok(Self { directory, name, file: RefCell::new(file), known, preserve: false })
     }
 
     /// Whether `copy`, which is there now, is the complete copy of `source`.
-    pub(super) fn holds(&self, target: &str, source: Identity, copy: &Attributes) -> bool {
-        let pair = pair(source, copy);
-        pair != NOTHING && self.known.get(&fnv1a(target.as_bytes())) == Some(&pair)
+    pub(super) fn holds(&self, target: &[u8], source: Identity, copy: &Attributes) -> bool {
+        let pair = self.pair(source, copy);
+        pair != NOTHING && self.known.get(&fnv1a(target)) == Some(&pair)
     }
 
     /// Adds a complete copy. When that fails it is copied again by the next run, and nothing else happens.
-    pub(super) fn add(&self, target: &str, source: Identity, copy: &Attributes) {
-        self.write(target, pair(source, copy));
+    pub(super) fn add(&self, target: &[u8], source: Identity, copy: &Attributes) {
+        self.write(target, self.pair(source, copy));
     }
 
     /// Lets the next run copy a file again: what is there is not what was copied.
-    pub(super) fn forget(&self, target: &str) {
+    pub(super) fn forget(&self, target: &[u8]) {
         self.write(target, NOTHING);
     }
 
-    fn write(&self, target: &str, pair: u64) {
+    fn write(&self, target: &[u8], pair: u64) {
         let mut record = [0; RECORD];
-        record[..8].copy_from_slice(&fnv1a(target.as_bytes()).to_le_bytes());
+        record[..8].copy_from_slice(&fnv1a(target).to_le_bytes());
         record[8..16].copy_from_slice(&pair.to_le_bytes());
         let checksum = crc32fast::hash(&record[..16]);
         record[16..].copy_from_slice(&checksum.to_le_bytes());
         let _ = self.file.borrow_mut().write_all(&record);
+    }
+
+    /// What a source and its copy were. The copy's last change of attributes is left out: giving it its name is one.
+    fn pair(&self, source: Identity, copy: &Attributes) -> u64 {
+        let copy = Identity { changed: 0, ..copy.identity() };
+        fnv1a(&[&source.to_bytes()[..], &copy.to_bytes(), &[self.preserve.into()]].concat())
     }
 
     /// Forgets the list: everything is copied.
@@ -122,12 +113,6 @@ fn decode(record: &[u8]) -> Option<(u64, u64)> {
     let checksum = u32::from_le_bytes(checksum.try_into().ok()?);
     (checksum == crc32fast::hash(&record[..16]))
         .then_some((u64::from_le_bytes(*target), u64::from_le_bytes(*pair)))
-}
-
-/// What a source and its copy were. The copy's last change of attributes is left out: giving it its name is one.
-fn pair(source: Identity, copy: &Attributes) -> u64 {
-    let copy = Identity { changed: 0, ..copy.identity() };
-    fnv1a(&[source.to_bytes(), copy.to_bytes()].concat())
 }
 
 #[cfg(test)]
@@ -148,27 +133,26 @@ mod tests {
         let open = |boot| Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [boot; 16]);
         let (source, copy, other) = (attributes(1).identity(), attributes(2), attributes(3));
         let done = open(1).unwrap();
-        done.add("a", source, &copy);
-        done.add("b", source, &copy);
-        done.set_made_destination().unwrap();
+        done.add(b"a", source, &copy);
+        done.add(b"b", source, &copy);
         assert_eq!(open(1).unwrap_err().kind(), io::ErrorKind::WouldBlock, "one run at a time");
         drop(done);
         // The last record was cut short.
         let list = File::options().write(true).open(place.path().join("list")).unwrap();
         list.set_len((HEADER + RECORD + 7) as u64).unwrap();
         let done = open(1).unwrap();
-        assert!(done.made_destination() && done.holds("a", source, &copy) && !done.holds("b", source, &copy));
-        assert!(!done.holds("a", source, &other) && !done.holds("a", other.identity(), &copy));
-        done.add("c", source, &copy);
-        done.forget("c");
-        done.add("d", source, &copy);
+        assert!(done.holds(b"a", source, &copy) && !done.holds(b"b", source, &copy));
+        assert!(!done.holds(b"a", source, &other) && !done.holds(b"a", other.identity(), &copy));
+        done.add(b"c", source, &copy);
+        done.forget(b"c");
+        done.add(b"d", source, &copy);
         drop(done);
         let done = open(1).unwrap();
-        assert!(done.holds("a", source, &copy) && done.holds("d", source, &copy));
-        assert!(!done.holds("c", source, &copy));
+        assert!(done.holds(b"a", source, &copy) && done.holds(b"d", source, &copy));
+        assert!(!done.holds(b"c", source, &copy));
         drop(done);
         let done = open(2).unwrap();
-        assert!(done.made_destination() && !done.holds("a", source, &copy));
+        assert!(!done.holds(b"a", source, &copy));
         done.finish();
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
@@ -184,10 +168,10 @@ mod tests {
             let open = || Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [0; 16]);
             let (source, copy) = (attributes(1).identity(), attributes(2));
             let done = open().unwrap();
-            prop_assert!(!done.holds("a", source, &copy));
-            done.add("a", source, &copy);
+            prop_assert!(!done.holds(b"a", source, &copy));
+            done.add(b"a", source, &copy);
             drop(done);
-            prop_assert!(open().unwrap().holds("a", source, &copy));
+            prop_assert!(open().unwrap().holds(b"a", source, &copy));
         }
 
         #[test]

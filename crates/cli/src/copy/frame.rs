@@ -14,6 +14,10 @@ use crate::{context::Context, local};
 pub(super) struct Frame {
     pub(super) place: Place,
     parent: Option<Rc<Self>>,
+    /// Whether directories that are made in it have the mark of an unfinished copy.
+    marks: bool,
+    /// The source directory whose contents go here.
+    source: Option<(u64, u64)>,
     /// What to set at the end.
     last: Option<Attributes>,
 }
@@ -21,7 +25,17 @@ pub(super) struct Frame {
 impl Frame {
     /// A directory that was there before.
     pub(super) fn top(place: Place) -> Self {
-        Self { place, parent: None, last: None }
+        Self { place, parent: None, marks: false, source: None, last: None }
+    }
+
+    /// A directory that was there before, and in which the destination is made.
+    pub(super) fn above_target(place: Place) -> Self {
+        Self { marks: true, ..Self::top(place) }
+    }
+
+    /// Whether directories that are made here have the mark of an unfinished copy.
+    pub(super) const fn marks(&self) -> bool {
+        self.marks
     }
 
     /// A directory made for a source directory with these attributes, or found in its place.
@@ -30,7 +44,13 @@ impl Frame {
         let was_widened = place.was_created() && plain != plain | 0o700;
         let last =
             if preserve { Some(source) } else { was_widened.then_some(Attributes { mode: plain, ..source }) };
-        Self { place, parent: Some(Rc::clone(parent)), last }
+        Self { place, parent: Some(Rc::clone(parent)), marks: false, source: Some(source.file), last }
+    }
+
+    /// Whether what is copied here, or into one above it, is from this source directory.
+    pub(super) fn is_copied_from(&self, source: (u64, u64)) -> bool {
+        let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
+        frames.into_iter().any(|frame| frame.source == Some(source))
     }
 
     /// Whether a source directory is this one or one above it.

@@ -18,7 +18,7 @@ use crate::{
     error::{ResultExt, is_stale, local, show},
     journal::{Identity, nanoseconds},
     local::Times,
-    remote::{Child, Children, Found, find},
+    remote::{Child, Children, Found, find, follow},
     target::Remote,
 };
 
@@ -97,6 +97,17 @@ impl Node {
         let Found { client, handle, remote, metadata, .. } = found;
         let origin = Origin::Remote(RemoteFile { client, handle, remote });
         Self { origin, kind: metadata.file_type.into(), attributes: (&metadata).into() }
+    }
+
+    /// Finds what a link stands for; it keeps the link's name.
+    pub(super) async fn followed(self, context: &Context) -> anyhow::Result<Self> {
+        match self.origin {
+            Origin::Local(path) => Self::local(path.clone(), true).map_err(|error| local(&path, &error)),
+            Origin::Remote(RemoteFile { remote, .. }) => {
+                Ok(Self::remote(follow(context, find(context, &remote).await?).await?))
+            }
+            Origin::Standard => unreachable!("standard input is no link"),
+        }
     }
 
     /// Standard input, of unknown size.

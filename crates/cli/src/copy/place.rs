@@ -9,7 +9,8 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    Client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time, nfs3_types::nfs3::nfstime3,
+    Client, Entry, FileHandle, FileType, Metadata, NfsStatus, SetAttributes, SetTime, Time,
+    nfs3_types::nfs3::nfstime3,
 };
 
 use super::node::{Attributes, Kind, Node, Origin};
@@ -18,7 +19,7 @@ use crate::{
     error::{ResultExt, has_status, is_missing, is_stale, local, show},
     exit::{Exit, Failure},
     local::{Directory, Times},
-    name,
+    name::{self, MARKER},
     remote::{self, Children, Found},
     target::Remote,
     text::escape,
@@ -151,6 +152,7 @@ impl Place {
         name: &[u8],
         mode: u32,
         dry_run: bool,
+        marks: bool,
     ) -> anyhow::Result<Self> {
         let present = self.present(context, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
@@ -163,6 +165,15 @@ impl Place {
         }
         match self {
             Self::Planned(_) => Ok(Self::Planned(self.name(name))),
+            Self::Local { directory, .. } if marks && present.is_none() => {
+                let made = directory.create_marked(name, mode);
+                let made = made.map_err(|error| local(&directory.join(name), &error))?;
+                Ok(Self::Local { directory: made, was_created: true })
+            }
+            Self::Remote(place) if marks && present.is_none() => {
+                let make = async |at: &RemotePlace| at.marked_directory(context, name, mode).await;
+                Ok(Self::Remote(Box::new(place.with(context, make).await?)))
+            }
             Self::Local { directory, .. } => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
                 Err(error) => Err(local(&directory.join(name), &error)),
@@ -175,6 +186,23 @@ impl Place {
                 };
                 let made = place.with(context, make).await?;
                 Ok(Self::Remote(Box::new(made)))
+            }
+        }
+    }
+
+    /// Takes the mark of an unfinished copy off the directory, if it has it.
+    pub(super) async fn remove_mark(&self, context: &Context) -> anyhow::Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                directory.remove(MARKER).map_err(|error| local(&directory.join(MARKER), &error))
+            }
+            Self::Remote(place) => {
+                let remove = async |at: &RemotePlace| match at.client.remove(at.handle, MARKER).await {
+                    Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
+                    _ => Ok(()),
+                };
+                place.with(context, remove).await
             }
         }
     }
@@ -286,6 +314,16 @@ impl Place {
             Self::Remote(place) => place.remote.join(name).to_string(),
             Self::Planned(path) => format!("{}/{}", path.shown, escape(name)),
         }
+    }
+
+    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached.
+    pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
+        let (file_system, directory) = match self {
+            Self::Local { directory, .. } => directory.number(),
+            Self::Remote(place) => place.file,
+            Self::Planned(_) => (0, 0),
+        };
+        [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
     }
 
     /// Returns the path of a name, for people and for programs.
@@ -418,6 +456,34 @@ impl RemotePlace {
         });
         let known = known.collect();
         Ok(Self { known, knows_all, ..Self::new(client, handle, remote, file) })
+    }
+
+    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the mark.
+    async fn marked_directory(&self, context: &Context, name: &[u8], mode: u32) -> anyhow::Result<Self> {
+        let Self { client, handle: above, remote, .. } = self;
+        let (remote, temporary) = (remote.join(name), name::temporary(name));
+        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        let made = match client.mkdir(*above, &temporary, attributes).await {
+            Err(error) if has_status(&error, NfsStatus::EXIST) => {
+                // Of a run that ended here, or the beginning of a file.
+                let found = client.lookup(*above, &temporary).await.at(&remote)?;
+                if found.metadata.file_type == FileType::Directory {
+                    Ok(found)
+                } else {
+                    client.remove(*above, &temporary).await.at(&remote)?;
+                    client.mkdir(*above, &temporary, attributes).await
+                }
+            }
+            made => made,
+        };
+        let made = made.at(&remote)?;
+        let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        client.rename(made.handle, (*above, &temporary), (*above, name)).await.at(&remote)?;
+        context.activity.step();
+        let file = Attributes::from(&made.metadata).file;
+        let place = Self::new(client.clone(), made.handle, remote, file);
+        Ok(Self { knows_all: true, was_created: true, ..place })
     }
 
     async fn symlink(

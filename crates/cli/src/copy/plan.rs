@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    ffi::OsStr,
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use nfs_wireless_client::{Client, FileHandle};
 use tokio::task::JoinHandle;
 
 use super::{
-    Copy, Work,
+    Copy, Links, Work,
     ahead::{Ahead, Making},
     done::Done,
     frame::Frame,
@@ -21,10 +22,10 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{io_text, local, show},
+    error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::Directory,
-    name::is_plain,
+    name::{MARKER, is_plain},
     remote::{Found, find_all, find_if_exists, follow},
     session::is_within,
     target::{Remote, Target, local_name},
@@ -56,6 +57,25 @@ enum Destination {
     Named(Place, Vec<u8>),
 }
 
+/// Whether the source becomes an existing directory, and does not go into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    Always,
+    /// If it is what an interrupted run has made.
+    IfMarked,
+    Never,
+}
+
+impl Whole {
+    fn holds(self, is_marked: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfMarked => is_marked(),
+            Self::Never => false,
+        }
+    }
+}
+
 /// A source, and the name under which it arrives in a directory; `None` if its contents arrive instead.
 struct Source {
     node: Node,
@@ -78,7 +98,14 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
     if sources.is_empty() {
         return Ok(Plan::Files(Vec::new(), None));
     }
-    let made = done.is_some_and(Done::made_destination);
+    // One directory becomes what an interrupted run has made and marked.
+    let is_tree = copy.sources.len() == 1
+        && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
+    let whole = match (copy.is_whole_target, is_tree) {
+        (true, _) => Whole::Always,
+        (false, true) => Whole::IfMarked,
+        (false, false) => Whole::Never,
+    };
     let ahead = match &sources[..] {
         // What an interrupted run has copied may be left out.
         [source] if copy.sources.len() == 1 && done.is_none() => Ahead::of(copy, &source.node),
@@ -86,8 +113,8 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
     };
     let destination = match &copy.destination {
         Target::Standard => Destination::Output(Output::Standard),
-        Target::Local(path) => find_local_destination(path, made)?,
-        Target::Remote(remote) => find_remote_destination(context, remote, made, ahead).await?,
+        Target::Local(path) => find_local_destination(path, whole)?,
+        Target::Remote(remote) => find_remote_destination(context, remote, whole, ahead).await?,
     };
     match destination {
         Destination::Inside(place, clean_up) => Ok(Plan::Files(inside(context, sources, place)?, clean_up)),
@@ -107,10 +134,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
         }
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
-            if let Some(done) = done.filter(|_| node.kind == Kind::Directory) {
-                done.set_made_destination()?;
-            }
-            let (frame, name) = (Rc::new(Frame::top(place)), Some(name));
+            let (frame, name) = (Rc::new(Frame::above_target(place)), Some(name));
             Ok(Plan::Files(vec![Work { node, frame, name, is_named: true, rest: None }], None))
         }
     }
@@ -129,6 +153,9 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     if from_standard && copy.sources.len() > 1 {
         return Err(Failure::usage("standard input (-) cannot be copied together with other files"));
     }
+    if copy.is_whole_target && copy.sources.len() > 1 {
+        return Err(Failure::usage("-T takes one SRC, which becomes DST"));
+    }
     if to_standard && context.reporter.json() {
         return Err(Failure::usage("--json and a file on standard output exclude each other"));
     }
@@ -138,7 +165,7 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
 async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow::Result<Vec<Source>> {
     match target {
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
-        Target::Local(path) => match Node::local(path.clone(), copy.follow) {
+        Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
             Ok(node) => {
                 let name = local_name(path).map(|name| name.as_bytes().to_vec());
                 Ok(vec![Source { node, name }])
@@ -151,8 +178,10 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
         Target::Remote(remote) => {
             let mut sources = Vec::new();
             for found in find_all(context, remote).await? {
-                let name = found.remote.name().filter(|name| is_plain(name)).map(<[u8]>::to_vec);
-                let found = if copy.follow { follow(context, found).await? } else { found };
+                let name = found.remote.name().filter(|name| is_plain(name) && !remote.is_contents);
+                let name = name.map(<[u8]>::to_vec);
+                let is_followed = copy.links != Links::Never;
+                let found = if is_followed { follow(context, found).await? } else { found };
                 sources.push(Source { node: Node::remote(found), name });
             }
             Ok(sources)
@@ -180,10 +209,16 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
     Ok(works)
 }
 
-/// Finds where the sources go on this machine; `made` says that a directory there was made by the run that is gone on with.
-fn find_local_destination(path: &Path, made: bool) -> anyhow::Result<Destination> {
+/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory that is there.
+fn find_local_destination(path: &Path, whole: Whole) -> anyhow::Result<Destination> {
     let path = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() && made => path.to_owned(),
+        // By its own name, which `.` has not.
+        Ok(metadata)
+            if metadata.is_dir()
+                && whole.holds(|| fs::symlink_metadata(path.join(OsStr::from_bytes(MARKER))).is_ok()) =>
+        {
+            fs::canonicalize(path).map_err(|error| local(path, &error))?
+        }
         Ok(metadata) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             return Ok(Destination::Inside(Place::local(directory), None));
@@ -214,11 +249,11 @@ fn find_local_destination(path: &Path, made: bool) -> anyhow::Result<Destination
 async fn find_remote_destination(
     context: &Context,
     remote: &Remote,
-    made: bool,
+    whole: Whole,
     ahead: Option<Ahead>,
 ) -> anyhow::Result<Destination> {
     let mut making = None;
-    let found = look_around(context, remote, made, |client, directory, name| {
+    let found = look_around(context, remote, whole, |client, directory, name| {
         if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, remote)) {
             making = Some(ahead.make(client, directory, name));
         }
@@ -248,6 +283,15 @@ async fn find_remote_destination(
     }
 }
 
+/// Whether a directory on a server has the mark of an unfinished copy.
+async fn is_marked(found: &Found) -> anyhow::Result<bool> {
+    match found.client.lookup(found.handle, MARKER).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_missing(&error) => Ok(false),
+        Err(error) => Err(error).at(&found.remote),
+    }
+}
+
 /// Where a path on a server leads.
 enum Around {
     /// To a directory.
@@ -260,7 +304,7 @@ enum Around {
 async fn look_around(
     context: &Context,
     remote: &Remote,
-    made: bool,
+    whole: Whole,
     mut is_above: impl FnMut(&Client, FileHandle, &[u8]),
 ) -> anyhow::Result<Around> {
     let parent = remote.parent();
@@ -289,10 +333,12 @@ async fn look_around(
             }
         }
     };
-    if !made && let Some(found) = there.clone() {
+    if whole != Whole::Always
+        && let Some(found) = there.clone()
+    {
         // A link that leads nowhere is replaced like a file.
         let found = follow(context, found.clone()).await.unwrap_or(found);
-        if found.is_directory() {
+        if found.is_directory() && !(whole == Whole::IfMarked && is_marked(&found).await?) {
             return Ok(Around::Directory(found));
         }
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use nfs_wireless_client::{self as client, Client};
 
 use super::{
-    Copy, Run,
+    Copy, Links, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Name, Place, Present},
@@ -60,13 +60,13 @@ impl Run<'_> {
         let (shown, source) = (frame.place.name(name), node.attributes.identity());
         let target = &shown.shown;
         if let (Some(done), Some(present)) = (&self.done, &present)
-            && done.holds(target, source, &present.attributes)
+            && done.holds(&frame.place.key(name), source, &present.attributes)
         {
             // It belongs to what this run is to copy and, if asked, to compare.
             if self.is_to_be_verified(node, Some(&frame.place)) {
                 let verified = self.verify(node, None, &frame.place, name).await;
                 if verified.is_err() {
-                    done.forget(target);
+                    done.forget(&frame.place.key(name));
                 }
                 verified?;
             }
@@ -114,7 +114,7 @@ impl Run<'_> {
                 self.verify(node, was.as_ref(), &frame.place, name).await?;
             }
             if let (Some(done), Some(copied)) = (&self.done, copied) {
-                done.add(target, source, &copied);
+                done.add(&frame.place.key(name), source, &copied);
             }
         }
         self.say("file", node, frame, name)
@@ -142,7 +142,10 @@ impl Run<'_> {
 
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> anyhow::Result<(RemoteFile, Attributes)> {
-        let found = remote::find_again(self.context, &source.remote).await?;
+        let mut found = remote::find_again(self.context, &source.remote).await?;
+        if self.copy.links != Links::Never {
+            found = remote::follow(self.context, found).await?;
+        }
         let attributes = Attributes::from(&found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
-    Run,
+    Links, Run,
     node::{Node, Origin},
     place::{Name, Place},
 };
@@ -193,7 +193,7 @@ impl Run<'_> {
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<std::fs::File> {
-        open_source(path, self.copy.follow).map_err(|error| local(path, &error))
+        open_source(path, self.copy.links != Links::Never).map_err(|error| local(path, &error))
     }
 }
 

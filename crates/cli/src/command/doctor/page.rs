@@ -144,9 +144,6 @@ fn limits(findings: &Findings, page: &mut String) {
     }
     if let Some(names) = findings.names {
         let mut words = format!("up to {} bytes, {} links to a file", names.longest, names.links);
-        if names.truncates {
-            words += ", longer ones are cut";
-        }
         if names.ignores_case {
             words += if names.keeps_case { ", case is kept and does not matter" } else { ", case is lost" };
         }

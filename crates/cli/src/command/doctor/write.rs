@@ -140,7 +140,7 @@ impl Doctor {
     /// Writes: stable or not, how large over UDP, and what the server's clock says.
     async fn write_file(&mut self, file: FileHandle) {
         let before = SystemTime::now();
-        let arguments = write(&file, 1024);
+        let arguments = write(&file, 0, 1024);
         let written = match self.nfs::<WRITE3resok>(Procedure::Write, &arguments).await {
             Ok(written) => written,
             Err(words) => return self.findings.tried("WRITE", words),
@@ -182,7 +182,7 @@ impl Doctor {
         let Some(caller) = &mut self.nfs[0] else { return };
         let (mut largest, mut end) = (0, None);
         for asked in WRITES {
-            let arguments = write(&file, asked);
+            let arguments = write(&file, 0, asked);
             let called = caller.call(Program::NFS, Procedure::Write.number(), &arguments).await;
             let came = match called {
                 Ok(results) => match reply::decode::<WRITE3resok>(&results) {
@@ -199,10 +199,14 @@ impl Doctor {
             end = Some(format!("; {}: {came}", units::bytes(asked.into())));
             break;
         }
+        // Twice as long, for larger READs.
+        let arguments = write(&file, largest.into(), largest);
+        let size = u64::from(largest)
+            * if self.nfs::<WRITE3resok>(Procedure::Write, &arguments).await.is_ok() { 2 } else { 1 };
         let up_to = units::bytes(largest.into());
         let end = end.unwrap_or_default();
         self.findings.tried("large WRITEs over UDP", format!("answered up to {up_to}{end}"));
-        self.large_reads(&file, largest.into()).await;
+        self.large_reads(&file, size).await;
     }
 
     async fn links(
@@ -292,10 +296,10 @@ impl Doctor {
     }
 }
 
-/// Returns the arguments of an UNSTABLE WRITE of so many bytes to the beginning of a file.
-fn write(file: &FileHandle, count: u32) -> Vec<u8> {
+/// Returns the arguments of an UNSTABLE WRITE of so many bytes.
+fn write(file: &FileHandle, offset: u64, count: u32) -> Vec<u8> {
     let mut arguments = encoded(file);
-    encode(&mut arguments, &0_u64);
+    encode(&mut arguments, &offset);
     encode(&mut arguments, &count);
     encode(&mut arguments, &stable_how::UNSTABLE);
     encode(&mut arguments, &count);

@@ -13,7 +13,7 @@ use nfs_wireless_client::{self as client, FileHandle, Metadata, Placement, SetAt
 use super::{Attempt, MAX_VERSIONS, differ, keeps_changing, transfer_error};
 use crate::{
     copy::{
-        Run,
+        Links, Run,
         node::{Attributes, Node},
         place::{Name, RemotePlace, set_times},
         resume::{Earlier, SMALL_BYTES, Sending},
@@ -65,7 +65,7 @@ impl Run<'_> {
         share: &Share,
     ) -> anyhow::Result<Attempt> {
         let here = |error: io::Error| local(path, &error);
-        let source = match files::open_source(path, self.copy.follow) {
+        let source = match files::open_source(path, self.copy.links != Links::Never) {
             Ok(source) => source,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let text = format!("{node}: removed before it was copied");
