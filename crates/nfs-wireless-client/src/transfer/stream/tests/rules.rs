@@ -205,6 +205,9 @@ fn a_writer_waits_until_a_commit_makes_room() {
     let mut bench = Bench::new(|tuning| tuning.dirty_bytes = 2 * PAGE as usize);
     assert_eq!(bench.write(0, 5 * PAGE as usize), 2 * PAGE as usize);
     assert_eq!(bench.calls().len(), 16, "WRITEs in flight");
+    let mut bench = Bench::new(|tuning| tuning.dirty_bytes = 3 * PAGE as usize);
+    let pages = |pages| pages * PAGE as usize;
+    assert_eq!((bench.write(0, pages(1)), bench.write(PAGE, pages(5))), (pages(1), pages(2)));
 }
 
 #[test]
