@@ -43,6 +43,7 @@ fn calls(client: Client, mut listing: ReadDir, mut complete: ReadDir, file: File
     }
     let attributes = SetAttributes::default();
     spawn_all! {
+        |client, name| client.export_of(&name);
         |client, name| client.unmount();
         |client, name| client.null();
         |client, name| client.call_raw(Procedure::Null, Vec::new());

@@ -112,6 +112,7 @@ impl Context {
         });
         self.session.remember();
         self.session.transports().into_iter().for_each(|line| self.reporter.detail(line));
+        self.session.reduced_blocks().iter().for_each(|line| self.reporter.warning_once(line));
         let closing =
             || Observation::closing_line(&self.activity, self.session.link_state(), self.started.elapsed());
         self.reporter.end_progress(result.is_ok().then(closing));

@@ -165,6 +165,28 @@ impl Session {
         lines.collect()
     }
 
+    /// Returns where `--block-size` is more than the server or the transport takes, a line for each server.
+    pub(crate) fn reduced_blocks(&self) -> Vec<String> {
+        let connected = self.connected.borrow();
+        let reduced = connected.iter().filter_map(|Connected { remote, client, .. }| {
+            let exact = |url: Option<u32>| url.or_else(|| self.arguments.block_size.number());
+            let asked = [exact(remote.options.read_block), exact(remote.options.write_block)];
+            let Status { read_block, write_block, stats, .. } = client.status();
+            let used = [("READ", read_block), ("WRITE", write_block)];
+            let less: Vec<String> = asked
+                .iter()
+                .zip(used)
+                .filter(|(asked, (_, used))| asked.is_some_and(|asked| asked > *used))
+                .map(|(_, (what, used))| format!("{used} bytes per {what}"))
+                .collect();
+            let host = &remote.host;
+            (stats.calls > 0 && !less.is_empty() && self.activity.bytes() > 0).then(|| {
+                format!("{host} takes less than --block-size at once: at most {}", less.join(" and "))
+            })
+        });
+        reduced.collect()
+    }
+
     /// Returns what is connected, for messages: `nas over TCP`.
     pub(crate) fn describe(&self) -> String {
         let hosts: Vec<String> = self

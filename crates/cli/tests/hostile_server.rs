@@ -412,6 +412,35 @@ fn an_upload_that_the_server_does_not_know_again_is_not_called_resumed() {
     assert!(stderr.contains("the server does not have what an earlier run sent"), "{stderr}");
 }
 
+/// A server that announces less than it takes: what it announces counts, and is said where the user asked for more.
+#[test]
+fn a_block_size_is_exact_up_to_the_servers_limits() {
+    let trial = Trial::new(Reply(|call, reply| {
+        if call.is(P::Fsinfo) {
+            edit::<FSINFO3resok>(reply, |it| (it.rtmax, it.wtmax) = (20_000, 10_000));
+        }
+        if call.is(P::Write) {
+            let mut arguments = nfs_wire::Reader::new(&call.arguments);
+            nfs_wire::FileHandle::decode(&mut arguments).unwrap();
+            arguments.u64("offset").unwrap();
+            let count = arguments.u32("count").unwrap();
+            assert!(count <= 10_000, "a WRITE of {count} bytes");
+        }
+    }));
+    fs::write(trial.path("here/large"), common::noise(1 << 20)).unwrap();
+    for transport in ["udp", "tcp"] {
+        let run = |size| trial.run(&["cp", "--transport", transport, "--block-size", size, "large", "{up}"]);
+        let outcome = run("64K");
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let said =
+            "takes less than --block-size at once: at most 20000 bytes per READ and 10000 bytes per WRITE";
+        assert!(outcome.stderr.contains(said), "{transport}: {}", outcome.stderr);
+        let outcome = run("8K");
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{transport}");
+        assert_same_tree(&trial.path("here/large"), &trial.path("served/up"), false);
+    }
+}
+
 /// The procedure whose replies get lost, in `a_tree_goes_on_after_an_end_at_any_step_of_its_marker`.
 static LOST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(u32::MAX);
 

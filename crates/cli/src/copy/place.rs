@@ -480,6 +480,8 @@ impl RemotePlace {
         let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
         client.create(made.handle, MARKER, attributes).await.at(&remote)?;
         client.rename(made.handle, (*above, &temporary), (*above, name)).await.at(&remote)?;
+        // Some servers make handles of names (nfs3_server): the one of the old name is stale.
+        let made = client.lookup(*above, name).await.at(&remote)?;
         context.activity.step();
         let file = Attributes::from(&made.metadata).file;
         let place = Self::new(client.clone(), made.handle, remote, file);

@@ -285,8 +285,10 @@ mod tests {
         assert_eq!(bench.state(), (0, 10, 10), "which of the two lives is the later one cannot be known");
         bench.written_under(10, 20, NEW, Some(OLD));
         assert_eq!(bench.state(), (0, 10, 20), "NEW answers after OLD: what OLD had is lost");
+        bench.written_under(20, 30, NEW, Some(OLD));
+        assert_eq!(bench.state(), (0, 20, 20), "NEW is the latest now, whatever was thought before");
         bench.written_under(0, 10, OLD, Some(OLD));
-        assert_eq!(bench.state(), (0, 10, 20), "OLD is over");
+        assert_eq!(bench.state(), (0, 20, 20), "OLD is over");
     }
 
     #[test]

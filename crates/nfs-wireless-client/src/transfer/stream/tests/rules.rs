@@ -205,6 +205,9 @@ fn a_writer_waits_until_a_commit_makes_room() {
     let mut bench = Bench::new(|tuning| tuning.dirty_bytes = 2 * PAGE as usize);
     assert_eq!(bench.write(0, 5 * PAGE as usize), 2 * PAGE as usize);
     assert_eq!(bench.calls().len(), 16, "WRITEs in flight");
+    let mut bench = Bench::new(|tuning| tuning.dirty_bytes = 3 * PAGE as usize);
+    let pages = |pages| pages * PAGE as usize;
+    assert_eq!((bench.write(0, pages(1)), bench.write(PAGE, pages(5))), (pages(1), pages(2)));
 }
 
 #[test]
@@ -469,6 +472,23 @@ fn a_read_that_nobody_waits_for_any_more_tells_nothing() {
     assert_eq!(bench.read(0), Ok(Available::Wait));
     bench.stream.handle_read(2, vec![7; 100].into(), false);
     assert_eq!(bench.read(0), Ok(Available::Bytes(10)));
+}
+
+#[test]
+fn what_becomes_stable_elsewhere_outdates_only_where_the_file_ends() {
+    let mut bench = Bench::new(|tuning| tuning.read_ahead_bytes = 200);
+    assert_eq!(bench.read(1000), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(0, 1000, 100), (1, 1100, 100)]);
+    bench.stream.handle_read(0, vec![7; 100].into(), false);
+    bench.stream.handle_read(1, vec![7; 40].into(), true);
+    bench.flush_block(900, 1, Duration::ZERO);
+    for at in [1000, 1090, 1100, 1130] {
+        assert_eq!(bench.read(at), Ok(Available::Bytes(10)));
+        assert_eq!(bench.next(), None, "nothing is read again before {at}");
+    }
+    bench.flush_block(1200, 1, Duration::ZERO);
+    assert_eq!(bench.read(1130), Ok(Available::Bytes(10)));
+    assert_eq!(bench.read(1140), Ok(Available::Wait), "it ends later now");
 }
 
 #[test]
