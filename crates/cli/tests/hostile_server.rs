@@ -421,7 +421,7 @@ fn a_block_size_is_exact_up_to_the_servers_limits() {
         }
         if call.is(P::Write) {
             let mut arguments = nfs_wire::Reader::new(&call.arguments);
-            nfs_wire::FileHandle::decode(&mut arguments).unwrap();
+            FileHandle::decode(&mut arguments).unwrap();
             arguments.u64("offset").unwrap();
             let count = arguments.u32("count").unwrap();
             assert!(count <= 10_000, "a WRITE of {count} bytes");
