@@ -62,7 +62,9 @@ impl Trial {
     /// Runs a line of words as an ordinary user.
     fn run_as_nobody(&self, line: &str) -> (Option<i32>, String) {
         let program = self.place.path().join("nfsw");
-        fs::copy(env!("CARGO_BIN_EXE_nfsw"), &program).unwrap();
+        // By another process: children of this one, made meanwhile, would hold the copy open for writing, and nobody could run it.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_nfsw")).arg(&program).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(self.place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(program);
         // Whoever is not root runs this as who they are.
