@@ -238,7 +238,11 @@ fn what_is_not_there_is_not_found_at_the_root() {
 
 #[test]
 fn a_refusal_that_the_port_may_explain_says_so() {
-    let rule = |calls, action| Faults::from(vec![Rule { calls, when: When::Always, action }]);
+    // A server that refuses a port does so from the first call on that is about a file.
+    let rule = |calls, action| {
+        let all = [calls, Calls::Procedure(Procedure::Fsinfo)];
+        Faults::from(all.map(|calls| Rule { calls, when: When::Always, action }).to_vec())
+    };
     let mut export_alone = Faults::default();
     (export_alone.mountable, export_alone.hides_exports) = (Mountable::Export, true);
     let too_weak = Action::Reject(Rejection::Authentication(5));
