@@ -14,6 +14,9 @@ use crate::{
 /// again. Then it means it.
 const CREDENTIAL_PATIENCE: Duration = Duration::from_secs(60);
 
+/// The server wants another flavour, or a privileged port (RFC 5531 §9).
+const AUTH_TOOWEAK: u32 = 5;
+
 /// What a server thinks of our credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -53,6 +56,8 @@ impl Session {
                 self.credential = Standing::Accepted;
                 false
             }
+            // No restart makes a credential, or the port that it comes from, too weak.
+            (Err(Rejection::Authentication(AUTH_TOOWEAK)), _) => false,
             (Err(Rejection::Authentication(_)), Standing::Accepted) => {
                 self.credential = Standing::Refused(now);
                 true
