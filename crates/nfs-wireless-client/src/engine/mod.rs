@@ -220,7 +220,7 @@ impl Engine {
     }
 
     /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait. The delay is that of
-    /// [`back_off`].
+    /// [`back_off()`].
     pub fn postpone(&mut self, now: Instant, id: CallId) {
         self.advance(now);
         if !self.calls.is_live(id) {
