@@ -219,8 +219,9 @@ impl Engine {
         self.handle_answer(answered);
     }
 
-    /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait. The delay is that of
-    /// [`back_off()`].
+    /// Makes a call again after a while, as a new call to the server: it answered, and asked to wait.
+    ///
+    /// The delay is 100 ms, and doubles each time up to 5 s.
     pub fn postpone(&mut self, now: Instant, id: CallId) {
         self.advance(now);
         if !self.calls.is_live(id) {
