@@ -420,8 +420,8 @@ fn a_block_size_is_exact_up_to_the_servers_limits() {
             edit::<FSINFO3resok>(reply, |it| (it.rtmax, it.wtmax) = (20_000, 10_000));
         }
         if call.is(P::Write) {
-            let mut arguments = nfs_wire::Reader::new(&call.arguments);
-            nfs_wire::FileHandle::decode(&mut arguments).unwrap();
+            let mut arguments = Reader::new(&call.arguments);
+            FileHandle::decode(&mut arguments).unwrap();
             arguments.u64("offset").unwrap();
             let count = arguments.u32("count").unwrap();
             assert!(count <= 10_000, "a WRITE of {count} bytes");
