@@ -700,7 +700,7 @@ fn doctor_tells_what_is_odd() {
                     message(r, &[1, 0, 0, 0, 2])
                 }
             }),
-            "EXPORT: only versions",
+            "EXPORT: not offered",
         ),
         (3, Reply(|c, r| mount(c, 1, r, &[13])), "refused: permission denied"),
         (3, Reply(|c, r| mount(c, 1, r, &[0, 4, 0, u32::MAX])), "cannot be understood"),

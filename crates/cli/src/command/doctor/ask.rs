@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use nfs_wire::{
-    DecodeError, FileHandle, Procedure, Reader, encode,
+    FileHandle, Procedure, Reader, Status, encode,
     nfs3_types::nfs3::{
         ACCESS3resok, FSINFO3resok, FSSTAT3resok, GETATTR3resok, LOOKUP3resok, Nfs3Option, PATHCONF3resok,
         READDIRPLUS3resok, fattr3, ftype3,
@@ -70,16 +70,19 @@ impl Doctor {
     where
         T: for<'a> Results<'a>,
     {
-        let decoded = match reply::decode::<T>(results) {
-            Err(DecodeError::Trailing { count }) => {
-                self.findings.odd(format!("{procedure}: {count} bytes follow the results"));
-                reply::decode::<T>(&results[..results.len() - count])
-            }
-            decoded => decoded,
+        let mut reader = Reader::new(results);
+        let decoded = match reader.u32("status").map(Status::from_code) {
+            Ok(None) => T::decode(&mut reader),
+            Ok(Some(status)) => return Err(status.to_string()),
+            Err(error) => Err(error),
         };
         match decoded {
-            Ok(Ok(results)) => Ok(results),
-            Ok(Err(status)) => Err(status.to_string()),
+            Ok(results) => {
+                if let count @ 1.. = reader.rest().len() {
+                    self.findings.odd(format!("{procedure}: {count} bytes follow the results"));
+                }
+                Ok(results)
+            }
             Err(error) => {
                 self.findings.odd(format!("{procedure}: cannot be understood: {error}"));
                 Err(format!("cannot be understood: {error}"))

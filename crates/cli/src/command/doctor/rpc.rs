@@ -50,7 +50,9 @@ impl Trouble {
             Self::Closed => "closes the connection".to_owned(),
             Self::Io(error) => crate::error::io_text(error),
             Self::Nonsense => "answers nonsense".to_owned(),
-            Self::Rejected(Rejection::ProgramUnavailable) => "not offered".to_owned(),
+            Self::Rejected(Rejection::ProgramUnavailable | Rejection::VersionUnavailable) => {
+                "not offered".to_owned()
+            }
             Self::Rejected(Rejection::ProgramMismatch { low, high }) => {
                 format!("only versions {low} to {high}")
             }
@@ -249,13 +251,6 @@ fn results(message: &[u8]) -> Result<Vec<u8>, Trouble> {
     match ReplyHeader::decode(&mut reader) {
         Ok(ReplyHeader { outcome: Ok(()), .. }) => Ok(reader.rest().to_vec()),
         Ok(ReplyHeader { outcome: Err(rejection), .. }) => Err(Trouble::Rejected(rejection)),
-        // PROG_MISMATCH without its range of versions.
-        Err(_) if message.get(4..24) == Some(&MISMATCH) => {
-            Err(Trouble::Rejected(Rejection::ProgramMismatch { low: 0, high: 0 }))
-        }
         Err(_) => Err(Trouble::Nonsense),
     }
 }
-
-/// An accepted reply (RFC 5531 §9) with an empty verifier and PROG_MISMATCH.
-const MISMATCH: [u8; 20] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
