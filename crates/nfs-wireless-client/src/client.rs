@@ -82,7 +82,7 @@ pub struct Status {
     pub read_block: u32,
     /// Bytes per WRITE in use now.
     pub write_block: u32,
-    /// Calls that wait for a reply.
+    /// Calls that wait for a reply, and transfers that the server has asked to come back later.
     pub outstanding: usize,
     /// When the server was last heard of.
     pub last_heard: Option<Instant>,
@@ -228,7 +228,7 @@ impl Client {
             stats: snapshot.stats,
             read_block: limits.read_block,
             write_block: limits.write_block,
-            outstanding: snapshot.outstanding,
+            outstanding: snapshot.outstanding + snapshot.put_off,
             last_heard: snapshot.last_heard,
             belief: snapshot.belief,
         }

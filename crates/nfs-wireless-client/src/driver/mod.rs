@@ -49,6 +49,8 @@ pub(crate) struct Snapshot {
     /// What the server has announced.
     pub(crate) server_limits: Option<ServerLimits>,
     pub(crate) outstanding: usize,
+    /// Transfers that the server has asked to come back later.
+    pub(crate) put_off: usize,
     /// Something is to be heard: calls are outstanding, or there is no connection.
     pub(crate) waiting: bool,
     pub(crate) last_heard: Option<Instant>,

@@ -280,6 +280,7 @@ impl Pump {
         snapshot.limits = Some(self.session.limits());
         snapshot.server_limits = self.session.server_limits();
         snapshot.outstanding = self.session.outstanding();
+        snapshot.put_off = self.session.put_off_transfers();
         snapshot.waiting = snapshot.outstanding > 0 || self.lost;
         snapshot.last_heard = self.last_heard;
         snapshot.belief = self.session.belief();

@@ -48,6 +48,11 @@ impl Session {
         self.engine.refuse(now, reply.id);
     }
 
+    /// Returns how many transfers the server has asked to come back later.
+    pub fn put_off_transfers(&self) -> usize {
+        self.transfers.iter().filter(|active| active.later.is_some()).count()
+    }
+
     /// Whether a refusal of the credential is to be waited out, as it was accepted before.
     pub(super) fn waits_for_credential(&mut self, now: Instant, reply: &Reply) -> bool {
         match (reply.outcome, self.credential) {
