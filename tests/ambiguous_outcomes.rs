@@ -207,6 +207,25 @@ async fn mknod_is_known_by_its_mark() {
 }
 
 #[tokio::test]
+async fn a_look_before_the_call_takes_the_place_of_a_mark_that_is_refused() {
+    for has_cache in [true, false] {
+        let bench = Bench::new(has_cache, Faults::mode_only()).await;
+        let make = bench.client.mkdir(bench.root(), b"ours", mode(0o700));
+        let entry = bench.lossy(Procedure::Mkdir, make).await.unwrap();
+        assert_eq!(entry.handle, bench.other.lookup(bench.root(), b"ours").await.unwrap().handle);
+        bench.other.mkdir(bench.root(), b"theirs", mode(0o700)).await.unwrap();
+        let taken = bench.client.mkdir(bench.root(), b"theirs", mode(0o700)).await;
+        assert_eq!(status(taken), NfsStatus::EXIST);
+
+        let bench = Bench::new(has_cache, Faults::mode_only()).await;
+        let make = bench.client.create_guarded(bench.root(), b"file", mode(0o600));
+        let made = bench.lossy(Procedure::Create, make).await;
+        assert_eq!(in_doubt(made), !has_cache, "whose file it is matters");
+        assert_eq!(bench.names().await, ["file"]);
+    }
+}
+
+#[tokio::test]
 async fn symlink_is_known_by_its_target() {
     both(Faults::default(), async |bench| {
         let root = bench.root();

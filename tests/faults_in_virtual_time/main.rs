@@ -165,6 +165,41 @@ fn a_server_that_rejects_large_calls_is_asked_for_less() {
 }
 
 #[test]
+fn uploads_do_without_what_a_server_refuses_in_create() {
+    let guarded = || rule(Calls::GuardedCreate, When::Always, Action::Fail(Status::NOTSUPP));
+    let timed = || rule(Calls::TimedCreate, When::Always, Action::Fail(Status::INVAL));
+    for rules in [vec![guarded()], vec![timed()], vec![timed(), guarded()]] {
+        for leftover in [false, true] {
+            let mut world = World::new(Faults::from(rules.clone()));
+            if leftover {
+                let time = nfstime3 { seconds: 1, nseconds: 0 };
+                world.service.backend().write_file(time, b"/.file.part", &contents(50_000)).unwrap();
+            }
+            let data = contents(30_000);
+            let checkpoint = world.interrupted_upload(&data, 10_000);
+            world.upload(&data, resumable(Some(checkpoint))).unwrap();
+            assert!(world.progress < 30_000, "it is resumed all the same");
+            assert!(world.file() == data);
+            assert_eq!(world.list().unwrap(), [b"file"]);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_and_is_not_ends_the_upload() {
+    // As nfs3_server, but for ever.
+    let mut world = World::new(Faults::from(vec![
+        Rule::always(Procedure::Create, Action::Fail(Status::EXIST)),
+        Rule::always(Procedure::Remove, Action::Fail(Status::NOENT)),
+    ]));
+    let time = nfstime3 { seconds: 1, nseconds: 0 };
+    world.service.backend().write_file(time, b"/.file.part", b"somebody's leftover").unwrap();
+    let error = world.upload(&contents(30_000), temporary()).unwrap_err();
+    assert!(matches!(error, TransferError::NoProgress { procedure: Procedure::Create, .. }), "{error:?}");
+    assert!(world.session.stats().calls < 20);
+}
+
+#[test]
 fn odd_handles_work() {
     let mut config = ServiceConfig::default();
     config.handle_bytes = 25;

@@ -176,7 +176,7 @@ impl Context {
             let advice = "is the host right, and is UDP or TCP port 2049 open there?";
             return Failure::with(
                 Exit::Unreachable,
-                format!("gave up: {reason}; no server answered ({advice})"),
+                format!("gave up: {reason}; no answer from any server ({advice})"),
             );
         }
         let servers = self.session.describe();

@@ -16,7 +16,7 @@ use common::{Server, assert_same_tree, command, embedded, noise, stderr};
 use nfs_wireless_client::{NfsStatus, Procedure};
 use nfs_wireless_server::{Action, Calls, Faults, Rule, When};
 
-const SIZE: usize = 3 << 20;
+const SIZE: usize = 6 << 20;
 
 /// Starts a copy that takes about a second.
 fn copy(transport: &str, state: &Path, from: &str, to: &str) -> Child {

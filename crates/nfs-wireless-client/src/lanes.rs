@@ -159,8 +159,7 @@ impl Lanes {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut all = self.first.connection.snapshot();
         for lane in lock(&self.further).iter() {
-            let Snapshot { stats, outstanding, put_off, last_heard, belief, .. } =
-                lane.connection.snapshot();
+            let Snapshot { stats, outstanding, put_off, last_heard, belief, .. } = lane.connection.snapshot();
             all.stats.add(&stats);
             all.outstanding += outstanding;
             all.put_off += put_off;

@@ -82,6 +82,10 @@ pub enum Calls {
     },
     /// CREATEs of the mode EXCLUSIVE.
     ExclusiveCreate,
+    /// CREATEs of the mode GUARDED.
+    GuardedCreate,
+    /// CREATEs and MKDIRs that set a time of last access.
+    TimedCreate,
 }
 
 /// Which of the chosen calls are struck. Retransmissions count as calls of their own.
@@ -177,6 +181,12 @@ impl Faults {
         Self { mountable: Mountable::Anything, hides_exports: true, ..Self::default() }
     }
 
+    /// A server that takes a mode and no other attribute in CREATE and MKDIR, as `unfs3` does.
+    pub fn mode_only() -> Self {
+        let action = Action::Fail(Status::INVAL);
+        Self::from(vec![Rule { calls: Calls::TimedCreate, when: When::Always, action }])
+    }
+
     /// A server that never answers READs and WRITEs above a size, as nfs-ganesha over UDP.
     pub fn silent_above(bytes: u32) -> Self {
         let rule = |procedure| Rule {
@@ -210,7 +220,8 @@ pub(crate) struct CallShape {
     number: u32,
     pub(crate) procedure: Option<Procedure>,
     range: Option<(u64, u32)>,
-    exclusive: bool,
+    create_mode: Option<u32>,
+    sets_atime: bool,
 }
 
 impl CallShape {
@@ -218,13 +229,35 @@ impl CallShape {
     pub(crate) fn new(program: rpc::Program, number: u32, arguments: Reader<'_>) -> Self {
         let is_nfs = program.number == rpc::Program::NFS.number;
         let procedure = Procedure::from_number(number).filter(|_| is_nfs);
-        let mut shape = Self { program: program.number, number, procedure, range: None, exclusive: false };
+        let mut shape = Self {
+            program: program.number,
+            number,
+            procedure,
+            range: None,
+            create_mode: None,
+            sets_atime: false,
+        };
         match procedure {
             Some(Procedure::Read | Procedure::Write) => shape.range = range(arguments),
-            Some(Procedure::Create) => shape.exclusive = is_exclusive(arguments).unwrap_or(false),
+            Some(Procedure::Create | Procedure::Mkdir) => shape.look_at_attributes(arguments),
             _ => {}
         }
         shape
+    }
+
+    /// Looks at what a CREATE or MKDIR is to make, and how.
+    fn look_at_attributes(&mut self, mut arguments: Reader<'_>) {
+        let name = FileHandle::decode(&mut arguments)
+            .and_then(|_| arguments.opaque("name", nfs3_types::mount::MNTPATHLEN).map(drop));
+        if name.is_err() {
+            return;
+        }
+        if self.procedure == Some(Procedure::Create) {
+            self.create_mode = arguments.u32("create mode").ok();
+        }
+        if self.create_mode != Some(EXCLUSIVE) {
+            self.sets_atime = sets_atime(&mut arguments).unwrap_or(false);
+        }
     }
 
     fn is_among(&self, calls: Calls) -> bool {
@@ -240,7 +273,9 @@ impl CallShape {
             Calls::Larger { procedure, bytes } => {
                 self.procedure == Some(procedure) && self.range.is_some_and(|(_, count)| count > bytes)
             }
-            Calls::ExclusiveCreate => self.exclusive,
+            Calls::ExclusiveCreate => self.create_mode == Some(EXCLUSIVE),
+            Calls::GuardedCreate => self.create_mode == Some(GUARDED),
+            Calls::TimedCreate => self.sets_atime,
         }
     }
 }
@@ -250,11 +285,22 @@ fn range(mut arguments: Reader<'_>) -> Option<(u64, u32)> {
     Some((arguments.u64("offset").ok()?, arguments.u32("count").ok()?))
 }
 
-fn is_exclusive(mut arguments: Reader<'_>) -> Option<bool> {
-    const EXCLUSIVE: u32 = 2;
-    FileHandle::decode(&mut arguments).ok()?;
-    arguments.opaque("name", nfs3_types::mount::MNTPATHLEN).ok()?;
-    Some(arguments.u32("create mode").ok()? == EXCLUSIVE)
+/// Modes of CREATE (RFC 1813 §3.3.8).
+const GUARDED: u32 = 1;
+const EXCLUSIVE: u32 = 2;
+
+/// Whether a `sattr3` sets the time of last access to one of the client's (RFC 1813 §2.6).
+fn sets_atime(arguments: &mut Reader<'_>) -> Option<bool> {
+    const SET_TO_CLIENT_TIME: u32 = 2;
+    for field in ["mode", "uid", "gid"] {
+        if arguments.u32(field).ok()? != 0 {
+            arguments.u32(field).ok()?;
+        }
+    }
+    if arguments.u32("size").ok()? != 0 {
+        arguments.u64("size").ok()?;
+    }
+    Some(arguments.u32("atime").ok()? == SET_TO_CLIENT_TIME)
 }
 
 /// What the rules have decided for one call.
