@@ -168,14 +168,17 @@ impl Bounds {
 }
 
 impl Session {
-    /// Takes note of the export's root, and asks what the server takes; READs and WRITEs wait for the answer. `known`: another connection
-    /// over the same transport has asked already.
+    /// Takes note of the export's root, and asks what the server takes; READs and WRITEs wait for the answer if they could be larger than
+    /// 32 KiB. `known`: another connection over the same transport has asked already.
     pub fn handle_mount(&mut self, now: Instant, root: FileHandle, known: Option<ServerLimits>) {
         self.bounds.root = Some(root);
         match known {
             Some(known) => self.handle_limits(now, known),
             None => {
-                self.bounds.wait_until = Some(now + PATIENCE);
+                // What every server takes need not wait.
+                let Limits { read_block, write_block, .. } = self.bounds.configured;
+                let is_large = read_block.max(write_block) > UNANNOUNCED_BYTES;
+                self.bounds.wait_until = is_large.then_some(now + PATIENCE);
                 self.ask_limits(now);
             }
         }

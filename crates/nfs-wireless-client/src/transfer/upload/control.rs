@@ -1,0 +1,121 @@
+//! The calls of an upload that move no bytes: what their results lead to.
+
+use nfs_wire::{
+    Procedure, Status,
+    nfs3_types::nfs3::{
+        COMMIT3resok, CREATE3resok, GETATTR3resok, LOOKUP3resok, Nfs3Option, REMOVE3resok, RENAME3resok,
+        SETATTR3resok, fattr3, nfs_fh3,
+    },
+};
+
+use super::{MAX_ROUNDS, Phase, Placement, Upload, decode, refused};
+use crate::{attr::optional, transfer::TransferError};
+
+impl Upload {
+    /// Takes in the results of the control call of a phase.
+    pub(super) fn handle_control(&mut self, attempts: u32, results: &[u8]) -> Result<(), TransferError> {
+        self.busy = false;
+        match self.phase {
+            Phase::Recover => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) => self.recover(found),
+                Err(Status::NOENT) => self.phase = Phase::LookAhead,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::LookAhead => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) if self.is_complete(&found) => self.phase = Phase::Done,
+                Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::Settle => {
+                let done = decode::<COMMIT3resok>(Procedure::Commit, results)?
+                    .map_err(|status| refused(Procedure::Commit, status))?;
+                self.take_up(Some(done.verf.0));
+            }
+            Phase::Create => match decode::<CREATE3resok>(Procedure::Create, results)? {
+                Ok(CREATE3resok { obj: Nfs3Option::Some(file), obj_attributes, .. }) => {
+                    self.start_data(file, &obj_attributes);
+                }
+                Ok(_) => self.find(true)?,
+                Err(Status::EXIST) => self.find(attempts > 1)?,
+                // A mode is all that every server takes (unfs3 refuses more).
+                Err(Status::INVAL | Status::NOTSUPP) if self.marked => self.marked = false,
+                // A server without GUARDED; a look does what it would have done.
+                Err(Status::NOTSUPP) if self.guarded => {
+                    tracing::info!("the server has no GUARDED CREATE: a LOOKUP takes its place");
+                    self.guarded = false;
+                    self.find(attempts > 1)?;
+                }
+                Err(status) => return Err(refused(Procedure::Create, status)),
+            },
+            Phase::Find => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) => {
+                    let empty = matches!(&found.obj_attributes, Nfs3Option::Some(it) if it.size == 0);
+                    if (empty && self.may_be_ours) || self.spec.placement == Placement::InPlace {
+                        self.start_data(found.object, &found.obj_attributes);
+                    } else {
+                        self.phase = Phase::Clear;
+                    }
+                }
+                Err(Status::NOENT) => self.phase = Phase::Create,
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::Clear => match decode::<REMOVE3resok>(Procedure::Remove, results)? {
+                Ok(_) => self.phase = Phase::Create,
+                // Nothing is there, whatever CREATE said: nothing needs guarding.
+                Err(Status::NOENT) => (self.phase, self.guarded) = (Phase::Create, false),
+                Err(status) => return Err(refused(Procedure::Remove, status)),
+            },
+            Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
+                Ok(done) => {
+                    self.observe(&done.obj_wcc.after);
+                    self.phase = self.rename_or_done();
+                }
+                Err(status) => return Err(refused(Procedure::Setattr, status)),
+            },
+            Phase::Rename => match decode::<RENAME3resok>(Procedure::Rename, results)? {
+                Ok(_) => self.complete(),
+                Err(Status::NOENT) => self.phase = Phase::Check,
+                Err(status) => return Err(refused(Procedure::Rename, status)),
+            },
+            Phase::Check => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+                Ok(found) if self.is_ours(&found) => self.complete(),
+                Ok(_) => return Err(refused(Procedure::Rename, Status::NOENT)),
+                Err(status) => return Err(refused(Procedure::Lookup, status)),
+            },
+            Phase::Confirm => {
+                self.confirmations += 1;
+                let touched = match decode::<GETATTR3resok>(Procedure::Getattr, results)? {
+                    Ok(found) => {
+                        self.observe(&Nfs3Option::Some(found.obj_attributes));
+                        self.is_touched()
+                    }
+                    // Somebody removed it meanwhile.
+                    Err(Status::STALE) => false,
+                    Err(status) => return Err(refused(Procedure::Getattr, status)),
+                };
+                self.phase = if touched { Phase::Attributes } else { Phase::Done };
+            }
+            Phase::Data | Phase::Done => {}
+        }
+        Ok(())
+    }
+
+    /// Looks what has the temporary name: perhaps a file that we made.
+    fn find(&mut self, may_be_ours: bool) -> Result<(), TransferError> {
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            let reason = "it finds the temporary name taken, again and again, though nothing has it";
+            return Err(TransferError::NoProgress { procedure: Procedure::Create, reason });
+        }
+        (self.phase, self.may_be_ours) = (Phase::Find, may_be_ours);
+        Ok(())
+    }
+
+    pub(super) fn start_data(&mut self, file: nfs_fh3, attributes: &Nfs3Option<fattr3>) {
+        self.file = file;
+        self.found = optional(attributes);
+        self.latest = self.found;
+        self.phase = Phase::Data;
+        self.advance_from_data();
+    }
+}
