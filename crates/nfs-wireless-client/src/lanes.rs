@@ -229,7 +229,12 @@ impl Lanes {
             biased;
             answer = &mut call => answer,
             Some(answer) = again => {
-                self.moved.fetch_xor(bit, Ordering::Relaxed);
+                // Of two calls that find this out side by side the second must not undo it.
+                if lane.protocol == elsewhere {
+                    self.moved.fetch_and(!bit, Ordering::Relaxed);
+                } else {
+                    self.moved.fetch_or(bit, Ordering::Relaxed);
+                }
                 tracing::debug!(what = procedure.name(), "moved to the other transport");
                 Ok(answer)
             }
