@@ -119,7 +119,7 @@ impl Client {
     /// [`Error`] says what could not be found or reached, or who refused.
     pub async fn connect(host: &str, path: &[u8], config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
-        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        let reactor = Reactor::start()?;
         let (host_name, path, settings) = (host.to_owned(), path.to_owned(), config.clone());
         let mounting = reactor.run(move |reactor| async move {
             let finder = Finder { reactor: &reactor, config: &settings, host: &host_name };
@@ -130,8 +130,7 @@ impl Client {
             };
             within(&settings, &host_name, mounting).await
         });
-        let mounted = mounting.await.map_err(|error| Error::Local(Arc::new(error)))?;
-        let (reached, offer, root) = mounted?;
+        let (reached, offer, root) = mounting.await?;
         let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let lanes = Lanes::new(reached, root, config, reactor);
@@ -182,12 +181,12 @@ impl Client {
     /// As [`Client::connect`].
     pub async fn exports(host: &str, config: ClientConfig) -> Result<Vec<Export>, Error> {
         config.check()?;
-        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        let reactor = Reactor::start()?;
         let host = host.to_owned();
         let asking = reactor.run(move |reactor| async move {
             within(&config, &host, Finder { reactor: &reactor, config: &config, host: &host }.exports()).await
         });
-        asking.await.map_err(|error| Error::Local(Arc::new(error)))?
+        asking.await
     }
 
     /// Returns the address of the NFS service.

@@ -6,11 +6,11 @@ use std::{
     sync::OnceLock,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     Server,
-    program::{Program, Running},
+    program::{Program, Running, once},
 };
 
 /// What it says to EXPORT.
@@ -43,10 +43,7 @@ pub(crate) fn start(exports: Exports) -> Result<Box<dyn Server>> {
 /// Builds the program, once.
 fn built() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    BUILT
-        .get_or_init(|| build().map_err(|error| format!("{error:#}")))
-        .clone()
-        .map_err(|error| anyhow!(error))
+    once(&BUILT, build)
 }
 
 fn build() -> Result<PathBuf> {

@@ -7,11 +7,11 @@ use std::{
     sync::OnceLock,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     Server,
-    program::{Program, Running},
+    program::{Program, Running, once},
 };
 
 const PACKAGE: &str = "cargo-nfs3-server";
@@ -37,10 +37,7 @@ pub(crate) fn start() -> Result<Box<dyn Server>> {
 /// Installs the program below the build directory, once.
 fn installed() -> Result<PathBuf> {
     static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    INSTALLED
-        .get_or_init(|| install().map_err(|error| format!("{error:#}")))
-        .clone()
-        .map_err(|error| anyhow!(error))
+    once(&INSTALLED, install)
 }
 
 fn install() -> Result<PathBuf> {

@@ -1,14 +1,22 @@
 //! Servers that are a program with a directory and a port, each started in the same way.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, sync::OnceLock, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use tempfile::TempDir;
 
 use crate::{
     Server,
     process::{Process, free_port},
 };
+
+/// Makes a program once for all tests of a process; a failure is told each time.
+pub(crate) fn once(
+    made: &OnceLock<Result<PathBuf, String>>,
+    make: impl FnOnce() -> Result<PathBuf>,
+) -> Result<PathBuf> {
+    made.get_or_init(|| make().map_err(|error| format!("{error:#}"))).clone().map_err(|error| anyhow!(error))
+}
 
 /// How a program is told what to serve.
 #[derive(Clone, Debug)]

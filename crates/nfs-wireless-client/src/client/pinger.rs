@@ -1,6 +1,6 @@
 //! Whether an NFS service answers, without mounting anything.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use nfs_wire::{Procedure, rpc::Program};
 
@@ -28,13 +28,13 @@ impl Pinger {
     /// As [`Client::connect`](super::Client::connect).
     pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
-        let reactor = Reactor::start().map_err(|error| Error::Local(Arc::new(error)))?;
+        let reactor = Reactor::start()?;
         let (host, settings) = (host.to_owned(), config.clone());
         let reaching = reactor.run(move |reactor| async move {
             let finder = Finder { reactor: &reactor, config: &settings, host: &host };
             within(&settings, &host, finder.nfs_only()).await
         });
-        let lane = reaching.await.map_err(|error| Error::Local(Arc::new(error)))??;
+        let lane = reaching.await?;
         let (address, connection) = (lane.address(), lane.connection);
         connection.persist();
         Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })

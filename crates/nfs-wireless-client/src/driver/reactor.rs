@@ -1,12 +1,14 @@
 //! The I/O thread of a client.
 
-use std::{io, pin::Pin, thread};
+use std::{io, pin::Pin, sync::Arc, thread};
 
 use tokio::{
     runtime::{Builder, Handle},
     sync::{mpsc, oneshot},
     task::{LocalSet, spawn_local},
 };
+
+use crate::error::Error;
 
 /// A thread with a current-thread runtime; it ends when the last clone of this is dropped.
 #[derive(Clone, Debug)]
@@ -19,7 +21,15 @@ pub(crate) struct Reactor {
 type Job = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 impl Reactor {
-    pub(crate) fn start() -> io::Result<Self> {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// [`Error::Local`] where the system does not give one.
+    pub(crate) fn start() -> Result<Self, Error> {
+        Self::spawn_thread().map_err(|error| Error::Local(Arc::new(error)))
+    }
+
+    fn spawn_thread() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (jobs, mut waiting) = mpsc::unbounded_channel::<Job>();
@@ -41,11 +51,11 @@ impl Reactor {
     /// future ends the task. Whoever waits may be moved between threads.
     ///
     /// # Errors
-    /// The thread has ended.
-    pub(crate) async fn run<T: Send + 'static, Task: Future<Output = T> + 'static>(
+    /// Those of the task; [`Error::Local`] when the thread has ended.
+    pub(crate) async fn run<T: Send + 'static, Task: Future<Output = Result<T, Error>> + 'static>(
         &self,
         task: impl FnOnce(Self) -> Task + Send + 'static,
-    ) -> io::Result<T> {
+    ) -> Result<T, Error> {
         let (mut answer, answered) = oneshot::channel();
         let reactor = self.clone();
         self.spawn_local(move || async move {
@@ -56,7 +66,8 @@ impl Reactor {
             };
             let _ = answer.send(value);
         });
-        answered.await.map_err(|_| io::Error::other("the I/O thread has ended"))
+        let ended = |_| Error::Local(Arc::new(io::Error::other("the I/O thread has ended")));
+        answered.await.map_err(ended)?
     }
 
     /// Runs a task that cannot move between threads.

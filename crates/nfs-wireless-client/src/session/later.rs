@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::{Procedure, rpc::Rejection};
 
-use super::{FSINFO, Session, owner_transfer};
+use super::{Session, owner_transfer};
 use crate::{
     engine::{Reply, back_off},
     transfer::CONTROL,
@@ -56,8 +56,8 @@ impl Session {
     /// Whether a refusal of the credential is to be waited out, as it was accepted before.
     pub(super) fn waits_for_credential(&mut self, now: Instant, reply: &Reply) -> bool {
         match (reply.outcome, self.credential) {
-            // NULL is answered to anybody, and so may be what is no call of ours.
-            (Ok(()), _) if reply.owner == FSINFO || reply.procedure != Procedure::Null.number() => {
+            // NULL is answered to anybody.
+            (Ok(()), _) if reply.procedure != Procedure::Null.number() => {
                 self.credential = Standing::Accepted;
                 false
             }

@@ -47,7 +47,7 @@ pub(super) struct Stability {
 }
 
 impl Stability {
-    /// Goes on where these bytes are on stable storage already.
+    /// Resumes with these bytes on stable storage already.
     pub(super) fn resume(stable: RangeSet) -> Self {
         Self { stable, ..Self::default() }
     }
