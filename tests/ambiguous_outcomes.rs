@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wireless_client::{
     Client, ClientConfig, Entry, Error, File, FileHandle, NfsStatus, Placement, Procedure, RetryPolicy,
-    SetAttributes, SetTime, SpecialFile, Time, TransportChoice, UploadSpec,
+    SetAttributes, SetTime, SpecialFile, Time, TransportChoice, UploadSpec, transfer::RangeSet,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 use tokio::io::AsyncWriteExt;
@@ -377,6 +377,7 @@ async fn an_upload_settles_every_one_of_its_calls() {
                 placement,
                 made: None,
                 size: 300_000,
+                holes: RangeSet::new(),
                 mode: 0o600,
                 attributes: mode(0o640),
             };

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wireless_client::{
     Client, ClientConfig, Placement, Procedure, RetryPolicy, SetAttributes, TransportChoice, UploadSpec,
+    transfer::RangeSet,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 
@@ -47,6 +48,7 @@ async fn the_longest_durations_are_never_over() {
                 placement: Placement::Existing(file.handle),
                 made: None,
                 size: 100_000,
+                holes: RangeSet::new(),
                 mode: 0o600,
                 attributes: SetAttributes::default(),
             };

@@ -13,6 +13,7 @@ use std::{
 
 use nfs_wireless_client::{
     Client, ClientConfig, Placement, Protocol, SetAttributes, Sink, TransportChoice, UploadSpec,
+    transfer::RangeSet,
 };
 use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
 use tokio::{
@@ -191,6 +192,7 @@ async fn upload(client: &Client, name: &[u8], bytes: &[u8]) {
         placement: Placement::Temporary([b".", name].concat()),
         made: None,
         size: bytes.len() as u64,
+        holes: RangeSet::new(),
         mode: 0o644,
         attributes: SetAttributes::default(),
     };

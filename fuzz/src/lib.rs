@@ -24,7 +24,7 @@ use nfs_wire::{
 use nfs_wireless_client::{
     ClientConfig, Placement, SetAttributes, UploadSpec,
     session::{Incoming, Session, SessionConfig, Transfer},
-    transfer::{Download, Listing, Upload},
+    transfer::{Download, Listing, RangeSet, Upload},
 };
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
 pub use nfsw::fuzzing::{journal, url};
@@ -291,6 +291,7 @@ pub fn session(data: &[u8]) {
         placement: Placement::Temporary(b".name".to_vec()),
         made: None,
         size: 50_000,
+        holes: RangeSet::new(),
         mode: 0o644,
         attributes: SetAttributes::default(),
     };

@@ -4,6 +4,7 @@
 //! Client and server are the machines that the programs run; only the wire between them and the clock are made up here.
 
 mod cuts;
+mod holes;
 mod mangled;
 mod rates;
 mod trouble;

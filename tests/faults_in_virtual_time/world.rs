@@ -54,6 +54,8 @@ pub(crate) struct World {
     pub(crate) checkpoint: Option<Checkpoint>,
     /// What an upload makes.
     pub(crate) name: Vec<u8>,
+    /// Ranges of the source that uploads may leave out.
+    pub(crate) holes: RangeSet,
     /// Attributes that an upload sets at its end.
     pub(crate) attributes: SetAttributes,
 }
@@ -142,6 +144,7 @@ impl World {
             had: RangeSet::default(),
             checkpoint: None,
             name: b"file".to_vec(),
+            holes: RangeSet::new(),
             attributes: SetAttributes::default(),
         }
     }
@@ -286,6 +289,7 @@ impl World {
             placement,
             made: None,
             size: contents.len() as u64,
+            holes: self.holes.clone(),
             mode: 0o640,
             attributes: self.attributes,
         };

@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use nfs_wireless_client::{
     BlockSize, Client, ClientConfig, Error, File, Placement, SetAttributes, TransportChoice, UploadSpec,
+    transfer::RangeSet,
 };
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
@@ -36,6 +37,7 @@ async fn upload(client: &Client, name: &str, data: &Path) -> Result<(), Error> {
         placement: Placement::Temporary(format!(".{name}.part").into_bytes()),
         made: None,
         size: source.metadata().unwrap().len(),
+        holes: RangeSet::new(),
         mode: 0o640,
         attributes: SetAttributes::default(),
     };

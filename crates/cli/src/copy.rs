@@ -52,6 +52,8 @@ pub(crate) struct Copy {
     pub(crate) overwrite: Overwrite,
     /// Whether files are written under their own name from the start.
     pub(crate) inplace: bool,
+    /// When zeros become holes.
+    pub(crate) sparse: local::Sparse,
     /// Whether to go on from what an interrupted run has left.
     pub(crate) resume: bool,
     /// Whether copies are read back and compared.

@@ -1,5 +1,6 @@
 //! The local file system: directories that are written into, and nothing outside them.
 
+mod holes;
 mod part;
 
 use std::{
@@ -16,6 +17,7 @@ use rustix::{
     io::Errno,
 };
 
+pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use part::{Part, removed};
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use nfs_wireless_client::{Client, ClientConfig, Placement, SetAttributes, UploadSpec};
+use nfs_wireless_client::{Client, ClientConfig, Placement, SetAttributes, UploadSpec, transfer::RangeSet};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -37,6 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         placement: Placement::Temporary(temporary),
         made: None,
         size,
+        holes: RangeSet::new(),
         mode: 0o644,
         attributes: SetAttributes::default(),
     };

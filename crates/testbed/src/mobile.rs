@@ -12,7 +12,7 @@ use nfs_wireless_client::{
     Placement, SetAttributes, UploadSpec,
     engine::Stats,
     session::{Event, Incoming, Session, Transfer, TransferId},
-    transfer::{Download, Limits, Upload},
+    transfer::{Download, Limits, RangeSet, Upload},
 };
 
 use rand_chacha::{
@@ -55,6 +55,7 @@ impl Work {
                 placement: Placement::Existing(self.file),
                 made: None,
                 size: self.size,
+                holes: RangeSet::new(),
                 mode: 0o644,
                 attributes: SetAttributes::default(),
             }))),

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::{ConnectionArgs, OutputArgs};
-use crate::units;
+use crate::{local::Sparse, units};
 
 /// `nfsw cp`
 #[derive(Args, Debug)]
@@ -49,6 +49,10 @@ pub(crate) struct CpArgs {
     /// Write straight into the destination file, instead of beside it and renaming when complete; never resumed.
     #[arg(long)]
     pub(crate) inplace: bool,
+    /// When zeros become holes in a copy, and are not sent to a server: where the source has holes, wherever it has
+    /// zeros, or nowhere.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) sparse: Sparse,
     /// Begin every file anew, whatever an interrupted run has left.
     #[arg(long)]
     pub(crate) no_resume: bool,
@@ -82,6 +86,8 @@ without the files of a tree that are complete and unchanged. What that takes is 
 (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or ~/.local/state/nfsw. \
 --no-resume begins anew; --inplace, standard input and copies between servers always do. --verify compares every file \
 of the run, also what an interrupted run has copied.
+
+Holes are not sent to a server (with --inplace they are, as zeros), and zeros of a file with holes on a server are not written here.
 
 -u goes by times alone, as cp -u does: what is newer or as new stays, whatever its size; a file with the time of its source and \
 another size is named in a warning.

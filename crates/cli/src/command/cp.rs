@@ -52,6 +52,7 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         preserve: arguments.preserve,
         overwrite,
         inplace: arguments.inplace,
+        sparse: arguments.sparse,
         resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,

@@ -66,6 +66,8 @@ pub(super) struct Attributes {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) size: u64,
+    /// Bytes that it takes on its disk.
+    pub(super) stored: u64,
     pub(super) times: Times,
     /// Last change of contents or attributes.
     pub(super) changed: SystemTime,
@@ -115,7 +117,7 @@ impl Node {
         let now = SystemTime::now();
         let times = Times { accessed: now, modified: now };
         let attributes =
-            Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, times, changed: now, file: (0, 0) };
+            Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, stored: 0, times, changed: now, file: (0, 0) };
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
     }
 
@@ -244,8 +246,8 @@ impl From<FileType> for Kind {
 impl From<&Metadata> for Attributes {
     fn from(metadata: &Metadata) -> Self {
         let times = Times { accessed: metadata.atime.into(), modified: metadata.mtime.into() };
-        let Metadata { mode, uid, gid, size, fsid, fileid, .. } = *metadata;
-        Self { mode, uid, gid, size, times, changed: metadata.ctime.into(), file: (fsid, fileid) }
+        let Metadata { mode, uid, gid, size, used: stored, fsid, fileid, .. } = *metadata;
+        Self { mode, uid, gid, size, stored, times, changed: metadata.ctime.into(), file: (fsid, fileid) }
     }
 }
 
@@ -260,6 +262,7 @@ impl From<&fs::Metadata> for Attributes {
             uid: metadata.uid(),
             gid: metadata.gid(),
             size: metadata.size(),
+            stored: metadata.blocks().saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(metadata.ctime(), metadata.ctime_nsec()),
             // Numbers of devices change when the machine is started anew.
@@ -294,12 +297,16 @@ impl From<&Stat> for Attributes {
             uid: stat.st_uid,
             gid: stat.st_gid,
             size,
+            stored: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),
             file: (0, stat.st_ino),
         }
     }
 }
+
+/// The unit of `st_blocks` (stat(3type)).
+const STAT_BLOCK_BYTES: u64 = 512;
 
 fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());

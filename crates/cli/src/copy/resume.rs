@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use super::node::Attributes;
 use crate::{
     journal::{Identity, Journal, State, nanoseconds},
-    local::{self as files, Directory, Part, removed},
+    local::{self as files, Directory, Part, Writer, removed},
     name,
     target::Remote,
 };
@@ -90,7 +90,7 @@ pub(super) struct Receiving {
 
 /// Takes the bytes of a download.
 struct Recorded {
-    file: File,
+    file: Writer,
     recorder: Arc<Mutex<Recorder>>,
 }
 
@@ -151,12 +151,9 @@ impl Receiving {
         lock(&self.recorder).record();
     }
 
-    /// Returns what takes the missing bytes.
-    ///
-    /// # Errors
-    /// When the system has no file descriptor left.
-    pub(super) fn sink(&self) -> io::Result<impl Sink + use<>> {
-        Ok(Recorded { file: self.file.try_clone()?, recorder: Arc::clone(&self.recorder) })
+    /// Returns what takes the missing bytes and writes them with `file`.
+    pub(super) fn sink(&self, file: Writer) -> impl Sink + use<> {
+        Recorded { file, recorder: Arc::clone(&self.recorder) }
     }
 
     /// Flushes the bytes to the disk from time to time, so that they also outlast a power failure. Ends when somebody has
@@ -196,7 +193,7 @@ impl Drop for Receiving {
 
 impl Sink for Recorded {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)?;
+        self.file.write_at(offset, bytes)?;
         let length = bytes.len() as u64;
         let mut recorder = lock(&self.recorder);
         recorder.state.tentative.insert(Range { start: offset, end: offset + length });

@@ -87,7 +87,7 @@ mod tests {
     fn there(made: u64, step: u64) -> Attributes {
         let made = time(made / step * step);
         let times = Times { accessed: made, modified: made };
-        Attributes { mode: 0, uid: 0, gid: 0, size: 0, times, changed: made, file: (0, 0) }
+        Attributes { mode: 0, uid: 0, gid: 0, size: 0, stored: 0, times, changed: made, file: (0, 0) }
     }
 
     const MS: u64 = 1_000_000;

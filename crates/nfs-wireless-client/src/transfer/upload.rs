@@ -76,6 +76,9 @@ pub struct UploadSpec {
     pub made: Option<(FileHandle, Metadata)>,
     /// Size of the source, in bytes.
     pub size: u64,
+    /// Ranges of the source that hold only zeros: a new file gets holes there, and no WRITE. Written
+    /// all the same where the file may have bytes already (`InPlace`, `Existing`).
+    pub holes: RangeSet,
     /// Permission bits of a new file.
     pub mode: u32,
     /// Attributes to set when the data is stable.
@@ -104,6 +107,8 @@ pub struct Upload {
     marked: bool,
     /// CREATE refuses a name that is taken (GUARDED, RFC 1813 §3.3.8).
     guarded: bool,
+    /// The file had, or may have had, bytes before the first WRITE, though it should be new.
+    leftovers: bool,
     /// How often the temporary name was found taken.
     rounds: u32,
     block: u32,
@@ -161,9 +166,11 @@ enum Phase {
 
 impl Upload {
     /// Starts before CREATE, or before the first WRITE into a file that exists or was made ahead.
-    pub fn new(spec: UploadSpec) -> Self {
-        let mut todo = RangeSet::default();
-        todo.insert(Range { start: 0, end: spec.size });
+    pub fn new(mut spec: UploadSpec) -> Self {
+        spec.holes = match spec.placement {
+            Placement::Temporary(_) | Placement::Resumable { .. } => spec.holes.below(spec.size),
+            Placement::InPlace | Placement::Existing(_) => RangeSet::new(),
+        };
         let made = spec.made.map(|(_, metadata)| metadata);
         let (phase, file) = match (&spec.placement, spec.made) {
             (Placement::Existing(file), _) => (Phase::Data, file.to_fh3()),
@@ -177,6 +184,8 @@ impl Upload {
             directory: spec.directory.to_fh3(),
             marked: matches!(spec.placement, Placement::Resumable { .. }),
             guarded: matches!(spec.placement, Placement::Temporary(_) | Placement::Resumable { .. }),
+            todo: spec.holes.missing(spec.size),
+            stability: Stability::resume(spec.holes.clone()),
             spec,
             phase,
             busy: false,
@@ -184,14 +193,13 @@ impl Upload {
             found: made,
             latest: made,
             may_be_ours: false,
+            leftovers: false,
             rounds: 0,
             block: 0,
-            todo,
             sync_time: SyncTime::default(),
             sync_tail: 0,
             parts: Vec::new(),
             free: Vec::new(),
-            stability: Stability::default(),
             resumed: 0,
             committing: false,
             write_through: false,
@@ -225,7 +233,11 @@ impl Upload {
     /// about the file.
     pub fn checkpoint(&self) -> Option<Checkpoint> {
         let Placement::Resumable { .. } = self.spec.placement else { return None };
-        let (stable, verifier, unstable) = self.stability.state();
+        if self.leftovers {
+            return None;
+        }
+        let (mut stable, verifier, unstable) = self.stability.state();
+        self.spec.holes.iter().for_each(|hole| stable.remove(hole));
         Some(Checkpoint { stable, verifier, unstable, ..Checkpoint::of(self.found.as_ref()?) })
     }
 
@@ -234,7 +246,7 @@ impl Upload {
         self.latest
     }
 
-    /// Returns the number of bytes on stable storage.
+    /// Returns the number of bytes on stable storage, holes included.
     pub fn stable(&self) -> u64 {
         self.stability.stable()
     }
@@ -345,7 +357,8 @@ impl Upload {
         if made && attributes.mode.is_none() && self.spec.mode & OWNER_WRITE == 0 {
             attributes.mode = Some(self.spec.mode);
         }
-        if self.spec.placement == Placement::InPlace {
+        let ends_in_a_hole = !self.spec.holes.is_empty() && self.spec.holes.end() == self.spec.size;
+        if self.spec.placement == Placement::InPlace || ends_in_a_hole || self.leftovers {
             attributes.size = Some(self.spec.size);
         }
         attributes

@@ -6,7 +6,7 @@ use std::{
     fs,
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{PermissionsExt as _, symlink},
+        fs::{FileExt as _, PermissionsExt as _, symlink},
     },
     path::Path,
     time::{Duration, SystemTime},
@@ -55,6 +55,7 @@ pub(crate) fn make(fixtures: &BTreeMap<String, Fixture>, root: &Path) -> Result<
                 ("tree", _) => tree(&path)?,
                 ("bytes", _) => bytes(&path)?,
                 ("many", _) => many(&path)?,
+                ("holes", _) => holes(&path)?,
                 ("executable", _) => {
                     file(&path, b"#!/bin/true\n", 9)?;
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o750))?;
@@ -123,6 +124,13 @@ fn many(root: &Path) -> Result<()> {
         fs::write(root.join(format!("a file with a name of some length {index:04}")), [])?;
     }
     Ok(())
+}
+
+/// A file of 3 MiB with holes at both ends.
+fn holes(path: &Path) -> Result<()> {
+    let file = fs::File::create(path)?;
+    file.write_all_at(&contents(100_000, 7), 1 << 20)?;
+    Ok(file.set_len(3 << 20)?)
 }
 
 fn file(path: &Path, data: &[u8], number: u64) -> Result<()> {

@@ -68,7 +68,7 @@ fn default_limit() -> u64 {
 pub(crate) enum Fixture {
     /// So many bytes.
     File(u64),
-    /// `directory`, `tree`, `bytes`, `many`, or `-> TARGET`.
+    /// `directory`, `tree`, `bytes`, `many`, `holes`, or `-> TARGET`.
     Named(String),
 }
 

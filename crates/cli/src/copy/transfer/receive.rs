@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nfs_wireless_client::{self as client, Metadata, TransferError};
+use nfs_wireless_client::{self as client, Metadata, TransferError, transfer::RangeSet};
 
 use super::{Attempt, MAX_VERSIONS, Target, differ, keeps_changing, transfer_error};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         resume::{Receiving, SMALL_BYTES},
     },
     error::{ResultExt, local},
-    local::Part,
+    local::{Part, Sparse, Writer},
     name::journal,
 };
 
@@ -109,7 +109,8 @@ impl Run<'_> {
             self.say_changed(node);
         }
         self.say_resumed(node, &Name::local(&path), receiving.had.bytes(), share)?;
-        let (sink, missing) = (receiving.sink().map_err(here)?, receiving.had.missing(attributes.size));
+        let missing = receiving.had.missing(attributes.size);
+        let sink = receiving.sink(self.writer(part, attributes, &missing).map_err(here)?);
         let observer = Some(share.observer());
         let moved = tokio::select! {
             moved = source.client.download_ranges(source.handle, missing, sink, observer) => moved,
@@ -137,9 +138,24 @@ impl Run<'_> {
         if attributes.size == 0 {
             return Ok(Ok(None));
         }
-        let writer = part.writer().map_err(here)?;
+        let writer =
+            self.writer(part, attributes, &RangeSet::new().missing(attributes.size)).map_err(here)?;
         let observer = Some(share.observer());
         Ok(source.client.download(source.handle, attributes.size, writer, observer).await)
+    }
+
+    /// Returns what writes the missing ranges of a file.
+    fn writer(&self, part: &Part, attributes: Attributes, missing: &RangeSet) -> io::Result<Writer> {
+        let is_sparse = match self.copy.sparse {
+            Sparse::Auto => attributes.stored < attributes.size,
+            Sparse::Always => true,
+            Sparse::Never => false,
+        };
+        if is_sparse {
+            Writer::sparse(part.writer()?, missing, attributes.size)
+        } else {
+            Ok(Writer::new(part.writer()?))
+        }
     }
 
     /// Looks at a complete copy on this machine, if anybody wants to know.

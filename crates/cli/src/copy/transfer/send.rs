@@ -1,6 +1,7 @@
 //! A file from this machine to a server.
 
 use std::{
+    fs::File,
     io::{self, ErrorKind},
     path::Path,
     pin::pin,
@@ -8,7 +9,9 @@ use std::{
     time::SystemTime,
 };
 
-use nfs_wireless_client::{self as client, FileHandle, Metadata, Placement, SetAttributes, Time, UploadSpec};
+use nfs_wireless_client::{
+    self as client, FileHandle, Metadata, Placement, SetAttributes, Time, UploadSpec, transfer::RangeSet,
+};
 
 use super::{Attempt, MAX_VERSIONS, differ, keeps_changing, transfer_error};
 use crate::{
@@ -21,7 +24,7 @@ use crate::{
     error::{ResultExt, local},
     exit::{Exit, Failure},
     journal::Identity,
-    local as files,
+    local::{self as files, Sparse},
     name::temporary,
     progress::Share,
     target::Remote,
@@ -77,7 +80,8 @@ impl Run<'_> {
         let attributes = Attributes::from(&source.metadata().map_err(here)?);
         let watched = source.try_clone().map_err(here)?;
         let earlier = self.earlier_upload(place, name, attributes.identity())?;
-        share.begin(attributes.size);
+        let holes = self.holes(&source, attributes.size).await.map_err(here)?;
+        share.begin(attributes.size - holes.bytes());
         let mut had = 0;
         let placement = match &earlier {
             _ if self.copy.inplace => Placement::InPlace,
@@ -101,6 +105,7 @@ impl Run<'_> {
             placement,
             made: None,
             size: attributes.size,
+            holes,
             mode: mode | 0o600,
             attributes: self.last_attributes(node, mode),
         };
@@ -150,6 +155,21 @@ impl Run<'_> {
             }
             copied
         })))
+    }
+
+    /// Returns where a file has only zeros that need not be sent.
+    async fn holes(&self, file: &File, size: u64) -> io::Result<RangeSet> {
+        let sparse = self.copy.sparse;
+        if self.copy.inplace {
+            return Ok(RangeSet::new());
+        }
+        if sparse != Sparse::Always {
+            return files::holes(file, size, sparse);
+        }
+        let file = file.try_clone()?;
+        tokio::task::spawn_blocking(move || files::holes(&file, size, sparse))
+            .await
+            .map_err(io::Error::other)?
     }
 
     /// Says how much of the `had` bytes that earlier runs sent the server has confirmed.

@@ -71,9 +71,10 @@ impl Upload {
             let size = self.found.map_or(0, |found| found.size);
             earlier.unstable.below(size).drain_into(&mut stable);
         }
-        let stable = stable.below(self.spec.size);
-        self.todo = stable.missing(self.spec.size);
+        let mut stable = stable.below(self.spec.size);
         self.resumed = stable.bytes();
+        self.spec.holes.iter().for_each(|hole| stable.insert(hole));
+        self.todo = stable.missing(self.spec.size);
         self.stability = Stability::resume(stable);
         self.phase = Phase::Data;
         self.advance_from_data();

@@ -8,8 +8,11 @@ use nfs_wire::{
     },
 };
 
-use super::{MAX_ROUNDS, Phase, Placement, Upload, decode, refused};
-use crate::{attr::optional, transfer::TransferError};
+use super::{MAX_ROUNDS, Phase, Placement, Stability, Upload, decode, refused};
+use crate::{
+    attr::optional,
+    transfer::{RangeSet, TransferError},
+};
 
 impl Upload {
     /// Takes in the results of the control call of a phase.
@@ -115,6 +118,13 @@ impl Upload {
         self.file = file;
         self.found = optional(attributes);
         self.latest = self.found;
+        let is_empty = self.found.is_some_and(|found| found.size == 0);
+        self.leftovers = !self.guarded && !is_empty && self.spec.placement != Placement::InPlace;
+        if self.leftovers {
+            self.spec.holes = RangeSet::new();
+            self.todo = RangeSet::new().missing(self.spec.size);
+            self.stability = Stability::default();
+        }
         self.phase = Phase::Data;
         self.advance_from_data();
     }

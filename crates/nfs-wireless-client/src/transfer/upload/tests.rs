@@ -18,6 +18,7 @@ fn upload(size: u64, mtime: Option<SetTime>) -> Upload {
         placement: Placement::Existing(file),
         made: None,
         size,
+        holes: RangeSet::new(),
         mode: 0o644,
         attributes: SetAttributes { mtime, ..SetAttributes::default() },
     })
