@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::{
     BitRate, ChannelTrace, ConfigError, Probability, Rate,
     fragment::{self, UDP_HEADER_BYTES},
-    headers::LEAST_HEADER_BYTES,
     units::{Nanos, nanos},
 };
 
@@ -351,6 +350,13 @@ impl Default for Jitter {
     }
 }
 
+impl WiredConfig {
+    /// Returns a wire that adds neither delay nor limit.
+    pub fn unlimited() -> Self {
+        Self { rate: BitRate::UNLIMITED, delay: Duration::ZERO, ..Self::default() }
+    }
+}
+
 impl Default for WiredConfig {
     fn default() -> Self {
         Self { rate: BitRate::megabits(10), delay: Duration::from_millis(1), queue_bytes: 1_500_000 }
@@ -461,16 +467,6 @@ impl LinkConfig {
     pub fn air_time(&self, payload_bytes: usize) -> Duration {
         let bits = self.air_bytes(payload_bytes) * u64::from(self.bits_per_byte);
         Duration::from_nanos(self.rate.mean().nanos(bits))
-    }
-
-    /// The least air time of a UDP datagram whose last `data_bytes` are no header: as [`LinkConfig::air_time`], or with the shortest
-    /// header where headers are compressed and the datagram fits one frame.
-    pub fn least_air_time(&self, payload_bytes: usize, data_bytes: usize) -> Duration {
-        if !self.header_compression || self.frames(payload_bytes) > 1 {
-            return self.air_time(payload_bytes);
-        }
-        let bytes = data_bytes as u64 + u64::from(LEAST_HEADER_BYTES + self.link_header_bytes);
-        Duration::from_nanos(self.rate.mean().nanos(bytes * u64::from(self.bits_per_byte)))
     }
 
     /// The packets that a queue holds: as configured, or 50 or one round trip's worth of full frames.

@@ -6,13 +6,14 @@ use serde::Deserialize;
 
 use crate::{
     BitRate, ChannelTrace, ConfigError, IpIdentification, Jitter, JitterSpread, LinkConfig, Loss, Periods,
-    Preset, Probability, Rate, RateTrace, ReceiveBufferConfig, UdpChecksum, parse_duration,
+    Preset, Probability, Rate, RateTrace, ReceiveBufferConfig, UdpChecksum, WiredConfig, parse_duration,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl LinkConfig {
-    /// Reads a link from TOML. Whatever the file leaves out is as in its `preset`, or as in [`LinkConfig::default`].
+    /// Reads a link from TOML. Whatever the file leaves out is as in its `preset`, or as in [`LinkConfig::default`];
+    /// but a link without a preset that has a rate of its own has no wire behind it unless `wired` describes one.
     ///
     /// `read` fetches the files that `channel.trace` and `rate_trace` name. Rates are in bit/s with `k`, `M`, `G`, durations
     /// have a unit, `channel.good` and `channel.bad` may be bare milliseconds.
@@ -155,6 +156,9 @@ impl RawLink {
             Some(name) => Preset::named(name)?.config(),
             None => LinkConfig::default(),
         };
+        if self.preset.is_none() && (self.rate.is_some() || self.rate_trace.is_some()) {
+            link.wired = WiredConfig::unlimited();
+        }
         match (&self.rate, &self.rate_trace) {
             (Some(_), Some(name)) => {
                 return Err(ConfigError::malformed("rate_trace", name, "either rate or rate_trace"));
@@ -370,6 +374,17 @@ mod tests {
         assert_eq!(parse_text("").expect("a valid file").mtu_bytes, 1500);
         let link = parse_text("[channel]\ntrace = 'fades.csv'\n").expect("a valid file");
         assert!(matches!(link.channel.periods, Periods::Trace(_)));
+    }
+
+    #[test]
+    fn a_link_with_a_rate_of_its_own_has_no_wire_unless_one_is_named() {
+        let wired = |text| parse_text(text).expect("a valid file").wired;
+        let ethernet = LinkConfig::default().wired;
+        assert_eq!(wired("rate = '50M'"), WiredConfig::unlimited());
+        let named = wired("rate = '50M'\nwired = { rate = '20M', delay = '3ms' }");
+        assert_eq!((named.rate, named.delay), (BitRate::megabits(20), MILLISECOND * 3));
+        assert_eq!(wired(""), ethernet);
+        assert_eq!(wired("preset = 'paper-1997'\nrate = '2M'"), ethernet);
     }
 
     #[test]

@@ -90,6 +90,7 @@
 #![cfg_attr(not(all(feature = "tokio", feature = "config-file")), allow(rustdoc::broken_intra_doc_links))]
 
 mod arq;
+mod capacity;
 mod cell;
 mod channel;
 mod config;
@@ -121,6 +122,7 @@ mod units;
 mod validate;
 mod wire;
 
+pub use capacity::Load;
 pub use cell::{Cell, Delivery, Snapshot};
 pub use channel::{Channel, ChannelState, ChannelTrace, Period};
 pub use config::*;

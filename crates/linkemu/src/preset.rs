@@ -196,7 +196,7 @@ fn unwired(rate: BitRate, delay: Duration, duplex: Duplex, packets: u32) -> Link
         rate: rate.into(),
         delay,
         duplex,
-        wired: WiredConfig { rate: BitRate::UNLIMITED, delay: Duration::ZERO, ..WiredConfig::default() },
+        wired: WiredConfig::unlimited(),
         ..LinkConfig::default()
     };
     config.queue.packets = Some(packets);

@@ -157,8 +157,11 @@ impl RateTrace {
 
     /// Bytes the medium offers from `from` to `to`, in channel time.
     pub fn offered_bytes(&self, from: std::time::Duration, to: std::time::Duration) -> u64 {
-        let bits = self.offered(nanos(to)).saturating_sub(self.offered(nanos(from)));
-        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+        self.offered_bits(nanos(from), nanos(to)) / 8
+    }
+
+    pub(crate) fn offered_bits(&self, from: Nanos, to: Nanos) -> u64 {
+        u64::try_from(self.offered(to).saturating_sub(self.offered(from))).unwrap_or(u64::MAX)
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) use self::loss::LossDraws;
 use self::periods::Renewal;
 pub use self::trace::ChannelTrace;
 use crate::{
-    ChannelConfig, ConfigError, Periods,
+    ChannelConfig, ConfigError, Periods, Rate,
     units::{Nanos, nanos},
 };
 
@@ -104,6 +104,12 @@ impl Channel {
         Ok(channel)
     }
 
+    /// A channel without bad periods.
+    pub(crate) const fn always_good() -> Self {
+        let current = Span { state: ChannelState::Good, start: 0, end: Nanos::MAX };
+        Self { source: Source::AlwaysGood, current }
+    }
+
     /// The state at `time`. A period contains its beginning, not its end.
     pub fn state(&mut self, time: Duration) -> ChannelState {
         self.span(nanos(time)).state
@@ -139,6 +145,29 @@ impl Channel {
                     return Some(Duration::from_nanos(at + left));
                 }
                 left -= span.end - at;
+            }
+            if span.end == Nanos::MAX {
+                return None;
+            }
+            at = span.end;
+        }
+    }
+
+    /// The moment at which a medium of this rate has carried `bits` in good periods since `from`; `None` if that never comes.
+    pub fn carried(&mut self, rate: &Rate, from: Duration, bits: u64) -> Option<Duration> {
+        let trace = match rate {
+            Rate::Constant(rate) => return self.offered(from, Duration::from_nanos(rate.nanos(bits))),
+            Rate::Trace(trace) => trace,
+        };
+        let (mut at, mut left) = (nanos(from), bits);
+        loop {
+            let span = self.span(at);
+            if span.state == ChannelState::Good {
+                let end = rate.finish(at, left);
+                if end <= span.end {
+                    return Some(Duration::from_nanos(end));
+                }
+                left -= trace.offered_bits(at, span.end).min(left);
             }
             if span.end == Nanos::MAX {
                 return None;
