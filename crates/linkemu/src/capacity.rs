@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Channel, Duplex, LinkConfig, Loss, Probability, Side,
+    Channel, Duplex, LinkConfig, Loss, Probability, Rate, Side,
     fragment::{IP_HEADER_BYTES, UDP_HEADER_BYTES},
     headers::LEAST_HEADER_BYTES,
 };
@@ -49,8 +49,22 @@ impl Load {
 }
 
 impl LinkConfig {
+    /// The link of a seed: rates that are drawn are traces in it. A [`crate::Cell`] does this itself.
+    #[must_use]
+    pub fn drawn(&self, seed: u64) -> Self {
+        let mut link = self.clone();
+        if let (Rate::Cellular, None, Duplex::Full) = (&link.rate, &link.uplink_rate, link.duplex) {
+            link.uplink_rate = Some(Rate::Cellular);
+        }
+        link.rate = link.rate.drawn(seed, 0);
+        link.uplink_rate = link.uplink_rate.map(|rate| rate.drawn(seed, 1));
+        link
+    }
+
     /// The earliest moment of `channel`'s time at which a load that is there from `from` on can have crossed the link, without its
     /// delays; `None` if that never comes.
+    ///
+    /// A rate that is still to be drawn has to be drawn before ([`LinkConfig::drawn`]).
     ///
     /// The medium carries while the channel is good, or always if something survives the bad state. Where each direction or each
     /// mobile has a channel of its own, `channel` counts for all.
@@ -83,7 +97,7 @@ const fn direction(from: Side) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BitRate, ChannelConfig, ChannelTrace, Periods, Rate, RateTrace};
+    use crate::{BitRate, ChannelConfig, ChannelTrace, Periods, RateTrace};
 
     const SECOND: Duration = Duration::from_secs(1);
 

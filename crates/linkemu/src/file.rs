@@ -5,8 +5,8 @@ use std::{io, str::FromStr, time::Duration};
 use serde::Deserialize;
 
 use crate::{
-    BitRate, ChannelTrace, ConfigError, IpIdentification, Jitter, JitterSpread, LinkConfig, Loss, Periods,
-    Preset, Probability, Rate, RateTrace, ReceiveBufferConfig, UdpChecksum, WiredConfig, parse_duration,
+    ChannelTrace, ConfigError, IpIdentification, Jitter, JitterSpread, LinkConfig, Loss, Periods, Preset,
+    Probability, Rate, RateTrace, ReceiveBufferConfig, UdpChecksum, WiredConfig, parse_duration,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -163,14 +163,14 @@ impl RawLink {
             (Some(_), Some(name)) => {
                 return Err(ConfigError::malformed("rate_trace", name, "either rate or rate_trace"));
             }
-            (Some(rate), None) => link.rate = rate.parse::<BitRate>()?.into(),
+            (Some(rate), None) => link.rate = rate.parse()?,
             (None, Some(name)) => {
                 link.rate = Rate::Trace(RateTrace::parse(&load("rate_trace", name, read)?)?)
             }
             (None, None) => {}
         }
         if let Some(rate) = &self.uplink_rate {
-            link.uplink_rate = Some(rate.parse::<BitRate>()?.into());
+            link.uplink_rate = Some(rate.parse()?);
         }
         set(&mut link.bits_per_byte, self.bits_per_byte);
         parse(&mut link.duplex, self.duplex)?;
@@ -339,7 +339,7 @@ fn load(field: &'static str, name: &str, read: Read<'_>) -> Result<String, Confi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ArqKind, Duplex, Shape};
+    use crate::{ArqKind, BitRate, Duplex, Shape};
 
     fn parse_text(text: &str) -> Result<LinkConfig, ConfigError> {
         LinkConfig::from_toml(text, |name| match name {

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     BitRate, ChannelConfig, ConfigError, Duplex, Jitter, JitterSpread, Lengths, LinkConfig, Periods,
-    Probability, Shape, WiredConfig,
+    Probability, Rate, Shape, WiredConfig,
 };
 
 /// A link with a name and a source.
@@ -28,7 +28,7 @@ pub struct Preset {
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self {
             name: "paper-1997",
             summary: "1 Mbit/s infrared, half duplex; give the mean bad period, 0 to 160 ms against 1 s of good",
@@ -90,6 +90,13 @@ impl Preset {
             source: "chosen: cuttings and tunnels of 120 m on average (log-normal, sigma 1) at 40 m/s, one in 2.4 km",
             build: train,
         },
+        Self {
+            name: "cellular",
+            summary: "cellular with a rate that wanders from 0 to 12 Mbit/s, 40 ms round trip, outages of a second, full duplex",
+            source: "Winstein, Sivaraman and Balakrishnan, NSDI 2013, section 3.1: sigma 200 packets/s per sqrt(s), outages left \
+                     once a second, at most 1000 packets/s. Delay and queue chosen",
+            build: cellular,
+        },
     ];
 
     /// The preset of this name.
@@ -102,7 +109,7 @@ impl Preset {
                 "preset",
                 name,
                 "paper-1997, slip-9600, bluetooth-1.1, bluetooth-1.1-dark-zone, 802.11b, wifi-54, wifi-edge, lan-50ms, \
-                 satellite-600 or train",
+                 satellite-600, train or cellular",
             )
         })
     }
@@ -187,6 +194,12 @@ fn train() -> LinkConfig {
         good: Lengths::new(Shape::Exponential, Duration::from_secs(57)),
         bad: Lengths::new(Shape::LogNormal(1.0), Duration::from_secs(3)),
     };
+    config
+}
+
+fn cellular() -> LinkConfig {
+    let mut config = unwired(BitRate::UNLIMITED, Duration::from_millis(20), Duplex::Full, 250);
+    config.rate = Rate::Cellular;
     config
 }
 

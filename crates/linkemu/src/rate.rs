@@ -1,6 +1,8 @@
-//! How fast the medium is: one rate, or a trace of delivery opportunities.
+//! How fast the medium is: one rate, a trace of delivery opportunities, or such a trace drawn by chance.
 
-use std::sync::Arc;
+mod cellular;
+
+use std::{str::FromStr, sync::Arc};
 
 use crate::{
     BitRate, ConfigError,
@@ -20,6 +22,10 @@ pub enum Rate {
     Constant(BitRate),
     /// As recorded, repeated for ever from the channel's time 0.
     Trace(RateTrace),
+    /// A cellular link's, drawn from the seed for each direction: Poisson deliveries of 1504 bytes, whose rate is a Brownian
+    /// motion between 0 and 1000 a second (200 per second per square root of a second) that leaves 0 once a second (Winstein et
+    /// al., NSDI 2013, §3.1). Repeats after ten minutes.
+    Cellular,
 }
 
 /// A recorded rate: mahimahi's packet-delivery format.
@@ -66,16 +72,24 @@ impl RateTrace {
         }
         // Opportunities at 0 belong to the last millisecond of the round before.
         let at_zero = times.partition_point(|&time| time == 0);
+        times.rotate_left(at_zero);
+        let last = times.len() - at_zero;
+        times[last..].fill(length);
+        Ok(Self::from_times(&times, length))
+    }
+
+    /// Opportunities at these milliseconds, ascending from 1, repeated after `length` of them.
+    fn from_times(times: &[u64], length: u64) -> Self {
         let mut steps: Vec<(u64, u64)> = Vec::new();
         let mut bits = 0;
-        for time in times[at_zero..].iter().copied().chain(std::iter::repeat_n(length, at_zero)) {
+        for &time in times {
             bits += OPPORTUNITY_BYTES * 8;
             match steps.last_mut() {
                 Some(step) if step.0 == time => step.1 = bits,
                 _ => steps.push((time, bits)),
             }
         }
-        Ok(Self(Arc::new(Cumulative { steps, length })))
+        Self(Arc::new(Cumulative { steps, length }))
     }
 
     fn round(&self) -> (u64, Nanos) {
@@ -122,10 +136,11 @@ impl RateTrace {
 }
 
 impl Rate {
-    /// The rate over a long time.
+    /// The rate over a long time; half of the highest where it is still to be drawn.
     pub fn mean(&self) -> BitRate {
         match self {
             Self::Constant(rate) => *rate,
+            Self::Cellular => BitRate::bits((cellular::MOST / 2.0) as u64 * OPPORTUNITY_BYTES * 8),
             Self::Trace(trace) => {
                 let (bits, length) = trace.round();
                 let per_second = u128::from(bits) * 1_000_000_000 / u128::from(length);
@@ -139,7 +154,24 @@ impl Rate {
         match self {
             Self::Constant(rate) => start.saturating_add(rate.nanos(bits)),
             Self::Trace(trace) => trace.when(trace.offered(start) + u128::from(bits)).max(start),
+            Self::Cellular => unreachable!("a link draws its rates when it is made"),
         }
+    }
+
+    /// What a seed makes of it in a direction: 0 from the base station, 1 towards it.
+    pub(crate) fn drawn(&self, seed: u64, direction: u32) -> Self {
+        match self {
+            Self::Constant(_) | Self::Trace(_) => self.clone(),
+            Self::Cellular => Self::Trace(cellular::draw(seed, direction)),
+        }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if text == "cellular" { Ok(Self::Cellular) } else { text.parse::<BitRate>().map(Self::Constant) }
     }
 }
 

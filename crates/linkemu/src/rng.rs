@@ -14,6 +14,8 @@ pub(crate) enum Stream {
     Loss,
     /// Extra delay of a frame.
     Jitter,
+    /// Delivery opportunities of a cellular link.
+    Rate,
 }
 
 /// The generator of one decision on one link.
@@ -24,6 +26,7 @@ pub(crate) fn stream(seed: u64, decision: Stream, link: u32) -> ChaCha8Rng {
         Stream::Periods => b"periods\0",
         Stream::Loss => b"loss\0\0\0\0",
         Stream::Jitter => b"jitter\0\0",
+        Stream::Rate => b"rate\0\0\0\0",
     };
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());

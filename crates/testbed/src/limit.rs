@@ -38,12 +38,13 @@ impl Limit {
     pub fn of_seed(plan: &Plan, seed: u64) -> Result<Option<Self>, Error> {
         plan.check()?;
         let mut channel = Channel::new(&plan.room.link.channel, seed, 0)?;
-        Ok(Self::of(plan, &mut channel, Duration::ZERO))
+        Ok(Self::of(plan, &plan.room.link.drawn(seed), &mut channel, Duration::ZERO))
     }
 
-    /// The limit of a plan whose first call is made at `start` of `channel`'s time; `None` if it lies beyond all time.
-    pub(crate) fn of(plan: &Plan, channel: &mut Channel, start: Duration) -> Option<Self> {
-        let (link, clients) = (&plan.room.link, u64::from(plan.clients));
+    /// The limit of a plan on the link of a seed, whose first call is made at `start` of `channel`'s time; `None` if it lies beyond
+    /// all time.
+    pub(crate) fn of(plan: &Plan, link: &LinkConfig, channel: &mut Channel, start: Duration) -> Option<Self> {
+        let clients = u64::from(plan.clients);
         let blocks = plan.size.div_ceil(block(plan).into());
         let host = {
             let (bytes, costs) = (plan.size, &plan.room.client);
@@ -112,7 +113,7 @@ mod tests {
     /// The limit of a plan in a channel without errors.
     fn limit(plan: &Plan) -> u128 {
         let mut channel = Channel::new(&plan.room.link.channel, 1, 0).unwrap();
-        let limit = Limit::of(plan, &mut channel, Duration::ZERO).unwrap();
+        let limit = Limit::of(plan, &plan.room.link, &mut channel, Duration::ZERO).unwrap();
         assert_eq!(limit.physical, limit.edge_aware);
         limit.physical.as_micros()
     }

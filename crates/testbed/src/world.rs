@@ -213,11 +213,12 @@ fn report(
     // Mobile 0 stands for all where each has a channel of its own.
     let mut channel = Channel::new(&plan.room.link.channel, seed, 0)?;
     let start = channel_start.map_or(Duration::ZERO, |start| first.saturating_duration_since(start));
-    let limit = Limit::of(plan, &mut channel, start).ok_or_else(|| Error::OutOfRange {
-        field: "limit",
-        value: "never".into(),
-        bound: "reached by a channel that is good at times",
-    })?;
+    let limit =
+        Limit::of(plan, world.cell().config(), &mut channel, start).ok_or_else(|| Error::OutOfRange {
+            field: "limit",
+            value: "never".into(),
+            bound: "reached by a channel that is good at times",
+        })?;
     let ends: Option<Vec<_>> = copies.iter().map(|copy| Some(copy.started + copy.response?)).collect();
     let pings = match world.node(Station::Mobile(plan.clients)) {
         Some(Machine::Ping(ping)) => ping.answers().to_vec(),

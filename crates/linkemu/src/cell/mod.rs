@@ -133,6 +133,7 @@ impl Cell {
     /// [`ConfigError`] naming the first field out of bounds.
     pub fn new(config: LinkConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
         config.validate()?;
+        let config = config.drawn(seed);
         let airs = match config.duplex {
             Duplex::Half => vec![Air::default()],
             Duplex::Full => vec![Air::default(), Air::default()],

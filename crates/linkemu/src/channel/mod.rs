@@ -158,6 +158,7 @@ impl Channel {
         let trace = match rate {
             Rate::Constant(rate) => return self.offered(from, Duration::from_nanos(rate.nanos(bits))),
             Rate::Trace(trace) => trace,
+            Rate::Cellular => unreachable!("a link draws its rates before it carries anything"),
         };
         let (mut at, mut left) = (nanos(from), bits);
         loop {
