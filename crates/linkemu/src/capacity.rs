@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Channel, Duplex, LinkConfig, Loss, Probability, Rate, Side,
+    Channel, Duplex, LinkConfig, Loss, Probability, Side,
     fragment::{IP_HEADER_BYTES, UDP_HEADER_BYTES},
     headers::LEAST_HEADER_BYTES,
 };
@@ -53,9 +53,6 @@ impl LinkConfig {
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
         let mut link = self.clone();
-        if let (Rate::Cellular, None, Duplex::Full) = (&link.rate, &link.uplink_rate, link.duplex) {
-            link.uplink_rate = Some(Rate::Cellular);
-        }
         link.rate = link.rate.drawn(seed, 0);
         link.uplink_rate = link.uplink_rate.map(|rate| rate.drawn(seed, 1));
         link
@@ -97,7 +94,7 @@ const fn direction(from: Side) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BitRate, ChannelConfig, ChannelTrace, Periods, RateTrace};
+    use crate::{BitRate, ChannelConfig, ChannelTrace, Periods, Rate, RateTrace};
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -22,7 +22,7 @@ pub enum Rate {
     Constant(BitRate),
     /// As recorded, repeated for ever from the channel's time 0.
     Trace(RateTrace),
-    /// A cellular link's, drawn from the seed for each direction: Poisson deliveries of 1504 bytes, whose rate is a Brownian
+    /// A cellular link's, drawn from the seed: Poisson deliveries of 1504 bytes, whose rate is a Brownian
     /// motion between 0 and 1000 a second (200 per second per square root of a second) that leaves 0 once a second (Winstein et
     /// al., NSDI 2013, §3.1). Repeats after ten minutes.
     Cellular,
