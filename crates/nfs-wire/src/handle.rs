@@ -97,5 +97,18 @@ mod tests {
         assert!(FileHandle::try_from(&[7; 65][..]).is_err());
         let odd = FileHandle::try_from(&[7; 25][..]).unwrap();
         assert_eq!(odd.as_bytes(), [7; 25]);
+        assert_eq!(format!("{:?}", FileHandle::try_from(&[0x0a, 0xff][..]).unwrap()), "FileHandle(0aff)");
+    }
+
+    #[test]
+    fn a_handle_is_packed_as_the_oracle_packs_it() {
+        for length in [1, 4, 25, 64] {
+            let handle = FileHandle::try_from(&vec![7; length][..]).unwrap();
+            let (mut ours, mut oracle) = (Vec::new(), Vec::new());
+            let written = handle.pack(&mut ours).unwrap();
+            assert_eq!(handle.to_fh3().pack(&mut oracle).unwrap(), written);
+            assert_eq!((ours.len(), handle.packed_size()), (written, written));
+            assert_eq!(ours, oracle);
+        }
     }
 }

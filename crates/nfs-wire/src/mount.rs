@@ -138,7 +138,20 @@ mod tests {
         let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, 4, 1, 2, 3, 4];
         bytes.extend_from_slice(&u32::MAX.to_be_bytes());
         let error = decode_mount(&bytes).unwrap_err();
-        assert!(matches!(error, DecodeError::TooLong { field: "auth flavors", .. }));
+        assert!(matches!(error, DecodeError::TooLong { field: "auth flavors", limit: 0, .. }));
+        bytes.extend_from_slice(&[0; 12]);
+        let error = decode_mount(&bytes).unwrap_err();
+        assert!(matches!(error, DecodeError::TooLong { field: "auth flavors", limit: 3, .. }));
+    }
+
+    #[test]
+    fn paths_survive_a_round_trip() {
+        let mut bytes = Vec::new();
+        encode_path(&mut bytes, b"/srv/music");
+        assert_eq!(bytes, packed(&dirpath(Opaque::borrowed(b"/srv/music"))));
+        assert_eq!(decode_path(Reader::new(&bytes)), Ok(&b"/srv/music"[..]));
+        bytes.push(0);
+        assert!(decode_path(Reader::new(&bytes)).is_err(), "something follows");
     }
 
     #[test]

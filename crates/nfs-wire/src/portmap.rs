@@ -188,6 +188,24 @@ mod tests {
         assert_eq!(decode_port(&[0, 0, 8, 1, 7, 7, 7, 7]), Ok(Some(2049)), "what follows is not looked at");
         assert!(decode_port(&[0, 1, 0, 0]).is_err());
         assert_eq!(decode_address(&[0, 0, 0, 0]), Ok(None));
+        let mut bytes = Vec::new();
+        encode(&mut bytes, &Opaque::borrowed(b"192.0.2.7.8.1"));
+        assert_eq!(decode_address(&bytes), Ok(Some("192.0.2.7:2049".parse().unwrap())));
+        bytes.clear();
+        encode(&mut bytes, &Opaque::borrowed(b"192.0.2.7.8"));
+        assert_eq!(decode_address(&bytes), Err(DecodeError::Inconsistent { field: "universal address" }));
+    }
+
+    #[test]
+    fn transports_have_the_names_and_numbers_of_the_registries() {
+        // RFC 5665 §4.2 and the protocol numbers of IANA.
+        let (v4, v6) = ("192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap());
+        for (protocol, number, netids) in
+            [(Protocol::Tcp, 6, ["tcp", "tcp6"]), (Protocol::Udp, 17, ["udp", "udp6"])]
+        {
+            assert_eq!(protocol.number(), number);
+            assert_eq!([protocol.netid(v4), protocol.netid(v6)], netids);
+        }
     }
 
     #[test]

@@ -98,3 +98,43 @@ impl fmt::Display for Procedure {
         formatter.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn procedures_have_the_numbers_and_effects_of_the_rfc() {
+        // RFC 1813 §3.3: whether each changes something, by number.
+        let changes = [
+            ("NULL", false),
+            ("GETATTR", false),
+            ("SETATTR", true),
+            ("LOOKUP", false),
+            ("ACCESS", false),
+            ("READLINK", false),
+            ("READ", false),
+            ("WRITE", true),
+            ("CREATE", true),
+            ("MKDIR", true),
+            ("SYMLINK", true),
+            ("MKNOD", true),
+            ("REMOVE", true),
+            ("RMDIR", true),
+            ("RENAME", true),
+            ("LINK", true),
+            ("READDIR", false),
+            ("READDIRPLUS", false),
+            ("FSSTAT", false),
+            ("FSINFO", false),
+            ("PATHCONF", false),
+            ("COMMIT", false),
+        ];
+        assert_eq!(Procedure::ALL.len(), changes.len());
+        for (number, (name, is_change)) in changes.into_iter().enumerate() {
+            let procedure = Procedure::ALL[number];
+            assert_eq!((procedure.number() as usize, procedure.to_string()), (number, name.to_owned()));
+            assert_eq!(procedure.is_read_only(), !is_change, "{name}");
+        }
+    }
+}

@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn every_record_may_be_as_long_and_as_divided_as_the_limits() {
+        let mut reader = RecordReader::new(100);
+        let mut stream = Vec::new();
+        for _ in 0..3 {
+            let empty = vec![0; 4 * (MAX_FRAGMENTS as usize - 1)];
+            stream.extend([&empty[..], &mark(100), &[7; 100]].concat());
+        }
+        let mut input = &stream[..];
+        for _ in 0..3 {
+            let chunk = reader.next(&mut input, usize::MAX).unwrap().unwrap();
+            assert_eq!(chunk, Chunk { bytes: &[7; 100], end: true });
+        }
+        assert_eq!(reader.next(&mut input, usize::MAX), Ok(None));
+    }
+
+    #[test]
     fn endless_empty_fragments_are_refused() {
         let mut reader = RecordReader::new(100);
         let stream = vec![0; 4 * (MAX_FRAGMENTS as usize + 1)];

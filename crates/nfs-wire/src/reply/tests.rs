@@ -57,12 +57,20 @@ fn attributes() -> impl Strategy<Value = fattr3> {
     })
 }
 
+/// Without the function that is tested.
+fn option<T: Pack + Unpack>(value: Option<T>) -> Nfs3Option<T> {
+    match value {
+        Some(value) => Nfs3Option::Some(value),
+        None => Nfs3Option::None,
+    }
+}
+
 fn maybe_attributes() -> impl Strategy<Value = post_op_attr> {
-    prop::option::of(attributes()).prop_map(nfs3_option)
+    prop::option::of(attributes()).prop_map(option)
 }
 
 fn maybe_handle() -> impl Strategy<Value = post_op_fh3> {
-    prop::option::of(handles()).prop_map(nfs3_option)
+    prop::option::of(handles()).prop_map(option)
 }
 
 fn handles() -> impl Strategy<Value = nfs_fh3> {
@@ -72,7 +80,7 @@ fn handles() -> impl Strategy<Value = nfs_fh3> {
 fn weak() -> impl Strategy<Value = wcc_data> {
     let before = prop::option::of((any::<u64>(), times(), times()));
     (before, maybe_attributes()).prop_map(|(before, after)| wcc_data {
-        before: nfs3_option(before.map(|(size, mtime, ctime)| wcc_attr { size, mtime, ctime })),
+        before: option(before.map(|(size, mtime, ctime)| wcc_attr { size, mtime, ctime })),
         after,
     })
 }
