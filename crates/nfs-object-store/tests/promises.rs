@@ -176,6 +176,36 @@ async fn a_name_that_is_no_path_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
+async fn a_directory_that_changes_while_it_is_listed_is_read_again_and_a_bottomless_one_ends() {
+    let (server, store) = embedded(Tcp, Faults::default()).await;
+    for number in 0..300 {
+        store.put(&Path::from(format!("a/{number}")), "x".into()).await.unwrap();
+    }
+    let bad_cookie = |count| {
+        let calls = Calls::Procedure(Procedure::Readdirplus);
+        let action = Action::Fail(NfsStatus::BAD_COOKIE);
+        let faults = Faults::from(vec![Rule { calls, when: When::First(count), action }]);
+        server.with_service(|service| service.set_faults(faults));
+    };
+    bad_cookie(2);
+    assert_eq!(listed(&store).await.len(), 300);
+    bad_cookie(3);
+    let error = store.list(None).try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(matches!(error, Error::Generic { .. }), "{error}");
+    server.with_service(|service| service.set_faults(Faults::no_readdirplus()));
+    assert_eq!(open(&server, Tcp).await.list(None).count().await, 300);
+    server.with_service(|service| service.set_faults(Faults::default()));
+
+    let client = store.client();
+    let mut directory = client.root();
+    for _ in 0..513 {
+        directory = client.mkdir(directory, b"d", SetAttributes::default()).await.unwrap().handle;
+    }
+    let error = store.list(Some(&path("d"))).try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(error.to_string().ends_with("directories lie more than 512 deep"), "{error}");
+}
+
+#[tokio::test]
 async fn an_unfinished_write_is_no_object_and_goes_when_it_is_dropped() {
     let slow = Faults::from(vec![rule(Procedure::Write, 1.0, Action::DelayReply(Duration::from_secs(9)))]);
     let (server, store) = embedded(Tcp, Faults::default()).await;
