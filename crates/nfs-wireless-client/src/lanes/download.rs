@@ -90,6 +90,9 @@ impl Sink for RunSink {
             (Told::Same(before), Some(told)) if told.is_same_version(before) => Told::Same(told),
             _ => Told::Unclear,
         };
+        if let Some(sink) = &mut shared.sink {
+            sink.told(attributes);
+        }
     }
 }
 

@@ -1,0 +1,163 @@
+//! Objects that come, go and get other names.
+
+use nfs_wireless_client::{Entry, Error, File, NfsStatus, Rejection};
+use object_store::{
+    CopyMode, PutMode, PutOptions, PutPayload, PutResult, RenameTargetMode, Result, path::Path,
+};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::{
+    NfsObjectStore,
+    error::explain,
+    locate::Place,
+    stage::{NAMES, Staged, Target, is_taken, remove, temporary_name},
+};
+
+impl NfsObjectStore {
+    pub(crate) async fn put_object(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let target = match options.mode {
+            PutMode::Overwrite => Target::Replace,
+            PutMode::Create => Target::MustBeFree,
+            PutMode::Update(_) => return Err(self.not_implemented("`put_opts` with mode `PutMode::Update`")),
+        };
+        if !options.attributes.is_empty() {
+            return Err(self.not_implemented("`put_opts` with attributes"));
+        }
+        let staged = Staged::create(self, location).await?;
+        match staged.fill(payload.into()).await {
+            Ok(()) => staged.publish(target).await,
+            Err(error) => {
+                staged.discard().await;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn delete_object(&self, location: &Path) -> Result<()> {
+        let (place, _) = self.object(location).await?;
+        let removed = self.client.remove(place.directory, &place.name).await;
+        removed.map_err(|error| explain(error, location))
+    }
+
+    pub(crate) async fn copy_object(&self, from: &Path, to: &Path, mode: CopyMode) -> Result<()> {
+        let (_, source) = self.object(from).await?;
+        if from == to && mode == CopyMode::Overwrite {
+            return Ok(());
+        }
+        let place = self.make_place(to).await?;
+        let (linked, target) = match mode {
+            CopyMode::Create => {
+                let linked = self.client.hard_link(source.handle, place.directory, &place.name).await;
+                (linked, Target::MustBeFree)
+            }
+            CopyMode::Overwrite => (self.link_over(&source, &place).await, Target::Replace),
+        };
+        match linked {
+            Err(error) if is_no_link(&error) => self.copy_bytes(&source, from, to, target).await,
+            linked => linked.map_err(|error| explain(error, to)),
+        }
+    }
+
+    pub(crate) async fn rename_object(&self, from: &Path, to: &Path, mode: RenameTargetMode) -> Result<()> {
+        let (source, entry) = self.object(from).await?;
+        if from == to && mode == RenameTargetMode::Overwrite {
+            return Ok(());
+        }
+        let place = self.make_place(to).await?;
+        match mode {
+            RenameTargetMode::Overwrite => {
+                let renamed = self.client.rename(entry.handle, source.name(), place.name()).await;
+                renamed.map_err(|error| explain(error, to))?;
+                // RENAME does nothing where both names are the same file's (RFC 1813 §3.3.14).
+                if entry.metadata.links > 1 {
+                    self.remove_if_still(&source, &entry, from).await?;
+                }
+            }
+            RenameTargetMode::Create => {
+                let linked = self.client.hard_link(entry.handle, place.directory, &place.name).await;
+                linked.map_err(|error| explain(error, to))?;
+                let removed = self.client.remove(source.directory, &source.name).await;
+                removed.map_err(|error| explain(error, from))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file another name, which may be another file's.
+    async fn link_over(&self, source: &Entry, place: &Place) -> Result<(), Error> {
+        let mut attempt = 1;
+        let name = loop {
+            let name = temporary_name();
+            match self.client.hard_link(source.handle, place.directory, &name).await {
+                Ok(()) => break name,
+                Err(error) if is_taken(&error) && attempt < NAMES => attempt += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let temporary = (place.directory, &name[..]);
+        let renamed = self.client.rename(source.handle, temporary, place.name()).await;
+        // Also after a RENAME that did nothing, as both names were the file's already.
+        remove(self.client.clone(), place.clone(), name).await;
+        renamed
+    }
+
+    /// Removes a name, if it is still this file's.
+    async fn remove_if_still(&self, place: &Place, file: &Entry, location: &Path) -> Result<()> {
+        let gone = |error: &Error| error.status() == Some(NfsStatus::NOENT);
+        match self.client.lookup(place.directory, &place.name).await {
+            Ok(found) if found.metadata.fileid == file.metadata.fileid => {
+                let removed = self.client.remove(place.directory, &place.name).await;
+                removed.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
+            }
+            Ok(_) => Ok(()),
+            Err(error) if gone(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| explain(error, location))
+    }
+
+    /// Copies a file byte by byte.
+    async fn copy_bytes(&self, source: &Entry, from: &Path, to: &Path, target: Target) -> Result<()> {
+        let staged = Staged::create(self, to).await?;
+        let mut reader = File::new(self.client.clone(), source.handle);
+        let mut writer = File::new(self.client.clone(), staged.file().handle);
+        let copied = async {
+            tokio::io::copy(&mut reader, &mut writer).await?;
+            writer.flush().await
+        };
+        if let Err(error) = copied.await {
+            staged.discard().await;
+            return Err(explain_io(error, from));
+        }
+        staged.publish(target).await.map(drop)
+    }
+
+    pub(crate) fn not_implemented(&self, operation: &str) -> object_store::Error {
+        object_store::Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
+    }
+}
+
+/// What a `File` says is the client's error.
+pub(crate) fn explain_io(error: std::io::Error, location: &Path) -> object_store::Error {
+    match error.downcast::<Error>() {
+        Ok(error) => explain(error, location),
+        Err(error) => explain(Error::Local(error.into()), location),
+    }
+}
+
+/// Whether the server gives this file no further name, but might take its bytes.
+fn is_no_link(error: &Error) -> bool {
+    use NfsStatus as Status;
+    match error {
+        Error::Status { status, .. } => {
+            matches!(*status, Status::NOTSUPP | Status::XDEV | Status::MLINK | Status::PERM)
+        }
+        Error::Rejected { rejection, .. } => *rejection == Rejection::ProcedureUnavailable,
+        _ => false,
+    }
+}
