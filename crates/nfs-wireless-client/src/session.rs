@@ -35,10 +35,9 @@ use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
-        Stats,
+        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Reply, Stats,
     },
-    transfer::{Download, Limits, Machine, TransferError, Upload, may_be_hedged, repeat_of},
+    transfer::{Copies, Download, Limits, Machine, TransferError, Upload},
 };
 
 /// Settings of a [`Session`].
@@ -241,23 +240,13 @@ impl Session {
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Option<CallId> {
         let owner = Owner(token & !TRANSFER_BIT);
-        let repeat = match program {
-            Program::NFS => repeat_of(procedure),
-            // A list of mounts looks the same after a second MNT (RFC 1813 §5.2.1), and port mappers are only asked.
-            Program::MOUNT | Program::PORTMAP | Program::RPCBIND3 | Program::RPCBIND4 => Repeat::Idempotent,
-            _ => Repeat::SameXid,
-        };
-        let class = Class::Control;
+        let Copies { repeat, hedge } = Copies::of(program, procedure);
         let spec = CallSpec {
             program,
             procedure,
-            class,
+            class: Class::Control,
             repeat,
-            hedge: if program == Program::NFS {
-                may_be_hedged(procedure)
-            } else {
-                repeat == Repeat::Idempotent
-            },
+            hedge,
             owner,
             payload: None,
             bytes: 0,
@@ -530,7 +519,7 @@ impl Session {
                 procedure: call.procedure.number(),
                 class: call.class,
                 repeat: call.repeat,
-                hedge: call.class == Class::Control,
+                hedge: Copies::of_nfs(call.procedure).hedge,
                 owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
                 payload: call.payload,
                 bytes: call.bytes,

@@ -2,8 +2,10 @@ use nfs_wire::rpc::{ReplyHeader, Xid};
 
 use super::*;
 use crate::{
+    attr::SetAttributes,
     config::RetryPolicy,
     engine::{BlockRange, Carrier, WindowLimits},
+    transfer::{Placement, UploadSpec},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,6 +47,15 @@ impl Bench {
     fn download(&mut self, size: u64) -> TransferId {
         let file = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
         self.session.start(self.now, Transfer::Download(Download::new(&file, size)))
+    }
+
+    /// Starts an upload without bytes, which sets a mode.
+    fn upload(&mut self, placement: Placement) -> TransferId {
+        let directory = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
+        let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let (name, made, size, mode) = (b"name".to_vec(), None, 0, 0o600);
+        let spec = UploadSpec { directory, name, placement, made, size, mode, attributes };
+        self.session.start(self.now, Transfer::Upload(Box::new(Upload::new(spec))))
     }
 
     /// Sends what there is to send; returns how many messages that were.
@@ -289,4 +300,25 @@ fn where_no_fragment_passes_few_are_asked_for() {
     }
     assert!(read > 1280 * 5000, "{read} bytes in ten seconds");
     assert!(vain <= 4, "after 1, 2, 4 and 8 s, not {vain} times");
+}
+
+#[test]
+fn an_upload_sends_create_twice_into_a_silence_and_setattr_once() {
+    let file = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
+    let temporary = Placement::Temporary(b".name".to_vec());
+    let cases =
+        [(temporary, Procedure::Create, 2..=9), (Placement::Existing(file), Procedure::Setattr, 1..=1)];
+    for (placement, procedure, expected) in cases {
+        let mut bench = adaptive();
+        bench.upload(placement);
+        let end = bench.now + SECOND;
+        bench.send();
+        while bench.session.poll_timeout().is_some_and(|due| due < end) {
+            bench.tick();
+            bench.send();
+        }
+        let is_it = |call: &&Vec<u8>| call[20..24] == procedure.number().to_be_bytes();
+        let (copies, all) = (bench.sent.iter().filter(is_it).count(), bench.sent.len());
+        assert!(expected.contains(&copies) && all > copies, "{procedure}: {copies} of {all} calls");
+    }
 }
