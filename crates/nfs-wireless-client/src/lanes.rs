@@ -212,7 +212,8 @@ impl Lanes {
         let elsewhere = other(self.first.protocol);
         let moved = self.moved.load(Ordering::Relaxed) & bit != 0;
         let lane = self.find(elsewhere, 0).filter(|_| moved).unwrap_or_else(|| Arc::clone(&self.first));
-        let call = lane.connection.call(number, timeout, arguments.clone());
+        // Whoever waits for a place is not yet waiting for the server.
+        let call = lane.connection.place(timeout).await?.call(number, arguments.clone());
         tokio::pin!(call);
         let patience = PATIENCE.max(lane.round_trip * PATIENCE_ROUND_TRIPS);
         tokio::select! {

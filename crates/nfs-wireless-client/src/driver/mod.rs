@@ -25,7 +25,7 @@ use nfs_wire::{
     FileHandle,
     rpc::{Program, Rejection},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
 use self::pump::Pump;
 pub(crate) use self::reactor::Reactor;
@@ -34,7 +34,7 @@ use crate::{
     attr::Time,
     engine::{Belief, Stats},
     error::Error,
-    session::{ServerLimits, Session, SessionConfig, Transfer},
+    session::{APPLICATION_CALLS, ServerLimits, Session, SessionConfig, Transfer},
     transfer::Limits,
 };
 
@@ -68,7 +68,6 @@ pub(crate) enum CallFailure {
     Unreachable(Arc<std::io::Error>),
     /// The server answers with what is no reply, and why it is none.
     Broken(Arc<str>),
-    TooMany,
     Closed,
 }
 
@@ -153,7 +152,16 @@ pub(crate) enum Change {
 pub(crate) struct Connection {
     commands: mpsc::UnboundedSender<Command>,
     next_token: AtomicU64,
+    /// As many as the session takes calls.
+    places: Semaphore,
     snapshot: Arc<Mutex<Snapshot>>,
+}
+
+/// A place for one call among those of a connection.
+pub(crate) struct Place<'a> {
+    connection: &'a Connection,
+    timeout: Option<Duration>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Connection {
@@ -214,24 +222,36 @@ impl Connection {
             Ok(result) => result?,
             Err(_) => return Err(std::io::Error::other("the I/O thread has ended")),
         }
-        Ok(Self { commands, next_token: AtomicU64::new(0), snapshot })
+        let (next_token, places) = (AtomicU64::new(0), Semaphore::new(APPLICATION_CALLS));
+        Ok(Self { commands, next_token, places, snapshot })
     }
 
-    /// Makes a call. Dropping the future cancels it.
+    /// Makes a call when there is a place for it. Dropping the future cancels it.
     pub(crate) async fn call(
         &self,
         procedure: (Program, u32),
         timeout: Option<Duration>,
         arguments: Vec<u8>,
     ) -> Result<Answer, CallFailure> {
-        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let (answer, result) = oneshot::channel();
-        let command = Command::Call { token, procedure, timeout, arguments, answer };
-        self.commands.send(command).map_err(|_| CallFailure::Closed)?;
-        let guard = OnDrop { commands: &self.commands, command: Some(Command::Cancel { token }) };
-        let result = result.await;
-        guard.disarm();
-        result.unwrap_or(Err(CallFailure::Closed))
+        self.place(timeout).await?.call(procedure, arguments).await
+    }
+
+    /// Waits for a place for a call; the time that takes is part of the timeout. Who came first gets one first.
+    pub(crate) async fn place(&self, timeout: Option<Duration>) -> Result<Place<'_>, CallFailure> {
+        let place = |permit, timeout| Place { connection: self, timeout, _permit: permit };
+        if let Ok(permit) = self.places.try_acquire() {
+            return Ok(place(permit, timeout));
+        }
+        let (started, waiting) = (clock(), self.places.acquire());
+        let permit = match timeout {
+            None => waiting.await,
+            Some(elapsed) => tokio::time::timeout(elapsed, waiting)
+                .await
+                .map_err(|_| CallFailure::Expired { attempts: 0, elapsed })?,
+        };
+        let permit = permit.map_err(|_| CallFailure::Closed)?;
+        let waited = clock().saturating_duration_since(started);
+        Ok(place(permit, timeout.map(|timeout| timeout.saturating_sub(waited))))
     }
 
     /// Starts a transfer. Dropping what is returned stops it.
@@ -271,6 +291,25 @@ impl Connection {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Place<'_> {
+    /// Makes a call. Dropping the future cancels it, and then frees the place.
+    pub(crate) async fn call(
+        self,
+        procedure: (Program, u32),
+        arguments: Vec<u8>,
+    ) -> Result<Answer, CallFailure> {
+        let Self { connection: Connection { commands, next_token, .. }, timeout, .. } = self;
+        let token = next_token.fetch_add(1, Ordering::Relaxed);
+        let (answer, result) = oneshot::channel();
+        let command = Command::Call { token, procedure, timeout, arguments, answer };
+        commands.send(command).map_err(|_| CallFailure::Closed)?;
+        let guard = OnDrop { commands, command: Some(Command::Cancel { token }) };
+        let result = result.await;
+        guard.disarm();
+        result.unwrap_or(Err(CallFailure::Closed))
     }
 }
 

@@ -81,7 +81,8 @@ impl Pump {
                 });
                 match queued {
                     Some(id) => drop(self.calls.insert(token, Waiting { id, answer })),
-                    None => drop(answer.send(Err(CallFailure::TooMany))),
+                    // A connection lets no more calls in than a session takes.
+                    None => drop(answer.send(Err(CallFailure::Closed))),
                 }
             }
             Command::Cancel { token } => {

@@ -164,16 +164,22 @@ fn a_transfer_without_progress_stalls_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_call_that_is_given_up_makes_room_for_a_transfer() {
-    let mut bench = Bench::new(|_| {});
-    // As many as leave a transfer no room.
-    let calls: Vec<CallId> = (0..1024)
-        .map(|token| bench.session.submit(bench.now, token, (Program::NFS, 0), None, |_| {}).unwrap())
-        .collect();
-    bench.download(50_000);
-    assert_eq!(bench.send(), calls.len());
+fn calls_and_transfers_leave_each_other_room_however_many_there_are() {
+    let mut bench = Bench::new(|config| config.engine.window.calls = u32::MAX);
+    let mut next = 0;
+    let mut submit = |bench: &mut Bench| {
+        next += 1;
+        bench.session.submit(bench.now, next, (Program::NFS, 0), None, |_| {})
+    };
+    let calls: Vec<CallId> = std::iter::from_fn(|| submit(&mut bench)).collect();
+    assert_eq!(calls.len(), APPLICATION_CALLS);
+    let transfers: Vec<_> = (0..5000).map(|_| bench.upload(Placement::Temporary(b".".to_vec()))).collect();
+    assert_eq!(bench.send(), APPLICATION_CALLS + TRANSFER_CALLS);
     bench.session.cancel(bench.now, calls[0]);
-    assert_eq!(bench.send(), 1);
+    bench.session.cancel(bench.now, calls[0]);
+    assert!(submit(&mut bench).is_some() && submit(&mut bench).is_none(), "one place was freed");
+    bench.session.stop(bench.now, transfers[0]);
+    assert_eq!(bench.send(), 2, "the call, and the next transfer");
 }
 
 #[test]
