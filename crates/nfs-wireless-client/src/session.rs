@@ -511,6 +511,11 @@ impl Session {
         self.engine.outstanding()
     }
 
+    /// Whether a transfer waits for any call.
+    pub fn is_asking(&self, id: TransferId) -> bool {
+        is_asking(&self.engine, id)
+    }
+
     fn find(&mut self, id: TransferId) -> Option<&mut Active> {
         self.transfers.iter_mut().find(|active| active.id == id)
     }
@@ -561,7 +566,6 @@ impl Session {
     }
 }
 
-/// Whether a transfer waits for any call.
 fn is_asking(engine: &Engine, id: TransferId) -> bool {
     let mut asking = false;
     engine.look(|owner, _, _, _| asking |= owner_transfer(owner).is_some_and(|(it, _)| it == id));

@@ -113,9 +113,10 @@ pub(crate) enum Command {
         task: Task,
         done: oneshot::Sender<Result<(), Error>>,
     },
-    /// Let a transfer make no further calls.
+    /// Let a transfer make no further calls, and say when none of its calls is outstanding.
     Hold {
         token: u64,
+        drained: oneshot::Sender<()>,
     },
     /// Give a transfer back, if it waits for nothing that must not be made twice.
     Detach {
@@ -328,9 +329,11 @@ impl Underway<'_> {
         result.unwrap_or(Err(Error::Closed))
     }
 
-    /// Lets the transfer make no further calls, until it is taken back.
-    pub(crate) fn hold(&self) {
-        let _ = self.guard.commands.send(Command::Hold { token: self.token });
+    /// Lets the transfer make no further calls, until it is taken back. What is returned is ready when none of its calls is outstanding.
+    pub(crate) fn hold(&self) -> oneshot::Receiver<()> {
+        let (drained, done) = oneshot::channel();
+        let _ = self.guard.commands.send(Command::Hold { token: self.token, drained });
+        done
     }
 
     /// Takes the transfer back, to be started elsewhere. `None`: it goes on here, or has just ended.
