@@ -12,7 +12,7 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    Client, ClientConfig, Placement, Protocol, SetAttributes, Sink, TransportChoice, UploadSpec,
+    Client, ClientConfig, Observer, Placement, Protocol, SetAttributes, Sink, TransportChoice, UploadSpec,
     transfer::RangeSet,
 };
 use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
@@ -38,6 +38,8 @@ struct Rules {
     delay: Duration,
     /// The first two bring so many bytes from the server and no more; they stay open.
     first_streams_bytes: u64,
+    /// Pause after every 64 KiB that a client sends over TCP.
+    up_pause: Duration,
 }
 
 const OPEN: Rules = Rules {
@@ -47,6 +49,7 @@ const OPEN: Rules = Rules {
     first_streams_late: Duration::ZERO,
     delay: Duration::ZERO,
     first_streams_bytes: u64::MAX,
+    up_pause: Duration::ZERO,
 };
 
 /// A relay between clients and a server on one port of both transports; it ends when this is dropped.
@@ -94,7 +97,17 @@ async fn relay_streams(listener: TcpListener, server: SocketAddr, rules: Rules, 
             let far = TcpStream::connect(server).await.unwrap();
             let (mut from_client, mut to_client) = near.into_split();
             let (mut from_server, mut to_server) = far.into_split();
-            let up = async move { tokio::io::copy(&mut from_client, &mut to_server).await.map(drop) };
+            let up = async move {
+                let mut buffer = vec![0; 64 << 10];
+                loop {
+                    let count = from_client.read(&mut buffer).await?;
+                    if count == 0 {
+                        return Ok::<(), std::io::Error>(());
+                    }
+                    to_server.write_all(&buffer[..count]).await?;
+                    sleep(rules.up_pause).await;
+                }
+            };
             let down = async move {
                 let mut left = if is_first { rules.first_streams_bytes } else { u64::MAX };
                 let mut buffer = vec![0; 64 << 10];
@@ -184,6 +197,10 @@ fn content(size: usize) -> Vec<u8> {
 }
 
 async fn upload(client: &Client, name: &[u8], bytes: &[u8]) {
+    upload_watched(client, name, bytes, None).await;
+}
+
+async fn upload_watched(client: &Client, name: &[u8], bytes: &[u8], observer: Option<Observer>) {
     let mut source = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut source, bytes).unwrap();
     let spec = UploadSpec {
@@ -196,7 +213,7 @@ async fn upload(client: &Client, name: &[u8], bytes: &[u8]) {
         mode: 0o644,
         attributes: SetAttributes::default(),
     };
-    client.upload(spec, source, None).await.unwrap();
+    client.upload(spec, source, observer).await.unwrap();
 }
 
 async fn download(client: &Client, name: &[u8]) -> Vec<u8> {
@@ -254,6 +271,44 @@ async fn what_one_connection_owes_comes_over_another() {
     assert!(download(&client, b"a").await == bytes);
     let streams = relay.streams.load(Ordering::Relaxed);
     assert!((3..=5).contains(&streams), "{streams} connections, the first of them to MOUNT");
+}
+
+/// A message of which a part has left needs its end, whoever has lost interest in it.
+#[tokio::test]
+async fn uploads_that_are_stopped_leave_the_connection_to_the_others() {
+    let server = serve().await;
+    let relay = Relay::start(server.local_addr(), Rules { up_pause: Duration::from_millis(2), ..OPEN }).await;
+    let client = relay.client(TransportChoice::Tcp).await;
+    let streams = relay.streams.load(Ordering::Relaxed);
+    let bytes = content(8 << 20);
+    let (client, bytes) = (Arc::new(client), Arc::new(bytes));
+    let spawn = |number: usize| {
+        let (client, bytes) = (Arc::clone(&client), Arc::clone(&bytes));
+        tokio::spawn(async move { upload(&client, format!("{number}").as_bytes(), &bytes).await })
+    };
+    let stopped: Vec<_> = (0..8).map(spawn).collect();
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let observer: Observer = Arc::new(move |bytes| {
+        counted.fetch_add(bytes, Ordering::Relaxed);
+    });
+    let last = async {
+        upload_watched(&client, b"last", &bytes, Some(observer)).await;
+    };
+    let stops = async {
+        while count.load(Ordering::Relaxed) == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        // One after the other: some are in the middle of a message then.
+        for task in stopped {
+            task.abort();
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::join!(last, stops);
+    assert_eq!(relay.streams.load(Ordering::Relaxed), streams, "a connection was made again");
+    assert_eq!(client.status().stats.resends.reconnect, 0);
+    assert!(download(&client, b"last").await == *bytes);
 }
 
 /// Takes a quarter of a minute: the first comparison is made after 8 s.

@@ -42,6 +42,9 @@ use crate::{
 ///
 /// Every method may be cancelled by dropping its future; the call is then forgotten, though the server may still
 /// carry it out.
+///
+/// At most 1,024 calls of a connection are outstanding at once, and as many of its transfers. Further ones wait, in the
+/// order in which they were made; the call timeout counts from then.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -383,7 +386,7 @@ impl Client {
                     source,
                 },
                 CallFailure::Broken(reason) => Error::Broken { address: lanes.first().address(), reason },
-                CallFailure::TooMany | CallFailure::Closed => self.inner.explain(Error::Closed),
+                CallFailure::Closed => self.inner.explain(Error::Closed),
             },
         )?;
         answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;

@@ -550,7 +550,7 @@ async fn call(
         CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
         CallFailure::Unreachable(source) => Error::Unreachable { what, address, protocol, source },
         CallFailure::Broken(reason) => Error::Broken { address, reason },
-        CallFailure::TooMany | CallFailure::Closed => Error::Closed,
+        CallFailure::Closed => Error::Closed,
     })
 }
 

@@ -28,7 +28,7 @@ use crate::{
     connect::{Finder, Reached},
     driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
     engine::Repeat,
-    transfer::{Limits, repeat_of},
+    transfer::{Copies, Limits},
 };
 
 /// A call that may be made twice and is silent for so long, and for so many round trips, is made on the other transport too,
@@ -204,7 +204,7 @@ impl Lanes {
         arguments: Vec<u8>,
     ) -> Result<Answer, CallFailure> {
         let number = (Program::NFS, procedure.number());
-        let may_move = self.choices.is_some() && repeat_of(procedure.number()) == Repeat::Idempotent;
+        let may_move = self.choices.is_some() && Copies::of_nfs(procedure).repeat == Repeat::Idempotent;
         if !may_move || procedure == Procedure::Null {
             return self.first.connection.call(number, timeout, arguments).await;
         }
@@ -212,7 +212,8 @@ impl Lanes {
         let elsewhere = other(self.first.protocol);
         let moved = self.moved.load(Ordering::Relaxed) & bit != 0;
         let lane = self.find(elsewhere, 0).filter(|_| moved).unwrap_or_else(|| Arc::clone(&self.first));
-        let call = lane.connection.call(number, timeout, arguments.clone());
+        // Whoever waits for a place is not yet waiting for the server.
+        let call = lane.connection.place(timeout).await?.call(number, arguments.clone());
         tokio::pin!(call);
         let patience = PATIENCE.max(lane.round_trip * PATIENCE_ROUND_TRIPS);
         tokio::select! {

@@ -35,10 +35,10 @@ use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, Owner, Payload, Repeat, Reply,
+        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, MAX_CALLS, Owner, Payload, Reply,
         Stats,
     },
-    transfer::{Download, Limits, Machine, TransferError, Upload, may_be_hedged, repeat_of},
+    transfer::{Copies, Download, Limits, Machine, TransferError, Upload},
 };
 
 /// Settings of a [`Session`].
@@ -182,6 +182,8 @@ struct Arriving {
 #[derive(Debug)]
 pub struct Session {
     engine: Engine,
+    /// Calls of the application that are outstanding.
+    application_calls: usize,
     bounds: Bounds,
     /// Largest READ and WRITE that were answered; only larger ones are suspected to be too large.
     proven: Limits,
@@ -207,11 +209,19 @@ pub struct Session {
 const PROBE: Owner = Owner(u64::MAX);
 const TRANSFER_BIT: u64 = 1 << 63;
 
+/// Most calls of the application outstanding at once; further ones wait for a place.
+pub(crate) const APPLICATION_CALLS: usize = MAX_CALLS / 2;
+
+/// Most calls of transfers, so that they and the application's keep each other from nothing. The session's own, a NULL and an FSINFO,
+/// have room beside both.
+const TRANSFER_CALLS: usize = MAX_CALLS - APPLICATION_CALLS - 8;
+
 impl Session {
     /// Starts with nothing to do.
     pub fn new(config: SessionConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
+            application_calls: 0,
             bounds: Bounds::new(config.limits, config.chosen),
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, ..Limits::default() },
             write_size: config.measure_writes.then(|| WriteSize::new(now)),
@@ -231,7 +241,7 @@ impl Session {
 
     /// Queues a call of the application's own. `token` comes back with the reply and must be below 2⁶³.
     ///
-    /// Returns `None` when too many calls are outstanding.
+    /// Returns `None` when 1,024 of them are outstanding.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -240,36 +250,31 @@ impl Session {
         deadline: Option<Instant>,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Option<CallId> {
+        if self.application_calls >= APPLICATION_CALLS {
+            return None;
+        }
         let owner = Owner(token & !TRANSFER_BIT);
-        let repeat = match program {
-            Program::NFS => repeat_of(procedure),
-            // A list of mounts looks the same after a second MNT (RFC 1813 §5.2.1), and port mappers are only asked.
-            Program::MOUNT | Program::PORTMAP | Program::RPCBIND3 | Program::RPCBIND4 => Repeat::Idempotent,
-            _ => Repeat::SameXid,
-        };
-        let class = Class::Control;
+        let Copies { repeat, hedge } = Copies::of(program, procedure);
         let spec = CallSpec {
             program,
             procedure,
-            class,
+            class: Class::Control,
             repeat,
-            hedge: if program == Program::NFS {
-                may_be_hedged(procedure)
-            } else {
-                repeat == Repeat::Idempotent
-            },
+            hedge,
             owner,
             payload: None,
             bytes: 0,
             deadline,
             not_before: None,
         };
-        self.engine.submit(now, spec, encode)
+        let id = self.engine.submit(now, spec, encode);
+        self.application_calls += usize::from(id.is_some());
+        id
     }
 
     /// Forgets a call of the application's own.
     pub fn cancel(&mut self, now: Instant, id: CallId) {
-        self.engine.cancel(now, id);
+        self.application_calls -= usize::from(self.engine.cancel(now, id));
         self.stirred = true;
     }
 
@@ -360,6 +365,7 @@ impl Session {
             None => {
                 let Reply { owner: Owner(token), results_at, outcome, attempts, round_trip, .. } = reply;
                 self.complete(now, reply.id);
+                self.application_calls -= 1;
                 Ok(Incoming::Reply { token, results_at, outcome, attempts, round_trip })
             }
         }
@@ -426,6 +432,8 @@ impl Session {
         while let Some(event) = self.engine.poll_event() {
             match event {
                 engine::Event::Expired { owner: Owner(token), attempts, elapsed } => {
+                    // Nobody else's calls have a deadline.
+                    self.application_calls -= 1;
                     self.events.push_back(Event::Expired { token, attempts, elapsed });
                 }
                 engine::Event::Silent { class, bytes, attempts, elapsed } => {
@@ -503,6 +511,11 @@ impl Session {
         self.engine.outstanding()
     }
 
+    /// Whether a transfer waits for any call.
+    pub fn is_asking(&self, id: TransferId) -> bool {
+        is_asking(&self.engine, id)
+    }
+
     fn find(&mut self, id: TransferId) -> Option<&mut Active> {
         self.transfers.iter_mut().find(|active| active.id == id)
     }
@@ -510,6 +523,10 @@ impl Session {
     /// Lets the transfers, in turn, queue one call; whether one did.
     fn feed(&mut self, now: Instant) -> bool {
         self.cut_barred(now);
+        // Whatever ends makes room and is followed by another look.
+        if self.engine.outstanding() - self.application_calls >= TRANSFER_CALLS {
+            return false;
+        }
         let block = self.engine.next_block(now);
         let limits = self.narrowed(block);
         let paused = self.bounds.waits(now) || self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
@@ -530,7 +547,7 @@ impl Session {
                 procedure: call.procedure.number(),
                 class: call.class,
                 repeat: call.repeat,
-                hedge: call.class == Class::Control,
+                hedge: Copies::of_nfs(call.procedure).hedge,
                 owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
                 payload: call.payload,
                 bytes: call.bytes,
@@ -538,7 +555,7 @@ impl Session {
                 not_before: Some(now + call.delay),
             };
             let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
-            assert!(queued.is_some(), "has_room keeps half of the engine's slots free");
+            debug_assert!(queued.is_some(), "calls of transfers and of the application are bounded");
             if let Some(pacer) = &mut self.pacer {
                 pacer.spend(now, call.bytes);
             }
@@ -549,7 +566,6 @@ impl Session {
     }
 }
 
-/// Whether a transfer waits for any call.
 fn is_asking(engine: &Engine, id: TransferId) -> bool {
     let mut asking = false;
     engine.look(|owner, _, _, _| asking |= owner_transfer(owner).is_some_and(|(it, _)| it == id));

@@ -25,7 +25,7 @@ use nfs_wire::{
     FileHandle,
     rpc::{Program, Rejection},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
 use self::pump::Pump;
 pub(crate) use self::reactor::Reactor;
@@ -34,7 +34,7 @@ use crate::{
     attr::Time,
     engine::{Belief, Stats},
     error::Error,
-    session::{ServerLimits, Session, SessionConfig, Transfer},
+    session::{APPLICATION_CALLS, ServerLimits, Session, SessionConfig, Transfer},
     transfer::Limits,
 };
 
@@ -68,7 +68,6 @@ pub(crate) enum CallFailure {
     Unreachable(Arc<std::io::Error>),
     /// The server answers with what is no reply, and why it is none.
     Broken(Arc<str>),
-    TooMany,
     Closed,
 }
 
@@ -114,9 +113,10 @@ pub(crate) enum Command {
         task: Task,
         done: oneshot::Sender<Result<(), Error>>,
     },
-    /// Let a transfer make no further calls.
+    /// Let a transfer make no further calls, and say when none of its calls is outstanding.
     Hold {
         token: u64,
+        drained: oneshot::Sender<()>,
     },
     /// Give a transfer back, if it waits for nothing that must not be made twice.
     Detach {
@@ -153,7 +153,16 @@ pub(crate) enum Change {
 pub(crate) struct Connection {
     commands: mpsc::UnboundedSender<Command>,
     next_token: AtomicU64,
+    /// As many as the session takes calls.
+    places: Semaphore,
     snapshot: Arc<Mutex<Snapshot>>,
+}
+
+/// A place for one call among those of a connection.
+pub(crate) struct Place<'a> {
+    connection: &'a Connection,
+    timeout: Option<Duration>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Connection {
@@ -214,24 +223,36 @@ impl Connection {
             Ok(result) => result?,
             Err(_) => return Err(std::io::Error::other("the I/O thread has ended")),
         }
-        Ok(Self { commands, next_token: AtomicU64::new(0), snapshot })
+        let (next_token, places) = (AtomicU64::new(0), Semaphore::new(APPLICATION_CALLS));
+        Ok(Self { commands, next_token, places, snapshot })
     }
 
-    /// Makes a call. Dropping the future cancels it.
+    /// Makes a call when there is a place for it. Dropping the future cancels it.
     pub(crate) async fn call(
         &self,
         procedure: (Program, u32),
         timeout: Option<Duration>,
         arguments: Vec<u8>,
     ) -> Result<Answer, CallFailure> {
-        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let (answer, result) = oneshot::channel();
-        let command = Command::Call { token, procedure, timeout, arguments, answer };
-        self.commands.send(command).map_err(|_| CallFailure::Closed)?;
-        let guard = OnDrop { commands: &self.commands, command: Some(Command::Cancel { token }) };
-        let result = result.await;
-        guard.disarm();
-        result.unwrap_or(Err(CallFailure::Closed))
+        self.place(timeout).await?.call(procedure, arguments).await
+    }
+
+    /// Waits for a place for a call; the time that takes is part of the timeout. Who came first gets one first.
+    pub(crate) async fn place(&self, timeout: Option<Duration>) -> Result<Place<'_>, CallFailure> {
+        let place = |permit, timeout| Place { connection: self, timeout, _permit: permit };
+        if let Ok(permit) = self.places.try_acquire() {
+            return Ok(place(permit, timeout));
+        }
+        let (started, waiting) = (clock(), self.places.acquire());
+        let permit = match timeout {
+            None => waiting.await,
+            Some(elapsed) => tokio::time::timeout(elapsed, waiting)
+                .await
+                .map_err(|_| CallFailure::Expired { attempts: 0, elapsed })?,
+        };
+        let permit = permit.map_err(|_| CallFailure::Closed)?;
+        let waited = clock().saturating_duration_since(started);
+        Ok(place(permit, timeout.map(|timeout| timeout.saturating_sub(waited))))
     }
 
     /// Starts a transfer. Dropping what is returned stops it.
@@ -274,6 +295,25 @@ impl Connection {
     }
 }
 
+impl Place<'_> {
+    /// Makes a call. Dropping the future cancels it, and then frees the place.
+    pub(crate) async fn call(
+        self,
+        procedure: (Program, u32),
+        arguments: Vec<u8>,
+    ) -> Result<Answer, CallFailure> {
+        let Self { connection: Connection { commands, next_token, .. }, timeout, .. } = self;
+        let token = next_token.fetch_add(1, Ordering::Relaxed);
+        let (answer, result) = oneshot::channel();
+        let command = Command::Call { token, procedure, timeout, arguments, answer };
+        commands.send(command).map_err(|_| CallFailure::Closed)?;
+        let guard = OnDrop { commands, command: Some(Command::Cancel { token }) };
+        let result = result.await;
+        guard.disarm();
+        result.unwrap_or(Err(CallFailure::Closed))
+    }
+}
+
 /// A transfer on its way.
 pub(crate) struct Underway<'a> {
     token: u64,
@@ -289,9 +329,11 @@ impl Underway<'_> {
         result.unwrap_or(Err(Error::Closed))
     }
 
-    /// Lets the transfer make no further calls, until it is taken back.
-    pub(crate) fn hold(&self) {
-        let _ = self.guard.commands.send(Command::Hold { token: self.token });
+    /// Lets the transfer make no further calls, until it is taken back. What is returned is ready when none of its calls is outstanding.
+    pub(crate) fn hold(&self) -> oneshot::Receiver<()> {
+        let (drained, done) = oneshot::channel();
+        let _ = self.guard.commands.send(Command::Hold { token: self.token, drained });
+        done
     }
 
     /// Takes the transfer back, to be started elsewhere. `None`: it goes on here, or has just ended.

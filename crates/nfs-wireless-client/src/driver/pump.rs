@@ -43,6 +43,8 @@ struct Running {
     token: u64,
     storage: Storage,
     observer: Option<Observer>,
+    /// To be told when none of its calls is outstanding.
+    drained: Option<oneshot::Sender<()>>,
     done: oneshot::Sender<Result<(), Error>>,
 }
 
@@ -81,7 +83,8 @@ impl Pump {
                 });
                 match queued {
                     Some(id) => drop(self.calls.insert(token, Waiting { id, answer })),
-                    None => drop(answer.send(Err(CallFailure::TooMany))),
+                    // A connection lets no more calls in than a session takes.
+                    None => drop(answer.send(Err(CallFailure::Closed))),
                 }
             }
             Command::Cancel { token } => {
@@ -94,7 +97,7 @@ impl Pump {
                     self.session.suppose(rate);
                 }
                 let id = self.session.start(now, transfer);
-                self.running.insert(id, Running { token, storage, observer, done });
+                self.running.insert(id, Running { token, storage, observer, drained: None, done });
             }
             Command::Stop { token } => {
                 if let Some(id) = self.find(token) {
@@ -102,9 +105,10 @@ impl Pump {
                     self.running.remove(&id);
                 }
             }
-            Command::Hold { token } => {
+            Command::Hold { token, drained } => {
                 if let Some(id) = self.find(token) {
                     self.session.hold(id);
+                    self.running.entry(id).and_modify(|running| running.drained = Some(drained));
                 }
             }
             Command::Detach { token, handed } => {
@@ -271,6 +275,16 @@ impl Pump {
                 }
             }
         }
+        self.tell_drained();
+    }
+
+    /// Tells those who wait for it that their transfers have no calls outstanding.
+    fn tell_drained(&mut self) {
+        for (&id, running) in &mut self.running {
+            if running.drained.is_some() && !self.session.is_asking(id) {
+                let _ = running.drained.take().map(|drained| drained.send(()));
+            }
+        }
     }
 
     /// Shows the counters to whoever asks.
@@ -297,3 +311,6 @@ impl Pump {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

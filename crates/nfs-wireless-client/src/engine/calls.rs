@@ -80,7 +80,7 @@ pub(super) struct Slot {
 }
 
 /// Most calls outstanding at once; [`Calls::insert`] refuses more.
-pub(super) const MAX_CALLS: usize = 2048;
+pub(crate) const MAX_CALLS: usize = 2048;
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {

@@ -26,7 +26,6 @@ use nfs_wire::{
     rpc::{Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 
-pub(crate) use self::back_off::back_off;
 pub use self::{
     adaptive::BlockRange,
     calls::CallId,
@@ -35,8 +34,9 @@ pub use self::{
     stats::{Belief, Fades, Resends, Stats},
     window::{Pace, WindowLimits},
 };
+pub(crate) use self::{back_off::back_off, calls::MAX_CALLS};
 use self::{
-    calls::{Calls, Cause, MAX_CALLS, State},
+    calls::{Calls, Cause, State},
     ignored::Ignored,
     recovery::Recovery,
     timer::TimerTable,
@@ -148,12 +148,14 @@ impl Engine {
         Some(id)
     }
 
-    /// Forgets a call. A reply that arrives later is stray.
-    pub fn cancel(&mut self, now: Instant, id: CallId) {
+    /// Forgets a call; whether it was outstanding. A reply that arrives later is stray.
+    pub fn cancel(&mut self, now: Instant, id: CallId) -> bool {
         self.advance(now);
-        if self.calls.is_live(id) {
+        let is_live = self.calls.is_live(id);
+        if is_live {
             self.remove(id.slot);
         }
+        is_live
     }
 
     /// Looks at the beginning of a received message; `complete` says that `bytes` is all of it.
@@ -343,7 +345,7 @@ impl Engine {
         !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
             && !self.resend.iter().any(|&(id, _)| self.calls.is_in(id, State::Resending))
             && self.window.admits(&self.recovery.limits(self.window.limits()), class, bytes)
-            && self.calls.outstanding() < MAX_CALLS / 2
+            && self.calls.outstanding() < MAX_CALLS
     }
 
     /// Returns the bytes of the next READ or WRITE, if the policy chooses them.

@@ -17,7 +17,7 @@ use super::{
     lock,
 };
 use crate::{
-    driver::{Observer, Snapshot, Source, Storage, Task, Underway, clock},
+    driver::{Observer, Source, Storage, Task, Underway, clock},
     error::Error,
     session::Transfer,
     transfer::Upload,
@@ -72,7 +72,7 @@ impl Lanes {
                     result = underway.done() => return result,
                     wanted = self.better(&lane, &left) => wanted,
                 };
-                if let Some(result) = drained(&mut underway, &lane).await {
+                if let Some(result) = drained(&mut underway, &lane, &accepted).await {
                     return result;
                 }
                 match underway.detach().await {
@@ -117,20 +117,29 @@ impl Lanes {
     }
 }
 
-/// Waits while what is in flight is answered, but not for ever; what is not is sent again elsewhere. Returns the result if that was all.
-async fn drained(underway: &mut Underway<'_>, lane: &Lane) -> Option<Result<(), Error>> {
-    underway.hold();
+/// Waits while what the upload has in flight is answered, but not for ever; what is not is sent again elsewhere. Returns the result if
+/// that was all.
+async fn drained(
+    underway: &mut Underway<'_>,
+    lane: &Lane,
+    accepted: &AtomicU64,
+) -> Option<Result<(), Error>> {
+    let mut drained = underway.hold();
     let (began, patience) = (clock(), SILENT + lane.round_trip * 2);
+    let mut heard = lane.connection.snapshot().last_heard.unwrap_or(began).max(began - patience);
+    let mut known = accepted.load(Ordering::Relaxed);
     loop {
         tokio::select! {
             biased;
             result = underway.done() => return Some(result),
+            _ = &mut drained => return None,
             () = tokio::time::sleep(LOOK) => {}
         }
-        let Snapshot { outstanding, last_heard, .. } = lane.connection.snapshot();
-        let heard = last_heard.map_or(began, |heard| heard.max(began - patience));
-        let last = (heard + patience).min(began + patience * 4);
-        if outstanding == 0 || clock() >= last {
+        let (now, bytes) = (clock(), accepted.load(Ordering::Relaxed));
+        if bytes != known {
+            (heard, known) = (now, bytes);
+        }
+        if now >= (heard + patience).min(began + patience * 4) {
             return None;
         }
     }

@@ -2,8 +2,10 @@ use nfs_wire::rpc::{ReplyHeader, Xid};
 
 use super::*;
 use crate::{
+    attr::SetAttributes,
     config::RetryPolicy,
     engine::{BlockRange, Carrier, WindowLimits},
+    transfer::{Placement, UploadSpec},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,6 +47,15 @@ impl Bench {
     fn download(&mut self, size: u64) -> TransferId {
         let file = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
         self.session.start(self.now, Transfer::Download(Download::new(&file, size)))
+    }
+
+    /// Starts an upload without bytes, which sets a mode.
+    fn upload(&mut self, placement: Placement) -> TransferId {
+        let directory = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
+        let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let (name, made, size, mode) = (b"name".to_vec(), None, 0, 0o600);
+        let spec = UploadSpec { directory, name, placement, made, size, mode, attributes };
+        self.session.start(self.now, Transfer::Upload(Box::new(Upload::new(spec))))
     }
 
     /// Sends what there is to send; returns how many messages that were.
@@ -153,16 +164,22 @@ fn a_transfer_without_progress_stalls_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_call_that_is_given_up_makes_room_for_a_transfer() {
-    let mut bench = Bench::new(|_| {});
-    // As many as leave a transfer no room.
-    let calls: Vec<CallId> = (0..1024)
-        .map(|token| bench.session.submit(bench.now, token, (Program::NFS, 0), None, |_| {}).unwrap())
-        .collect();
-    bench.download(50_000);
-    assert_eq!(bench.send(), calls.len());
+fn calls_and_transfers_leave_each_other_room_however_many_there_are() {
+    let mut bench = Bench::new(|config| config.engine.window.calls = u32::MAX);
+    let mut next = 0;
+    let mut submit = |bench: &mut Bench| {
+        next += 1;
+        bench.session.submit(bench.now, next, (Program::NFS, 0), None, |_| {})
+    };
+    let calls: Vec<CallId> = std::iter::from_fn(|| submit(&mut bench)).collect();
+    assert_eq!(calls.len(), APPLICATION_CALLS);
+    let transfers: Vec<_> = (0..5000).map(|_| bench.upload(Placement::Temporary(b".".to_vec()))).collect();
+    assert_eq!(bench.send(), APPLICATION_CALLS + TRANSFER_CALLS);
     bench.session.cancel(bench.now, calls[0]);
-    assert_eq!(bench.send(), 1);
+    bench.session.cancel(bench.now, calls[0]);
+    assert!(submit(&mut bench).is_some() && submit(&mut bench).is_none(), "one place was freed");
+    bench.session.stop(bench.now, transfers[0]);
+    assert_eq!(bench.send(), 2, "the call, and the next transfer");
 }
 
 #[test]
@@ -289,4 +306,25 @@ fn where_no_fragment_passes_few_are_asked_for() {
     }
     assert!(read > 1280 * 5000, "{read} bytes in ten seconds");
     assert!(vain <= 4, "after 1, 2, 4 and 8 s, not {vain} times");
+}
+
+#[test]
+fn an_upload_sends_create_twice_into_a_silence_and_setattr_once() {
+    let file = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
+    let temporary = Placement::Temporary(b".name".to_vec());
+    let cases =
+        [(temporary, Procedure::Create, 2..=9), (Placement::Existing(file), Procedure::Setattr, 1..=1)];
+    for (placement, procedure, expected) in cases {
+        let mut bench = adaptive();
+        bench.upload(placement);
+        let end = bench.now + SECOND;
+        bench.send();
+        while bench.session.poll_timeout().is_some_and(|due| due < end) {
+            bench.tick();
+            bench.send();
+        }
+        let is_it = |call: &&Vec<u8>| call[20..24] == procedure.number().to_be_bytes();
+        let (copies, all) = (bench.sent.iter().filter(is_it).count(), bench.sent.len());
+        assert!(expected.contains(&copies) && all > copies, "{procedure}: {copies} of {all} calls");
+    }
 }

@@ -9,6 +9,7 @@ mod listing;
 mod ranges;
 mod stability;
 mod stream;
+mod twice;
 mod upload;
 
 use std::time::Duration;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use nfs_wire::{DecodeError, Procedure, Status, rpc::Rejection};
 use thiserror::Error;
 
-pub(crate) use self::upload::CONTROL;
 pub use self::{
     download::Download,
     listing::{DirEntry, Listing},
@@ -24,6 +24,7 @@ pub use self::{
     stream::{Available, Stream, StreamAction, StreamCall, WriteResult},
     upload::{Checkpoint, Placement, Upload, UploadSpec},
 };
+pub(crate) use self::{twice::Copies, upload::CONTROL};
 use crate::{
     attr::Metadata,
     engine::{Class, Pace, Payload, Repeat},
@@ -50,7 +51,7 @@ pub struct NextCall {
 
 impl NextCall {
     fn control(part: u32, procedure: Procedure) -> Self {
-        let repeat = repeat_of(procedure.number());
+        let Copies { repeat, .. } = Copies::of_nfs(procedure);
         Self {
             part,
             procedure,
@@ -61,35 +62,6 @@ impl NextCall {
             delay: Duration::ZERO,
         }
     }
-}
-
-/// What a second copy of a procedure does (RFC 1813 §4.7). WRITE is not harmless: two of an application's may overlap.
-pub(crate) fn repeat_of(procedure: u32) -> Repeat {
-    use Procedure as P;
-    let harmless = [
-        P::Null,
-        P::Getattr,
-        P::Lookup,
-        P::Access,
-        P::Readlink,
-        P::Read,
-        P::Readdir,
-        P::Readdirplus,
-        P::Fsstat,
-        P::Fsinfo,
-        P::Pathconf,
-        P::Commit,
-    ];
-    if harmless.iter().any(|it| it.number() == procedure) { Repeat::Idempotent } else { Repeat::SameXid }
-}
-
-/// Whether call and reply of a procedure fit one frame (RFC 1813 §3.3), and a copy that is run right after it harms nobody: CREATE finds its own
-/// file, by a verifier or by a time.
-pub(crate) fn may_be_hedged(procedure: u32) -> bool {
-    use Procedure as P;
-    let harmless =
-        [P::Null, P::Getattr, P::Lookup, P::Access, P::Create, P::Fsstat, P::Fsinfo, P::Pathconf, P::Commit];
-    harmless.iter().any(|it| it.number() == procedure)
 }
 
 /// What a machine may ask for now.

@@ -1,6 +1,9 @@
 //! Messages onto a stream: heads gathered into one write, large payloads by `sendfile`.
 
-use std::io::{self, ErrorKind};
+use std::{
+    io::{self, ErrorKind},
+    os::fd::OwnedFd,
+};
 
 use nfs_wire::{padding, record};
 use tokio::{io::Interest, net::TcpStream};
@@ -26,6 +29,8 @@ pub(super) struct Sender {
 #[derive(Debug)]
 struct FilePart {
     transfer: TransferId,
+    /// The transfer may be stopped before its message is complete. The other transfers of the connection need the end of the message.
+    file: OwnedFd,
     offset: u64,
     left: usize,
     padding: usize,
@@ -67,9 +72,11 @@ impl Sender {
             self.buffer.extend_from_slice(&record::mark(head.len() + length + padding(length)));
             self.buffer.extend_from_slice(head);
             let (Some(transfer), Some(payload)) = (transfer, payload) else { continue };
-            if length >= SENDFILE_BYTES && pump.source_file(transfer).is_some() {
-                let padding = padding(length);
-                self.file = Some(FilePart { transfer, offset: payload.offset, left: length, padding });
+            let file = pump.source_file(transfer).filter(|_| length >= SENDFILE_BYTES);
+            // Without a file descriptor left the bytes are copied.
+            if let Some(file) = file.and_then(|file| file.try_clone_to_owned().ok()) {
+                let (offset, padding) = (payload.offset, padding(length));
+                self.file = Some(FilePart { transfer, file, offset, left: length, padding });
             } else if pump.load(now, transfer, payload.offset, length, &mut self.buffer) {
                 self.buffer.resize(self.buffer.len() + padding(length), 0);
             } else {
@@ -81,14 +88,11 @@ impl Sender {
 
     fn send_file(&mut self, stream: &TcpStream, pump: &mut Pump) -> io::Result<()> {
         let Some(part) = &mut self.file else { return Ok(()) };
-        let sent = match pump.source_file(part.transfer) {
-            Some(source) => stream.try_io(Interest::WRITABLE, || {
-                Ok(rustix::fs::sendfile(stream, source, Some(&mut part.offset), part.left)?)
-            })?,
-            // The transfer ended in the middle of its message: only a new connection can forget that.
-            None => return Err(ErrorKind::ConnectionAborted.into()),
-        };
+        let sent = stream.try_io(Interest::WRITABLE, || {
+            Ok(rustix::fs::sendfile(stream, &part.file, Some(&mut part.offset), part.left)?)
+        })?;
         if sent == 0 {
+            // The file has become shorter: only a new connection can forget what was promised of it.
             let transfer = part.transfer;
             pump.fail(clock(), transfer, ErrorKind::UnexpectedEof.into());
             return Err(ErrorKind::ConnectionAborted.into());
