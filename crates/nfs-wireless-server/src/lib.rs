@@ -10,12 +10,14 @@
 //! | `service` | dispatch, service time, replies |
 //! | `nfs3`, `mount`, `portmap` | the procedures of the three programs |
 //! | `vfs`, `memory`, `directory` | what is exported |
+//! | `address_validation` | who receives what is sent to its address |
 //! | `reply_cache` | answers retransmitted calls again without running them |
 //! | `faults` | what goes wrong, for which calls, and when |
 //! | `driver` | one UDP socket and one TCP listener (feature `tokio`) |
 
 #![forbid(unsafe_code)]
 
+mod address_validation;
 mod config;
 mod directory;
 #[cfg(feature = "tokio")]

@@ -18,6 +18,7 @@ use nfs_wire::{
 };
 
 use crate::{
+    address_validation::Grant,
     faults::Plan,
     handle::Handles,
     service::Stats,
@@ -34,6 +35,8 @@ pub(crate) struct Call<'a> {
     pub(crate) handles: Handles,
     pub(crate) owner: Owner,
     pub(crate) limits: Limits,
+    /// What the reply may carry to the caller's address.
+    pub(crate) grant: Grant,
     pub(crate) write_verifier: [u8; 8],
     pub(crate) plan: Plan,
 }

@@ -1,5 +1,7 @@
 //! The server as a machine: calls in, replies out, time as an argument.
 
+mod stats;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     net::SocketAddr,
@@ -18,7 +20,9 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
+pub use self::stats::Stats;
 use crate::{
+    address_validation::{AddressValidation, Grant},
     config::{ConfigError, ServiceConfig},
     faults::{CallShape, FaultState, Faults, Plan, REORDER_TIME},
     handle::Handles,
@@ -48,34 +52,6 @@ pub struct Transmit {
     pub bytes: Vec<u8>,
 }
 
-/// Counters of a [`Service`], since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Calls whose header could be read, retransmissions and faults included.
-    pub calls: u64,
-    /// Messages that are no calls.
-    pub malformed: u64,
-    /// Calls answered with an RPC rejection.
-    pub rejected: u64,
-    /// Retransmissions answered from the reply cache.
-    pub replayed: u64,
-    /// Retransmissions dropped because the call was still being served.
-    pub in_progress: u64,
-    /// Calls dropped because too many were waiting for a thread.
-    pub overflowed: u64,
-    /// Calls lost to a fault.
-    pub dropped_calls: u64,
-    /// Replies lost to a fault.
-    pub dropped_replies: u64,
-    /// NFS calls served, by procedure number.
-    pub served: [u64; 22],
-    /// Bytes of file data in READ replies.
-    pub read_bytes: u64,
-    /// Bytes of file data in WRITE calls that succeeded.
-    pub written_bytes: u64,
-}
-
 /// An NFSv3 server, with MOUNT and a port mapper, as a plain machine.
 ///
 /// - Commands: [`set_faults`](Self::set_faults), [`crash`](Self::crash),
@@ -96,6 +72,7 @@ pub struct Service {
     write_verifier: [u8; 8],
     verifiers: ChaCha8Rng,
     cache: Option<ReplyCache>,
+    pub(crate) addresses: AddressValidation,
     faults: FaultState,
     mounts: Mounts,
     busy_threads: usize,
@@ -116,8 +93,7 @@ struct Job {
     header: CallHeader,
     plan: Plan,
     key: Option<CallKey>,
-    /// Longest reply that it may get, in bytes.
-    reply_limit: usize,
+    grant: Grant,
 }
 
 /// A call that waits for a thread.
@@ -143,9 +119,6 @@ const MAX_WAITING_CALLS: usize = 1024;
 
 /// Most bytes of calls that wait for a thread.
 const MAX_WAITING_BYTES: usize = 16 << 20;
-
-/// Bytes of a reply for each byte of a call over UDP, at most, before the caller has shown that it has the address it claims.
-const MAX_AMPLIFICATION: usize = 3;
 
 /// `AUTH_REJECTEDCRED`, what an unknown flavour is answered with (RFC 5531 §9).
 const AUTH_REJECTED_CREDENTIAL: u32 = 2;
@@ -174,6 +147,7 @@ impl Service {
         let mut service = Self {
             handles: Handles { instance, file_system: instance, length: config.handle_bytes },
             cache: config.reply_cache.map(ReplyCache::new),
+            addresses: AddressValidation::new(random(stream::ADDRESSES)),
             config,
             backend: Box::new(backend),
             seed,
@@ -227,6 +201,7 @@ impl Service {
             self.stats.dropped_calls += 1;
             return Ok(());
         }
+        let grant = self.grant(peer, &header, bytes.len(), reader);
         let key = match &mut self.cache {
             Some(cache) if changes_something(&header) => {
                 let key = CallKey::new(peer.address, peer.protocol, &header, reader.rest());
@@ -234,22 +209,22 @@ impl Service {
                     Known::New => Some(key),
                     Known::InProgress => {
                         self.stats.in_progress += 1;
+                        self.addresses.give_back(peer.address.ip(), grant.reply_bytes);
                         return Ok(());
                     }
                     Known::Answered(reply) => {
                         self.stats.replayed += 1;
                         let bytes = reply.to_vec();
-                        self.send(now, Transmit { peer, bytes }, &plan);
+                        if self.is_granted(peer, grant, bytes.len()) {
+                            self.send(now, Transmit { peer, bytes }, &plan);
+                        }
                         return Ok(());
                     }
                 }
             }
             _ => None,
         };
-        // NFS calls hold a handle, which only those have who got an answer to a MNT; anybody else may have forged their address.
-        let forged = peer.protocol == Protocol::Udp && header.program.number != Program::NFS.number;
-        let reply_limit = if forged { MAX_AMPLIFICATION * bytes.len() } else { usize::MAX };
-        let job = Job { peer, header, plan, key, reply_limit };
+        let job = Job { peer, header, plan, key, grant };
         if self.busy_threads < self.config.timing.threads.get() {
             self.start(now, job, reader);
         } else {
@@ -308,6 +283,7 @@ impl Service {
         if let Some(cache) = &mut self.cache {
             cache.clear();
         }
+        self.addresses.clear();
         self.busy_threads = 0;
         self.waiting.clear();
         self.waiting_bytes = 0;
@@ -362,9 +338,38 @@ impl Service {
         self.latest
     }
 
+    /// Says what the reply of a call may carry, and sets that aside.
+    fn grant(&mut self, peer: Peer, header: &CallHeader, call_bytes: usize, arguments: Reader<'_>) -> Grant {
+        if !self.config.validates_addresses {
+            return Grant::UNLIMITED;
+        }
+        let address = peer.address.ip();
+        match peer.protocol {
+            Protocol::Tcp => {
+                self.addresses.validate(address);
+                Grant::UNLIMITED
+            }
+            Protocol::Udp => {
+                let transfer = self.config.udp_transfer_bytes;
+                let grant = self.addresses.admit(address, call_bytes, header, arguments, transfer);
+                self.stats.unvalidated += u64::from(grant.is_limited());
+                grant
+            }
+        }
+    }
+
+    /// Settles what was set aside for a reply; whether it may have so many bytes.
+    fn is_granted(&mut self, peer: Peer, grant: Grant, reply_bytes: usize) -> bool {
+        let is_granted = reply_bytes <= grant.reply_bytes;
+        let used = if is_granted { reply_bytes } else { 0 };
+        self.addresses.give_back(peer.address.ip(), grant.reply_bytes - used);
+        is_granted
+    }
+
     fn wait(&mut self, job: Job, arguments: &[u8]) {
         if self.is_congested() && job.peer.protocol == Protocol::Udp {
             self.stats.overflowed += 1;
+            self.addresses.give_back(job.peer.address.ip(), job.grant.reply_bytes);
             if let (Some(cache), Some(key)) = (&mut self.cache, job.key) {
                 cache.forget(key);
             }
@@ -394,11 +399,13 @@ impl Service {
         if let Err(outcome) = self.serve(now, &job, arguments, &mut reply) {
             self.stats.rejected += 1;
             reply = rejection(xid, outcome);
-        } else if reply.len() > job.reply_limit {
-            // Whoever really is there asks again over TCP.
+        }
+        if reply.len() > job.grant.reply_bytes {
+            // Whoever really is there asks again over TCP. This reply is shorter than any call.
             self.stats.rejected += 1;
             reply = rejection(xid, Rejection::SystemError);
         }
+        self.is_granted(job.peer, job.grant, reply.len());
         if time.is_zero() {
             self.finish(now, job, reply);
         } else {
@@ -459,6 +466,7 @@ impl Service {
                 handles: self.handles,
                 owner,
                 limits,
+                grant: job.grant,
                 write_verifier: self.write_verifier,
                 plan: job.plan,
             };

@@ -29,6 +29,10 @@ impl Call<'_> {
         const HEAD_BYTES: usize = 4 + 88 + 4 + 4 + 4 + 3;
         let attributes = self.look(node)?;
         let count = arguments.count.min(self.limits.transfer).min(self.plan.shorten.unwrap_or(u32::MAX));
+        if count > 0 && self.grant.read_bytes == 0 {
+            return Err(Status::JUKEBOX);
+        }
+        let count = count.min(self.grant.read_bytes);
         let there = attributes.size.saturating_sub(arguments.offset).min(count.into());
         self.reply.reserve_exact(HEAD_BYTES + there as usize);
 
