@@ -54,7 +54,7 @@ impl Call<'_> {
             slot.copy_from_slice(&word.to_be_bytes());
         }
         self.reply.resize(self.reply.len() + padding(length), 0);
-        self.stats.read_bytes += length as u64;
+        *self.read_bytes += length as u64;
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl Call<'_> {
         let file_wcc = self.wcc(before, node);
         match written {
             Ok(committed) => {
-                self.stats.written_bytes += count as u64;
+                *self.written_bytes += count as u64;
                 self.ok(&WRITE3resok {
                     file_wcc,
                     count: count as u32,
