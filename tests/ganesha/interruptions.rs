@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    killing::Job,
+    killing::{Job, MOST_AGAIN},
     nfsw,
     server::{Ganesha, Options},
 };
@@ -69,12 +69,13 @@ fn kill(kills: u32) {
             target: target.to_owned(),
             sizes: sizes.clone(),
             patience: Duration::from_millis(500),
+            moved: Box::new(|| server.moved_bytes()),
         };
         let (here, there) = (|path: &Path| path.to_str().unwrap().to_owned(), url(&server, "copy"));
         let seed = 10 + number as u64;
         let up = job(&here(&source), &there, &source, &copy).run(kills, seed);
         let down = job(&there, &here(&back), &copy, &back).run(kills, seed);
-        assert!(up.worst <= 2 << 20 && down.worst <= 2 << 20, "over {transport}");
+        assert!(up.worst <= MOST_AGAIN && down.worst <= MOST_AGAIN, "over {transport}");
     }
 }
 

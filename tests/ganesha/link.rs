@@ -198,10 +198,10 @@ async fn copy(server: Arc<Ganesha>, number: usize, case: Case, seed: u64) -> Run
     Run { case: number, seed, seconds, lateness: stats.lateness.quantile(0.99), frames: seen.frames }
 }
 
-/// Our policy, both ways. A busy machine makes copies slower, so that is only printed; none makes them faster than the link.
+/// Our policy, both ways. A busy machine makes copies slower, here by half at most; none makes them faster than the link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_over_a_bad_link_are_no_faster_than_in_virtual_time() {
-    compare(&adaptive_cases(), 10, -0.1..=f64::MAX, 2).await;
+    compare(&adaptive_cases(), 10, -0.1..=0.5, 2).await;
 }
 
 #[ignore = "takes minutes, and judges by the clock"]

@@ -8,17 +8,14 @@ mod killing;
 
 use std::{collections::HashMap, fs, path::Path, thread, time::Duration};
 
-use common::{Link, Server, command, noise};
-use killing::Job;
-
-/// Bytes that one kill may make be copied again.
-const MOST_AGAIN: u64 = 2 << 20;
+use common::{Link, Served, command, noise};
+use killing::{Job, MOST_AGAIN};
 
 /// The 1997 paper's link, this many times as fast: its rate and its fades.
 const FASTER: u32 = 32;
 
 /// The paper's link in front of a server, faster.
-fn paper(server: &Server, seed: u64) -> Link {
+fn paper(server: &Served, seed: u64) -> Link {
     let (rate, good, bad) = (format!("{FASTER}M"), 1e3 / f64::from(FASTER), 80.0 / f64::from(FASTER));
     let (good, bad, seed) = (format!("{good}ms"), format!("{bad}ms"), seed.to_string());
     let preset = ["--preset", "paper-1997", "--granularity", "0.1ms"];
@@ -28,7 +25,7 @@ fn paper(server: &Server, seed: u64) -> Link {
 
 /// Kills copies of `source` both ways, half of `kills` each.
 fn kill(source: &Path, options: &[&str], patience: Duration, kills: u32, seed: u64) {
-    let server = Server::start();
+    let server = Served::start();
     let link = paper(&server, seed);
     let place = tempfile::tempdir().unwrap();
     let mut sizes = HashMap::new();
@@ -56,6 +53,7 @@ fn kill(source: &Path, options: &[&str], patience: Duration, kills: u32, seed: u
         target: target.to_owned(),
         sizes: sizes.clone(),
         patience,
+        moved: Box::new(|| server.moved_bytes()),
     };
     let up = job(&local(source), &url, source, &copy).run(kills / 2, seed);
     let down = job(&url, &local(&back), &copy, &back).run(kills / 2, seed + 1);

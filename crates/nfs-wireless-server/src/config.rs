@@ -48,6 +48,10 @@ pub struct ServiceConfig {
     pub start_time: nfstime3,
     /// Bounds of the reply cache; `None` switches it off, as some servers have none. Default 1024 replies, 1 MiB.
     pub reply_cache: Option<ReplyCacheConfig>,
+    /// Whether UDP source addresses are taken for forged until something random that was sent there comes back; until
+    /// then they get at most three times the bytes that came from them (RFC 9000 §8). Default true. Other servers
+    /// believe every address, so models of them do, too.
+    pub validates_addresses: bool,
     /// How long calls take and how many are served at once. Default: no time at all.
     pub timing: Timing,
 }
@@ -112,6 +116,7 @@ impl Default for ServiceConfig {
             tcp_transfer_bytes: 1 << 20,
             start_time: nfstime3 { seconds: YEAR_2000, nseconds: 0 },
             reply_cache: Some(ReplyCacheConfig::default()),
+            validates_addresses: true,
             timing: Timing::default(),
         }
     }

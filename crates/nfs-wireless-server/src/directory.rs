@@ -7,14 +7,15 @@ mod config;
 mod host;
 mod listing;
 mod search;
+mod state;
 mod table;
 
 use std::{
-    collections::VecDeque,
     io,
     ops::ControlFlow,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use nfs_wire::{
@@ -29,10 +30,9 @@ use rustix::{
 
 pub use self::config::{Access, DirectoryConfig, Metadata};
 use self::{
-    host::{Found, look, look_at, open_entry, reopen_directory, retry, set_times, status, verifier_times},
-    listing::Listings,
-    search::Search,
-    table::{Place, ROOT, Table},
+    host::{look, look_at, retry, status, verifier_times},
+    state::{State, place},
+    table::{Place, ROOT},
 };
 use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space, Vfs};
 
@@ -42,30 +42,12 @@ use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space
 /// callers' numbers are ignored, a change of owner is refused with `NFS3ERR_PERM`, and set-user-ID and set-group-ID
 /// bits are left out. Handles stay valid across renames through the server, and across renames on the host within one
 /// directory; where the host tells when files were made they survive the server, too. Devices cannot be made.
+///
+/// Calls may come from several threads: what moves data or waits for the disk to have it holds no lock.
 #[derive(Debug)]
 pub struct Directory {
     config: DirectoryConfig,
-    root: OwnedFd,
-    table: Table,
-    search: Search,
-    listings: Listings,
-    /// Files open for reading or writing, the last used first.
-    open_files: VecDeque<OpenFile>,
-}
-
-#[derive(Debug)]
-struct OpenFile {
-    node: NodeId,
-    file: OwnedFd,
-    access: Access,
-}
-
-/// A file that was found where the table says it is.
-struct Located {
-    /// A mere reference to the file, which also a symbolic link can have.
-    reference: OwnedFd,
-    /// The directory it lies in, and its name there; the root has none.
-    place: Option<(OwnedFd, Vec<u8>)>,
+    state: Mutex<State>,
 }
 
 /// Bits of a mode that clients can set.
@@ -83,151 +65,12 @@ impl Directory {
     pub fn open(path: impl AsRef<Path>, config: DirectoryConfig) -> io::Result<Self> {
         let root = host::open_root(path.as_ref())?;
         let identity = look(&root)?.identity;
-        Ok(Self {
-            table: Table::new(identity, config.max_nodes),
-            search: Search::new(identity),
-            config,
-            root,
-            listings: Listings::default(),
-            open_files: VecDeque::new(),
-        })
+        let state = Mutex::new(State::new(config.clone(), root, identity));
+        Ok(Self { config, state })
     }
 
-    /// Finds a node again, step by step from the root, and checks that every step is still the same file.
-    fn locate(&mut self, node: NodeId) -> Result<Located, Status> {
-        /// Names of one path that may have changed behind our back.
-        const ATTEMPTS: usize = 16;
-        if self.table.identity(node).is_none() {
-            self.find_again(node)?;
-        }
-        for _ in 0..ATTEMPTS {
-            let path = self.table.path(node).ok_or(Status::STALE)?;
-            let mut reference = self.root.try_clone().map_err(|_| Status::JUKEBOX)?;
-            let mut place = None;
-            let mut lost = None;
-            for step in path {
-                let (name, identity) = match (self.table.place(step), self.table.identity(step)) {
-                    (Some(place), Some(identity)) => (place.name.clone(), identity),
-                    _ => return Err(Status::STALE),
-                };
-                match open_entry(&reference, &name).and_then(|next| Ok((look(&next)?, next))) {
-                    Ok((found, next)) if found.identity == identity => {
-                        place = Some((std::mem::replace(&mut reference, next), name));
-                    }
-                    Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {
-                        lost = Some(step);
-                        break;
-                    }
-                    Err(errno) => return Err(status(errno)),
-                }
-            }
-            match lost {
-                None => return Ok(Located { reference, place }),
-                Some(step) => self.look_around(step, &reference)?,
-            }
-        }
-        Err(Status::STALE)
-    }
-
-    /// Looks for a node that is not where it was last seen: at its other names, then among its old neighbours.
-    fn look_around(&mut self, node: NodeId, directory: &OwnedFd) -> Result<(), Status> {
-        let (place, identity) = match (self.table.place(node), self.table.identity(node)) {
-            (Some(place), Some(identity)) => (place.clone(), identity),
-            _ => return Err(Status::STALE),
-        };
-        self.table.remove_place(node, &place);
-        if self.table.place(node).is_some() {
-            return Ok(());
-        }
-        let reopened = reopen_directory(directory).map_err(status)?;
-        let lines = self.listings.after(place.directory, 0, &reopened).map_err(status)?;
-        let name = lines
-            .iter()
-            .find(|line| look_at(directory, &line.name).is_ok_and(|found| found.identity == identity))
-            .map(|line| line.name.to_vec());
-        match name {
-            Some(name) => {
-                let directory = place.directory;
-                self.table.add_place(node, Place { directory, name });
-                Ok(())
-            }
-            None => {
-                self.table.forget(node);
-                self.close(node);
-                Err(Status::STALE)
-            }
-        }
-    }
-
-    /// Opens a directory for work inside it.
-    fn enter(&mut self, directory: NodeId) -> Result<OwnedFd, Status> {
-        let located = self.locate(directory)?;
-        reopen_directory(&located.reference).map_err(status)
-    }
-
-    /// Opens a regular file, or finds it open already.
-    fn file(&mut self, node: NodeId, access: Access) -> Result<&OwnedFd, Status> {
-        let open = self.open_files.iter().position(|open| {
-            open.node == node && (open.access == Access::ReadWrite || access == Access::ReadOnly)
-        });
-        if let Some(open) = open.and_then(|index| self.open_files.remove(index)) {
-            self.open_files.push_front(open);
-        } else {
-            let located = self.locate(node)?;
-            let found = look(&located.reference).map_err(status)?;
-            match found.attributes.type_ {
-                ftype3::NF3REG => {}
-                ftype3::NF3DIR => return Err(Status::ISDIR),
-                _ => return Err(Status::INVAL),
-            }
-            let (directory, name) = located.place.ok_or(Status::ISDIR)?;
-            let (file, access) = self.open_data(&directory, &name, access)?;
-            if look(&file).map_err(status)?.identity != found.identity {
-                return Err(Status::STALE);
-            }
-            self.keep_open(node, file, access);
-        }
-        self.open_files.front().map(|open| &open.file).ok_or(Status::SERVERFAULT)
-    }
-
-    fn open_data(
-        &self,
-        directory: &OwnedFd,
-        name: &[u8],
-        access: Access,
-    ) -> Result<(OwnedFd, Access), Status> {
-        // Should a named pipe take the file's place meanwhile, opening it must not wait.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let open = |mode| retry(|| rustix::fs::openat(directory, name, flags | mode, Mode::empty()));
-        if self.config.access == Access::ReadWrite {
-            match open(OFlags::RDWR) {
-                Ok(file) => return Ok((file, Access::ReadWrite)),
-                Err(status) if access == Access::ReadWrite => return Err(status),
-                Err(_) => {}
-            }
-        }
-        Ok((open(OFlags::RDONLY)?, Access::ReadOnly))
-    }
-
-    fn keep_open(&mut self, node: NodeId, file: OwnedFd, access: Access) {
-        self.close(node);
-        self.open_files.truncate(self.config.max_open_files.saturating_sub(1));
-        self.open_files.push_front(OpenFile { node, file, access });
-    }
-
-    fn close(&mut self, node: NodeId) {
-        self.open_files.retain(|open| open.node != node);
-    }
-
-    fn find(
-        &mut self,
-        directory: &OwnedFd,
-        parent: NodeId,
-        name: Name<'_>,
-    ) -> Result<(NodeId, Found), Status> {
-        let found = look_at(directory, name.as_bytes()).map_err(status)?;
-        let place = place(parent, name);
-        Ok((self.table.enter(place, found.identity), found))
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sync(&self, file: impl AsFd) -> Result<(), Status> {
@@ -236,49 +79,6 @@ impl Directory {
             Metadata::Cached => Ok(()),
         }
     }
-
-    /// Changes attributes in the host's memory.
-    fn apply(&mut self, node: NodeId, changes: &sattr3) -> Result<(), Status> {
-        let before = self.attributes(node)?;
-        let keeps = |wanted: &Nfs3Option<u32>, present| match wanted {
-            Nfs3Option::Some(wanted) => *wanted == present,
-            Nfs3Option::None => true,
-        };
-        if !keeps(&changes.uid, before.uid) || !keeps(&changes.gid, before.gid) {
-            return Err(Status::PERM);
-        }
-        if let Nfs3Option::Some(size) = changes.size {
-            if size > i64::MAX as u64 {
-                return Err(Status::FBIG);
-            }
-            let file = self.file(node, Access::ReadWrite)?;
-            retry(|| rustix::fs::ftruncate(file, size))?;
-        }
-        let located = self.locate(node)?;
-        if let Nfs3Option::Some(mode) = changes.mode
-            && before.type_ != ftype3::NF3LNK
-        {
-            let mode = Mode::from_bits_truncate(mode & MODE_BITS);
-            host::set_mode(&located.reference, mode).map_err(status)?;
-        }
-        set_times(&located.reference, located.place.as_ref(), changes).map_err(status)
-    }
-
-    /// Takes a name out of the table; the file may have others.
-    fn unlinked(&mut self, directory: NodeId, name: Name<'_>, before: &Found) {
-        if let Some(node) = self.table.find(before.identity) {
-            if before.attributes.nlink <= 1 || before.attributes.type_ == ftype3::NF3DIR {
-                self.table.forget(node);
-                self.close(node);
-            } else {
-                self.table.remove_place(node, &place(directory, name));
-            }
-        }
-    }
-}
-
-fn place(directory: NodeId, name: Name<'_>) -> Place {
-    Place { directory, name: name.as_bytes().to_vec() }
 }
 
 impl Vfs for Directory {
@@ -287,34 +87,33 @@ impl Vfs for Directory {
     }
 
     fn instance(&self) -> Option<u64> {
-        let root = self.table.identity(ROOT).filter(|root| root.is_unique())?;
+        let state = self.lock();
+        let root = state.table.identity(ROOT).filter(|root| root.is_unique())?;
         Some(root.number())
     }
 
-    fn attributes(&mut self, node: NodeId) -> Result<fattr3, Status> {
-        let open = self.open_files.iter().find(|open| open.node == node);
-        let found = match open.map(|open| look(&open.file)) {
-            Some(found) => found,
-            None => look(&self.locate(node)?.reference),
-        };
-        let attributes = found.map_err(status)?.attributes;
-        if attributes.nlink == 0 {
-            self.table.forget(node);
-            self.close(node);
-            return Err(Status::STALE);
-        }
-        Ok(attributes)
+    fn may_block(&self) -> bool {
+        true
     }
 
-    fn set_attributes(&mut self, _: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), Status> {
-        self.apply(node, changes)?;
+    fn attributes(&self, node: NodeId) -> Result<fattr3, Status> {
+        self.lock().attributes(node)
+    }
+
+    fn set_attributes(&self, _: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), Status> {
+        let mut state = self.lock();
+        state.apply(node, changes)?;
         if self.config.metadata == Metadata::Cached {
             return Ok(());
         }
-        match self.attributes(node)?.type_ {
-            ftype3::NF3REG => self.commit(node, 0, 0),
+        match state.attributes(node)?.type_ {
+            ftype3::NF3REG => {
+                drop(state);
+                self.commit(node, 0, 0)
+            }
             ftype3::NF3DIR => {
-                let inside = self.enter(node)?;
+                let inside = state.enter(node)?;
+                drop(state);
                 self.sync(inside)
             }
             // The host cannot flush these by themselves; the next flush of their directory takes them along.
@@ -322,21 +121,23 @@ impl Vfs for Directory {
         }
     }
 
-    fn lookup(&mut self, directory: NodeId, name: Name<'_>) -> Result<NodeId, Status> {
-        let inside = self.locate(directory)?.reference;
-        self.find(&inside, directory, name).map(|(node, _)| node)
+    fn lookup(&self, directory: NodeId, name: Name<'_>) -> Result<NodeId, Status> {
+        let mut state = self.lock();
+        let inside = state.locate(directory)?.reference;
+        state.find(&inside, directory, name).map(|(node, _)| node)
     }
 
-    fn parent(&mut self, directory: NodeId) -> Result<NodeId, Status> {
-        let located = self.locate(directory)?;
+    fn parent(&self, directory: NodeId) -> Result<NodeId, Status> {
+        let mut state = self.lock();
+        let located = state.locate(directory)?;
         if look(&located.reference).map_err(status)?.attributes.type_ != ftype3::NF3DIR {
             return Err(Status::NOTDIR);
         }
-        Ok(self.table.place(directory).map_or(ROOT, |place| place.directory))
+        Ok(state.table.place(directory).map_or(ROOT, |place| place.directory))
     }
 
-    fn read_link(&mut self, node: NodeId) -> Result<Vec<u8>, Status> {
-        let reference = self.locate(node)?.reference;
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>, Status> {
+        let reference = self.lock().locate(node)?.reference;
         if look(&reference).map_err(status)?.attributes.type_ != ftype3::NF3LNK {
             return Err(Status::INVAL);
         }
@@ -345,21 +146,21 @@ impl Vfs for Directory {
     }
 
     fn read(
-        &mut self,
+        &self,
         _: nfstime3,
         node: NodeId,
         offset: u64,
         count: u32,
         buffer: &mut Vec<u8>,
     ) -> Result<EndOfFile, Status> {
-        let file = self.file(node, Access::ReadOnly)?;
-        let size = look(file).map_err(status)?.attributes.size;
+        let file = self.lock().file(node, Access::ReadOnly)?;
+        let size = look(&file).map_err(status)?.attributes.size;
         let there = size.saturating_sub(offset).min(count.into()) as usize;
         let start = buffer.len();
         buffer.reserve_exact(there);
         while buffer.len() < start + there {
             let position = offset + (buffer.len() - start) as u64;
-            if retry(|| rustix::io::pread(file, spare_capacity(buffer), position))? == 0 {
+            if retry(|| rustix::io::pread(&file, spare_capacity(buffer), position))? == 0 {
                 break;
             }
         }
@@ -373,7 +174,7 @@ impl Vfs for Directory {
     }
 
     fn write(
-        &mut self,
+        &self,
         _: nfstime3,
         node: NodeId,
         offset: u64,
@@ -384,29 +185,29 @@ impl Vfs for Directory {
         if end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(Status::FBIG);
         }
-        let file = self.file(node, Access::ReadWrite)?;
+        let file = self.lock().file(node, Access::ReadWrite)?;
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
-            match retry(|| rustix::io::pwrite(file, rest, offset + done as u64))? {
+            match retry(|| rustix::io::pwrite(&file, rest, offset + done as u64))? {
                 0 => return Err(Status::IO),
                 written => done += written,
             }
         }
         match stable {
             stable_how::UNSTABLE => {}
-            stable_how::DATA_SYNC => retry(|| rustix::fs::fdatasync(file))?,
-            stable_how::FILE_SYNC => retry(|| rustix::fs::fsync(file))?,
+            stable_how::DATA_SYNC => retry(|| rustix::fs::fdatasync(&file))?,
+            stable_how::FILE_SYNC => retry(|| rustix::fs::fsync(&file))?,
         }
         Ok(stable)
     }
 
-    fn commit(&mut self, node: NodeId, _: u64, _: u32) -> Result<(), Status> {
-        let file = self.file(node, Access::ReadOnly)?;
-        retry(|| rustix::fs::fsync(file))
+    fn commit(&self, node: NodeId, _: u64, _: u32) -> Result<(), Status> {
+        let file = self.lock().file(node, Access::ReadOnly)?;
+        retry(|| rustix::fs::fsync(&file))
     }
 
     fn create(
-        &mut self,
+        &self,
         _: nfstime3,
         directory: NodeId,
         name: Name<'_>,
@@ -414,7 +215,8 @@ impl Vfs for Directory {
         attributes: &sattr3,
         _: Owner,
     ) -> Result<NodeId, Status> {
-        let inside = self.enter(directory)?;
+        let mut state = self.lock();
+        let inside = state.enter(directory)?;
         let bytes = name.as_bytes();
         let wanted = match (attributes.mode, object) {
             (Nfs3Option::Some(mode), _) => mode & MODE_BITS,
@@ -434,9 +236,9 @@ impl Vfs for Directory {
             NewObject::Socket => retry(|| rustix::fs::mknodat(&inside, bytes, FileType::Socket, mode, 0))?,
             NewObject::CharacterDevice(..) | NewObject::BlockDevice(..) => return Err(Status::NOTSUPP),
         }
-        let (node, _) = self.find(&inside, directory, name)?;
+        let (node, _) = state.find(&inside, directory, name)?;
         if let Some(file) = file {
-            self.keep_open(node, file, Access::ReadWrite);
+            state.keep_open(node, file, Access::ReadWrite);
         }
         // The mode again, because the host's mask may have taken bits away. A wish that cannot be granted, such as
         // another owner, does not undo the creation (RFC 1813 §3.3.8).
@@ -446,13 +248,14 @@ impl Vfs for Directory {
             gid: Nfs3Option::None,
             ..attributes.clone()
         };
-        self.apply(node, &rest)?;
+        state.apply(node, &rest)?;
+        drop(state);
         self.sync(&inside)?;
         Ok(node)
     }
 
     fn create_exclusive(
-        &mut self,
+        &self,
         now: nfstime3,
         directory: NodeId,
         name: Name<'_>,
@@ -479,77 +282,82 @@ impl Vfs for Directory {
         }
     }
 
-    fn remove(&mut self, _: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
-        let inside = self.enter(directory)?;
+    fn remove(&self, _: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
+        let mut state = self.lock();
+        let inside = state.enter(directory)?;
         let before = look_at(&inside, name.as_bytes()).map_err(status)?;
         if before.attributes.type_ == ftype3::NF3DIR {
             return Err(Status::ISDIR);
         }
         retry(|| rustix::fs::unlinkat(&inside, name.as_bytes(), AtFlags::empty()))?;
-        self.unlinked(directory, name, &before);
+        state.unlinked(directory, name, &before);
+        drop(state);
         self.sync(&inside)
     }
 
-    fn remove_directory(&mut self, _: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
-        let inside = self.enter(directory)?;
+    fn remove_directory(&self, _: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
+        let mut state = self.lock();
+        let inside = state.enter(directory)?;
         let before = look_at(&inside, name.as_bytes()).map_err(status)?;
         retry(|| rustix::fs::unlinkat(&inside, name.as_bytes(), AtFlags::REMOVEDIR))?;
-        self.unlinked(directory, name, &before);
+        state.unlinked(directory, name, &before);
+        drop(state);
         self.sync(&inside)
     }
 
-    fn rename(
-        &mut self,
-        _: nfstime3,
-        from: (NodeId, Name<'_>),
-        to: (NodeId, Name<'_>),
-    ) -> Result<(), Status> {
-        let (source, target) = (self.enter(from.0)?, self.enter(to.0)?);
+    fn rename(&self, _: nfstime3, from: (NodeId, Name<'_>), to: (NodeId, Name<'_>)) -> Result<(), Status> {
+        let mut state = self.lock();
+        let (source, target) = (state.enter(from.0)?, state.enter(to.0)?);
         let moved = look_at(&source, from.1.as_bytes()).map_err(status)?;
         let replaced = look_at(&target, to.1.as_bytes());
         retry(|| rustix::fs::renameat(&source, from.1.as_bytes(), &target, to.1.as_bytes()))?;
         match replaced {
             // Two names of one file: the host does nothing.
             Ok(replaced) if replaced.identity == moved.identity => return Ok(()),
-            Ok(replaced) => self.unlinked(to.0, to.1, &replaced),
+            Ok(replaced) => state.unlinked(to.0, to.1, &replaced),
             Err(_) => {}
         }
-        if let Some(node) = self.table.find(moved.identity) {
-            self.table.add_place(node, place(to.0, to.1));
-            self.table.remove_place(node, &place(from.0, from.1));
+        if let Some(node) = state.table.find(moved.identity) {
+            state.table.add_place(node, place(to.0, to.1));
+            state.table.remove_place(node, &place(from.0, from.1));
         }
+        drop(state);
         self.sync(&target)?;
         self.sync(&source)
     }
 
-    fn link(&mut self, _: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
-        let located = self.locate(node)?;
+    fn link(&self, _: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
+        let mut state = self.lock();
+        let located = state.locate(node)?;
         if look(&located.reference).map_err(status)?.attributes.type_ == ftype3::NF3DIR {
             return Err(Status::ISDIR);
         }
         let (source, old) = located.place.ok_or(Status::ISDIR)?;
-        let inside = self.enter(directory)?;
+        let inside = state.enter(directory)?;
         retry(|| rustix::fs::linkat(&source, &old[..], &inside, name.as_bytes(), AtFlags::empty()))?;
-        self.table.add_place(node, place(directory, name));
+        state.table.add_place(node, place(directory, name));
+        drop(state);
         self.sync(&inside)
     }
 
     fn list(
-        &mut self,
+        &self,
         directory: NodeId,
         after: u64,
         detail: Detail,
         visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Status> {
-        let inside = self.enter(directory)?;
-        let lines = self.listings.after(directory, after, &inside).map_err(status)?;
+        let mut state = self.lock();
+        let state = &mut *state;
+        let inside = state.enter(directory)?;
+        let lines = state.listings.after(directory, after, &inside).map_err(status)?;
         for line in lines {
             let node = match detail {
                 Detail::Names => None,
                 Detail::Attributes => match look_at(&inside, &line.name) {
                     Ok(found) => {
                         let name = line.name.to_vec();
-                        let node = self.table.enter(Place { directory, name }, found.identity);
+                        let node = state.table.enter(Place { directory, name }, found.identity);
                         Some((node, found.attributes))
                     }
                     // Removed since the names were read.
@@ -567,12 +375,12 @@ impl Vfs for Directory {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.listings.end(directory);
+        state.listings.end(directory);
         Ok(ControlFlow::Continue(()))
     }
 
-    fn space(&mut self) -> Result<Space, Status> {
-        let host = rustix::fs::fstatvfs(&self.root).map_err(status)?;
+    fn space(&self) -> Result<Space, Status> {
+        let host = rustix::fs::fstatvfs(&self.lock().root).map_err(status)?;
         Ok(Space {
             total_bytes: host.f_blocks.saturating_mul(host.f_frsize),
             free_bytes: host.f_bfree.saturating_mul(host.f_frsize),

@@ -16,11 +16,12 @@ use nfs_wire::{nfs3_types::nfs3::nfstime3, portmap::Protocol};
 use rustix::net::sockopt;
 use tokio::{
     net::{TcpListener, UdpSocket},
+    runtime::Handle,
     sync::{Notify, watch},
     task::{JoinHandle, JoinSet},
 };
 
-use crate::service::{Peer, Service, Transmit};
+use crate::service::{Peer, Service, Transmit, Work};
 
 /// A running server. Dropping it stops the server at once; [`shutdown`](Self::shutdown) sends what is ready first.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Server {
 /// What the tasks of one server share.
 #[derive(Debug)]
 struct Shared {
+    /// Where calls of the back end are made, if they may wait.
+    runtime: Handle,
     state: Mutex<State>,
     /// Rings when a datagram waits to be sent or the next deadline has changed.
     bell: Notify,
@@ -93,8 +96,8 @@ const DATAGRAM_BATCH: usize = 32;
 impl Server {
     /// Starts serving on `listen`, UDP and TCP; port 0 picks a port that is free for both.
     ///
-    /// The tasks run on the caller's runtime, and calls of the service on its threads: a back end that waits for a
-    /// disk holds one up for that long. Anyone who can reach the address can read and change everything, so that the
+    /// The tasks run on the caller's runtime. Calls of a back end that [may wait](crate::Vfs::may_block) are made on
+    /// its threads for blocking work, at most [`Timing::threads`](crate::Timing::threads) at once. Anyone who can reach the address can read and change everything, so that the
     /// caller should warn before it listens on more than loopback.
     ///
     /// # Errors
@@ -107,7 +110,11 @@ impl Server {
         let address = tcp.local_addr()?;
         service.set_address(address);
         service.set_wall_clock(clock(), time_of_day());
+        if service.backend().may_block() {
+            service.defer_calls();
+        }
         let shared = Arc::new(Shared {
+            runtime: Handle::current(),
             state: Mutex::new(State {
                 service,
                 deadline: None,
@@ -155,7 +162,7 @@ impl Shared {
     }
 
     /// Hands one message to the service; `Err` means that it was no call.
-    fn call(&self, peer: Peer, message: &[u8]) -> Result<(), nfs_wire::DecodeError> {
+    fn call(self: &Arc<Self>, peer: Peer, message: &[u8]) -> Result<(), nfs_wire::DecodeError> {
         let mut state = self.lock();
         let now = clock();
         let result = state.service.handle_input(now, peer, message);
@@ -170,7 +177,7 @@ impl Shared {
     }
 
     /// Lets the service act on the time and returns when to do so again.
-    fn tick(&self) -> Option<Instant> {
+    fn tick(self: &Arc<Self>) -> Option<Instant> {
         let mut state = self.lock();
         state.service.handle_timeout(clock());
         state.deadline = state.service.poll_timeout();
@@ -178,9 +185,26 @@ impl Shared {
         state.deadline
     }
 
-    /// Moves replies from the service to where they are sent from.
-    fn pump(&self, state: &mut State) {
+    /// Makes a call of the back end, however long it takes.
+    fn work(self: &Arc<Self>, work: Work) {
+        let done = work.run();
+        let peer = done.peer();
+        let mut state = self.lock();
+        state.service.handle_done(clock(), done);
+        self.pump(&mut state);
+        // There is room for another call, also where the reply was lost to a fault.
+        if let Some(place) = state.streams.get(&peer.address) {
+            place.outbox.bell.notify_one();
+        }
+    }
+
+    /// Moves calls to where they are made, and replies to where they are sent from.
+    fn pump(self: &Arc<Self>, state: &mut State) {
         let now = clock();
+        while let Some(work) = state.service.poll_work() {
+            let shared = Arc::clone(self);
+            self.runtime.spawn_blocking(move || shared.work(work));
+        }
         while let Some(transmit) = state.service.poll_transmit(now) {
             match transmit.peer.protocol {
                 Protocol::Udp => {

@@ -7,15 +7,17 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `service` | dispatch, service time, replies |
+//! | `service` | dispatch, service time, replies; calls of back ends that may wait, for other threads |
 //! | `nfs3`, `mount`, `portmap` | the procedures of the three programs |
 //! | `vfs`, `memory`, `directory` | what is exported |
+//! | `address_validation` | who receives what is sent to its address |
 //! | `reply_cache` | answers retransmitted calls again without running them |
 //! | `faults` | what goes wrong, for which calls, and when |
 //! | `driver` | one UDP socket and one TCP listener (feature `tokio`) |
 
 #![forbid(unsafe_code)]
 
+mod address_validation;
 mod config;
 mod directory;
 #[cfg(feature = "tokio")]
@@ -44,5 +46,5 @@ pub use faults::{Action, Calls, Faults, Mountable, REORDER_TIME, Rule, When};
 pub use handle::{MAX_HANDLE_BYTES, MIN_HANDLE_BYTES};
 pub use memory::{Memory, MemoryConfig};
 pub use nfs_wire::{self, nfs3_types, portmap::Protocol};
-pub use service::{Peer, Service, Stats, Transmit};
+pub use service::{Done, Peer, Service, Stats, Transmit, Work};
 pub use vfs::Vfs;

@@ -1,6 +1,10 @@
 //! The MOUNT program, version 3 (RFC 1813 Appendix I).
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use nfs_wire::{
     DecodeError, MountStatus, Reader, Status, encode,
@@ -27,13 +31,21 @@ pub(crate) struct Mounts(BTreeSet<(IpAddr, Vec<u8>)>);
 /// Most mounts remembered; further ones work, but are not listed.
 const MAX_MOUNTS: usize = 1024;
 
+impl Mounts {
+    fn enter(&mut self, client: IpAddr, path: &[u8]) {
+        if self.0.len() < MAX_MOUNTS {
+            self.0.insert((client, path.to_vec()));
+        }
+    }
+}
+
 /// What MNT offers: AUTH_SYS, then AUTH_NONE (RFC 5531 §8.2).
 const AUTH_FLAVORS: [u32; 2] = [1, 0];
 
 /// What a MOUNT call is served with.
 pub(crate) struct MountCall<'a> {
-    pub(crate) mounts: &'a mut Mounts,
-    pub(crate) backend: &'a mut dyn Vfs,
+    pub(crate) mounts: &'a Mutex<Mounts>,
+    pub(crate) backend: &'a dyn Vfs,
     pub(crate) reply: &'a mut Vec<u8>,
     pub(crate) export: &'a [u8],
     pub(crate) mountable: Mountable,
@@ -42,7 +54,7 @@ pub(crate) struct MountCall<'a> {
     pub(crate) client: IpAddr,
 }
 
-impl MountCall<'_> {
+impl<'a> MountCall<'a> {
     /// Runs a procedure and appends its results.
     pub(crate) fn serve(&mut self, procedure: u32, arguments: Reader<'_>) -> Result<(), Rejection> {
         let garbage = |_: DecodeError| Rejection::GarbageArguments;
@@ -50,13 +62,13 @@ impl MountCall<'_> {
             procedure::MNT => self.mount(decode_path(arguments).map_err(garbage)?),
             procedure::UMNT => {
                 let path = decode_path(arguments).map_err(garbage)?.to_vec();
-                self.mounts.0.remove(&(self.client, path));
+                self.mounts().0.remove(&(self.client, path));
             }
             procedure::NULL | procedure::DUMP | procedure::UMNTALL | procedure::EXPORT => {
                 arguments.finish().map_err(garbage)?;
                 match procedure {
                     procedure::DUMP => self.dump(),
-                    procedure::UMNTALL => self.mounts.0.retain(|(client, _)| *client != self.client),
+                    procedure::UMNTALL => self.mounts().0.retain(|(client, _)| *client != self.client),
                     procedure::EXPORT => self.export(),
                     _ => {}
                 }
@@ -66,13 +78,15 @@ impl MountCall<'_> {
         Ok(())
     }
 
+    fn mounts(&self) -> MutexGuard<'a, Mounts> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// MNT (RFC 1813 §5.2.1) of the export or a directory below it.
     fn mount(&mut self, path: &[u8]) {
         match self.find(path) {
             Ok(node) => {
-                if self.mounts.0.len() < MAX_MOUNTS {
-                    self.mounts.0.insert((self.client, path.to_vec()));
-                }
+                self.mounts().enter(self.client, path);
                 let handle = self.handles.handle(node);
                 encode(self.reply, &0_u32);
                 encode(
@@ -115,7 +129,8 @@ impl MountCall<'_> {
 
     /// DUMP (RFC 1813 §5.2.2).
     fn dump(&mut self) {
-        let bodies = self.mounts.0.iter().map(|(client, path)| mountbody {
+        let mounts = self.mounts();
+        let bodies = mounts.0.iter().map(|(client, path)| mountbody {
             ml_hostname: nfs3_types::mount::name(Opaque::owned(client.to_string().into_bytes())),
             ml_directory: dirpath(Opaque::borrowed(path)),
         });

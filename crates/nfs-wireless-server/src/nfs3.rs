@@ -18,22 +18,27 @@ use nfs_wire::{
 };
 
 use crate::{
+    address_validation::Grant,
     faults::Plan,
     handle::Handles,
-    service::Stats,
     vfs::{Component, NodeId, Owner, Vfs},
 };
 
 /// One call in service: what a procedure may look at and change.
 pub(crate) struct Call<'a> {
-    pub(crate) backend: &'a mut dyn Vfs,
-    pub(crate) stats: &'a mut Stats,
+    pub(crate) backend: &'a dyn Vfs,
+    /// Bytes of file data in the reply.
+    pub(crate) read_bytes: &'a mut u64,
+    /// Bytes of file data in the call, if it succeeds.
+    pub(crate) written_bytes: &'a mut u64,
     /// The reply, whose header is written; procedures append their results.
     pub(crate) reply: &'a mut Vec<u8>,
     pub(crate) now: nfstime3,
     pub(crate) handles: Handles,
     pub(crate) owner: Owner,
     pub(crate) limits: Limits,
+    /// What the reply may carry to the caller's address.
+    pub(crate) grant: Grant,
     pub(crate) write_verifier: [u8; 8],
     pub(crate) plan: Plan,
 }

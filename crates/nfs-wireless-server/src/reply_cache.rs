@@ -58,7 +58,7 @@ pub(crate) enum Known<'a> {
     Answered(&'a [u8]),
 }
 
-/// The cache, bounded in replies and bytes; the oldest go first.
+/// The cache, bounded in replies and bytes; the oldest replies go first.
 #[derive(Debug)]
 pub(crate) struct ReplyCache {
     config: ReplyCacheConfig,
@@ -114,10 +114,13 @@ impl ReplyCache {
 
     fn shrink(&mut self) {
         while self.calls.len() > self.config.max_replies || self.bytes > self.config.max_bytes {
-            let Some(oldest) = self.order.pop_front() else {
+            // A call in progress stays known: it must not be run a second time beside the first. The service bounds
+            // how many there are.
+            let is_answered = |key: &CallKey| self.calls.get(key).is_some_and(Option::is_some);
+            let oldest = self.order.iter().position(is_answered).and_then(|at| self.order.remove(at));
+            let Some(reply) = oldest.and_then(|key| self.calls.remove(&key)) else {
                 return;
             };
-            let reply = self.calls.remove(&oldest).flatten();
             self.bytes -= reply.map_or(0, |reply| reply.len());
         }
     }
@@ -161,6 +164,19 @@ mod tests {
         assert_eq!(cache.begin(key(1, b"b")), Known::New, "a reused XID is a new call");
         cache.forget(key(1, b"a"));
         assert_eq!(cache.begin(key(1, b"a")), Known::New);
+    }
+
+    #[test]
+    fn a_call_in_progress_is_known_however_many_come_after_it() {
+        let mut cache = cache(2, 1000);
+        assert_eq!(cache.begin(key(0, b"")), Known::New);
+        for xid in 1..10 {
+            assert_eq!(cache.begin(key(xid, b"")), Known::New);
+            cache.finish(key(xid, b""), b"reply");
+        }
+        assert_eq!(cache.begin(key(0, b"")), Known::InProgress);
+        assert_eq!(cache.begin(key(9, b"")), Known::Answered(b"reply"));
+        assert_eq!(cache.begin(key(8, b"")), Known::New, "at most two are kept");
     }
 
     #[test]

@@ -4,5 +4,7 @@
 pub(crate) const INSTANCE: u64 = 0;
 /// Write verifiers.
 pub(crate) const VERIFIER: u64 = 1;
+/// What shows that an address receives its replies.
+pub(crate) const ADDRESSES: u64 = 2;
 /// The first fault rule; the others follow.
 pub(crate) const FIRST_RULE: u64 = 16;

@@ -1,5 +1,8 @@
 //! What the tests share: a service with a client that has no network, on either back end.
 
+#[cfg(feature = "tokio")]
+pub(crate) mod gate;
+
 use std::{
     net::SocketAddr,
     time::{Duration, Instant},

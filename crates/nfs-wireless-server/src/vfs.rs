@@ -172,8 +172,8 @@ pub struct Space {
 /// A file system that the service can export.
 ///
 /// Methods do what their NFS procedure does and report failures as its status. `now` is the time of day for
-/// back ends that keep times themselves.
-pub trait Vfs: fmt::Debug + Send {
+/// back ends that keep times themselves. They may be called by several threads at once.
+pub trait Vfs: fmt::Debug + Send + Sync {
     /// Returns the exported directory.
     fn root(&self) -> NodeId;
 
@@ -183,42 +183,48 @@ pub trait Vfs: fmt::Debug + Send {
         None
     }
 
+    /// Returns whether methods may wait, as for a disk; a driver calls them on threads of their own then, several at
+    /// once.
+    fn may_block(&self) -> bool {
+        false
+    }
+
     /// Returns a file's attributes.
     ///
     /// # Errors
     /// `NFS3ERR_STALE` when the file is gone, as in all methods below.
-    fn attributes(&mut self, node: NodeId) -> Result<fattr3, Status>;
+    fn attributes(&self, node: NodeId) -> Result<fattr3, Status>;
 
     /// Changes attributes; on stable storage when it returns (RFC 1813 §3.3.2).
     ///
     /// # Errors
     /// The status of SETATTR.
-    fn set_attributes(&mut self, now: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), Status>;
+    fn set_attributes(&self, now: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), Status>;
 
     /// Finds an entry of a directory.
     ///
     /// # Errors
     /// The status of LOOKUP.
-    fn lookup(&mut self, directory: NodeId, name: Name<'_>) -> Result<NodeId, Status>;
+    fn lookup(&self, directory: NodeId, name: Name<'_>) -> Result<NodeId, Status>;
 
     /// Returns the directory that contains `directory`; for the exported directory that is itself.
     ///
     /// # Errors
     /// The status of LOOKUP.
-    fn parent(&mut self, directory: NodeId) -> Result<NodeId, Status>;
+    fn parent(&self, directory: NodeId) -> Result<NodeId, Status>;
 
     /// Returns the target of a symbolic link.
     ///
     /// # Errors
     /// The status of READLINK; `NFS3ERR_INVAL` when it is no symbolic link.
-    fn read_link(&mut self, node: NodeId) -> Result<Vec<u8>, Status>;
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>, Status>;
 
     /// Appends at most `count` bytes at `offset` to `buffer`.
     ///
     /// # Errors
     /// The status of READ.
     fn read(
-        &mut self,
+        &self,
         now: nfstime3,
         node: NodeId,
         offset: u64,
@@ -231,7 +237,7 @@ pub trait Vfs: fmt::Debug + Send {
     /// # Errors
     /// The status of WRITE; nothing, or a part, may have been written.
     fn write(
-        &mut self,
+        &self,
         now: nfstime3,
         node: NodeId,
         offset: u64,
@@ -243,14 +249,14 @@ pub trait Vfs: fmt::Debug + Send {
     ///
     /// # Errors
     /// The status of COMMIT.
-    fn commit(&mut self, node: NodeId, offset: u64, count: u32) -> Result<(), Status>;
+    fn commit(&self, node: NodeId, offset: u64, count: u32) -> Result<(), Status>;
 
     /// Creates an entry that must not exist yet.
     ///
     /// # Errors
     /// The status of CREATE, MKDIR, SYMLINK or MKNOD; `NFS3ERR_EXIST` when the name is taken.
     fn create(
-        &mut self,
+        &self,
         now: nfstime3,
         directory: NodeId,
         name: Name<'_>,
@@ -264,7 +270,7 @@ pub trait Vfs: fmt::Debug + Send {
     /// # Errors
     /// The status of CREATE; `NFS3ERR_EXIST` when the name is taken and not by a file with this verifier.
     fn create_exclusive(
-        &mut self,
+        &self,
         now: nfstime3,
         directory: NodeId,
         name: Name<'_>,
@@ -276,31 +282,26 @@ pub trait Vfs: fmt::Debug + Send {
     ///
     /// # Errors
     /// The status of REMOVE; `NFS3ERR_ISDIR` for a directory.
-    fn remove(&mut self, now: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status>;
+    fn remove(&self, now: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// The status of RMDIR.
-    fn remove_directory(&mut self, now: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status>;
+    fn remove_directory(&self, now: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status>;
 
     /// Renames an entry, over an existing one if it is compatible.
     ///
     /// # Errors
     /// The status of RENAME. Where the RFC says `NFS3ERR_EXIST` for an incompatible or filled target, back ends
     /// say what common servers do: `NFS3ERR_ISDIR`, `NFS3ERR_NOTDIR`, `NFS3ERR_NOTEMPTY`.
-    fn rename(
-        &mut self,
-        now: nfstime3,
-        from: (NodeId, Name<'_>),
-        to: (NodeId, Name<'_>),
-    ) -> Result<(), Status>;
+    fn rename(&self, now: nfstime3, from: (NodeId, Name<'_>), to: (NodeId, Name<'_>)) -> Result<(), Status>;
 
     /// Gives a file one more name.
     ///
     /// # Errors
     /// The status of LINK.
-    fn link(&mut self, now: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), Status>;
+    fn link(&self, now: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), Status>;
 
     /// Visits the entries after a cookie, without `.` and `..`, until the visitor breaks.
     ///
@@ -310,7 +311,7 @@ pub trait Vfs: fmt::Debug + Send {
     /// # Errors
     /// The status of READDIR.
     fn list(
-        &mut self,
+        &self,
         directory: NodeId,
         after: u64,
         detail: Detail,
@@ -321,10 +322,10 @@ pub trait Vfs: fmt::Debug + Send {
     ///
     /// # Errors
     /// The status of FSSTAT.
-    fn space(&mut self) -> Result<Space, Status>;
+    fn space(&self) -> Result<Space, Status>;
 
     /// Loses what was not committed, where the back end can.
-    fn crash(&mut self) {}
+    fn crash(&self) {}
 
     /// Returns whether changes are refused with `NFS3ERR_ROFS`.
     fn is_read_only(&self) -> bool {
@@ -338,7 +339,7 @@ impl dyn Vfs + '_ {
     ///
     /// # Errors
     /// The status of the LOOKUP that fails.
-    pub fn resolve(&mut self, path: &[u8]) -> Result<NodeId, Status> {
+    pub fn resolve(&self, path: &[u8]) -> Result<NodeId, Status> {
         let mut node = self.root();
         for component in path.split(|&byte| byte == b'/') {
             if !matches!(component, b"" | b".") {
@@ -352,7 +353,7 @@ impl dyn Vfs + '_ {
     ///
     /// # Errors
     /// The status of the operation that fails.
-    pub fn read_file(&mut self, path: &[u8]) -> Result<Vec<u8>, Status> {
+    pub fn read_file(&self, path: &[u8]) -> Result<Vec<u8>, Status> {
         const BITE_BYTES: u32 = 1 << 20;
         let node = self.resolve(path)?;
         let mut contents = Vec::new();
@@ -369,7 +370,7 @@ impl dyn Vfs + '_ {
     ///
     /// # Errors
     /// The status of the operation that fails.
-    pub fn write_file(&mut self, now: nfstime3, path: &[u8], contents: &[u8]) -> Result<NodeId, Status> {
+    pub fn write_file(&self, now: nfstime3, path: &[u8], contents: &[u8]) -> Result<NodeId, Status> {
         let node = self.make(now, path, NewObject::File)?;
         self.write(now, node, 0, contents, stable_how::FILE_SYNC)?;
         Ok(node)
@@ -379,7 +380,7 @@ impl dyn Vfs + '_ {
     ///
     /// # Errors
     /// The status of the operation that fails.
-    pub fn make(&mut self, now: nfstime3, path: &[u8], object: NewObject<'_>) -> Result<NodeId, Status> {
+    pub fn make(&self, now: nfstime3, path: &[u8], object: NewObject<'_>) -> Result<NodeId, Status> {
         let components: Vec<_> =
             path.split(|&byte| byte == b'/').filter(|component| !component.is_empty()).collect();
         let mut node = self.root();

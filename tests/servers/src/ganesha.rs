@@ -121,6 +121,18 @@ impl Ganesha {
         (self.nfs_port, self.mount_port)
     }
 
+    /// Bytes that the server has read from files and written to them since it was started, by the kernel's count
+    /// (proc_pid_io(5)). Sockets do not count; the log does, and is short.
+    pub fn moved_bytes(&self) -> u64 {
+        let counts = fs::read_to_string(format!("/proc/{}/io", self.process.id()))
+            .expect("the counts of a process of ours");
+        let count = |name: &str| {
+            let value = counts.lines().find_map(|line| line.strip_prefix(name)).expect("a count");
+            value.trim().parse::<u64>().expect("a number")
+        };
+        count("rchar:") + count("wchar:")
+    }
+
     fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.process.kill();

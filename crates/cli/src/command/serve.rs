@@ -1,10 +1,11 @@
 //! `nfsw serve`: a local directory over NFSv3.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     io::{self, Write},
     net::SocketAddr,
     path::Path,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime},
 };
 
 use nfs_wireless_server::{Access, Directory, DirectoryConfig, Server, Service, ServiceConfig};
@@ -55,8 +56,9 @@ pub(super) async fn serve(
     config: DirectoryConfig,
 ) -> anyhow::Result<Server> {
     let directory = Directory::open(path, config).map_err(|error| local(path, &error))?;
-    // Handles outlive a run; write verifiers, which say what may be lost, do not.
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    // Handles outlive a run; write verifiers, which say what may be lost, do not. Nobody can guess what shows that an
+    // address receives its replies.
+    let seed = RandomState::new().hash_one(SystemTime::now());
     let service = Service::new(ServiceConfig::default(), directory, seed, Instant::now())?;
     Server::bind(listen, service).await.map_err(|error| {
         let text =

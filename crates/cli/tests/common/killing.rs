@@ -12,8 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Bytes that one kill may make be copied again.
+pub(crate) const MOST_AGAIN: u64 = 2 << 20;
+
+/// Bytes that may be on their way when a run is killed.
+const UNDER_WAY: u64 = 1 << 20;
+
 /// Copies of one file or tree, one way.
-pub(crate) struct Job {
+pub(crate) struct Job<'a> {
     /// The program.
     pub(crate) nfsw: PathBuf,
     /// Where the program keeps its state.
@@ -30,6 +36,8 @@ pub(crate) struct Job {
     pub(crate) sizes: HashMap<OsString, u64>,
     /// A run is killed within this time, if it is not done before.
     pub(crate) patience: Duration,
+    /// Bytes of file data that the server has read and written so far, by its own count.
+    pub(crate) moved: Box<dyn Fn() -> u64 + Sync + 'a>,
 }
 
 /// What one run did.
@@ -40,6 +48,8 @@ struct Run {
     resumed: Option<u64>,
     /// Files that it copied.
     copied: Vec<OsString>,
+    /// Bytes that the server read and wrote for it.
+    moved: u64,
 }
 
 /// What came of it.
@@ -53,7 +63,7 @@ pub(crate) struct Report {
     pub(crate) again: u64,
 }
 
-impl Job {
+impl Job<'_> {
     /// Copies again and again, until so many runs were killed and the last copy is complete.
     pub(crate) fn run(&self, kills: u32, seed: u64) -> Report {
         let mut report = Report::default();
@@ -86,11 +96,13 @@ impl Job {
                     report.again += again;
                     report.worst = report.worst.max(again);
                 }
+                let kept = self.bytes_of(&complete) + run.resumed.unwrap_or(parts);
+                (parts, complete) = self.left();
+                self.check_moved(&run, kept, self.bytes_of(&complete) + parts);
                 if run.finished {
                     break;
                 }
                 report.kills += 1;
-                (parts, complete) = self.left();
             }
             done.store(true, Ordering::Relaxed);
             watcher.join().expect("nothing was ever half visible");
@@ -98,9 +110,37 @@ impl Job {
         assert_same(&self.source, &self.target);
     }
 
+    /// Expects the server to have moved what is new, and not what a run says it has resumed.
+    ///
+    /// A quarter more is for what the link loses, and the server moves twice.
+    fn check_moved(&self, run: &Run, kept: u64, there: u64) {
+        let new = there.saturating_sub(kept);
+        let most = new + new / 4 + UNDER_WAY;
+        assert!(run.moved <= most, "{} bytes moved, {kept} kept, {there} there: {run:?}", run.moved);
+        assert!(!run.finished || run.moved >= new, "only {} bytes moved, {new} are new", run.moved);
+    }
+
+    fn bytes_of(&self, names: &HashSet<OsString>) -> u64 {
+        names.iter().map(|name| self.sizes.get(name).copied().unwrap_or(0)).sum()
+    }
+
+    /// What the server has moved when nothing is on its way any more.
+    fn settled(&self) -> u64 {
+        let mut moved = (self.moved)();
+        loop {
+            thread::sleep(Duration::from_millis(20));
+            let now = (self.moved)();
+            if now == moved {
+                return now;
+            }
+            moved = now;
+        }
+    }
+
     /// Runs the program, and kills it after a time if there is one.
     fn run_once(&self, kill_after: Option<Duration>) -> Run {
         let log = self.state.with_extension("log");
+        let before = self.settled();
         let mut run = Command::new(&self.nfsw)
             .arg("cp")
             .args(["--json", "--quiet"])
@@ -124,7 +164,8 @@ impl Job {
             }
             thread::sleep(Duration::from_millis(1));
         };
-        let mut run = Run { finished: status.success(), ..Run::default() };
+        let moved = self.settled() - before;
+        let mut run = Run { finished: status.success(), moved, ..Run::default() };
         for line in fs::read_to_string(&log).unwrap().lines() {
             let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else { continue };
             match event["event"].as_str() {

@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use nfs_wireless_server::{Memory, Service, ServiceConfig};
+use nfs_wireless_server::{Directory, DirectoryConfig, Memory, Service, ServiceConfig, Vfs};
 
 /// `nfsw serve` on a free port of the loopback, for a fresh directory.
 pub(crate) struct Server {
@@ -111,12 +111,45 @@ impl Drop for Server {
 
 /// A server in this process, with its files in memory.
 pub(crate) fn embedded() -> nfs_wireless_server::Server {
+    serve_here(Memory::default())
+}
+
+fn serve_here(backend: impl Vfs + 'static) -> nfs_wireless_server::Server {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    let service = Service::new(ServiceConfig::default(), backend, 1, Instant::now()).unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let server = runtime.block_on(nfs_wireless_server::Server::bind(listen, service)).unwrap();
     thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
     server
+}
+
+/// A server in this process for a fresh directory, which says what it has moved.
+pub(crate) struct Served {
+    root: tempfile::TempDir,
+    server: nfs_wireless_server::Server,
+}
+
+impl Served {
+    pub(crate) fn start() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let directory = Directory::open(root.path(), DirectoryConfig::default()).unwrap();
+        Self { server: serve_here(directory), root }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    /// Local path of a server path.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    /// Bytes of file data that it has read and written.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        let stats = self.server.with_service(|service| service.stats());
+        stats.read_bytes + stats.written_bytes
+    }
 }
 
 /// What a program says first on its standard output, which is awaited.

@@ -5,7 +5,7 @@ use crate::{
     attr::SetAttributes,
     config::RetryPolicy,
     engine::{BlockRange, Carrier, WindowLimits},
-    transfer::{Placement, UploadSpec},
+    transfer::{Placement, RangeSet, UploadSpec},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -54,7 +54,8 @@ impl Bench {
         let directory = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
         let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
         let (name, made, size, mode) = (b"name".to_vec(), None, 0, 0o600);
-        let spec = UploadSpec { directory, name, placement, made, size, mode, attributes };
+        let spec =
+            UploadSpec { directory, name, placement, made, size, holes: RangeSet::new(), mode, attributes };
         self.session.start(self.now, Transfer::Upload(Box::new(Upload::new(spec))))
     }
 

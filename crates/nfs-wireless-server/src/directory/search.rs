@@ -9,8 +9,8 @@ use nfs_wire::{Status, nfs3_types::nfs3::ftype3};
 use rustix::{fs::Dir, io::Errno};
 
 use super::{
-    Directory,
     host::{Identity, look_at, status},
+    state::State,
     table::{Place, ROOT},
 };
 use crate::vfs::NodeId;
@@ -33,7 +33,7 @@ impl Search {
     }
 }
 
-impl Directory {
+impl State {
     /// Looks for a node that nobody has asked about since the server was started.
     ///
     /// # Errors

@@ -177,7 +177,7 @@ fn a_handle_of_a_file_outside_is_stale() {
 fn handles_survive_renames_on_the_host_within_a_directory() {
     let mut host = host(quick());
     let file = vfs(&mut host).write_file(NOW, b"dir/file", b"contents").unwrap();
-    host.directory.close(file);
+    host.directory.lock().close(file);
     fs::rename(host.export.join("dir/file"), host.export.join("dir/renamed")).unwrap();
     fs::rename(host.export.join("dir"), host.export.join("other")).unwrap();
     let mut buffer = Vec::new();
@@ -354,4 +354,35 @@ fn a_file_in_the_place_of_a_removed_one_is_another_file() {
 fn an_export_of_another_directory_is_another_instance() {
     let (one, other) = (host(quick()), host(quick()));
     assert_ne!(one.directory.instance(), other.directory.instance());
+}
+
+#[test]
+fn several_threads_work_at_the_same_time() {
+    let mut host = host(DirectoryConfig { max_open_files: 2, ..quick() });
+    let vfs: &dyn Vfs = vfs(&mut host);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            scope.spawn(move || {
+                let path = |number: u8, name: &str| format!("dir{thread}/{name}{number}").into_bytes();
+                for number in 0..20 {
+                    let contents = vec![thread * 20 + number; 10_000];
+                    let file = vfs.write_file(NOW, &path(number, "file"), &contents).unwrap();
+                    let directory = vfs.resolve(format!("dir{thread}").as_bytes()).unwrap();
+                    let (old, new) = (path(number, "file"), path(number, "new"));
+                    let last = |path: &[u8]| path.split(|&byte| byte == b'/').next_back().unwrap().to_vec();
+                    let (old, new) = (last(&old), last(&new));
+                    vfs.rename(NOW, (directory, name(&old)), (directory, name(&new))).unwrap();
+                    assert_eq!(vfs.attributes(file).unwrap().size, 10_000);
+                    vfs.commit(file, 0, 0).unwrap();
+                    assert!(vfs.read_file(&path(number, "new")).unwrap() == contents);
+                    if number % 2 == 0 {
+                        vfs.remove(NOW, directory, name(&new)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    for thread in 0..4 {
+        assert_eq!(fs::read_dir(host.export.join(format!("dir{thread}"))).unwrap().count(), 10);
+    }
 }

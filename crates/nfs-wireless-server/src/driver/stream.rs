@@ -18,8 +18,8 @@ use crate::service::Peer;
 /// Bytes taken from the socket at once.
 const INPUT_BYTES: usize = 64 << 10;
 
-/// Bytes of replies that wait for the peer, above which none of its calls are taken. The socket's buffer holds what keeps
-/// a connection busy.
+/// Bytes of calls that are being made and of replies that wait for the peer, above which none of its calls are taken. The
+/// socket's buffer holds what keeps a connection busy.
 const MAX_WAITING_BYTES: usize = 128 << 10;
 
 /// Bytes of a call beside the data of a WRITE: headers, credential and handle need less.
@@ -41,7 +41,7 @@ const fn record_limit(transfer_bytes: u32) -> usize {
     data + CALL_HEAD_BYTES
 }
 
-/// Most bytes that a connection holds: input, replies that wait, and one call that arrives or one more reply, never both.
+/// Most bytes that a connection holds: input, calls and replies that wait, and one more call or reply, never both.
 pub(super) const fn held_bytes(transfer_bytes: u32) -> usize {
     INPUT_BYTES + MAX_WAITING_BYTES + record_limit(transfer_bytes)
 }
@@ -130,10 +130,14 @@ impl Connection {
     /// Serves the calls in the input, as long as their replies find room; says whether the service is full.
     fn take_calls(&mut self) -> io::Result<bool> {
         while !self.unused.is_empty() {
-            if self.sending.bytes + self.outbox_bytes() > MAX_WAITING_BYTES {
+            let (deferred_bytes, is_congested) = {
+                let service = &self.shared.lock().service;
+                (service.deferred_bytes(self.peer), service.is_congested())
+            };
+            if self.sending.bytes + self.outbox_bytes() + deferred_bytes > MAX_WAITING_BYTES {
                 return Ok(false);
             }
-            if self.shared.lock().service.is_congested() {
+            if is_congested {
                 return Ok(true);
             }
             let mut rest = &self.input[self.unused.clone()];

@@ -15,6 +15,8 @@ use tokio::{
     time::timeout,
 };
 
+mod slow;
+
 use super::*;
 use crate::{
     Action, Calls, Faults, Memory, Rule, ServiceConfig, Vfs, When,
@@ -24,12 +26,20 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 const FILE_BYTES: usize = 3_000_000;
 
-async fn server(listen: &str) -> Server {
-    let mut memory = Memory::default();
-    let vfs: &mut dyn Vfs = &mut memory;
+fn memory() -> Memory {
+    let memory = Memory::default();
+    let vfs: &dyn Vfs = &memory;
     let contents: Vec<u8> = (0..FILE_BYTES).map(|index| (index / 7) as u8).collect();
     vfs.write_file(nfstime3::default(), b"file", &contents).unwrap();
-    let service = Service::new(ServiceConfig::default(), memory, SEED, epoch()).unwrap();
+    memory
+}
+
+async fn server(listen: &str) -> Server {
+    serve(listen, memory()).await
+}
+
+async fn serve(listen: &str, backend: impl Vfs + 'static) -> Server {
+    let service = Service::new(ServiceConfig::default(), backend, SEED, epoch()).unwrap();
     Server::bind(listen.parse().unwrap(), service).await.unwrap()
 }
 
@@ -154,8 +164,14 @@ async fn a_stream_that_breaks_protocol_is_closed_and_others_live_on() {
 
 #[tokio::test]
 async fn a_peer_that_does_not_read_is_not_read_from() {
+    not_read_from(server("127.0.0.1:0").await).await;
+    // The same where calls are made on other threads.
+    let (gated, _, _) = crate::testing::gate::Gated::new(memory());
+    not_read_from(serve("127.0.0.1:0", gated).await).await;
+}
+
+async fn not_read_from(server: Server) {
     const CALLS: u32 = 400;
-    let server = server("127.0.0.1:0").await;
     let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
     let file = file_handle(&mut stream).await;
     let (mut reader, mut writer) = stream.into_split();

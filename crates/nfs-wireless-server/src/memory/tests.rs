@@ -1,3 +1,5 @@
+use nfs_wire::nfs3_types::nfs3::Nfs3Option;
+
 use super::*;
 
 const NOW: nfstime3 = nfstime3 { seconds: 5, nseconds: 0 };

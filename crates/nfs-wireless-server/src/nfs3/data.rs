@@ -29,6 +29,10 @@ impl Call<'_> {
         const HEAD_BYTES: usize = 4 + 88 + 4 + 4 + 4 + 3;
         let attributes = self.look(node)?;
         let count = arguments.count.min(self.limits.transfer).min(self.plan.shorten.unwrap_or(u32::MAX));
+        if count > 0 && self.grant.read_bytes == 0 {
+            return Err(Status::JUKEBOX);
+        }
+        let count = count.min(self.grant.read_bytes);
         let there = attributes.size.saturating_sub(arguments.offset).min(count.into());
         self.reply.reserve_exact(HEAD_BYTES + there as usize);
 
@@ -50,7 +54,7 @@ impl Call<'_> {
             slot.copy_from_slice(&word.to_be_bytes());
         }
         self.reply.resize(self.reply.len() + padding(length), 0);
-        self.stats.read_bytes += length as u64;
+        *self.read_bytes += length as u64;
         Ok(())
     }
 
@@ -69,7 +73,7 @@ impl Call<'_> {
         let file_wcc = self.wcc(before, node);
         match written {
             Ok(committed) => {
-                self.stats.written_bytes += count as u64;
+                *self.written_bytes += count as u64;
                 self.ok(&WRITE3resok {
                     file_wcc,
                     count: count as u32,

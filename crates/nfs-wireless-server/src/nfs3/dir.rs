@@ -34,6 +34,9 @@ struct Question {
 const CURRENT: u64 = 1;
 const PARENT: u64 = 2;
 
+/// Bytes of a reply before its status: XID, type, state, verifier, outcome, and the status itself.
+const REPLY_HEADER_BYTES: usize = 28;
+
 impl Call<'_> {
     /// READDIR (RFC 1813 §3.3.16).
     pub(super) fn readdir(&mut self, arguments: &READDIR3args) {
@@ -70,11 +73,20 @@ impl Call<'_> {
     fn page(&mut self, directory: Result<NodeId, Status>, question: &Question) -> Result<(), Status> {
         let directory = directory?;
         let parent = self.backend.parent(directory)?;
-        // Cookies stay valid whatever happens to the directory, so that the verifier never changes.
-        let verifier = cookieverf3(self.handles.instance.to_be_bytes());
-        if question.cookie != 0 && question.verifier != verifier {
+        // Cookies stay valid whatever happens to the directory: the verifier says which back end it was, and has
+        // something for the client to bring back.
+        let instance = self.handles.instance >> 32;
+        let verifier = cookieverf3((instance << 32 | u64::from(self.grant.challenge)).to_be_bytes());
+        if question.cookie != 0 && question.verifier.0[..4] != verifier.0[..4] {
             return Err(Status::BAD_COOKIE);
         }
+        let granted = self.grant.reply_bytes.saturating_sub(REPLY_HEADER_BYTES);
+        let (max_bytes, too_small) = if granted < question.max_bytes {
+            // The same call, made again, earns room for more.
+            (granted, Status::JUKEBOX)
+        } else {
+            (question.max_bytes, Status::TOOSMALL)
+        };
         let start = self.reply.len();
         let dir_attributes = self.after(Ok(directory));
         encode(self.reply, &0_u32);
@@ -92,7 +104,7 @@ impl Call<'_> {
         let mut page = Page {
             handles: self.handles,
             detail: question.detail,
-            end: results + question.max_bytes,
+            end: results + max_bytes,
             name_bytes: question.name_bytes,
             stuck: self.plan.stick_cookie.then_some(question.cookie),
             reply: self.reply,
@@ -106,11 +118,9 @@ impl Call<'_> {
                 })?;
         }
         let (entries, stuck) = (page.entries, page.stuck.is_some());
-        if self.reply.len() + Page::TAIL_BYTES > results + question.max_bytes
-            || (flow.is_break() && entries == 0)
-        {
+        if self.reply.len() + Page::TAIL_BYTES > results + max_bytes || (flow.is_break() && entries == 0) {
             self.reply.truncate(start);
-            return Err(Status::TOOSMALL);
+            return Err(too_small);
         }
         encode(self.reply, &false);
         encode(self.reply, &(flow.is_continue() && !stuck));

@@ -1,0 +1,256 @@
+//! What a directory of the host knows of its files, behind one lock.
+
+use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc};
+
+use nfs_wire::{
+    Status,
+    nfs3_types::nfs3::{Nfs3Option, fattr3, ftype3, sattr3},
+};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+
+use super::{
+    Access, DirectoryConfig, MODE_BITS,
+    host::{self, Found, Identity, look, look_at, open_entry, reopen_directory, retry, set_times, status},
+    listing::Listings,
+    search::Search,
+    table::{Place, Table},
+};
+use crate::vfs::{Name, NodeId};
+
+/// What is known of the files, and which are open.
+#[derive(Debug)]
+pub(super) struct State {
+    config: DirectoryConfig,
+    pub(super) root: OwnedFd,
+    pub(super) table: Table,
+    pub(super) search: Search,
+    pub(super) listings: Listings,
+    /// Files open for reading or writing, the last used first.
+    open_files: VecDeque<OpenFile>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    node: NodeId,
+    file: Arc<OwnedFd>,
+    access: Access,
+}
+
+/// A file that was found where the table says it is.
+pub(super) struct Located {
+    /// A mere reference to the file, which also a symbolic link can have.
+    pub(super) reference: OwnedFd,
+    /// The directory it lies in, and its name there; the root has none.
+    pub(super) place: Option<(OwnedFd, Vec<u8>)>,
+}
+
+impl State {
+    pub(super) fn new(config: DirectoryConfig, root: OwnedFd, identity: Identity) -> Self {
+        Self {
+            table: Table::new(identity, config.max_nodes),
+            search: Search::new(identity),
+            config,
+            root,
+            listings: Listings::default(),
+            open_files: VecDeque::new(),
+        }
+    }
+
+    /// Finds a node again, step by step from the root, and checks that every step is still the same file.
+    pub(super) fn locate(&mut self, node: NodeId) -> Result<Located, Status> {
+        /// Names of one path that may have changed behind our back.
+        const ATTEMPTS: usize = 16;
+        if self.table.identity(node).is_none() {
+            self.find_again(node)?;
+        }
+        for _ in 0..ATTEMPTS {
+            let path = self.table.path(node).ok_or(Status::STALE)?;
+            let mut reference = self.root.try_clone().map_err(|_| Status::JUKEBOX)?;
+            let mut place = None;
+            let mut lost = None;
+            for step in path {
+                let (name, identity) = match (self.table.place(step), self.table.identity(step)) {
+                    (Some(place), Some(identity)) => (place.name.clone(), identity),
+                    _ => return Err(Status::STALE),
+                };
+                match open_entry(&reference, &name).and_then(|next| Ok((look(&next)?, next))) {
+                    Ok((found, next)) if found.identity == identity => {
+                        place = Some((std::mem::replace(&mut reference, next), name));
+                    }
+                    Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {
+                        lost = Some(step);
+                        break;
+                    }
+                    Err(errno) => return Err(status(errno)),
+                }
+            }
+            match lost {
+                None => return Ok(Located { reference, place }),
+                Some(step) => self.look_around(step, &reference)?,
+            }
+        }
+        Err(Status::STALE)
+    }
+
+    /// Looks for a node that is not where it was last seen: at its other names, then among its old neighbours.
+    pub(super) fn look_around(&mut self, node: NodeId, directory: &OwnedFd) -> Result<(), Status> {
+        let (place, identity) = match (self.table.place(node), self.table.identity(node)) {
+            (Some(place), Some(identity)) => (place.clone(), identity),
+            _ => return Err(Status::STALE),
+        };
+        self.table.remove_place(node, &place);
+        if self.table.place(node).is_some() {
+            return Ok(());
+        }
+        let reopened = reopen_directory(directory).map_err(status)?;
+        let lines = self.listings.after(place.directory, 0, &reopened).map_err(status)?;
+        let name = lines
+            .iter()
+            .find(|line| look_at(directory, &line.name).is_ok_and(|found| found.identity == identity))
+            .map(|line| line.name.to_vec());
+        match name {
+            Some(name) => {
+                let directory = place.directory;
+                self.table.add_place(node, Place { directory, name });
+                Ok(())
+            }
+            None => {
+                self.table.forget(node);
+                self.close(node);
+                Err(Status::STALE)
+            }
+        }
+    }
+
+    /// Opens a directory for work inside it.
+    pub(super) fn enter(&mut self, directory: NodeId) -> Result<OwnedFd, Status> {
+        let located = self.locate(directory)?;
+        reopen_directory(&located.reference).map_err(status)
+    }
+
+    /// Opens a regular file, or finds it open already.
+    pub(super) fn file(&mut self, node: NodeId, access: Access) -> Result<Arc<OwnedFd>, Status> {
+        let open = self.open_files.iter().position(|open| {
+            open.node == node && (open.access == Access::ReadWrite || access == Access::ReadOnly)
+        });
+        if let Some(open) = open.and_then(|index| self.open_files.remove(index)) {
+            self.open_files.push_front(open);
+        } else {
+            let located = self.locate(node)?;
+            let found = look(&located.reference).map_err(status)?;
+            match found.attributes.type_ {
+                ftype3::NF3REG => {}
+                ftype3::NF3DIR => return Err(Status::ISDIR),
+                _ => return Err(Status::INVAL),
+            }
+            let (directory, name) = located.place.ok_or(Status::ISDIR)?;
+            let (file, access) = self.open_data(&directory, &name, access)?;
+            if look(&file).map_err(status)?.identity != found.identity {
+                return Err(Status::STALE);
+            }
+            self.keep_open(node, file, access);
+        }
+        self.open_files.front().map(|open| Arc::clone(&open.file)).ok_or(Status::SERVERFAULT)
+    }
+
+    pub(super) fn open_data(
+        &self,
+        directory: &OwnedFd,
+        name: &[u8],
+        access: Access,
+    ) -> Result<(OwnedFd, Access), Status> {
+        // Should a named pipe take the file's place meanwhile, opening it must not wait.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |mode| retry(|| rustix::fs::openat(directory, name, flags | mode, Mode::empty()));
+        if self.config.access == Access::ReadWrite {
+            match open(OFlags::RDWR) {
+                Ok(file) => return Ok((file, Access::ReadWrite)),
+                Err(status) if access == Access::ReadWrite => return Err(status),
+                Err(_) => {}
+            }
+        }
+        Ok((open(OFlags::RDONLY)?, Access::ReadOnly))
+    }
+
+    pub(super) fn keep_open(&mut self, node: NodeId, file: OwnedFd, access: Access) {
+        self.close(node);
+        self.open_files.truncate(self.config.max_open_files.saturating_sub(1));
+        self.open_files.push_front(OpenFile { node, file: Arc::new(file), access });
+    }
+
+    pub(super) fn close(&mut self, node: NodeId) {
+        self.open_files.retain(|open| open.node != node);
+    }
+
+    pub(super) fn find(
+        &mut self,
+        directory: &OwnedFd,
+        parent: NodeId,
+        name: Name<'_>,
+    ) -> Result<(NodeId, Found), Status> {
+        let found = look_at(directory, name.as_bytes()).map_err(status)?;
+        let place = place(parent, name);
+        Ok((self.table.enter(place, found.identity), found))
+    }
+
+    /// Changes attributes in the host's memory.
+    pub(super) fn apply(&mut self, node: NodeId, changes: &sattr3) -> Result<(), Status> {
+        let before = self.attributes(node)?;
+        let keeps = |wanted: &Nfs3Option<u32>, present| match wanted {
+            Nfs3Option::Some(wanted) => *wanted == present,
+            Nfs3Option::None => true,
+        };
+        if !keeps(&changes.uid, before.uid) || !keeps(&changes.gid, before.gid) {
+            return Err(Status::PERM);
+        }
+        if let Nfs3Option::Some(size) = changes.size {
+            if size > i64::MAX as u64 {
+                return Err(Status::FBIG);
+            }
+            let file = self.file(node, Access::ReadWrite)?;
+            retry(|| rustix::fs::ftruncate(&file, size))?;
+        }
+        let located = self.locate(node)?;
+        if let Nfs3Option::Some(mode) = changes.mode
+            && before.type_ != ftype3::NF3LNK
+        {
+            let mode = Mode::from_bits_truncate(mode & MODE_BITS);
+            host::set_mode(&located.reference, mode).map_err(status)?;
+        }
+        set_times(&located.reference, located.place.as_ref(), changes).map_err(status)
+    }
+
+    pub(super) fn attributes(&mut self, node: NodeId) -> Result<fattr3, Status> {
+        let open = self.open_files.iter().find(|open| open.node == node);
+        let found = match open.map(|open| look(&open.file)) {
+            Some(found) => found,
+            None => look(&self.locate(node)?.reference),
+        };
+        let attributes = found.map_err(status)?.attributes;
+        if attributes.nlink == 0 {
+            self.table.forget(node);
+            self.close(node);
+            return Err(Status::STALE);
+        }
+        Ok(attributes)
+    }
+
+    /// Takes a name out of the table; the file may have others.
+    pub(super) fn unlinked(&mut self, directory: NodeId, name: Name<'_>, before: &Found) {
+        if let Some(node) = self.table.find(before.identity) {
+            if before.attributes.nlink <= 1 || before.attributes.type_ == ftype3::NF3DIR {
+                self.table.forget(node);
+                self.close(node);
+            } else {
+                self.table.remove_place(node, &place(directory, name));
+            }
+        }
+    }
+}
+
+pub(super) fn place(directory: NodeId, name: Name<'_>) -> Place {
+    Place { directory, name: name.as_bytes().to_vec() }
+}
