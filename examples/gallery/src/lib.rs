@@ -34,8 +34,8 @@ struct Gallery {
 
 /// Serves what is below a directory of a connected client.
 ///
-/// A client with a `call_timeout` answers 504 where the server is silent for so long; without it the
-/// browser waits.
+/// A client with a `call_timeout` answers 504 where the server does not respond for so long; without
+/// it the browser waits.
 pub fn router(client: Client, root: FileHandle) -> Router {
     let gallery = Gallery { client, root };
     Router::new().route("/", get(serve)).route("/{*path}", get(serve)).with_state(gallery)

@@ -5,7 +5,7 @@ use std::{env, error::Error, time::Duration};
 use nfs_wireless_client::{Client, ClientConfig};
 use tokio::net::TcpListener;
 
-/// How long a browser waits for a server that is silent.
+/// How long a browser waits for a server that does not respond.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main]

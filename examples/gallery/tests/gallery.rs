@@ -228,7 +228,7 @@ async fn a_browser_that_goes_away_takes_its_reads_along() {
     let gone = settled(read_bytes).await;
     assert!(gone - stalled < MIB as u64, "{} bytes are read for nobody", gone - stalled);
     assert_eq!(client.status().outstanding, 0);
-    // Others go on.
+    // Others are served.
     let other = request(address, Method::GET, "/long.mp4", &[("range", "bytes=0-9")]).await;
     assert_eq!(other.body, vec![1; 10]);
 }
