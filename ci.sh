@@ -8,6 +8,7 @@
 #                        tests/servers/matrix says; --with adds a server whose program is at hand; LANE runs only these tests
 #   ./ci.sh servers-speed [LANE...]  256 MiB both ways beside nfs-cp on each kind of server that can hold it: 15 pairs each
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
+#   ./ci.sh nightly      builds and tests examples/datafusion, a workspace of its own: 20 minutes of compiling
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; the README has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
@@ -86,6 +87,14 @@ check_servers-speed() {
   cargo test --release -p private-servers --test speed -- --ignored --nocapture --test-threads 1 "$@"
 }
 
+# What takes too long to compile for every run.
+check_nightly() {
+  local example=(--manifest-path examples/datafusion/Cargo.toml)
+  cargo fmt "${example[@]}" --check || return
+  cargo clippy --quiet "${example[@]}" --all-targets -- -D warnings || return
+  cargo test "${example[@]}"
+}
+
 # Advisories, licences and sources of all dependencies.
 check_deny() { cargo deny --all-features check; }
 
@@ -94,7 +103,7 @@ all=(packages fmt clippy doc test bench)
 # These take arguments of their own.
 case $1 in servers | servers-speed) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }
