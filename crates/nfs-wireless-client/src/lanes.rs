@@ -81,7 +81,7 @@ enum Direction {
     Up,
 }
 
-/// The connections beside the first. Each is made by a task of its own, which goes on when whoever wanted it is not polled.
+/// The connections beside the first. Each is made by a task of its own, which continues when whoever wanted it is not polled.
 #[derive(Debug, Default)]
 struct Further {
     lanes: Mutex<Vec<Arc<Lane>>>,
