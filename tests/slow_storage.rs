@@ -194,6 +194,22 @@ async fn a_disk_that_fails_ends_its_own_transfer() {
     }
 }
 
+#[tokio::test]
+async fn a_callback_that_panics_ends_its_own_transfer() {
+    let server = serve().await;
+    for transport in [TransportChoice::Udp, TransportChoice::Tcp] {
+        let client = connect(&server, |config| config.transport = transport).await;
+        upload(&client, "file", Disk::default(), None).await.unwrap();
+        let panics = || -> Option<Observer> { Some(Arc::new(|_| panic!("as a callback may"))) };
+        let down = timeout(SOON, download(&client, "file", Disk::default(), panics())).await;
+        assert!(matches!(down.expect("it ends"), Err(Error::Local(_))), "{transport:?}");
+        // Its last block may have left by then.
+        let up = timeout(SOON, upload(&client, "other", Disk::default(), panics())).await;
+        assert!(matches!(up.expect("it ends"), Ok(()) | Err(Error::Local(_))), "{transport:?}");
+        client.null().await.unwrap();
+    }
+}
+
 /// More has arrived than the disk has taken: memory stays bounded, and everything is told.
 #[tokio::test]
 async fn a_slow_disk_is_asked_for_no_more_than_it_takes() {

@@ -338,11 +338,10 @@ impl Pump {
         };
         let loading = Loading { token: *token, commands: self.shared.commands.clone() };
         supply.run(move |supply| {
-            if let Some(supply) = supply {
-                let mut bytes = vec![0; length as usize];
-                let loaded = supply.read_at(offset, &mut bytes);
-                loading.say(loaded.map(|()| bytes));
-            }
+            let mut bytes = vec![0; length as usize];
+            let gone = || Err(io::Error::other("the source or the observer of an upload has panicked"));
+            let loaded = supply.as_mut().map_or_else(gone, |supply| supply.read_at(offset, &mut bytes));
+            loading.say(loaded.map(|()| bytes));
         });
     }
 

@@ -91,13 +91,16 @@ impl Shared {
     async fn close(&self) -> Result<(), Error> {
         let (closed, result) = oneshot::channel();
         self.target.run(move |target| {
-            drop(target.take());
-            let _ = closed.send(());
+            let was_there = target.take().is_some();
+            let _ = closed.send(was_there);
         });
         match (result.await, self.failed.get()) {
-            (Ok(()), None) => Ok(()),
+            (Ok(true), None) => Ok(()),
             (_, Some(error)) => Err(Error::Local(Arc::clone(error))),
-            (Err(_), None) => Err(Error::Local(Arc::new(io::Error::other("the sink has panicked")))),
+            (Ok(false) | Err(_), None) => {
+                let panicked = io::Error::other("the sink or the observer of a download has panicked");
+                Err(Error::Local(Arc::new(panicked)))
+            }
         }
     }
 }
