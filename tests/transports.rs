@@ -20,7 +20,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, UdpSocket},
     task::JoinSet,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 /// What the relay does.
@@ -30,6 +30,8 @@ struct Rules {
     largest_datagram: usize,
     /// CREATE calls over UDP are lost for so long.
     lost_creates: Duration,
+    /// GETATTR calls over UDP are lost.
+    loses_getattr: bool,
     /// Bytes per second of datagrams: a policer.
     datagram_rate: Option<u64>,
     /// How late TCP connections are served that are made within this time, those to MOUNT and NFS: UDP has answered by then.
@@ -45,6 +47,7 @@ struct Rules {
 const OPEN: Rules = Rules {
     largest_datagram: usize::MAX,
     lost_creates: Duration::ZERO,
+    loses_getattr: false,
     datagram_rate: None,
     first_streams_late: Duration::ZERO,
     delay: Duration::ZERO,
@@ -157,18 +160,20 @@ async fn relay_datagrams(near: UdpSocket, server: SocketAddr, rules: Rules) {
                 }
             });
         }
-        let lost = is_create(&buffer[..length]) && started.elapsed() < rules.lost_creates;
+        let datagram = &buffer[..length];
+        let lost = is_call(datagram, 8) && started.elapsed() < rules.lost_creates
+            || is_call(datagram, 1) && rules.loses_getattr;
         if length <= rules.largest_datagram && !lost {
             let _ = clients[&client].send(&buffer[..length]).await;
         }
     }
 }
 
-/// Whether this is a call of procedure 8 of NFS (RFC 5531 §9, RFC 1813 §3.3.8).
-fn is_create(datagram: &[u8]) -> bool {
+/// Whether this is a call of a procedure of NFS (RFC 5531 §9, RFC 1813 §3.3).
+fn is_call(datagram: &[u8], procedure: u32) -> bool {
     let word =
         |at: usize| datagram.get(4 * at..4 * at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap()));
-    (word(1), word(3), word(5)) == (Some(0), Some(100_003), Some(8))
+    (word(1), word(3), word(5)) == (Some(0), Some(100_003), Some(procedure))
 }
 
 /// A file in memory.
@@ -271,6 +276,22 @@ async fn what_one_connection_owes_comes_over_another() {
     assert!(download(&client, b"a").await == bytes);
     let streams = relay.streams.load(Ordering::Relaxed);
     assert!((3..=5).contains(&streams), "{streams} connections, the first of them to MOUNT");
+}
+
+/// Both calls need the other transport. The first begins to connect, and then nobody polls it.
+#[tokio::test]
+async fn a_future_that_is_not_polled_keeps_nobody_from_a_connection() {
+    let server = serve().await;
+    let first_streams_late = Duration::from_secs(3);
+    let relay =
+        Relay::start(server.local_addr(), Rules { loses_getattr: true, first_streams_late, ..OPEN }).await;
+    let client = relay.client(TransportChoice::Auto).await;
+    assert_eq!(client.protocol(), Protocol::Udp);
+    let root = client.root();
+    let mut first = Box::pin(client.metadata(root));
+    assert!(timeout(Duration::from_millis(1500), &mut first).await.is_err(), "it connects");
+    timeout(Duration::from_secs(30), client.metadata(root)).await.expect("it need not wait").unwrap();
+    timeout(Duration::from_secs(30), first).await.expect("nor does the first").unwrap();
 }
 
 /// A message of which a part has left needs its end, whoever has lost interest in it.

@@ -70,6 +70,7 @@ impl Session {
     pub(crate) fn config(&self, url: &UrlOptions) -> anyhow::Result<ClientConfig> {
         let arguments = &self.arguments;
         let mut config = ClientConfig::default();
+        config.own_thread = true;
         config.transport = match arguments.transport {
             Transport::Auto => TransportChoice::Auto,
             Transport::Udp => TransportChoice::Udp,

@@ -40,8 +40,11 @@ use crate::{
 
 /// A mounted export on a server: cheap to clone, safe to share, usable from many tasks at once.
 ///
-/// Every method may be cancelled by dropping its future; the call is then forgotten, though the server may still
-/// carry it out.
+/// Every method may be cancelled by dropping its future. The call is then forgotten, and its place free. The server may still run it, once:
+/// after a call that changes something look before doing it again.
+///
+/// Its connections are tasks of the runtime that it connects on, or run on a thread of its own ([`ClientConfig::own_thread`]).
+/// They end when the last clone is dropped.
 ///
 /// At most 1,024 calls of a connection are outstanding at once, and as many of its transfers. Further ones wait, in the
 /// order in which they were made; the call timeout counts from then.
@@ -116,24 +119,24 @@ pub struct Written {
 impl Client {
     /// Mounts the export of `host` that holds the absolute path `path`.
     ///
-    /// `host` is a name or an address. The export is found by asking the server.
+    /// `host` is a name or an address. The export is found by asking the server. Dropping the future closes every connection.
     ///
     /// # Errors
-    /// [`Error`] says what could not be found or reached, or who refused.
+    /// [`Error`] says what could not be found or reached, or who refused; [`Error::Local`] that there is no thread for
+    /// [`ClientConfig::own_thread`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, and on one without I/O or time.
     pub async fn connect(host: &str, path: &[u8], config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
-        let reactor = Reactor::start()?;
-        let (host_name, path, settings) = (host.to_owned(), path.to_owned(), config.clone());
-        let mounting = reactor.run(move |reactor| async move {
-            let finder = Finder { reactor: &reactor, config: &settings, host: &host_name };
-            let mounting = async {
-                let Mounted { reached, offer } = finder.mount(&path).await?;
-                let root = offer.candidates.settle(&reached.lane).await?;
-                Ok((reached, offer, root))
-            };
-            within(&settings, &host_name, mounting).await
-        });
-        let (reached, offer, root) = mounting.await?;
+        let reactor = Reactor::start(config.own_thread).await?;
+        let finder = Finder { reactor: &reactor, config: &config, host };
+        let mounting = async {
+            let Mounted { reached, offer } = finder.mount(path).await?;
+            let root = offer.candidates.settle(&reached.lane).await?;
+            Ok((reached, offer, root))
+        };
+        let (reached, offer, root) = within(&config, host, mounting).await?;
         let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let lanes = Lanes::new(reached, root, config, reactor);
@@ -141,7 +144,7 @@ impl Client {
         let inner = Inner { lanes, elsewhere, bell, host, export, root, mount, listed, marks };
         let inner = Arc::new(inner);
         let client = Arc::downgrade(&inner);
-        inner.lanes.reactor.spawn_local(|| roaming::follow(client));
+        inner.lanes.reactor.spawn(roaming::follow(client));
         Ok(Self { inner })
     }
 
@@ -184,12 +187,9 @@ impl Client {
     /// As [`Client::connect`].
     pub async fn exports(host: &str, config: ClientConfig) -> Result<Vec<Export>, Error> {
         config.check()?;
-        let reactor = Reactor::start()?;
-        let host = host.to_owned();
-        let asking = reactor.run(move |reactor| async move {
-            within(&config, &host, Finder { reactor: &reactor, config: &config, host: &host }.exports()).await
-        });
-        asking.await
+        let reactor = Reactor::start(config.own_thread).await?;
+        let finder = Finder { reactor: &reactor, config: &config, host };
+        within(&config, host, finder.exports()).await
     }
 
     /// Returns the address of the NFS service.
@@ -270,6 +270,9 @@ impl Client {
     /// Returns the file's attributes if the server told them with every reply, all of one version, and over UDP, where replies leave
     /// at once: the same as before the copy mean that the file has not changed meanwhile. `None` may mean anything.
     ///
+    /// When the future is dropped, what was written is in the sink; a write that runs at that moment ends, none begins, and the sink is
+    /// dropped.
+    ///
     /// # Errors
     /// [`Error`]; what has arrived until then is in the sink.
     pub async fn download(
@@ -303,6 +306,9 @@ impl Client {
     ///
     /// When the upload fails after a temporary file was made, that file is removed again if the server still
     /// answers, unless the placement is resumable.
+    ///
+    /// When the future is dropped, a temporary file stays, and the target is as it was, unless the placement was in place or the RENAME had
+    /// left. WRITEs in flight may still be run. A read that runs at that moment ends, and the source is dropped.
     ///
     /// # Errors
     /// [`Error`]; the target is then as it was before, unless the placement was in place.

@@ -52,6 +52,16 @@ pub struct ClientConfig {
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with
     /// the `secure` option. Default: true.
     pub reserved_port: bool,
+    /// Whether the client's connections run on a thread of their own. Default: false, as tasks of the runtime that the client connects on.
+    ///
+    /// On the caller's runtime sinks, sources and observers are called on threads of its blocking pool, so that a slow disk or callback
+    /// delays nobody else; each block is copied once more for that. A task that does not yield delays the connections. They end with the
+    /// runtime.
+    ///
+    /// A thread of its own calls sinks, sources and observers itself, in turn with the network. That is fastest for whole files on local
+    /// disks, as `nfsw` copies them, and does not depend on what the application does. A slow disk delays the other transfers and
+    /// calls of this client, and is not taken for a loss.
+    pub own_thread: bool,
 }
 
 impl Default for ClientConfig {
@@ -72,6 +82,7 @@ impl Default for ClientConfig {
             rate_limit: None,
             recall: None,
             reserved_port: true,
+            own_thread: false,
         }
     }
 }

@@ -7,6 +7,7 @@ mod search;
 use std::{
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -84,14 +85,19 @@ pub(crate) struct Reached {
     pub(crate) reason: Reason,
 }
 
+/// An attempt that may move between threads: what the compiler cannot see of an `AsyncFn`.
+type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
 impl Finder<'_> {
     /// Finds what may hold `path` and connects to the NFS service.
     pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
-        self.on_each_address(async |address| {
+        self.on_each_address(|address| {
             // It has 90 KiB, and unoptimised code copies a future several times for each that holds it: too much
             // for the stack of a thread.
-            let (offer, reached) = Box::pin(self.mount_and_reach(address, path)).await?;
-            Ok(Mounted { reached, offer })
+            Box::pin(async move {
+                let (offer, reached) = self.mount_and_reach(address, path).await?;
+                Ok(Mounted { reached, offer })
+            })
         })
         .await
     }
@@ -158,16 +164,20 @@ impl Finder<'_> {
 
     /// Lists what the server exports.
     pub(crate) async fn exports(&self) -> Result<Vec<Export>, Error> {
-        self.on_each_address(async |address| {
-            let (.., listed) = self.service(address, Program::MOUNT, exports).await?;
-            Ok(listed)
+        self.on_each_address(|address| {
+            Box::pin(self.first_transport(move |protocol| {
+                Box::pin(async move {
+                    let service = self.service(address, Program::MOUNT, protocol).await?;
+                    service.blame(exports(&service.connection, service.found).await)
+                })
+            }))
         })
         .await
     }
 
     /// Connects to the NFS service without mounting anything.
     pub(crate) async fn nfs_only(&self) -> Result<Lane, Error> {
-        self.on_each_address(async |address| Ok(self.nfs(address).await?.lane)).await
+        self.on_each_address(|address| Box::pin(async move { Ok(self.nfs(address).await?.lane) })).await
     }
 
     /// Makes a further connection to the NFS service at an address.
@@ -178,9 +188,9 @@ impl Finder<'_> {
         Ok(Lane::new(connection, protocol, address, round_trip))
     }
 
-    async fn on_each_address<T>(
-        &self,
-        attempt: impl AsyncFn(SocketAddr) -> Result<T, Error>,
+    async fn on_each_address<'a, T>(
+        &'a self,
+        attempt: impl Fn(SocketAddr) -> Attempt<'a, T>,
     ) -> Result<T, Error> {
         let mut last = self.unresolved(io::Error::other("the name has no address"));
         for address in self.addresses().await? {
@@ -211,23 +221,25 @@ impl Finder<'_> {
 
     /// Mounts exactly this: what was chosen once is not chosen again.
     async fn root_at(&self, address: SocketAddr, export: &[u8]) -> Result<FileHandle, Error> {
-        let mount = async |service: &Connection, found| mnt(service, found, export).await;
-        self.first_answer(async |protocol| {
-            Ok(self.service_over(address, Program::MOUNT, protocol, mount).await?.2)
+        self.first_answer(|protocol| {
+            Box::pin(async move {
+                let service = self.service(address, Program::MOUNT, protocol).await?;
+                service.blame(mnt(&service.connection, service.found, export).await)
+            })
         })
         .await
     }
 
     async fn mount_at(&self, address: SocketAddr, path: &[u8]) -> Result<Offer, Error> {
-        self.first_answer(async |protocol| self.mount_over(address, path, protocol).await).await
+        self.first_answer(|protocol| Box::pin(self.mount_over(address, path, protocol))).await
     }
 
     async fn mount_over(&self, address: SocketAddr, path: &[u8], protocol: Protocol) -> Result<Offer, Error> {
         let other = self.config.transport == TransportChoice::Auto && protocol == Protocol::Udp;
-        let ask = async |service: &Connection, found| list_and_mount(service, found, path, other).await;
-        let (mount, _, (listed, candidates)) =
-            self.service_over(address, Program::MOUNT, protocol, ask).await?;
-        Ok(Offer { mount, listed, candidates })
+        let service = self.service(address, Program::MOUNT, protocol).await?;
+        let asked = list_and_mount(&service.connection, service.found, path, other).await;
+        let (listed, candidates) = service.blame(asked)?;
+        Ok(Offer { mount: service.found, listed, candidates })
     }
 
     /// Reaches the NFS service. Where the transport is open both are asked: UDP is taken when it answers, unless the server
@@ -283,49 +295,34 @@ impl Finder<'_> {
     }
 
     async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Lane, Error> {
-        let (Found { protocol, address }, connection, round_trip) =
-            self.service_over(address, Program::NFS, protocol, nfs_null).await?;
-        Ok(Lane::new(connection, protocol, address, round_trip))
+        let service = self.service(address, Program::NFS, protocol).await?;
+        let round_trip = service.blame(nfs_null(&service.connection, service.found).await)?;
+        let Found { protocol, address } = service.found;
+        Ok(Lane::new(service.connection, protocol, address, round_trip))
     }
 
-    /// Finds a service on whichever transport answers, the preferred one first; `ask` is the call that is to be answered.
-    async fn service<T>(
-        &self,
-        address: SocketAddr,
-        program: Program,
-        ask: impl AsyncFn(&Connection, Found) -> Result<T, Error>,
-    ) -> Result<(Found, Connection, T), Error> {
-        self.first_transport(async |protocol| self.service_over(address, program, protocol, &ask).await).await
-    }
-
-    async fn service_over<T>(
+    /// Finds a service over one transport and connects to it.
+    async fn service(
         &self,
         address: SocketAddr,
         program: Program,
         protocol: Protocol,
-        ask: impl AsyncFn(&Connection, Found) -> Result<T, Error>,
-    ) -> Result<(Found, Connection, T), Error> {
+    ) -> Result<Service, Error> {
         let (port, known) = match self.port(address, program, protocol).await? {
             Port::Known(port) => (port, None),
             Port::Usual(port, error) => (port, Some(error)),
         };
         let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
-        let asked = async {
-            let connection = self.connect(found, program).await?;
-            let answer = ask(&connection, found).await?;
-            Ok((found, connection, answer))
-        };
-        // On a usual port where nobody is, the port mapper was what was missing.
-        asked.await.map_err(|error| match (error, known) {
-            (Error::Unreachable { .. } | Error::NotRegistered { .. }, Some(known)) => known,
-            (error, _) => error,
-        })
+        match self.connect(found, program).await {
+            Ok(connection) => Ok(Service { found, connection, known }),
+            Err(error) => Err(known.unwrap_or(error)),
+        }
     }
 
     /// Asks over TCP, and over UDP, too, unless the answer comes soon.
-    async fn first_transport<T>(
-        &self,
-        attempt: impl AsyncFn(Protocol) -> Result<T, Error>,
+    async fn first_transport<'a, T>(
+        &'a self,
+        attempt: impl Fn(Protocol) -> Attempt<'a, T>,
     ) -> Result<T, Error> {
         match self.config.transport {
             TransportChoice::Udp => attempt(Protocol::Udp).await,
@@ -337,12 +334,22 @@ impl Finder<'_> {
     }
 
     /// As [`Self::first_transport`], where no is an answer, too.
-    async fn first_answer<T>(&self, attempt: impl AsyncFn(Protocol) -> Result<T, Error>) -> Result<T, Error> {
-        let attempt = async |protocol| match attempt(protocol).await {
-            Err(
-                error @ (Error::Mount { .. } | Error::SameDirectory { .. } | Error::MountsAnything { .. }),
-            ) => Ok(Err(error)),
-            other => other.map(Ok),
+    async fn first_answer<'a, T: Send + 'a>(
+        &'a self,
+        attempt: impl Fn(Protocol) -> Attempt<'a, T>,
+    ) -> Result<T, Error> {
+        let attempt = |protocol| -> Attempt<'a, Result<T, Error>> {
+            let attempt = attempt(protocol);
+            Box::pin(async {
+                match attempt.await {
+                    Err(
+                        error @ (Error::Mount { .. }
+                        | Error::SameDirectory { .. }
+                        | Error::MountsAnything { .. }),
+                    ) => Ok(Err(error)),
+                    other => other.map(Ok),
+                }
+            })
         };
         self.first_transport(attempt).await?
     }
@@ -465,6 +472,24 @@ pub(crate) struct Found {
     address: SocketAddr,
 }
 
+/// A connection to a service.
+struct Service {
+    found: Found,
+    connection: Connection,
+    /// Why its port had to be guessed.
+    known: Option<Error>,
+}
+
+impl Service {
+    /// On a usual port where nobody is, the port mapper was what was missing.
+    fn blame<T>(&self, asked: Result<T, Error>) -> Result<T, Error> {
+        asked.map_err(|error| match (error, &self.known) {
+            (Error::Unreachable { .. } | Error::NotRegistered { .. }, Some(known)) => known.clone(),
+            (error, _) => error,
+        })
+    }
+}
+
 /// Where a service listens.
 enum Port {
     /// Given, or told by the port mapper.
@@ -565,14 +590,4 @@ const fn service_name(program: Program) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn what_mounts_is_small_enough_for_a_stack() {
-        let (reactor, config) = (Reactor::start().unwrap(), ClientConfig::default());
-        let finder = Finder { reactor: &reactor, config: &config, host: "localhost" };
-        let bytes = size_of_val(&finder.mount(b"/"));
-        assert!(bytes < 4096, "{bytes} bytes are copied from frame to frame");
-    }
-}
+mod tests;

@@ -12,13 +12,14 @@ mod upload;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use nfs_wire::{FileHandle, Procedure, portmap::Protocol, rpc::Program};
+use tokio::sync::watch;
 
 pub use self::choice::Reason;
 pub(crate) use self::choice::other;
@@ -80,14 +81,21 @@ enum Direction {
     Up,
 }
 
+/// The connections beside the first. Each is made by a task of its own, which continues when whoever wanted it is not polled.
+#[derive(Debug, Default)]
+struct Further {
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    /// One attempt over each transport at a time; those who wait for it have receivers.
+    making: Mutex<[Weak<watch::Sender<()>>; 2]>,
+    refused: Mutex<[Option<Instant>; 2]>,
+}
+
 /// All connections of a client.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    // Connections are dropped first: without commands their drivers end before the thread does.
+    // Connections are dropped first: without commands their drivers end before a thread of their own does.
     first: Arc<Lane>,
-    further: Mutex<Vec<Arc<Lane>>>,
-    connecting: tokio::sync::Mutex<()>,
-    refused: Mutex<[Option<Instant>; 2]>,
+    further: Arc<Further>,
     reason: Reason,
     /// For READs and WRITEs, unless the transport was given.
     choices: Option<[Arc<Mutex<Choice>>; 2]>,
@@ -114,9 +122,10 @@ impl Lanes {
         }
         Self {
             first: Arc::new(lane),
-            further: Mutex::new(other.into_iter().map(Arc::new).collect()),
-            connecting: tokio::sync::Mutex::new(()),
-            refused: Mutex::new([None; 2]),
+            further: Arc::new(Further {
+                lanes: Mutex::new(other.into_iter().map(Arc::new).collect()),
+                ..Further::default()
+            }),
             reason,
             choices,
             moved: AtomicU32::new(0),
@@ -150,7 +159,7 @@ impl Lanes {
 
     /// Whether fragments of different datagrams may have been put together on any of them.
     pub(crate) fn identifications_may_have_wrapped(&self) -> bool {
-        let further = lock(&self.further);
+        let further = lock(&self.further.lanes);
         let mut all = std::iter::once(&self.first).chain(&*further);
         all.any(|lane| lane.connection.identifications_may_have_wrapped())
     }
@@ -158,7 +167,7 @@ impl Lanes {
     /// Returns what the connections know about themselves, all together.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut all = self.first.connection.snapshot();
-        for lane in lock(&self.further).iter() {
+        for lane in lock(&self.further.lanes).iter() {
             let Snapshot { stats, outstanding, put_off, last_heard, belief, .. } = lane.connection.snapshot();
             all.stats.add(&stats);
             all.outstanding += outstanding;
@@ -180,12 +189,12 @@ impl Lanes {
     /// Says to every connection that the way to the server has changed.
     pub(crate) fn change(&self, change: Change) {
         self.first.connection.change(change);
-        lock(&self.further).iter().for_each(|lane| lane.connection.change(change));
+        lock(&self.further.lanes).iter().for_each(|lane| lane.connection.change(change));
     }
 
     /// Goes to another address with the connections over a transport.
     pub(crate) fn move_to(&self, protocol: Protocol, address: SocketAddr) {
-        let further = lock(&self.further);
+        let further = lock(&self.further.lanes);
         let lanes = std::iter::once(&self.first).chain(&*further);
         for lane in lanes.filter(|lane| lane.protocol == protocol) {
             *lock(&lane.address) = address;
@@ -251,7 +260,7 @@ impl Lanes {
 
     /// Returns the connection over a transport with this number, if there is one.
     fn find(&self, protocol: Protocol, number: usize) -> Option<Arc<Lane>> {
-        let further = lock(&self.further);
+        let further = lock(&self.further.lanes);
         let mut all = std::iter::once(&self.first).chain(&*further).filter(|lane| lane.protocol == protocol);
         all.nth(number).cloned()
     }
@@ -259,30 +268,55 @@ impl Lanes {
     /// Returns the connection over a transport with this number, and makes it if it is the next one; it has answered a NULL call
     /// then. `None`: the server refuses.
     async fn lane(&self, protocol: Protocol, number: usize) -> Option<Arc<Lane>> {
-        let _one_at_a_time = self.connecting.lock().await;
-        if let Some(lane) = self.find(protocol, number) {
-            return Some(lane);
+        loop {
+            let mut attempt = {
+                let mut making = lock(&self.further.making);
+                if let Some(lane) = self.find(protocol, number) {
+                    return Some(lane);
+                }
+                let at = index(protocol);
+                if lock(&self.further.refused)[at].is_some_and(|since| clock() < since + REFUSED) {
+                    return None;
+                }
+                match making[at].upgrade() {
+                    Some(attempt) => attempt.subscribe(),
+                    None => {
+                        let (attempt, waiting) = watch::channel(());
+                        let attempt = Arc::new(attempt);
+                        making[at] = Arc::downgrade(&attempt);
+                        self.make(protocol, attempt);
+                        waiting
+                    }
+                }
+            };
+            // It fails when the attempt has ended.
+            let _ = attempt.changed().await;
         }
-        let at = usize::from(protocol == Protocol::Tcp);
-        if lock(&self.refused)[at].is_some_and(|since| clock() < since + REFUSED) {
-            return None;
-        }
-        let finder = Finder { reactor: &self.reactor, config: &self.config, host: "" };
+    }
+
+    /// Begins to make a connection; ends when nobody waits for `attempt` any more.
+    fn make(&self, protocol: Protocol, attempt: Arc<watch::Sender<()>>) {
         // Where nobody has been asked for the port it is the same on both transports.
-        match finder.further(self.first.address(), protocol).await {
-            Ok(lane) => {
-                let known = self.find(protocol, 0).and_then(|it| it.connection.snapshot().server_limits);
-                lane.connection.mounted(self.root, known);
-                let lane = Arc::new(lane);
-                lock(&self.further).push(Arc::clone(&lane));
-                Some(lane)
+        let (address, root, config) = (self.first.address(), self.root, self.config.clone());
+        let known = self.find(protocol, 0).and_then(|it| it.connection.snapshot().server_limits);
+        let (further, reactor) = (Arc::clone(&self.further), self.reactor.clone());
+        self.reactor.spawn(async move {
+            let finder = Finder { reactor: &reactor, config: &config, host: "" };
+            let made = tokio::select! {
+                made = finder.further(address, protocol) => made,
+                () = attempt.closed() => return,
+            };
+            match made {
+                Ok(lane) => {
+                    lane.connection.mounted(root, known);
+                    lock(&further.lanes).push(Arc::new(lane));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, ?protocol, "no further connection");
+                    lock(&further.refused)[index(protocol)] = Some(clock());
+                }
             }
-            Err(error) => {
-                tracing::debug!(%error, ?protocol, "no further connection");
-                lock(&self.refused)[at] = Some(clock());
-                None
-            }
-        }
+        });
     }
 
     /// Decides which transport the data of a transfer is to take.
@@ -300,6 +334,10 @@ impl Lanes {
             Direction::Up => up,
         })
     }
+}
+
+fn index(protocol: Protocol) -> usize {
+    usize::from(protocol == Protocol::Tcp)
 }
 
 /// A transfer that a [`Choice`] counts.

@@ -20,7 +20,7 @@
 //! | layer | what it is |
 //! |---|---|
 //! | [`Client`], [`File`], [`ReadDir`] | the asynchronous interface (feature `tokio`) |
-//! | driver | sockets, clock and files on a thread of their own (feature `tokio`) |
+//! | driver | sockets, clock and files, on the caller's runtime or a thread of their own (feature `tokio`) |
 //! | [`session`] | an engine and the transfers that feed it |
 //! | [`transfer`] | download, upload and listing as machines |
 //! | [`engine`] | calls, XIDs, retransmission, window |
@@ -31,6 +31,10 @@
 //! same write verifier was answered (RFC 1813 §4.8). A reply is accepted only from the address that was called. A
 //! repeated call that changes something keeps its XID and its bytes, so that a server's reply cache can match
 //! it; a refusal that an earlier attempt would explain is settled by looking.
+//!
+//! Every future may be dropped at any time: what that leaves is said where it is more than nothing, and in
+//! docs/guarantees.md. Slow storage and callbacks delay nobody else unless the client has a thread of its own
+//! ([`ClientConfig::own_thread`]).
 
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,7 @@
 mod blocks;
 mod handover;
 mod later;
+mod loading;
 mod pacer;
 mod replies;
 mod server_limits;
@@ -27,6 +28,7 @@ use nfs_wire::{
 pub use self::server_limits::{Chosen, ServerLimits};
 use self::{
     later::Standing,
+    loading::{Loading, spec_of},
     pacer::Pacer,
     server_limits::{Bounds, FSINFO},
     write_size::WriteSize,
@@ -142,6 +144,8 @@ pub enum Event {
     Progress(TransferId, u64),
     /// A transfer is complete, and on stable storage if it was an upload.
     Finished(TransferId),
+    /// A WRITE waits for its bytes: [`Session::handle_loaded`] takes them.
+    Load(TransferId, Payload),
     /// A transfer ended early.
     Failed(TransferId, TransferError),
     /// A transfer went without progress for as long as it may.
@@ -166,6 +170,7 @@ struct Active {
     leaving: bool,
     /// Since the server asked to come back later: when that is, and how often it has asked in a row.
     later: Option<(Instant, u32)>,
+    loading: Loading,
 }
 
 /// File bytes on their way to where they belong.
@@ -287,7 +292,15 @@ impl Session {
         }
         let id = TransferId(self.next_transfer);
         self.next_transfer = (self.next_transfer + 1) & 0x3fff_ffff;
-        self.transfers.push(Active { id, transfer, last_progress: now, leaving: false, later: None });
+        let loading = Loading::Never;
+        self.transfers.push(Active {
+            id,
+            transfer,
+            last_progress: now,
+            leaving: false,
+            later: None,
+            loading,
+        });
         self.stirred = true;
         self.finish_if_done(id);
         id
@@ -524,7 +537,7 @@ impl Session {
     fn feed(&mut self, now: Instant) -> bool {
         self.cut_barred(now);
         // Whatever ends makes room and is followed by another look.
-        if self.engine.outstanding() - self.application_calls >= TRANSFER_CALLS {
+        if self.engine.outstanding() - self.application_calls + self.loads() >= TRANSFER_CALLS {
             return false;
         }
         let block = self.engine.next_block(now);
@@ -532,9 +545,12 @@ impl Session {
         let paused = self.bounds.waits(now) || self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
         for step in 0..self.transfers.len() {
             let turn = (self.turn + step) % self.transfers.len();
-            let Active { id, transfer, leaving, later, .. } = &mut self.transfers[turn];
+            let Active { id, transfer, leaving, later, loading, .. } = &mut self.transfers[turn];
             let engine = &self.engine;
-            if *leaving || later.is_some_and(|(due, _)| now < due || is_asking(engine, *id)) {
+            if *leaving
+                || loading.is_some()
+                || later.is_some_and(|(due, _)| now < due || is_asking(engine, *id))
+            {
                 continue;
             }
             let has_room = |class, bytes| !paused && engine.has_room(class, bytes);
@@ -542,24 +558,21 @@ impl Session {
             let Some(call) = machine.next_call(limits, &has_room) else {
                 continue;
             };
-            let spec = CallSpec {
-                program: Program::NFS,
-                procedure: call.procedure.number(),
-                class: call.class,
-                repeat: call.repeat,
-                hedge: Copies::of_nfs(call.procedure).hedge,
-                owner: Owner(TRANSFER_BIT | u64::from(id.0) << 32 | u64::from(call.part)),
-                payload: call.payload,
-                bytes: call.bytes,
-                deadline: None,
-                not_before: Some(now + call.delay),
-            };
-            let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
-            debug_assert!(queued.is_some(), "calls of transfers and of the application are bounded");
             if let Some(pacer) = &mut self.pacer {
                 pacer.spend(now, call.bytes);
             }
             self.turn = turn + 1;
+            match call.payload.filter(|_| *loading == Loading::Each(None)) {
+                Some(payload) => {
+                    *loading = Loading::Each(Some(call));
+                    self.events.push_back(Event::Load(*id, payload));
+                }
+                None => {
+                    let spec = spec_of(*id, &call, now);
+                    let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
+                    debug_assert!(queued.is_some(), "calls of transfers and of the application are bounded");
+                }
+            }
             return true;
         }
         false

@@ -28,13 +28,9 @@ impl Pinger {
     /// As [`Client::connect`](super::Client::connect).
     pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
-        let reactor = Reactor::start()?;
-        let (host, settings) = (host.to_owned(), config.clone());
-        let reaching = reactor.run(move |reactor| async move {
-            let finder = Finder { reactor: &reactor, config: &settings, host: &host };
-            within(&settings, &host, finder.nfs_only()).await
-        });
-        let lane = reaching.await?;
+        let reactor = Reactor::start(config.own_thread).await?;
+        let finder = Finder { reactor: &reactor, config: &config, host };
+        let lane = within(&config, host, finder.nfs_only()).await?;
         let (address, connection) = (lane.address(), lane.connection);
         connection.persist();
         Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })

@@ -19,6 +19,10 @@ const MAX_DATAGRAM: usize = 65_507;
 /// Datagrams taken in before anything is sent.
 const RECEIVE_BATCH: usize = 64;
 
+/// Such batches before timers are looked at. What waits in the socket may be what a timer would take for lost: a disk, or another task, may
+/// have kept us from it. But deadlines are kept, too, where there is always more.
+const BATCHES_BEFORE_TIMERS: u32 = 16;
+
 pub(super) async fn run(
     socket: UdpSocket,
     mut peer: SocketAddr,
@@ -27,6 +31,7 @@ pub(super) async fn run(
 ) {
     let mut received = vec![0; MAX_DATAGRAM + 1];
     let mut outgoing = Vec::with_capacity(2048);
+    let mut batches = 0;
     // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
     pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
     loop {
@@ -47,14 +52,21 @@ pub(super) async fn run(
             }
             Some(Change::End) => return,
         }
+        batches += 1;
         for _ in 0..RECEIVE_BATCH {
             match socket.try_recv(&mut received) {
                 Ok(length) => take_in(&mut pump, peer, &received[..length]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    batches = BATCHES_BEFORE_TIMERS;
+                    break;
+                }
                 Err(error) => pump.refused(now, error),
             }
         }
-        pump.session.handle_timeout(now);
+        if batches >= BATCHES_BEFORE_TIMERS {
+            batches = 0;
+            pump.session.handle_timeout(now);
+        }
         while !outgoing.is_empty() || next_datagram(&mut pump, &mut outgoing) {
             match socket.try_send(&outgoing) {
                 Ok(length) => {

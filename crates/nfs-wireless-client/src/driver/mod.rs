@@ -1,7 +1,7 @@
 //! Sockets, clock and files: the tokio layer that moves bytes between them and a [`Session`].
 //!
-//! All connections of a client share one thread with a runtime of its own, so that a slow disk stalls one client
-//! and not the application.
+//! The connections of a client are tasks of the caller's runtime, where storage and callbacks are called on threads of its blocking pool.
+//! Or they share one thread with a runtime of its own, which calls storage itself: that is fastest, and a slow disk stalls this client.
 
 mod datagram;
 mod fragments;
@@ -9,6 +9,7 @@ mod pump;
 mod reactor;
 mod socket;
 mod storage;
+mod strand;
 mod stream;
 
 use std::{
@@ -30,6 +31,10 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use self::pump::Pump;
 pub(crate) use self::reactor::Reactor;
 pub use self::storage::{Sink, Source};
+pub(crate) use self::{
+    storage::{Arrivals, Supply},
+    strand::Strand,
+};
 use crate::{
     attr::Time,
     engine::{Belief, Stats},
@@ -38,7 +43,7 @@ use crate::{
     transfer::Limits,
 };
 
-/// Called with the number of further file bytes accepted; runs on the I/O thread and must not block.
+/// Called with the number of further file bytes accepted; it is called where a [`Sink`] is, and may block as long as that.
 pub type Observer = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// What a connection knows about itself.
@@ -83,15 +88,16 @@ pub(crate) struct Answer {
 
 /// Where a transfer's bytes come from or go to.
 pub(crate) enum Storage {
-    Sink(Box<dyn Sink>),
-    Source(Box<dyn Source>),
+    Sink(Box<dyn Arrivals>),
+    Source(Strand<Supply>),
 }
 
 /// A transfer, and who takes part in it.
 pub(crate) struct Task {
     pub(crate) transfer: Transfer,
     pub(crate) storage: Storage,
-    pub(crate) observer: Option<Observer>,
+    /// Told of bytes that an upload's server accepted; waits for nothing.
+    pub(crate) accepted: Option<Observer>,
     /// Bytes per second that it moved where it comes from.
     pub(crate) rate: Option<f64>,
 }
@@ -126,6 +132,15 @@ pub(crate) enum Command {
     Stop {
         token: u64,
     },
+    /// The bytes that a WRITE waits for.
+    Loaded {
+        token: u64,
+        bytes: std::io::Result<Vec<u8>>,
+    },
+    /// Whoever follows the progress of a transfer has heard of it.
+    Told {
+        token: u64,
+    },
     /// From now on a refusal is an outage to be waited out.
     Persist,
     /// An export is mounted: READs and WRITEs obey the server's limits.
@@ -158,6 +173,14 @@ pub(crate) struct Connection {
     snapshot: Arc<Mutex<Snapshot>>,
 }
 
+/// What a driver shares with the handle on it.
+#[derive(Debug)]
+struct Shared {
+    snapshot: Arc<Mutex<Snapshot>>,
+    /// For jobs that have something to tell; they do not keep the driver alive.
+    commands: mpsc::WeakUnboundedSender<Command>,
+}
+
 /// A place for one call among those of a connection.
 pub(crate) struct Place<'a> {
     connection: &'a Connection,
@@ -173,10 +196,10 @@ impl Connection {
         reserved_port: bool,
         config: impl FnOnce(usize) -> SessionConfig + Send + 'static,
     ) -> std::io::Result<Self> {
-        Self::spawn(reactor, move |commands, snapshot| async move {
+        Self::spawn(reactor, move |commands, shared| async move {
             let (socket, receive_buffer) = socket::connect_udp(peer, reserved_port).await?;
             let session = Session::new(config(receive_buffer), peer, seed(), clock());
-            Ok(datagram::run(socket, peer, Pump::new(session, snapshot), commands))
+            Ok(datagram::run(socket, peer, Pump::new(session, shared), commands))
         })
         .await
     }
@@ -188,25 +211,25 @@ impl Connection {
         reserved_port: bool,
         config: SessionConfig,
     ) -> std::io::Result<Self> {
-        Self::spawn(reactor, move |commands, snapshot| async move {
+        Self::spawn(reactor, move |commands, shared| async move {
             let stream = socket::connect_tcp(peer, reserved_port, None).await?;
             let session = Session::new(config, peer, seed(), clock());
-            Ok(stream::run(stream, peer, reserved_port, Pump::new(session, snapshot), commands))
+            Ok(stream::run(stream, peer, reserved_port, Pump::new(session, shared), commands))
         })
         .await
     }
 
-    /// Runs `start` on the I/O thread, then the driver it returns.
+    /// Runs `start` where drivers run, then the driver it returns.
     async fn spawn<Start, Started, Run>(reactor: &Reactor, start: Start) -> std::io::Result<Self>
     where
-        Start: FnOnce(mpsc::UnboundedReceiver<Command>, Arc<Mutex<Snapshot>>) -> Started + Send + 'static,
+        Start: FnOnce(mpsc::UnboundedReceiver<Command>, Shared) -> Started + Send + 'static,
         Started: Future<Output = std::io::Result<Run>> + Send,
         Run: Future<Output = ()> + Send,
     {
         let (commands, receiver) = mpsc::unbounded_channel();
         let snapshot = Arc::new(Mutex::new(Snapshot::default()));
         let (connected, ready) = oneshot::channel();
-        let shared = Arc::clone(&snapshot);
+        let shared = Shared { snapshot: Arc::clone(&snapshot), commands: commands.downgrade() };
         reactor.spawn(async move {
             let (result, run) = match start(receiver, shared).await {
                 Ok(run) => (Ok(()), Some(run)),
@@ -221,7 +244,7 @@ impl Connection {
         });
         match ready.await {
             Ok(result) => result?,
-            Err(_) => return Err(std::io::Error::other("the I/O thread has ended")),
+            Err(_) => return Err(std::io::Error::other("the runtime of the client has ended")),
         }
         let (next_token, places) = (AtomicU64::new(0), Semaphore::new(APPLICATION_CALLS));
         Ok(Self { commands, next_token, places, snapshot })

@@ -4,17 +4,21 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind},
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    os::fd::OwnedFd,
+    sync::{Arc, PoisonError},
     time::Instant,
 };
 
 use bytes::Bytes;
 use nfs_wire::DecodeError;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use super::{Answer, CallFailure, Change, Command, Observer, Snapshot, Storage, Task, fragments::Fragments};
+use super::{
+    Answer, CallFailure, Change, Command, Observer, Shared, Storage, Strand, Supply, Task,
+    fragments::Fragments,
+};
 use crate::{
-    engine::CallId,
+    engine::{CallId, Payload},
     error::Error,
     session::{Event, Incoming, Session, TransferId},
 };
@@ -31,7 +35,7 @@ pub(super) struct Pump {
     pub(super) lost: bool,
     change: Option<Change>,
     last_heard: Option<Instant>,
-    snapshot: Arc<Mutex<Snapshot>>,
+    shared: Shared,
 }
 
 struct Waiting {
@@ -42,7 +46,10 @@ struct Waiting {
 struct Running {
     token: u64,
     storage: Storage,
-    observer: Option<Observer>,
+    accepted: Option<Observer>,
+    /// Accepted bytes of which those who follow the progress have not heard, and whether they are being told of others.
+    untold: u64,
+    is_telling: bool,
     /// To be told when none of its calls is outstanding.
     drained: Option<oneshot::Sender<()>>,
     done: oneshot::Sender<Result<(), Error>>,
@@ -59,7 +66,7 @@ pub(super) enum Rest {
 }
 
 impl Pump {
-    pub(super) fn new(session: Session, snapshot: Arc<Mutex<Snapshot>>) -> Self {
+    pub(super) const fn new(session: Session, shared: Shared) -> Self {
         Self {
             session,
             fragments: None,
@@ -69,7 +76,7 @@ impl Pump {
             lost: false,
             change: None,
             last_heard: None,
-            snapshot,
+            shared,
         }
     }
 
@@ -92,17 +99,37 @@ impl Pump {
                     self.session.cancel(now, waiting.id);
                 }
             }
-            Command::Start { token, task: Task { transfer, storage, observer, rate }, done } => {
+            Command::Start { token, task: Task { transfer, storage, accepted, rate }, done } => {
                 if let Some(rate) = rate {
                     self.session.suppose(rate);
                 }
-                let id = self.session.start(now, transfer);
-                self.running.insert(id, Running { token, storage, observer, drained: None, done });
+                let id = match &storage {
+                    Storage::Source(supply) if supply.is_apart() => self.session.start_loading(now, transfer),
+                    Storage::Source(_) | Storage::Sink(_) => self.session.start(now, transfer),
+                };
+                let (untold, is_telling, drained) = (0, false, None);
+                let running = Running { token, storage, accepted, untold, is_telling, drained, done };
+                self.running.insert(id, running);
             }
             Command::Stop { token } => {
                 if let Some(id) = self.find(token) {
                     self.session.stop(now, id);
-                    self.running.remove(&id);
+                    if let Some(Running { storage: Storage::Source(supply), .. }) = self.running.remove(&id) {
+                        supply.abandon();
+                    }
+                }
+            }
+            Command::Loaded { token, bytes } => {
+                let Some(id) = self.find(token) else { return };
+                match bytes {
+                    Ok(bytes) => self.session.handle_loaded(now, id, &bytes),
+                    Err(error) => self.fail(now, id, error),
+                }
+            }
+            Command::Told { token } => {
+                if let Some(id) = self.find(token) {
+                    self.running.entry(id).and_modify(|running| running.is_telling = false);
+                    self.tell(id);
                 }
             }
             Command::Hold { token, drained } => {
@@ -114,10 +141,13 @@ impl Pump {
             Command::Detach { token, handed } => {
                 let Some(id) = self.find(token) else { return };
                 if let Some(transfer) = self.session.detach(now, id)
-                    && let Some(Running { storage, observer, .. }) = self.running.remove(&id)
+                    && let Some(Running { storage, accepted, untold, .. }) = self.running.remove(&id)
                 {
+                    if let Storage::Source(supply) = &storage {
+                        tell_the_rest(supply, untold);
+                    }
                     let rate = self.session.belief().map(|belief| belief.rate);
-                    let _ = handed.send(Task { transfer, storage, observer, rate });
+                    let _ = handed.send(Task { transfer, storage, accepted, rate });
                 }
             }
             Command::Persist => self.persistent = true,
@@ -174,7 +204,7 @@ impl Pump {
         let Some(Running { storage: Storage::Sink(sink), .. }) = self.running.get_mut(&transfer) else {
             return;
         };
-        if let Err(error) = sink.write_at(offset, bytes) {
+        if let Err(error) = sink.arrived(now, offset, bytes) {
             self.fail(now, transfer, error);
         }
     }
@@ -188,24 +218,25 @@ impl Pump {
         length: usize,
         buffer: &mut Vec<u8>,
     ) -> bool {
-        let Some(Running { storage: Storage::Source(source), .. }) = self.running.get_mut(&transfer) else {
+        let Some(Running { storage: Storage::Source(supply), .. }) = self.running.get(&transfer) else {
             return false;
         };
         let start = buffer.len();
         buffer.resize(start + length, 0);
-        match source.read_at(offset, &mut buffer[start..]) {
-            Ok(()) => true,
-            Err(error) => {
+        match supply.with(|supply| supply.read_at(offset, &mut buffer[start..])) {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
                 self.fail(now, transfer, error);
                 false
             }
+            None => false,
         }
     }
 
-    /// Returns the transfer's source, if it is a file.
-    pub(super) fn source_file(&self, transfer: TransferId) -> Option<std::os::fd::BorrowedFd<'_>> {
+    /// Returns another descriptor of the file that is the transfer's source, if it is one.
+    pub(super) fn source_file(&self, transfer: TransferId) -> Option<OwnedFd> {
         match &self.running.get(&transfer)?.storage {
-            Storage::Source(source) => source.as_file(),
+            Storage::Source(supply) => supply.with(|supply| supply.file())?,
             Storage::Sink(_) => None,
         }
     }
@@ -254,17 +285,14 @@ impl Pump {
         while let Some(event) = self.session.poll_event() {
             match event {
                 Event::Progress(transfer, bytes) => {
-                    let Some(Running { observer, storage, .. }) = self.running.get_mut(&transfer) else {
-                        continue;
-                    };
-                    if let Some(observer) = observer {
-                        observer(bytes);
+                    let Some(running) = self.running.get_mut(&transfer) else { continue };
+                    if let Some(accepted) = &running.accepted {
+                        accepted(bytes);
                     }
-                    if let (Storage::Source(source), Some(upload)) = (storage, self.session.upload(transfer))
-                    {
-                        source.progressed(upload, bytes);
-                    }
+                    running.untold += bytes;
+                    self.tell(transfer);
                 }
+                Event::Load(transfer, payload) => self.load_apart(transfer, payload),
                 Event::Finished(transfer) => self.finish(transfer, Ok(())),
                 Event::Failed(transfer, error) => self.finish(transfer, Err(error.into())),
                 Event::Stalled(transfer, after) => self.finish(transfer, Err(Error::Stalled(after))),
@@ -289,7 +317,7 @@ impl Pump {
 
     /// Shows the counters to whoever asks.
     pub(super) fn publish(&self) {
-        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshot = self.shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         snapshot.stats.clone_from(self.session.stats());
         snapshot.limits = Some(self.session.limits());
         snapshot.server_limits = self.session.server_limits();
@@ -302,12 +330,96 @@ impl Pump {
             self.fragments.as_ref().is_some_and(Fragments::may_have_wrapped);
     }
 
+    /// Has the bytes of a WRITE loaded where nobody waits for them.
+    fn load_apart(&self, transfer: TransferId, Payload { offset, length }: Payload) {
+        let Some(Running { token, storage: Storage::Source(supply), .. }) = self.running.get(&transfer)
+        else {
+            return;
+        };
+        let loading = Loading { token: *token, commands: self.shared.commands.clone() };
+        supply.run(move |supply| {
+            let mut bytes = vec![0; length as usize];
+            let gone = || Err(io::Error::other("the source or the observer of an upload has panicked"));
+            let loaded = supply.as_mut().map_or_else(gone, |supply| supply.read_at(offset, &mut bytes));
+            loading.say(loaded.map(|()| bytes));
+        });
+    }
+
+    /// Tells those who follow the progress of an upload of it, unless they are being told.
+    fn tell(&mut self, transfer: TransferId) {
+        let Some(running) = self.running.get_mut(&transfer) else { return };
+        let Storage::Source(supply) = &running.storage else { return };
+        if running.is_telling || running.untold == 0 {
+            return;
+        }
+        let bytes = std::mem::take(&mut running.untold);
+        let upload = self.session.upload(transfer);
+        if !supply.is_apart() {
+            supply.with(|supply| supply.progressed(upload, bytes));
+            return;
+        }
+        running.is_telling = true;
+        let (upload, token, commands) = (upload.cloned(), running.token, self.shared.commands.clone());
+        supply.run(move |supply| {
+            if let Some(supply) = supply {
+                supply.progressed(upload.as_ref(), bytes);
+            }
+            if let Some(commands) = commands.upgrade() {
+                let _ = commands.send(Command::Told { token });
+            }
+        });
+    }
+
     fn finish(&mut self, transfer: TransferId, result: Result<(), Error>) {
         self.publish();
-        if let Some(running) = self.running.remove(&transfer) {
-            // The file is closed before anybody hears of it.
-            drop(running.storage);
-            let _ = running.done.send(result);
+        let Some(Running { storage, untold, done, .. }) = self.running.remove(&transfer) else { return };
+        match storage {
+            Storage::Sink(sink) => {
+                drop(sink);
+                let _ = done.send(result);
+            }
+            Storage::Source(supply) => {
+                tell_the_rest(&supply, untold);
+                // The file is closed before anybody hears of it.
+                supply.run(move |supply| {
+                    drop(supply.take());
+                    let _ = done.send(result);
+                });
+            }
+        }
+    }
+}
+
+/// Tells of bytes after which an upload ends or leaves.
+fn tell_the_rest(supply: &Strand<Supply>, bytes: u64) {
+    if bytes > 0 {
+        supply.run(move |supply| {
+            if let Some(supply) = supply {
+                supply.progressed(None, bytes);
+            }
+        });
+    }
+}
+
+/// Says what became of a load: nothing, if the source panicked.
+struct Loading {
+    token: u64,
+    commands: mpsc::WeakUnboundedSender<Command>,
+}
+
+impl Loading {
+    /// The first word counts.
+    fn say(&self, bytes: io::Result<Vec<u8>>) {
+        if let Some(commands) = self.commands.upgrade() {
+            let _ = commands.send(Command::Loaded { token: self.token, bytes });
+        }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.say(Err(io::Error::other("the source of an upload has panicked")));
         }
     }
 }

@@ -1,80 +1,67 @@
-//! The I/O thread of a client.
+//! Where a client's drivers run: on the caller's runtime, or on a thread of the client's own.
 
-use std::{io, pin::Pin, sync::Arc, thread};
+use std::{io, sync::Arc, thread};
 
 use tokio::{
     runtime::{Builder, Handle},
-    sync::{mpsc, oneshot},
-    task::{LocalSet, spawn_local},
+    sync::oneshot,
 };
 
 use crate::error::Error;
 
-/// A thread with a current-thread runtime; it ends when the last clone of this is dropped.
+/// Runs tasks. A thread of its own ends, and all tasks on it, when the last clone of this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Reactor {
     handle: Handle,
-    jobs: mpsc::UnboundedSender<Job>,
+    thread: Option<Arc<OwnThread>>,
 }
 
-/// Makes a task on the thread, where it stays.
-type Job = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+/// Ends a thread when dropped.
+#[derive(Debug)]
+struct OwnThread {
+    _alive: oneshot::Sender<()>,
+}
 
 impl Reactor {
-    /// Starts the thread.
+    /// Takes the runtime of the caller, or starts a thread with one of its own.
     ///
     /// # Errors
-    /// [`Error::Local`] where the system does not give one.
-    pub(crate) fn start() -> Result<Self, Error> {
-        Self::spawn_thread().map_err(|error| Error::Local(Arc::new(error)))
+    /// [`Error::Local`] where the system gives no thread, or nothing to wait for sockets with.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) async fn start(own_thread: bool) -> Result<Self, Error> {
+        if own_thread {
+            Self::start_thread().await.map_err(|error| Error::Local(Arc::new(error)))
+        } else {
+            Ok(Self { handle: Handle::current(), thread: None })
+        }
     }
 
-    fn spawn_thread() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let handle = runtime.handle().clone();
-        let (jobs, mut waiting) = mpsc::unbounded_channel::<Job>();
-        thread::Builder::new().name("nfs-io".into()).spawn(move || {
-            LocalSet::new().block_on(&runtime, async {
-                while let Some(job) = waiting.recv().await {
-                    spawn_local(job());
-                }
-            });
-        })?;
-        Ok(Self { handle, jobs })
+    async fn start_thread() -> io::Result<Self> {
+        let (alive, ended) = oneshot::channel::<()>();
+        let (started, starting) = oneshot::channel();
+        // A runtime may be dropped only where blocking is allowed: not here, when there is no thread for it.
+        let run = move || match Builder::new_current_thread().enable_io().enable_time().build() {
+            Err(error) => drop(started.send(Err(error))),
+            Ok(runtime) => {
+                let _ = started.send(Ok(runtime.handle().clone()));
+                // An error is what it waits for: the other end was dropped.
+                let _ = runtime.block_on(ended);
+            }
+        };
+        thread::Builder::new().name("nfs-io".into()).spawn(run)?;
+        let handle = starting.await.map_err(|_| io::Error::other("the thread of the client has ended"))??;
+        Ok(Self { handle, thread: Some(Arc::new(OwnThread { _alive: alive })) })
     }
 
+    /// Starts a task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
     }
 
-    /// Runs a task that cannot move between threads, and waits for what it returns; dropping the
-    /// future ends the task. Whoever waits may be moved between threads.
-    ///
-    /// # Errors
-    /// Those of the task; [`Error::Local`] when the thread has ended.
-    pub(crate) async fn run<T: Send + 'static, Task: Future<Output = Result<T, Error>> + 'static>(
-        &self,
-        task: impl FnOnce(Self) -> Task + Send + 'static,
-    ) -> Result<T, Error> {
-        let (mut answer, answered) = oneshot::channel();
-        let reactor = self.clone();
-        self.spawn_local(move || async move {
-            let value = tokio::select! {
-                biased;
-                () = answer.closed() => return,
-                value = task(reactor) => value,
-            };
-            let _ = answer.send(value);
-        });
-        let ended = |_| Error::Local(Arc::new(io::Error::other("the I/O thread has ended")));
-        answered.await.map_err(ended)?
-    }
-
-    /// Runs a task that cannot move between threads.
-    pub(crate) fn spawn_local<Task: Future<Output = ()> + 'static>(
-        &self,
-        task: impl FnOnce() -> Task + Send + 'static,
-    ) {
-        let _ = self.jobs.send(Box::new(|| Box::pin(task())));
+    /// Returns what storage is called on so that no task waits for it; `None` on a thread of our own, which may wait.
+    pub(crate) fn storage_pool(&self) -> Option<Handle> {
+        self.thread.is_none().then(|| self.handle.clone())
     }
 }

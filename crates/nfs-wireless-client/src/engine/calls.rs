@@ -82,6 +82,9 @@ pub(super) struct Slot {
 /// Most calls outstanding at once; [`Calls::insert`] refuses more.
 pub(crate) const MAX_CALLS: usize = 2048;
 
+/// Memory that a slot keeps for the next call, in bytes: all heads fit, and no file bytes do.
+const KEPT_HEAD_BYTES: usize = 1024;
+
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     slots: Vec<Slot>,
@@ -145,6 +148,9 @@ impl Calls {
     pub(super) fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.state = State::Free;
+        if slot.head.capacity() > KEPT_HEAD_BYTES {
+            slot.head = Vec::new();
+        }
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
     }

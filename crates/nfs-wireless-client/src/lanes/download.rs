@@ -4,12 +4,16 @@ use std::{
     future::poll_fn,
     io,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nfs_wire::{FileHandle, portmap::Protocol};
+use tokio::sync::{Notify, oneshot};
 
 use super::{
     Counted, Direction, Lane, Lanes, NEAR, TICK,
@@ -20,7 +24,7 @@ use super::{
 use crate::{
     attr::Metadata,
     config::Window,
-    driver::{Observer, Sink, Storage, Task, clock},
+    driver::{Arrivals, Observer, Sink, Storage, Strand, Task, clock},
     error::Error,
     session::Transfer,
     transfer::{Download, Range, RangeSet, TransferError},
@@ -38,13 +42,25 @@ const TROUBLE: u32 = 3;
 /// A connection gets so long to show what it is worth before the next one is made or asked.
 const JOIN_INTERVAL: Duration = Duration::from_millis(500);
 
+/// A slow disk may owe so many bytes before no more are asked for; those asked for by then still come.
+const MOST_UNSTORED: u64 = 4 << 20;
+
 /// What the runs of a download share.
 struct Shared {
-    pieces: Pieces,
-    /// Taken away at the end: late bytes go nowhere.
-    sink: Option<Box<dyn Sink>>,
+    pieces: Mutex<Pieces>,
+    told: Mutex<Told>,
+    target: Strand<Target>,
+    failed: OnceLock<Arc<io::Error>>,
+    /// Bytes that have arrived and are not in the sink.
+    unstored: AtomicU64,
+    /// Rings when there are fewer of them, or the sink has failed.
+    bell: Notify,
+}
+
+/// Where the bytes go, and who hears of them.
+struct Target {
+    sink: Box<dyn Sink>,
     observer: Option<Observer>,
-    told: Told,
 }
 
 /// What the replies told of the file's attributes.
@@ -57,41 +73,123 @@ enum Told {
     Unclear,
 }
 
+impl Target {
+    fn tell(&self, new: u64) {
+        if let Some(observer) = self.observer.as_ref().filter(|_| new > 0) {
+            observer(new);
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the sink keeps up.
+    fn keeps_up(&self) -> bool {
+        self.unstored.load(Ordering::Acquire) <= MOST_UNSTORED
+    }
+
+    /// Waits until what has arrived is in the sink, and closes it.
+    async fn close(&self) -> Result<(), Error> {
+        let (closed, result) = oneshot::channel();
+        self.target.run(move |target| {
+            let was_there = target.take().is_some();
+            let _ = closed.send(was_there);
+        });
+        match (result.await, self.failed.get()) {
+            (Ok(true), None) => Ok(()),
+            (_, Some(error)) => Err(Error::Local(Arc::clone(error))),
+            (Ok(false) | Err(_), None) => {
+                let panicked = io::Error::other("the sink or the observer of a download has panicked");
+                Err(Error::Local(Arc::new(panicked)))
+            }
+        }
+    }
+}
+
+/// Counts bytes until they are in the sink, or never will be.
+struct Unstored {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Drop for Unstored {
+    fn drop(&mut self) {
+        self.shared.unstored.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.shared.bell.notify_one();
+    }
+}
+
+/// Takes the sink away from a download that is given up: no write begins afterwards.
+struct Abandoned(Arc<Shared>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.target.abandon();
+    }
+}
+
 /// Takes the bytes of one run.
 struct RunSink {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
     run: RunId,
     protocol: Protocol,
     choice: Option<Arc<Mutex<Choice>>>,
 }
 
-impl Sink for RunSink {
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let now = clock();
-        let length = bytes.len() as u64;
-        let mut shared = lock(&self.shared);
-        let Some(sink) = &mut shared.sink else { return Ok(()) };
-        sink.write_at(offset, bytes)?;
-        let new = shared.pieces.handle_bytes(now, self.run, Range { start: offset, end: offset + length });
-        if let Some(observer) = shared.observer.as_ref().filter(|_| new > 0) {
-            observer(new);
-        }
-        drop(shared);
+impl RunSink {
+    /// Takes note of bytes that arrived; returns how many of them are new.
+    fn count(&self, now: Instant, range: Range) -> u64 {
         if let Some(choice) = &self.choice {
-            lock(choice).handle_bytes(now, self.protocol, length);
+            lock(choice).handle_bytes(now, self.protocol, range.length());
         }
+        lock(&self.shared.pieces).handle_bytes(now, self.run, range)
+    }
+}
+
+impl Arrivals for RunSink {
+    fn arrived(&mut self, now: Instant, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        let range = Range { start: offset, end: offset + length };
+        if self.shared.target.is_apart() {
+            let new = self.count(now, range);
+            self.shared.unstored.fetch_add(length, Ordering::AcqRel);
+            let unstored = Unstored { shared: Arc::clone(&self.shared), bytes: length };
+            let bytes = bytes.to_vec();
+            self.shared.target.run(move |target| {
+                let Unstored { shared, .. } = &unstored;
+                let Some(target) = target.as_mut().filter(|_| shared.failed.get().is_none()) else { return };
+                match target.sink.write_at(offset, &bytes) {
+                    Ok(()) => target.tell(new),
+                    Err(error) => drop(shared.failed.set(Arc::new(error))),
+                }
+            });
+            return Ok(());
+        }
+        // What is counted is in the sink.
+        let written = self.shared.target.with(|target| target.sink.write_at(offset, bytes));
+        // Late bytes go nowhere.
+        let Some(written) = written else { return Ok(()) };
+        written?;
+        let new = self.count(now, range);
+        self.shared.target.with(|target| target.tell(new));
         Ok(())
     }
 
     fn told(&mut self, attributes: Option<Metadata>) {
-        let mut shared = lock(&self.shared);
-        shared.told = match (&shared.told, attributes.filter(|_| self.protocol == Protocol::Udp)) {
+        let mut told = lock(&self.shared.told);
+        *told = match (&*told, attributes.filter(|_| self.protocol == Protocol::Udp)) {
             (Told::Nothing, Some(told)) => Told::Same(told),
             (Told::Same(before), Some(told)) if told.is_same_version(before) => Told::Same(told),
             _ => Told::Unclear,
         };
-        if let Some(sink) = &mut shared.sink {
-            sink.told(attributes);
+        drop(told);
+        if self.shared.target.is_apart() {
+            self.shared.target.run(move |target| {
+                if let Some(target) = target {
+                    target.sink.told(attributes);
+                }
+            });
+        } else {
+            self.shared.target.with(|target| target.sink.told(attributes));
         }
     }
 }
@@ -119,7 +217,15 @@ impl Lanes {
         let _counted = Counted::begin(choice.as_ref());
         let end = ranges.end();
         let pieces = Pieces::new(ranges, clock());
-        let shared = Arc::new(Mutex::new(Shared { pieces, sink: Some(sink), observer, told: Told::Nothing }));
+        let shared = Arc::new(Shared {
+            pieces: Mutex::new(pieces),
+            told: Mutex::new(Told::Nothing),
+            target: Strand::new(Target { sink, observer }, self.reactor.storage_pool()),
+            failed: OnceLock::new(),
+            unstored: AtomicU64::new(0),
+            bell: Notify::new(),
+        });
+        let _abandoned = Abandoned(Arc::clone(&shared));
         let mut lanes: Vec<Arc<Lane>> = Vec::new();
         let mut joining: Option<Joining<'_>> = None;
         let mut join_from = clock();
@@ -127,25 +233,28 @@ impl Lanes {
         let result = loop {
             let now = clock();
             let (left, trouble) = {
-                let mut shared = lock(&shared);
-                (shared.pieces.left(), shared.pieces.trouble(now))
+                let mut pieces = lock(&shared.pieces);
+                (pieces.left(), pieces.trouble(now))
             };
             if left == 0 {
                 break Ok(());
+            }
+            if let Some(error) = shared.failed.get() {
+                break Err(Error::Local(Arc::clone(error)));
             }
             // What moves well over TCP need not be compared with UDP.
             let quiet = trouble == 0 && lanes.first().is_some_and(|lane| lane.protocol == Protocol::Tcp);
             let uses = self.decide(Direction::Down, if quiet { 0 } else { left });
             if lanes.is_empty() {
                 let lane = self.find(uses.current, 0).unwrap_or_else(|| Arc::clone(&self.first));
-                add(&shared, &mut lanes, lane);
+                add(&shared.pieces, &mut lanes, lane);
             }
             for (index, lane) in lanes.iter().enumerate() {
                 if lane.protocol != uses.current && !uses.trial {
                     continue;
                 }
-                loop {
-                    let Some((id, asked)) = lock(&shared).pieces.next(now, index) else { break };
+                while shared.keeps_up() {
+                    let Some((id, asked)) = lock(&shared.pieces).next(now, index) else { break };
                     let sink = RunSink {
                         shared: Arc::clone(&shared),
                         run: id,
@@ -155,7 +264,7 @@ impl Lanes {
                     let task = Task {
                         transfer: Transfer::Download(Download::ranges(file, asked)),
                         storage: Storage::Sink(Box::new(sink)),
-                        observer: None,
+                        accepted: None,
                         rate: None,
                     };
                     let lane = Arc::clone(lane);
@@ -169,12 +278,12 @@ impl Lanes {
             tokio::select! {
                 biased;
                 (id, result) = first_of(&mut runs) => match result {
-                    Ok(()) => lock(&shared).pieces.end(id),
+                    Ok(()) => lock(&shared.pieces).end(id),
                     Err(error) => {
-                        let quiet = clock().saturating_duration_since(lock(&shared).pieces.arrived());
+                        let quiet = clock().saturating_duration_since(lock(&shared.pieces).arrived());
                         match error {
                             // Others may have brought more meanwhile.
-                            Error::Stalled(limit) if quiet < limit => lock(&shared).pieces.end(id),
+                            Error::Stalled(limit) if quiet < limit => lock(&shared.pieces).end(id),
                             error => break Err(error),
                         }
                     }
@@ -187,27 +296,28 @@ impl Lanes {
                             lock(choice).handle_answer(clock());
                         }
                         if !lanes.iter().any(|it| Arc::ptr_eq(it, &lane)) {
-                            add(&shared, &mut lanes, lane);
+                            add(&shared.pieces, &mut lanes, lane);
                         }
                     }
                 }
+                () = shared.bell.notified() => {}
                 () = tokio::time::sleep(TICK) => {}
             }
-            let mut shared = lock(&shared);
-            while let Some(id) = shared.pieces.needless() {
-                shared.pieces.end(id);
+            let mut pieces = lock(&shared.pieces);
+            while let Some(id) = pieces.needless() {
+                pieces.end(id);
                 runs.retain(|run| run.id != id);
             }
         };
-        let mut shared = lock(&shared);
+        drop(runs);
         // The file is closed before anybody hears of it.
-        drop(shared.sink.take());
+        let result = result.and(shared.close().await);
         if lanes.len() > 1 {
-            let twice = shared.pieces.twice();
+            let twice = lock(&shared.pieces).twice();
             tracing::debug!(lanes = lanes.len(), twice, "downloaded over several connections");
         }
-        let told = match shared.told {
-            Told::Same(told) => Some(told),
+        let told = match &*lock(&shared.told) {
+            Told::Same(told) => Some(*told),
             Told::Nothing | Told::Unclear => None,
         };
         result.map(|()| told).map_err(|error| match error {
@@ -236,8 +346,8 @@ impl Lanes {
     }
 }
 
-fn add(shared: &Mutex<Shared>, lanes: &mut Vec<Arc<Lane>>, lane: Arc<Lane>) {
-    lock(shared).pieces.add_lane(clock(), lane.round_trip);
+fn add(pieces: &Mutex<Pieces>, lanes: &mut Vec<Arc<Lane>>, lane: Arc<Lane>) {
+    lock(pieces).add_lane(clock(), lane.round_trip);
     lanes.push(lane);
 }
 

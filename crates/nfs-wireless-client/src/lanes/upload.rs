@@ -17,7 +17,7 @@ use super::{
     lock,
 };
 use crate::{
-    driver::{Observer, Source, Storage, Task, Underway, clock},
+    driver::{Observer, Source, Storage, Strand, Supply, Task, Underway, clock},
     error::Error,
     session::Transfer,
     transfer::Upload,
@@ -40,6 +40,7 @@ impl Lanes {
         let _counted = Counted::begin(choice.as_ref());
         let accepted = Arc::new(AtomicU64::new(0));
         let over_tcp = Arc::new(AtomicBool::new(false));
+        let supply = Strand::new(Supply::new(source, observer), self.reactor.storage_pool());
         let watch: Observer = {
             let (accepted, over_tcp, choice) = (Arc::clone(&accepted), Arc::clone(&over_tcp), choice.clone());
             Arc::new(move |bytes| {
@@ -48,15 +49,12 @@ impl Lanes {
                     let over = if over_tcp.load(Ordering::Relaxed) { Protocol::Tcp } else { Protocol::Udp };
                     lock(choice).handle_bytes(clock(), over, bytes);
                 }
-                if let Some(observer) = &observer {
-                    observer(bytes);
-                }
             })
         };
         let mut task = Task {
             transfer: Transfer::Upload(Box::new(upload)),
-            storage: Storage::Source(source),
-            observer: Some(watch),
+            storage: Storage::Source(supply),
+            accepted: Some(watch),
             rate: None,
         };
         let mut place = self.decide(Direction::Up, size).current;

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, time::Instant};
 
-use super::{Session, Transfer, TransferId, owner_transfer};
+use super::{Active, Loading, Session, Transfer, TransferId, owner_transfer};
 use crate::transfer::CONTROL;
 
 impl Session {
@@ -30,7 +30,10 @@ impl Session {
             self.stirred = true;
             return None;
         }
-        let mut transfer = self.transfers.remove(at).transfer;
+        let Active { mut transfer, loading, .. } = self.transfers.remove(at);
+        if let Loading::Each(Some(call)) = loading {
+            transfer.machine().take_back(call.part);
+        }
         self.arriving.take_if(|arriving| arriving.transfer == id);
         for (owner, _) in self.engine.cancel_matching(now, |owner, _, _, _| part_of(owner).is_some()) {
             if let Some(part) = part_of(owner) {

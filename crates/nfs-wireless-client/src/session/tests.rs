@@ -329,3 +329,48 @@ fn an_upload_sends_create_twice_into_a_silence_and_setattr_once() {
         assert!(expected.contains(&copies) && all > copies, "{procedure}: {copies} of {all} calls");
     }
 }
+
+#[test]
+fn a_write_leaves_with_the_bytes_that_it_waited_for_and_keeps_them() {
+    let mut bench = Bench::new(|_| {});
+    let file = nfs_wire::FileHandle::try_from(&[1; 8][..]).unwrap();
+    let (name, placement, made) = (b"name".to_vec(), Placement::Existing(file), None);
+    let attributes = SetAttributes::default();
+    let spec = UploadSpec {
+        directory: file,
+        name,
+        placement,
+        made,
+        size: 1501,
+        holes: RangeSet::new(),
+        mode: 0o600,
+        attributes,
+    };
+    let upload = Transfer::Upload(Box::new(Upload::new(spec)));
+    let id = bench.session.start_loading(bench.now, upload);
+    assert_eq!((bench.send(), bench.session.outstanding()), (0, 0), "its bytes are not there");
+    assert_eq!(bench.events(), [Event::Load(id, Payload { offset: 0, length: 1000 })]);
+    bench.session.handle_loaded(bench.now, id, &[7; 1000]);
+    bench.session.handle_loaded(bench.now, id, &[8; 1000]);
+    assert_eq!(bench.send(), 1, "nobody asked for the others");
+    bench.tick();
+    assert_eq!(bench.send(), 1, "it is sent again without being loaded again");
+    assert!(bench.sent.iter().all(|call| call.ends_with(&[7; 1000])));
+    assert_eq!(bench.events(), [Event::Load(id, Payload { offset: 1000, length: 501 })]);
+
+    // It leaves before the second block has come.
+    let upload = bench.session.detach(bench.now, id).unwrap();
+    bench.session.handle_loaded(bench.now, id, &[7; 501]);
+    assert_eq!((bench.send(), bench.session.outstanding()), (0, 0));
+    let mut other = Bench::new(|_| {});
+    let id = other.session.start_loading(other.now, upload);
+    for (offset, length) in [(0, 1000), (1000, 501)] {
+        assert_eq!(other.send(), 0);
+        assert_eq!(other.events(), [Event::Load(id, Payload { offset, length })]);
+        other.session.handle_loaded(other.now, id, &vec![9; length as usize]);
+        assert_eq!(other.send(), 1);
+    }
+    assert!(other.sent[1].ends_with(&[&[9; 501][..], &[0; 3]].concat()), "padded to words");
+    other.session.stop(other.now, id);
+    assert_eq!(other.session.outstanding(), 0);
+}

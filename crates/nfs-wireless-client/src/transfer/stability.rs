@@ -29,8 +29,11 @@ const CHANGES_TO_WRITE_THROUGH: u32 = 2;
 /// Such changes after which nothing helps: WRITEs that were to be stable are not either.
 const MAX_CHANGES: u32 = 5;
 
+/// Stable WRITEs in a row with one write verifier after which a server is taken for one that stays: four windows of 16.
+const STEADY_WRITES: u32 = 64;
+
 /// Follows every written range until it is stable, or gives it back when the server forgot it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stability {
     verifier: Option<writeverf3>,
     retired: Vec<writeverf3>,
@@ -44,6 +47,8 @@ pub(super) struct Stability {
     lost: u64,
     /// Changes of the verifier since the last COMMIT that counted, one a round trip.
     changes: u32,
+    /// The verifier of the last stable WRITE since then, and how many in a row had it.
+    steady: Option<(writeverf3, u32)>,
 }
 
 impl Stability {
@@ -68,6 +73,7 @@ impl Stability {
     ) {
         if committed != stable_how::UNSTABLE {
             self.stable.insert(range);
+            self.observe_stable(verifier);
             return;
         }
         if self.is_late(verifier, sent_under) {
@@ -161,6 +167,21 @@ impl Stability {
     /// after a reply of some life was run in that life or in a later one.
     fn is_late(&self, verifier: writeverf3, sent_under: Option<writeverf3>) -> bool {
         self.retired.contains(&verifier) && sent_under != self.verifier
+    }
+
+    /// A server that keeps its verifier for long enough is given unstable WRITEs again: those are faster.
+    fn observe_stable(&mut self, verifier: writeverf3) {
+        if self.changes == 0 {
+            return;
+        }
+        let writes = match self.steady {
+            Some((steady, writes)) if steady == verifier => writes + 1,
+            _ => 1,
+        };
+        self.steady = Some((verifier, writes));
+        if writes >= STEADY_WRITES {
+            (self.changes, self.steady) = (0, None);
+        }
     }
 
     /// A verifier we did not have: the server restarted and may have forgotten every unstable byte.
@@ -401,6 +422,30 @@ mod tests {
         }
         assert_eq!(verdicts, [(false, false), (true, false), (true, true)]);
         assert_eq!(bench.stability.stable(), 0);
+    }
+
+    #[test]
+    fn a_verifier_that_stays_ends_the_time_of_stable_writes() {
+        let (mut stability, mut todo) = (Stability::default(), RangeSet::default());
+        let mut write = |stability: &mut Stability, committed, life| {
+            let (range, under) = (Range { start: 0, end: 1 }, stability.verifier());
+            stability.written(range, committed, writeverf3([life; 8]), under, &mut todo);
+        };
+        for life in 0..3 {
+            write(&mut stability, stable_how::UNSTABLE, life);
+        }
+        assert_eq!(verdict(&stability), (true, false));
+        for life in [2, 3] {
+            // Not so many in a row.
+            (1..STEADY_WRITES).for_each(|_| write(&mut stability, stable_how::FILE_SYNC, life));
+            assert_eq!(verdict(&stability), (true, false), "life {life}");
+        }
+        write(&mut stability, stable_how::FILE_SYNC, 3);
+        assert_eq!(verdict(&stability), (false, false));
+        for life in 4..6 {
+            write(&mut stability, stable_how::UNSTABLE, life);
+        }
+        assert_eq!(verdict(&stability), (true, false), "two changes more, and it begins again");
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub struct UploadSpec {
 /// CREATE (GUARDED, so that a late duplicate cannot cut the file), WRITE, COMMIT, SETATTR, RENAME. Whoever
 /// drives the machine must be able to produce the source's bytes again until it is done: a range counts as
 /// written only when a COMMIT with the write verifier of its WRITE has been answered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Upload {
     spec: UploadSpec,
     directory: nfs_fh3,

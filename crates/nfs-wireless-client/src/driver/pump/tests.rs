@@ -6,6 +6,7 @@ use nfs_wire::{
 
 use super::*;
 use crate::{
+    attr::Metadata,
     config::ClientConfig,
     session::{SessionConfig, Transfer},
     transfer::Download,
@@ -15,10 +16,12 @@ const SIZE: u64 = 64 << 20;
 
 struct Nowhere;
 
-impl super::super::Sink for Nowhere {
-    fn write_at(&mut self, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
+impl super::super::Arrivals for Nowhere {
+    fn arrived(&mut self, _now: Instant, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
         Ok(())
     }
+
+    fn told(&mut self, _attributes: Option<Metadata>) {}
 }
 
 fn server() -> SocketAddr {
@@ -50,7 +53,9 @@ fn answer_reads(pump: &mut Pump, now: Instant) -> usize {
 fn whoever_holds_a_transfer_waits_for_its_calls_alone() {
     let now = super::super::clock();
     let config = SessionConfig::new(&ClientConfig::default(), server(), Protocol::Tcp, 0);
-    let mut pump = Pump::new(Session::new(config, server(), 1, now), Arc::default());
+    let (commands, _) = mpsc::unbounded_channel();
+    let shared = Shared { snapshot: Arc::default(), commands: commands.downgrade() };
+    let mut pump = Pump::new(Session::new(config, server(), 1, now), shared);
     let (answer, mut answered) = oneshot::channel();
     let procedure = (Program::NFS, Procedure::Getattr.number());
     let call = Command::Call { token: 1, procedure, timeout: None, arguments: Vec::new(), answer };
@@ -58,7 +63,7 @@ fn whoever_holds_a_transfer_waits_for_its_calls_alone() {
     let file = FileHandle::try_from(&[1; 8][..]).unwrap();
     let (done, mut result) = oneshot::channel();
     let transfer = Transfer::Download(Download::new(&file, SIZE));
-    let task = Task { transfer, storage: Storage::Sink(Box::new(Nowhere)), observer: None, rate: None };
+    let task = Task { transfer, storage: Storage::Sink(Box::new(Nowhere)), accepted: None, rate: None };
     pump.apply(now, Command::Start { token: 2, task, done });
 
     assert!(pump.session.poll_transmit(now).is_some(), "the call leaves");

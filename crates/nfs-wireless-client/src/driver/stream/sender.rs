@@ -72,9 +72,8 @@ impl Sender {
             self.buffer.extend_from_slice(&record::mark(head.len() + length + padding(length)));
             self.buffer.extend_from_slice(head);
             let (Some(transfer), Some(payload)) = (transfer, payload) else { continue };
-            let file = pump.source_file(transfer).filter(|_| length >= SENDFILE_BYTES);
-            // Without a file descriptor left the bytes are copied.
-            if let Some(file) = file.and_then(|file| file.try_clone_to_owned().ok()) {
+            let file = (length >= SENDFILE_BYTES).then(|| pump.source_file(transfer));
+            if let Some(file) = file.flatten() {
                 let (offset, padding) = (payload.offset, padding(length));
                 self.file = Some(FilePart { transfer, file, offset, left: length, padding });
             } else if pump.load(now, transfer, payload.offset, length, &mut self.buffer) {

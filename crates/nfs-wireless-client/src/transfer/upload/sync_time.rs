@@ -28,7 +28,7 @@ const LEFT: u64 = 4;
 const TAIL: u64 = 2;
 
 /// What is known of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SyncTime {
     /// WRITEs since the last sample was sent.
     since: u32,
