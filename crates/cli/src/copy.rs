@@ -3,6 +3,7 @@
 mod ahead;
 mod done;
 mod frame;
+mod kept;
 mod node;
 mod place;
 mod plan;
@@ -12,13 +13,13 @@ mod transfer;
 mod update;
 mod verify;
 
-use std::{cell::RefCell, collections::HashSet, fs, path::Path, rc::Rc};
+use std::{cell::RefCell, collections::HashSet, rc::Rc};
 
 use self::{
     done::Done,
     frame::Frame,
     node::{Kind, Node},
-    place::{Name, Present},
+    place::{Name, Place, Present},
 };
 use crate::{
     context::Context,
@@ -29,7 +30,7 @@ use crate::{
     progress::Share,
     remote::Children,
     report::event,
-    target::{Target, local_name},
+    target::Target,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -140,10 +141,15 @@ struct Queue {
 /// What ended the run; failures of single files are reported and the rest is copied.
 pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
-    let run = Run { copy, context, throttle, done: open_done(copy, context)?, marked: RefCell::default() };
-    let ended = match plan::plan(copy, context, run.done.as_ref()).await? {
+    let plan = plan::plan(copy, context).await?;
+    let done = match &plan {
+        plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, context, key, works)?,
+        plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
+    };
+    let run = Run { copy, context, throttle, done, marked: RefCell::default() };
+    let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
-        plan::Plan::Files(works, clean_up) => {
+        plan::Plan::Files { works, clean_up, .. } => {
             let mut ended = run.work_off(works).await;
             if let Some(target) = run.marked.take() {
                 if ended.is_ok() && !context.reporter.has_failures() {
@@ -167,42 +173,36 @@ pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns what a local path leads to, in the words that are the same from everywhere: `t`, `t/`, `./t` and links to its directory. What
-/// has the last name may be missing. Whether its contents are meant is said by a final `.`, as ever.
-fn resolved(target: &Target) -> Target {
-    let Target::Local(path) = target else { return target.clone() };
-    let is_contents = local_name(path).is_none();
-    let whole = match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            fs::canonicalize(parent).map(|parent| parent.join(name))
-        }
-        _ => fs::canonicalize(path),
-    };
-    let whole = whole.unwrap_or_else(|_| path.clone());
-    Target::Local(if is_contents { whole.join(".") } else { whole })
+impl Copy {
+    /// Whether there may be so many files that it is kept which of them are complete.
+    fn keeps_list(&self) -> bool {
+        let are_many =
+            self.recursive || self.sources.len() > 1 || self.sources.iter().any(Target::is_pattern);
+        are_many && self.resume && !self.dry_run
+    }
 }
 
-/// Opens the list of what an interrupted run of the same command has copied; `None` where none is kept.
-fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
-    let Copy { sources, destination, preserve, .. } = copy;
-    let are_many = copy.recursive || sources.len() > 1 || sources.iter().any(Target::is_pattern);
-    if !are_many || !copy.resume || copy.dry_run {
-        return Ok(None);
-    }
-    let ends: Vec<Target> = sources.iter().chain([destination]).map(resolved).collect();
-    let command = format!("{:?} {ends:?}", copy.is_whole_target);
-    let boot = if matches!(destination, Target::Local(_)) { local::boot_id() } else { [0; 16] };
-    match Done::open(command.as_bytes(), boot, *preserve) {
-        Ok(done) => Ok(Some(done)),
+/// Opens the list of what an interrupted run has copied from the same sources to the same target; `None` where none is kept.
+fn open_done(copy: &Copy, context: &Context, key: &[u8], works: &[Work]) -> anyhow::Result<Option<Done>> {
+    let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
+    let (boot, server) = match &frame.place {
+        Place::Remote(place) => ([0; 16], Some(place.client.address())),
+        Place::Local { .. } | Place::Planned(_) => (local::boot_id(), None),
+    };
+    match Done::open(key, server, boot, copy.preserve) {
+        Ok(None) => {
+            context.reporter.keeps_nothing_beside_another();
+            Ok(None)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            let text = "another nfsw is running the same command; wait for it, or stop it";
+            let text = "another nfsw is copying the same to the same place; wait for it, or stop it";
             Err(Failure::with(Exit::SomeFailed, text))
         }
         Err(error) => {
             context.reporter.keeps_nothing(&error);
             Ok(None)
         }
+        Ok(done) => Ok(done),
     }
 }
 

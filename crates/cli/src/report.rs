@@ -231,6 +231,13 @@ impl Reporter {
         ));
     }
 
+    /// Says once that this run cannot be resumed, for another one has the state of a target on another server that looks the same.
+    pub(crate) fn keeps_nothing_beside_another(&self) {
+        self.warning_once(
+            "an interrupted run will not be resumed: another nfsw is copying to a server whose file handles are the same",
+        );
+    }
+
     /// Says on standard error what failed, and goes on.
     ///
     /// # Errors

@@ -8,10 +8,11 @@ use tokio::task::JoinHandle;
 use super::{
     Copy, Overwrite,
     node::{Kind, Node, Origin},
+    place::target_key,
     resume::{Earlier, SMALL_BYTES},
     transfer::mode,
 };
-use crate::{name::temporary, target::Remote};
+use crate::name::temporary;
 
 /// Round trips from this on are long. On shorter ones nothing is worth a file that may have been made for nothing.
 const LONG: Duration = Duration::from_millis(100);
@@ -47,9 +48,9 @@ impl Ahead {
         Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, resumes })
     }
 
-    /// Whether the way is long, and no earlier run has left anything that `target` would go on with.
-    pub(super) fn pays(&self, client: &Client, target: &Remote) -> bool {
-        client.round_trip() >= LONG && !(self.resumes && Earlier::exists(target))
+    /// Whether the path is long, and no earlier run has left anything of `name` in `directory` that would be resumed.
+    pub(super) fn pays(&self, client: &Client, directory: FileHandle, name: &[u8]) -> bool {
+        client.round_trip() >= LONG && !(self.resumes && Earlier::exists(&target_key(directory, name)))
     }
 
     /// Begins to make the temporary file of `name`.

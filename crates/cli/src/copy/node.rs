@@ -13,6 +13,7 @@ use std::{
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
 use rustix::fs::Stat;
 
+use super::kept;
 use crate::{
     context::Context,
     error::{ResultExt, is_stale, local, show},
@@ -132,6 +133,20 @@ impl Node {
             Origin::Local(path) => path.as_os_str().as_bytes().to_vec(),
             Origin::Remote(file) => file.remote.to_bytes(),
             Origin::Standard => b"-".to_vec(),
+        }
+    }
+
+    /// Returns what stands for it in the state of later runs: in whatever words it is named, and by whatever name or address of its
+    /// server.
+    pub(super) fn resume_key(&self) -> Vec<u8> {
+        let (file_system, file) = self.attributes.file;
+        match &self.origin {
+            Origin::Local(path) => {
+                let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                kept::key([&file.to_le_bytes()[..], path.as_os_str().as_bytes()])
+            }
+            Origin::Remote(source) => kept::key([&file_system.to_le_bytes()[..], source.handle.as_bytes()]),
+            Origin::Standard => Vec::new(),
         }
     }
 

@@ -13,7 +13,10 @@ use nfs_wireless_client::{
     nfs3_types::nfs3::nfstime3,
 };
 
-use super::node::{Attributes, Kind, Node, Origin};
+use super::{
+    kept,
+    node::{Attributes, Kind, Node, Origin},
+};
 use crate::{
     context::Context,
     error::{ResultExt, has_status, is_missing, is_stale, local, show},
@@ -326,6 +329,22 @@ impl Place {
         [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
     }
 
+    /// Returns what stands for this directory, or for a name in it, in the state of later runs: in whatever words it is named, and by
+    /// whatever name or address of its server.
+    pub(super) fn resume_key(&self, name: Option<&[u8]>) -> Vec<u8> {
+        match self {
+            Self::Local { directory, .. } => {
+                let (device, inode) = directory.number();
+                kept::key([&device.to_le_bytes()[..], &inode.to_le_bytes()].into_iter().chain(name))
+            }
+            Self::Remote(place) => match name {
+                Some(name) => target_key(place.handle, name),
+                None => kept::key([place.handle.as_bytes()]),
+            },
+            Self::Planned(_) => Vec::new(),
+        }
+    }
+
     /// Returns the path of a name, for people and for programs.
     pub(super) fn name(&self, name: &[u8]) -> Name {
         let bytes = match self {
@@ -521,6 +540,11 @@ impl Present {
     fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
         Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
     }
+}
+
+/// Returns what stands for a name in a directory of a server, in the state of later runs.
+pub(super) fn target_key(directory: FileHandle, name: &[u8]) -> Vec<u8> {
+    kept::key([directory.as_bytes(), name])
 }
 
 /// Returns the attributes that set these times.

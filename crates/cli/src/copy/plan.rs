@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use super::{
     Copy, Links, Work,
     ahead::{Ahead, Making},
-    done::Done,
     frame::Frame,
-    node::{Kind, Node},
+    kept,
+    node::{Kind, Node, Origin},
     place::Place,
 };
 use crate::{
@@ -33,8 +33,14 @@ use crate::{
 
 /// What is to be done.
 pub(super) enum Plan {
-    /// Copy into files and directories, while what was made ahead for nothing is removed.
-    Files(Vec<Work>, Option<JoinHandle<()>>),
+    /// Copy into files and directories.
+    Files {
+        /// What stands for sources and target in the state of later runs.
+        key: Vec<u8>,
+        works: Vec<Work>,
+        /// What was made ahead for nothing is being removed.
+        clean_up: Option<JoinHandle<()>>,
+    },
     /// Write one file to something that is not a file.
     Stream(Box<Node>, Output),
 }
@@ -86,17 +92,21 @@ struct Source {
 ///
 /// # Errors
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
-pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) -> anyhow::Result<Plan> {
+pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan> {
     check(copy, context)?;
     let mut sources = Vec::new();
+    let mut keys = Vec::new();
     for target in &copy.sources {
         match find_sources(copy, context, target).await {
-            Ok(found) => sources.extend(found),
+            Ok(found) => {
+                keys.push(resume_key(target, &found));
+                sources.extend(found);
+            }
             Err(error) => context.reporter.failed(error)?,
         }
     }
     if sources.is_empty() {
-        return Ok(Plan::Files(Vec::new(), None));
+        return Ok(Plan::Files { key: Vec::new(), works: Vec::new(), clean_up: None });
     }
     // One directory becomes what an interrupted run has made and marked.
     let is_tree = copy.sources.len() == 1
@@ -108,7 +118,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
     };
     let ahead = match &sources[..] {
         // What an interrupted run has copied may be left out.
-        [source] if copy.sources.len() == 1 && done.is_none() => Ahead::of(copy, &source.node),
+        [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, &source.node),
         _ => None,
     };
     let destination = match &copy.destination {
@@ -117,7 +127,12 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
         Target::Remote(remote) => find_remote_destination(context, remote, whole, ahead).await?,
     };
     match destination {
-        Destination::Inside(place, clean_up) => Ok(Plan::Files(inside(context, sources, place)?, clean_up)),
+        Destination::Inside(place, clean_up) => {
+            let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
+            let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
+            let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);
+            Ok(Plan::Files { key, works: inside(context, sources, place)?, clean_up })
+        }
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
             let text =
@@ -134,8 +149,10 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
         }
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
+            let key = kept::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
             let (frame, name) = (Rc::new(Frame::above_target(place)), Some(name));
-            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true, rest: None }], None))
+            let works = vec![Work { node, frame, name, is_named: true, rest: None }];
+            Ok(Plan::Files { key, works, clean_up: None })
         }
     }
 }
@@ -160,6 +177,18 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
         return Err(Failure::usage("--json and a file on standard output exclude each other"));
     }
     Ok(())
+}
+
+/// Returns what stands for a source in the state of later runs. Of a pattern that is the pattern: it may match more by then.
+fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
+    if let (Target::Remote(remote), Some(Source { node, .. })) = (target, found.first())
+        && target.is_pattern()
+        && let Origin::Remote(file) = &node.origin
+    {
+        return kept::key([file.client.root().as_bytes(), &remote.path]);
+    }
+    let keys: Vec<_> = found.iter().map(|source| source.node.resume_key()).collect();
+    kept::key(keys.iter().map(Vec::as_slice))
 }
 
 async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow::Result<Vec<Source>> {
@@ -254,7 +283,7 @@ async fn find_remote_destination(
 ) -> anyhow::Result<Destination> {
     let mut making = None;
     let found = look_around(context, remote, whole, |client, directory, name| {
-        if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, remote)) {
+        if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name)) {
             making = Some(ahead.make(client, directory, name));
         }
     });

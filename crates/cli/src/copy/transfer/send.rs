@@ -18,7 +18,7 @@ use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{Name, RemotePlace, set_times},
+        place::{Name, RemotePlace, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
     },
     error::{ResultExt, local},
@@ -202,8 +202,12 @@ impl Run<'_> {
             return Ok(None);
         }
         let target = place.remote.join(name);
-        match Earlier::open(&target, source) {
-            Ok(earlier) => Ok(Some(earlier)),
+        match Earlier::open(&target_key(place.handle, name), place.client.address(), source) {
+            Ok(None) => {
+                self.context.reporter.keeps_nothing_beside_another();
+                Ok(None)
+            }
+            Ok(earlier) => Ok(earlier),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let text = format!("{target}: another nfsw is copying to this file; wait for it, or stop it");
                 Err(Failure::with(Exit::SomeFailed, text))
