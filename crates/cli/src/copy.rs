@@ -259,7 +259,7 @@ impl Run<'_> {
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => {
                 let share = Share::new(&self.context.activity, node.expected_bytes());
-                self.file(&node, &frame, &name, is_named, &share).await.map(|()| Vec::new())
+                self.file(&node, &frame, &name, &share).await.map(|()| Vec::new())
             }
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
             (Kind::Special(what), Some(_)) if is_named => {

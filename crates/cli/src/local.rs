@@ -135,7 +135,7 @@ impl Directory {
     /// # Errors
     /// `WouldBlock` when another run has it open so.
     pub(crate) fn lock(&self, name: &[u8], mode: u32) -> io::Result<File> {
-        part::open(self, name, OFlags::NOFOLLOW, mode)
+        part::open(self, name, mode)
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.

@@ -71,6 +71,11 @@ impl Found {
         self.metadata.file_type == FileType::Directory
     }
 
+    /// Whether it is a symbolic link.
+    pub(crate) fn is_link(&self) -> bool {
+        self.metadata.file_type == FileType::Symlink
+    }
+
     /// Whether a file that is copied there takes its place.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self.metadata.file_type, FileType::Regular | FileType::Symlink)
@@ -177,6 +182,19 @@ pub(crate) async fn follow(context: &Context, found: Found) -> anyhow::Result<Fo
     match found.metadata.file_type {
         FileType::Symlink => walk::walk(context, &found.remote, true).await,
         _ => Ok(found),
+    }
+}
+
+/// Follows a symbolic link as [`follow`] does; the result has the path that leads there without links. `None` if the link leads
+/// nowhere.
+///
+/// # Errors
+/// As [`follow`], for other reasons.
+pub(crate) async fn real(context: &Context, link: &Found) -> anyhow::Result<Option<Found>> {
+    match walk::real(context, &link.remote).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -66,6 +66,11 @@ impl Ahead {
 }
 
 impl Making {
+    /// Whether this is the temporary file of `name` in `directory`.
+    pub(super) fn is_of(&self, directory: FileHandle, name: &[u8]) -> bool {
+        self.directory == directory && self.name == temporary(name)
+    }
+
     /// Returns the file, empty, once it is made; `None` if it could not be.
     pub(super) async fn finish(self) -> Option<Entry> {
         self.task.await.ok().flatten()

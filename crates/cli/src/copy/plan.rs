@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     ffi::OsStr,
+    fmt::Display,
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ use crate::{
     exit::{Exit, Failure},
     local::Directory,
     name::{MARKER, is_plain},
-    remote::{Found, find_all, find_if_exists, follow},
+    remote::{Found, find, find_all, find_if_exists, follow, real},
     session::is_within,
     target::{Remote, Target, local_name},
 };
@@ -121,10 +122,14 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
         [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, &source.node),
         _ => None,
     };
+    // What is copied as a link, or cannot become a file, does not go through a link.
+    let through_links = sources.iter().all(|source| source.node.kind == Kind::File);
     let destination = match &copy.destination {
         Target::Standard => Destination::Output(Output::Standard),
-        Target::Local(path) => find_local_destination(path, whole)?,
-        Target::Remote(remote) => find_remote_destination(context, remote, whole, ahead).await?,
+        Target::Local(path) => find_local_destination(path, whole, through_links)?,
+        Target::Remote(remote) => {
+            find_remote_destination(context, remote, whole, through_links, ahead).await?
+        }
     };
     match destination {
         Destination::Inside(place, clean_up) => {
@@ -238,25 +243,31 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
     Ok(works)
 }
 
-/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory that is there.
-fn find_local_destination(path: &Path, whole: Whole) -> anyhow::Result<Destination> {
+/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory that is there, `through_links`
+/// whether what a link leads to is replaced, and not the link.
+fn find_local_destination(path: &Path, whole: Whole, through_links: bool) -> anyhow::Result<Destination> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    // It is the link that would become the source.
+    let is_itself = is_link && !through_links;
+    let is_marked = || fs::symlink_metadata(path.join(OsStr::from_bytes(MARKER))).is_ok();
     let path = match fs::metadata(path) {
-        // By its own name, which `.` has not.
-        Ok(metadata)
-            if metadata.is_dir()
-                && whole.holds(|| fs::symlink_metadata(path.join(OsStr::from_bytes(MARKER))).is_ok()) =>
-        {
-            fs::canonicalize(path).map_err(|error| local(path, &error))?
-        }
-        Ok(metadata) if metadata.is_dir() => {
+        Ok(metadata) if metadata.is_dir() && !whole.holds(is_marked) => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             return Ok(Destination::Inside(Place::local(directory), None));
         }
+        // By its own name, which `.` has not.
+        Ok(metadata) if metadata.is_dir() && !(is_itself && whole == Whole::Always) => {
+            fs::canonicalize(path).map_err(|error| local(path, &error))?
+        }
+        _ if is_itself => path.to_owned(),
         Ok(metadata) if !metadata.is_file() => {
             return Ok(Destination::Output(Output::Special(path.to_owned())));
         }
         // Through links to the file itself, so that the links stay.
         Ok(_) => fs::canonicalize(path).map_err(|error| local(path, &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_link => {
+            return Err(leads_nowhere(show(path)));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
         Err(error) => return Err(local(path, &error)),
     };
@@ -279,10 +290,11 @@ async fn find_remote_destination(
     context: &Context,
     remote: &Remote,
     whole: Whole,
+    through_links: bool,
     ahead: Option<Ahead>,
 ) -> anyhow::Result<Destination> {
     let mut making = None;
-    let found = look_around(context, remote, whole, |client, directory, name| {
+    let found = look_around(context, remote, whole, through_links, |client, directory, name| {
         if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name)) {
             making = Some(ahead.make(client, directory, name));
         }
@@ -294,7 +306,10 @@ async fn find_remote_destination(
         Ok(Around::Name { directory, name, there }) => {
             let mut ahead = None;
             match making {
-                Some(making) if there.as_deref().is_none_or(Found::is_replaced) => {
+                Some(making)
+                    if making.is_of(directory.handle, &name)
+                        && there.as_deref().is_none_or(Found::is_replaced) =>
+                {
                     ahead = making.finish().await;
                 }
                 Some(making) => drop(making.discard().await),
@@ -334,6 +349,7 @@ async fn look_around(
     context: &Context,
     remote: &Remote,
     whole: Whole,
+    through_links: bool,
     mut is_above: impl FnMut(&Client, FileHandle, &[u8]),
 ) -> anyhow::Result<Around> {
     let parent = remote.parent();
@@ -362,14 +378,25 @@ async fn look_around(
             }
         }
     };
-    if whole != Whole::Always
-        && let Some(found) = there.clone()
-    {
-        // A link that leads nowhere is replaced like a file.
-        let found = follow(context, found.clone()).await.unwrap_or(found);
-        if found.is_directory() && !(whole == Whole::IfMarked && is_marked(&found).await?) {
-            return Ok(Around::Directory(found));
+    if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
+        // With -T it is the link that would become SRC.
+        let real = if through_links || whole != Whole::Always { real(context, link).await? } else { None };
+        match real {
+            Some(found) if found.is_directory() && whole != Whole::Always => {
+                if whole == Whole::IfMarked && is_marked(&found).await? {
+                    return around(context, found).await;
+                }
+                return Ok(Around::Directory(Found { remote: remote.clone(), ..found }));
+            }
+            Some(found) if through_links => return around(context, found).await,
+            None if through_links => return Err(leads_nowhere(remote)),
+            Some(_) | None => {}
         }
+    } else if let Some(found) = there.as_ref().filter(|there| there.is_directory())
+        && whole != Whole::Always
+        && !(whole == Whole::IfMarked && is_marked(found).await?)
+    {
+        return Ok(Around::Directory(found.clone()));
     }
     let Some(name) = name else {
         return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
@@ -387,4 +414,19 @@ async fn look_around(
         return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
     }
     Ok(Around::Name { directory, name: name.to_vec(), there: there.map(Box::new) })
+}
+
+/// Returns the name of what was found without links on the way, and the directory that holds it.
+async fn around(context: &Context, found: Found) -> anyhow::Result<Around> {
+    let Some(name) = found.remote.name().map(<[u8]>::to_vec) else {
+        return Err(Failure::with(Exit::SomeFailed, format!("{}: is the root of an export", found.remote)));
+    };
+    let directory = find(context, &found.remote.parent()).await?;
+    Ok(Around::Name { directory, name, there: Some(Box::new(found)) })
+}
+
+/// Returns the error for a link at the target that leads to nothing: what would be written there, and where, nobody has said.
+fn leads_nowhere(link: impl Display) -> anyhow::Error {
+    let text = format!("{link}: is a symbolic link that leads nowhere, and is not written through");
+    Failure::with(Exit::SomeFailed, text)
 }

@@ -42,7 +42,6 @@ struct Target<'a> {
     directory: &'a Directory,
     name: &'a [u8],
     mode: u32,
-    is_named: bool,
     share: &'a Share,
 }
 
@@ -53,7 +52,6 @@ impl Run<'_> {
         node: &Node,
         frame: &Frame,
         name: &[u8],
-        is_named: bool,
         share: &Share,
     ) -> anyhow::Result<()> {
         let present = frame.place.present(self.context, name).await?;
@@ -83,13 +81,17 @@ impl Run<'_> {
                 format!("{target}: is a {what}, which is not overwritten"),
             ));
         }
+        if self.copy.inplace && matches!(present, Some(Present { kind: Kind::Symlink, .. })) {
+            let text = format!("{target}: is a symbolic link, which --inplace does not write through");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
         if !self.copy.dry_run {
             let mode = mode(self.copy, node.attributes, present.as_ref());
             let mut was = None;
             let copied = match (&node.origin, &frame.place) {
                 (_, Place::Planned(_)) => None,
                 (Origin::Remote(source), Place::Local { directory, .. }) => {
-                    let target = Target { directory, name, mode, is_named, share };
+                    let target = Target { directory, name, mode, share };
                     let known = (source.clone(), node.attributes);
                     let find = async || self.find_again(source).await;
                     let copy = async |(source, attributes): &_| {

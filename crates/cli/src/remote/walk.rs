@@ -28,6 +28,17 @@ struct Walk {
 
 /// Finds the file of a path. Links on the way are followed, the last one only if asked.
 pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) -> anyhow::Result<Found> {
+    Ok(walk_to(context, remote, follow_last).await?.0)
+}
+
+/// Finds the file that a path leads to, through all links. The result has the path that leads there without any.
+pub(super) async fn real(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
+    let (found, path) = walk_to(context, remote, true).await?;
+    Ok(Found { remote: remote.with_path(&path), ..found })
+}
+
+/// As [`walk`]; also returns the path without links.
+async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyhow::Result<(Found, Vec<u8>)> {
     let mut walk = Walk::start(context, remote, VecDeque::new()).await?;
     let mut found = None;
     let mut links = 0;
@@ -75,22 +86,23 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
                 let text = format!("{remote}: {} is not a directory", escape(&join(&path, &name)));
                 return Err(Failure::with(Exit::SourceMissing, text));
             }
-            _ => found = Some(entry),
+            _ => found = Some((entry, join(&path, &name))),
         }
     }
-    let (above, entry) = match found {
-        Some(entry) => {
+    let (above, entry, path) = match found {
+        Some((entry, path)) => {
             let directories = walk.directories.iter();
-            (directories.fold(Above::default(), |above, (handle, _)| above.inside(*handle)), entry)
+            (directories.fold(Above::default(), |above, (handle, _)| above.inside(*handle)), entry, path)
         }
         None => {
-            let (handle, _) = *walk.directories.last().expect("the root is never left");
-            (Above::default(), Entry { handle, metadata: walk.client.metadata(handle).await.at(remote)? })
+            let (handle, path) = walk.directories.last().cloned().expect("the root is never left");
+            let metadata = walk.client.metadata(handle).await.at(remote)?;
+            (Above::default(), Entry { handle, metadata }, path)
         }
     };
     context.activity.step();
     let Entry { handle, metadata } = entry;
-    Ok(Found { remote: remote.clone(), client: walk.client, above, handle, metadata })
+    Ok((Found { remote: remote.clone(), client: walk.client, above, handle, metadata }, path))
 }
 
 impl Walk {
