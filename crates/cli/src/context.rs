@@ -19,11 +19,11 @@ use tokio::{
 
 use crate::{
     args::{ConnectionArgs, OutputArgs},
+    connections::Connections,
     exit::{Exit, Failure},
     links, local,
     progress::{Activity, Observation},
     report::Reporter,
-    session::Session,
     text::shell_quote,
     units,
 };
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Context {
     /// Connections to servers.
-    pub(crate) session: Session,
+    pub(crate) connections: Connections,
     /// Everything that is printed.
     pub(crate) reporter: Reporter,
     /// Counters of what was done.
@@ -70,7 +70,7 @@ impl Context {
         local::umask();
         let activity = Arc::<Activity>::default();
         Self {
-            session: Session::new(connection.clone(), rate_limit, Arc::clone(&activity)),
+            connections: Connections::new(connection.clone(), rate_limit, Arc::clone(&activity)),
             reporter: Reporter::new(output, started),
             activity,
             max_entries: connection.max_entries,
@@ -94,7 +94,7 @@ impl Context {
     pub(crate) fn run(&self, command: impl AsyncFnOnce(&Self) -> anyhow::Result<()>) -> Exit {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return self.reporter.finish(Err(error.into()), &self.session.summary()),
+            Err(error) => return self.reporter.finish(Err(error.into()), &self.connections.summary()),
         };
         let interruption = Interruption::watch();
         let result = runtime.block_on(async {
@@ -107,16 +107,17 @@ impl Context {
                 }
                 result = command(self) => result,
                 error = self.watch() => Err(error),
-                never = links::watch(|| self.session.link_event()) => match never {},
+                never = links::watch(|| self.connections.link_event()) => match never {},
             }
         });
-        self.session.remember();
-        self.session.transports().into_iter().for_each(|line| self.reporter.detail(line));
-        self.session.reduced_blocks().iter().for_each(|line| self.reporter.warning_once(line));
-        let closing =
-            || Observation::closing_line(&self.activity, self.session.link_state(), self.started.elapsed());
+        self.connections.remember();
+        self.connections.transports().into_iter().for_each(|line| self.reporter.detail(line));
+        self.connections.reduced_blocks().iter().for_each(|line| self.reporter.warning_once(line));
+        let closing = || {
+            Observation::closing_line(&self.activity, self.connections.link_state(), self.started.elapsed())
+        };
         self.reporter.end_progress(result.is_ok().then(closing));
-        let exit = self.reporter.finish(result, &self.session.summary());
+        let exit = self.reporter.finish(result, &self.connections.summary());
         // A read of standard input may still be waiting on its thread.
         runtime.shutdown_background();
         exit
@@ -145,10 +146,10 @@ impl Context {
                 && now.duration_since(asked) >= ASK_AFTER
             {
                 asked = now;
-                question.set(self.session.ask().fuse());
+                question.set(self.connections.ask().fuse());
             }
-            self.session.transports().into_iter().for_each(|line| self.reporter.detail(line));
-            let link = self.session.link_state();
+            self.connections.transports().into_iter().for_each(|line| self.reporter.detail(line));
+            let link = self.connections.link_state();
             observation.update(now, &self.activity, link);
             let shown = self.reporter.show(|| observation.line(now, &self.activity, link));
             let trouble = observation.trouble(now, self.activity.mounted());
@@ -179,7 +180,7 @@ impl Context {
                 format!("gave up: {reason}; no answer from any server ({advice})"),
             );
         }
-        let servers = self.session.describe();
+        let servers = self.connections.describe();
         Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; {}", again()))
     }
 }

@@ -4,6 +4,7 @@
 
 mod args;
 mod command;
+mod connections;
 mod context;
 mod copy;
 mod error;
@@ -20,7 +21,6 @@ mod paths;
 mod progress;
 mod remote;
 mod report;
-mod session;
 mod summary;
 mod target;
 mod text;

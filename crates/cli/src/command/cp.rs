@@ -25,7 +25,7 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         }
         copy::run(&copy, context).await
     });
-    (exit, context.session.summary())
+    (exit, context.connections.summary())
 }
 
 /// Reads the targets and options into what they mean.

@@ -60,7 +60,7 @@ async fn examine(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<Fi
         );
         return Err(Failure::with(Exit::Unreachable, text));
     };
-    let credential = context.session.config(&target.options)?.credential;
+    let credential = context.connections.config(&target.options)?.credential;
     let (uid, gid) = match &credential {
         Credential::Sys(user) => (user.uid, user.gid),
         Credential::None => (u32::MAX, u32::MAX),

@@ -6,7 +6,7 @@ use crate::{args::ExportsArgs, context::Context, error::unreachable, report::eve
 
 pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::Result<()> {
     let host = &arguments.host;
-    let config = context.session.config(&host.options)?;
+    let config = context.connections.config(&host.options)?;
     let exports = Client::exports(&host.host, config).await;
     let exports = exports.map_err(|error| unreachable(error, &host.host))?;
     if exports.is_empty() {

@@ -108,7 +108,7 @@ impl Listing<'_> {
         let look = async || follow(self.context, find(self.context, &directory.remote).await?).await;
         let mut found = look().await;
         if found.as_ref().is_err_and(is_stale) {
-            self.context.session.forget(&directory.client);
+            self.context.connections.forget(&directory.client);
             found = look().await;
         }
         let file = |it: &Found| (it.metadata.fsid, it.metadata.fileid);

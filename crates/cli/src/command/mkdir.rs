@@ -4,12 +4,12 @@ use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, Set
 
 use crate::{
     args::MkdirArgs,
+    connections::is_within,
     context::Context,
     error::{ResultExt, has_status, is_missing},
     exit::{Exit, Failure},
     local,
     report::event,
-    session::is_within,
     target::{Remote, join},
 };
 
@@ -34,7 +34,7 @@ async fn alone(arguments: &MkdirArgs, context: &Context, target: &Remote) -> any
     let Some(name) = target.name() else {
         return Err(Failure::with(Exit::SomeFailed, format!("{target}: file exists")));
     };
-    let client = context.session.client(target).await?;
+    let client = context.connections.client(target).await?;
     let parent = client.resolve(&target.parent().path).await;
     let parent = match parent {
         Err(error) if is_missing(&error) => {
@@ -49,7 +49,7 @@ async fn alone(arguments: &MkdirArgs, context: &Context, target: &Remote) -> any
 
 /// Creates what is missing, from the export downwards.
 async fn with_parents(arguments: &MkdirArgs, context: &Context, target: &Remote) -> anyhow::Result<()> {
-    let client = context.session.client(target).await?;
+    let client = context.connections.client(target).await?;
     let export = client.export().to_vec();
     let mut path = if is_within(&target.path, &export) { export } else { b"/".to_vec() };
     let below = target.path[path.len().min(target.path.len())..].to_vec();

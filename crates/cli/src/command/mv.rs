@@ -2,13 +2,13 @@
 
 use crate::{
     args::MvArgs,
+    connections::is_within,
     context::Context,
     error::ResultExt,
     exit::{Exit, Failure},
     outcome::Skip,
     remote::{Found, find, find_all, find_if_exists, follow},
     report::event,
-    session::is_within,
     target::Remote,
 };
 

@@ -55,7 +55,7 @@ async fn run(arguments: &PingArgs, context: &Context) -> anyhow::Result<()> {
 
 async fn ping(arguments: &PingArgs, context: &Context, transport: TransportChoice) -> anyhow::Result<Tally> {
     let host = &arguments.host;
-    let mut config = context.session.config(&host.options)?;
+    let mut config = context.connections.config(&host.options)?;
     config.transport = transport;
     config.connect_timeout = config.connect_timeout.or(Some(arguments.wait));
     config.call_timeout = Some(arguments.wait);

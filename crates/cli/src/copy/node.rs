@@ -182,7 +182,7 @@ impl Node {
                 };
                 let listed = match listing.next(context).await {
                     Err(error) if is_begun && is_stale(&error) => {
-                        context.session.forget(client);
+                        context.connections.forget(client);
                         let found = find(context, remote).await?;
                         if Attributes::from(&found.metadata).file != self.attributes.file {
                             return Err(error);

@@ -408,7 +408,7 @@ impl RemotePlace {
     ) -> anyhow::Result<T> {
         match act(self).await {
             Err(error) if is_stale(&error) => {
-                context.session.forget(&self.client);
+                context.connections.forget(&self.client);
                 act(&self.find_again(context).await?).await
             }
             done => done,
@@ -422,7 +422,7 @@ impl RemotePlace {
         file: FileHandle,
         owner: Attributes,
     ) -> anyhow::Result<()> {
-        if !context.session.may_give(&self.remote, owner.uid, owner.gid) {
+        if !context.connections.may_give(&self.remote, owner.uid, owner.gid) {
             return Ok(());
         }
         let attributes =

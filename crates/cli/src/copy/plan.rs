@@ -22,13 +22,13 @@ use super::{
     place::Place,
 };
 use crate::{
+    connections::is_within,
     context::Context,
     error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::Directory,
     name::{MARKER, is_plain},
     remote::{Found, find, find_all, find_if_exists, follow, real},
-    session::is_within,
     target::{Remote, Target, local_name},
 };
 
@@ -359,7 +359,7 @@ async fn look_around(
     tokio::pin!(look, look_above);
     let mut above = None;
     // Side by side, where that does not take another mount.
-    let client = context.session.client(remote).await?;
+    let client = context.connections.client(remote).await?;
     let is_beside = is_within(&parent.path, client.export());
     if let Some(name) = name
         && parent.path == client.export()

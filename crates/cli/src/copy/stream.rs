@@ -143,7 +143,7 @@ impl<'a> Reading<'a> {
 
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
     async fn find_again(&mut self) -> io::Result<bool> {
-        self.context.session.forget(&self.source.client);
+        self.context.connections.forget(&self.source.client);
         let found =
             async { follow(self.context, find_again(self.context, &self.source.remote).await?).await };
         let Ok(Found { client, handle, metadata, .. }) = found.await else { return Ok(false) };

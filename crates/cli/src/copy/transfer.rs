@@ -134,7 +134,7 @@ impl Run<'_> {
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
         while copied.as_ref().is_err_and(is_stale) && patience.allows(&self.context.activity) {
-            self.context.session.forget(&forgotten);
+            self.context.connections.forget(&forgotten);
             let found = find().await?;
             forgotten = client(&found).clone();
             copied = copy(&found).await;

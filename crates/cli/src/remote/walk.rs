@@ -6,10 +6,10 @@ use nfs_wireless_client::{Client, Entry, FileHandle, FileType};
 
 use super::{Above, Found};
 use crate::{
+    connections::is_within,
     context::Context,
     error::ResultExt,
     exit::{Exit, Failure},
-    session::is_within,
     target::{Remote, join},
     text::escape,
 };
@@ -108,7 +108,7 @@ async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyho
 impl Walk {
     /// Begins at the root of the export that holds a path; `rest` follows after it.
     async fn start(context: &Context, remote: &Remote, rest: VecDeque<Vec<u8>>) -> anyhow::Result<Self> {
-        let client = context.session.client(remote).await?;
+        let client = context.connections.client(remote).await?;
         let export = client.export().to_vec();
         if !is_within(&remote.path, &export) {
             let text =

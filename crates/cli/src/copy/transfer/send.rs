@@ -142,7 +142,7 @@ impl Run<'_> {
         }
         sent.map_err(|error| transfer_error(error, path, &target.to_string()))?;
         if self.copy.preserve
-            && self.context.session.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
+            && self.context.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
         {
             let entry = place.client.lookup(place.handle, name).await.at(&target)?;
             self.give(place, entry.handle, node, mode).await?;

@@ -20,7 +20,7 @@ use crate::{
 
 /// The connections of one run.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Connections {
     arguments: ConnectionArgs,
     rate_limit: Option<u64>,
     activity: Arc<Activity>,
@@ -37,8 +37,8 @@ struct Connected {
     known: Vec<Vec<u8>>,
 }
 
-impl Session {
-    /// Creates a session without connections.
+impl Connections {
+    /// Creates it without a connection.
     pub(crate) fn new(arguments: ConnectionArgs, rate_limit: Option<u64>, activity: Arc<Activity>) -> Self {
         Self { arguments, rate_limit, activity, connected: RefCell::default() }
     }
@@ -298,7 +298,7 @@ mod tests {
     fn config(options: &[&str]) -> anyhow::Result<ClientConfig> {
         let line = ["nfsw", "stat"].iter().chain(options);
         let Command::Stat(arguments) = Cli::parse_from(line).command else { panic!("stat") };
-        Session::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0].options)
+        Connections::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0].options)
     }
 
     #[test]
