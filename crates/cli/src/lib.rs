@@ -21,6 +21,8 @@ mod paths;
 mod progress;
 mod remote;
 mod report;
+#[cfg(test)]
+mod served;
 mod summary;
 mod target;
 mod text;

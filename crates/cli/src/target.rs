@@ -128,6 +128,11 @@ impl Remote {
         self.at(self.path[..end.max(1)].to_vec())
     }
 
+    /// Whether another path is on the same server, which is to be reached in the same way.
+    pub(crate) fn is_on_server_of(&self, other: &Self) -> bool {
+        self.host == other.host && self.options == other.options
+    }
+
     /// Returns another path on the same server.
     pub(crate) fn with_path(&self, path: &[u8]) -> Self {
         self.at(normalise(path))
