@@ -59,8 +59,9 @@ impl Connections {
         Self { arguments, rate_limit, activity, connected, connecting }
     }
 
-    /// Returns a client for the export that holds a path, connecting where there is none yet. A server is connected to once at a
-    /// time, however many ask: who comes later waits, and takes the same connection where that holds its path, too.
+    /// Returns a client for the export that holds a path, connecting where there is none yet. A
+    /// server is connected to once at a time, however many ask: who comes later waits, and takes
+    /// the same connection where that holds its path, too.
     ///
     /// # Errors
     /// Status 3 when the server cannot be reached or does not let us mount.
@@ -77,6 +78,11 @@ impl Connections {
                 return connected.map_err(|error| unreachable(error, remote));
             }
         }
+    }
+
+    /// Returns how many entries of one directory are read, at most: a server may list for ever.
+    pub(crate) const fn max_entries(&self) -> u64 {
+        self.arguments.max_entries
     }
 
     /// Translates the options of the command line and of a URL; the URL, being more specific, wins.

@@ -3,9 +3,9 @@
 #![doc(hidden)]
 
 mod args;
+mod clock;
 mod command;
 mod connections;
-mod context;
 mod copy;
 mod error;
 mod exit;
@@ -18,11 +18,13 @@ mod mode;
 mod name;
 mod outcome;
 mod paths;
+mod process;
 mod progress;
 mod remote;
 mod report;
 #[cfg(test)]
 mod served;
+mod signals;
 mod summary;
 mod target;
 mod text;

@@ -48,6 +48,11 @@ impl Served {
     pub(crate) fn remote(&self, path: &str) -> Remote {
         Target::parse_remote(OsStr::new(&self.url(path))).unwrap()
     }
+
+    /// Gives access to the service.
+    pub(crate) fn service<T>(&self, access: impl FnOnce(&mut Service) -> T) -> T {
+        self.server.with_service(access)
+    }
 }
 
 /// Reads the arguments of `nfsw cp`.

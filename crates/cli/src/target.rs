@@ -59,7 +59,7 @@ impl Target {
 
     /// Whether it may stand for several files on a server.
     pub(crate) fn is_pattern(&self) -> bool {
-        matches!(self, Self::Remote(remote) if crate::remote::is_pattern(&remote.path))
+        matches!(self, Self::Remote(remote) if is_pattern(&remote.path))
     }
 
     /// Reads a command line argument that must be on a server.
@@ -174,6 +174,11 @@ impl fmt::Display for Target {
             Self::Remote(remote) => remote.fmt(formatter),
         }
     }
+}
+
+/// Whether any component of a path on a server is a pattern.
+pub(crate) fn is_pattern(path: &[u8]) -> bool {
+    path.iter().any(|byte| b"*?[".contains(byte))
 }
 
 /// Returns the path of something inside a server directory.

@@ -12,7 +12,7 @@ use std::{
 use super::{kept, node::Attributes};
 use crate::{
     journal::Identity,
-    local::{self as files, Directory},
+    local::{Directory, StateHome},
     name::fnv1a,
 };
 
@@ -47,21 +47,23 @@ const NOTHING: u64 = 0;
 const MAX_BYTES: u64 = 20 << 20;
 
 impl Done {
-    /// Opens the list of the copies of what `key` stands for: sources and target, in whatever words they are named. Copies on this
-    /// machine count only until it is booted again (`boot`), for a file may have its name before its bytes are on the disk.
+    /// Opens the list of the copies of what `key` stands for: sources and target, in whatever words
+    /// they are named. Copies on this machine count only until it is booted again (`boot`), for a
+    /// file may have its name before its bytes are on the disk.
     ///
     /// `None` if another run has it, which copies to another server with the same handles.
     ///
     /// # Errors
     /// `WouldBlock` when another run copies the same; or why nothing can be kept.
     pub(super) fn open(
+        state: &StateHome,
         key: &[u8],
         server: Option<SocketAddr>,
         boot: [u8; 16],
         preserve: bool,
     ) -> io::Result<Option<Self>> {
         let name = format!("tree-{:016x}", fnv1a(key)).into_bytes();
-        let list = Self::open_in(files::state_directory()?, name, server, boot)?;
+        let list = Self::open_in(state.open()?, name, server, boot)?;
         Ok(list.map(|list| Self { preserve, ..list }))
     }
 

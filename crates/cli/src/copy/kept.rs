@@ -22,11 +22,12 @@ pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     key
 }
 
-/// Opens a file for this run alone, creating it if need be. The address of the `server` that the run copies to is kept in it at
-/// offset `at`, hashed; it is only looked at while another run has the file.
+/// Opens a file for this run alone, creating it if need be. The address of the `server` that the
+/// run copies to is kept in it at offset `at`, hashed; it is only looked at while another run has
+/// the file.
 ///
-/// `None` if a run that copies to another address has the file: handles are unique on one server (RFC 1813 §2.5), so two servers
-/// may have the same.
+/// `None` if a run that copies to another address has the file: handles are unique on one server
+/// (RFC 1813 §2.5), so two servers may have the same.
 ///
 /// # Errors
 /// `WouldBlock` when another run copies to the same target.

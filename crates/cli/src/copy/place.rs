@@ -18,12 +18,13 @@ use super::{
     node::{Attributes, Kind, Node, Origin},
 };
 use crate::{
-    context::Context,
+    connections::Connections,
     error::{ResultExt, has_status, is_missing, is_stale, local, show},
     exit::{Exit, Failure},
-    local::{Directory, Times},
+    local::{Directory, Marked, Times},
     name::{self, MARKER},
     remote::{self, Children, Found},
+    report::Reporter,
     target::Remote,
     text::escape,
 };
@@ -120,7 +121,12 @@ impl Place {
     }
 
     /// Returns what has this name; a link stands for itself.
-    pub(super) async fn present(&self, context: &Context, name: &[u8]) -> anyhow::Result<Option<Present>> {
+    pub(super) async fn present(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+    ) -> anyhow::Result<Option<Present>> {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
             Self::Local { directory, .. } => {
@@ -143,7 +149,7 @@ impl Place {
                     Err(error) if is_missing(&error) => Ok(None),
                     Err(error) => Err(error).at(place.remote.join(name)),
                 };
-                place.with(context, look_up).await
+                place.with(connections, reporter, look_up).await
             }
         }
     }
@@ -151,13 +157,14 @@ impl Place {
     /// Creates a directory in this one, or enters it when it is there.
     pub(super) async fn directory(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         name: &[u8],
         mode: u32,
         dry_run: bool,
         marks: bool,
     ) -> anyhow::Result<Self> {
-        let present = self.present(context, name).await?;
+        let present = self.present(connections, reporter, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
             let text =
                 format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
@@ -169,13 +176,17 @@ impl Place {
         match self {
             Self::Planned(_) => Ok(Self::Planned(self.name(name))),
             Self::Local { directory, .. } if marks && present.is_none() => {
-                let made = directory.create_marked(name, mode);
-                let made = made.map_err(|error| local(&directory.join(name), &error))?;
+                let make = || {
+                    let made = Marked::make(directory, name, mode)?;
+                    made.mark()?;
+                    made.finish()
+                };
+                let made = make().map_err(|error| local(&directory.join(name), &error))?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
             Self::Remote(place) if marks && present.is_none() => {
-                let make = async |at: &RemotePlace| at.marked_directory(context, name, mode).await;
-                Ok(Self::Remote(Box::new(place.with(context, make).await?)))
+                let make = async |at: &RemotePlace| at.marked_directory(reporter, name, mode).await;
+                Ok(Self::Remote(Box::new(place.with(connections, reporter, make).await?)))
             }
             Self::Local { directory, .. } => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
@@ -185,16 +196,20 @@ impl Place {
                 let make = async |at: &RemotePlace| {
                     // Where this directory was forgotten, so was what is in it.
                     let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
-                    at.directory(context, name, mode, present).await
+                    at.directory(connections, reporter, name, mode, present).await
                 };
-                let made = place.with(context, make).await?;
+                let made = place.with(connections, reporter, make).await?;
                 Ok(Self::Remote(Box::new(made)))
             }
         }
     }
 
     /// Takes the mark of an unfinished copy off the directory, if it has it.
-    pub(super) async fn remove_mark(&self, context: &Context) -> anyhow::Result<()> {
+    pub(super) async fn remove_mark(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, .. } => {
@@ -205,7 +220,7 @@ impl Place {
                     Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
                     _ => Ok(()),
                 };
-                place.with(context, remove).await
+                place.with(connections, reporter, remove).await
             }
         }
     }
@@ -213,7 +228,8 @@ impl Place {
     /// Creates a symbolic link, in the place of what is there.
     pub(super) async fn symlink(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         link: &[u8],
         target: &[u8],
         times: Option<Times>,
@@ -229,7 +245,7 @@ impl Place {
             }
             Self::Remote(place) => {
                 let make = async |place: &RemotePlace| place.symlink(link, target, times, replace).await;
-                place.with(context, make).await
+                place.with(connections, reporter, make).await
             }
         }
     }
@@ -237,7 +253,8 @@ impl Place {
     /// Sets mode and times of the directory itself, after everything in it.
     pub(super) async fn set_last(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         last: Attributes,
         preserve: bool,
     ) -> anyhow::Result<()> {
@@ -258,19 +275,23 @@ impl Place {
                 attributes.mode = Some(last.mode);
                 let set = async |place: &RemotePlace| {
                     if preserve {
-                        place.give(context, place.handle, last).await?;
+                        place.give(connections, place.handle, last).await?;
                     }
                     place.client.set_attributes(place.handle, attributes).await.at(&place.remote)
                 };
-                place.with(context, set).await?;
-                context.activity.step();
+                place.with(connections, reporter, set).await?;
+                reporter.activity().step();
                 Ok(())
             }
         }
     }
 
     /// Returns in what steps files here keep their times, where that is known; zero where it is not.
-    pub(super) async fn time_step(&self, context: &Context) -> anyhow::Result<Duration> {
+    pub(super) async fn time_step(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Duration> {
         match self {
             Self::Planned(_) => Ok(Duration::ZERO),
             Self::Local { directory, .. } => Ok(directory.time_step()),
@@ -285,7 +306,7 @@ impl Place {
                         })),
                     }
                 };
-                place.with(context, ask).await
+                place.with(connections, reporter, ask).await
             }
         }
     }
@@ -329,8 +350,8 @@ impl Place {
         [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
     }
 
-    /// Returns what stands for this directory, or for a name in it, in the state of later runs: in whatever words it is named, and by
-    /// whatever name or address of its server.
+    /// Returns what stands for this directory, or for a name in it, in the state of later runs: in
+    /// whatever words it is named, and by whatever name or address of its server.
     pub(super) fn resume_key(&self, name: Option<&[u8]>) -> Vec<u8> {
         match self {
             Self::Local { directory, .. } => {
@@ -388,8 +409,12 @@ impl RemotePlace {
     ///
     /// # Errors
     /// When another directory is there now: what was copied so far is not in it.
-    pub(super) async fn find_again(&self, context: &Context) -> anyhow::Result<Self> {
-        let found = Self::from(remote::find_again(context, &self.remote).await?);
+    pub(super) async fn find_again(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Self> {
+        let found = Self::from(remote::find_again(connections, reporter, &self.remote).await?);
         if found.file != self.file {
             let text = format!(
                 "{}: is another directory now than when this began; run it again to copy into that one",
@@ -403,13 +428,14 @@ impl RemotePlace {
     /// Does something in the directory, and once more if the server has forgotten its handle.
     async fn with<T>(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         act: impl AsyncFn(&Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         match act(self).await {
             Err(error) if is_stale(&error) => {
-                context.connections.forget(&self.client);
-                act(&self.find_again(context).await?).await
+                connections.forget(&self.client);
+                act(&self.find_again(connections, reporter).await?).await
             }
             done => done,
         }
@@ -418,11 +444,11 @@ impl RemotePlace {
     /// Gives a file on the server to the source's owner, where we may: only root can, and not on every export.
     pub(super) async fn give(
         &self,
-        context: &Context,
+        connections: &Connections,
         file: FileHandle,
         owner: Attributes,
     ) -> anyhow::Result<()> {
-        if !context.connections.may_give(&self.remote, owner.uid, owner.gid) {
+        if !connections.may_give(&self.remote, owner.uid, owner.gid) {
             return Ok(());
         }
         let attributes =
@@ -437,7 +463,8 @@ impl RemotePlace {
 
     async fn directory(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         name: &[u8],
         mode: u32,
         present: Option<Present>,
@@ -451,7 +478,7 @@ impl RemotePlace {
                 let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
                 match client.mkdir(self.handle, name, attributes).await {
                     Ok(entry) => {
-                        context.activity.step();
+                        reporter.activity().step();
                         let file = Attributes::from(&entry.metadata).file;
                         let place = Self::new(client, entry.handle, remote, file);
                         return Ok(Self { knows_all: true, was_created: true, ..place });
@@ -466,7 +493,7 @@ impl RemotePlace {
             }
         };
         let mut children = Children::open(&client, handle, &remote)?;
-        let found = children.next(context).await?;
+        let found = children.next(connections, reporter).await?;
         // Of a directory that is too large to know, other names are asked for.
         let knows_all = children.is_done();
         let known = found.into_iter().filter(|_| knows_all).map(|child| {
@@ -478,7 +505,7 @@ impl RemotePlace {
     }
 
     /// Creates a directory with the mark of an unfinished copy: it has no name before it has the mark.
-    async fn marked_directory(&self, context: &Context, name: &[u8], mode: u32) -> anyhow::Result<Self> {
+    async fn marked_directory(&self, reporter: &Reporter, name: &[u8], mode: u32) -> anyhow::Result<Self> {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, temporary) = (remote.join(name), name::temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
@@ -501,7 +528,7 @@ impl RemotePlace {
         client.rename(made.handle, (*above, &temporary), (*above, name)).await.at(&remote)?;
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.
         let made = client.lookup(*above, name).await.at(&remote)?;
-        context.activity.step();
+        reporter.activity().step();
         let file = Attributes::from(&made.metadata).file;
         let place = Self::new(client.clone(), made.handle, remote, file);
         Ok(Self { knows_all: true, was_created: true, ..place })

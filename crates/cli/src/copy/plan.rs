@@ -22,13 +22,13 @@ use super::{
     place::Place,
 };
 use crate::{
-    connections::is_within,
-    context::Context,
+    connections::{Connections, is_within},
     error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::Directory,
     name::{MARKER, is_plain},
     remote::{Found, find, find_all, find_if_exists, follow, real},
+    report::Reporter,
     target::{Remote, Target, local_name},
 };
 
@@ -93,17 +93,21 @@ struct Source {
 ///
 /// # Errors
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
-pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan> {
-    check(copy, context)?;
+pub(super) async fn plan(
+    copy: &Copy,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<Plan> {
+    check(copy, reporter)?;
     let mut sources = Vec::new();
     let mut keys = Vec::new();
     for target in &copy.sources {
-        match find_sources(copy, context, target).await {
+        match find_sources(copy, connections, reporter, target).await {
             Ok(found) => {
                 keys.push(resume_key(target, &found));
                 sources.extend(found);
             }
-            Err(error) => context.reporter.failed(error)?,
+            Err(error) => reporter.failed(error)?,
         }
     }
     if sources.is_empty() {
@@ -128,7 +132,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
         Target::Standard => Destination::Output(Output::Standard),
         Target::Local(path) => find_local_destination(path, whole, through_links)?,
         Target::Remote(remote) => {
-            find_remote_destination(context, remote, whole, through_links, ahead).await?
+            find_remote_destination(connections, reporter, remote, whole, through_links, ahead).await?
         }
     };
     match destination {
@@ -136,7 +140,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
             let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);
-            Ok(Plan::Files { key, works: inside(context, sources, place)?, clean_up })
+            Ok(Plan::Files { key, works: inside(reporter, sources, place)?, clean_up })
         }
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
@@ -163,7 +167,7 @@ pub(super) async fn plan(copy: &Copy, context: &Context) -> anyhow::Result<Plan>
 }
 
 /// Refuses what cannot mean anything.
-fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
+fn check(copy: &Copy, reporter: &Reporter) -> anyhow::Result<()> {
     let is_remote = |target: &Target| matches!(target, Target::Remote(_));
     let to_remote = is_remote(&copy.destination);
     if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
@@ -178,13 +182,14 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     if copy.is_whole_target && copy.sources.len() > 1 {
         return Err(Failure::usage("-T takes one SRC, which becomes DST"));
     }
-    if to_standard && context.reporter.json() {
+    if to_standard && reporter.json() {
         return Err(Failure::usage("--json and a file on standard output exclude each other"));
     }
     Ok(())
 }
 
-/// Returns what stands for a source in the state of later runs. Of a pattern that is the pattern: it may match more by then.
+/// Returns what stands for a source in the state of later runs. Of a pattern that is the pattern:
+/// it may match more by then.
 fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
     if let (Target::Remote(remote), Some(Source { node, .. })) = (target, found.first())
         && target.is_pattern()
@@ -196,7 +201,12 @@ fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
     kept::key(keys.iter().map(Vec::as_slice))
 }
 
-async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow::Result<Vec<Source>> {
+async fn find_sources(
+    copy: &Copy,
+    connections: &Connections,
+    reporter: &Reporter,
+    target: &Target,
+) -> anyhow::Result<Vec<Source>> {
     match target {
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
         Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
@@ -211,11 +221,11 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
         },
         Target::Remote(remote) => {
             let mut sources = Vec::new();
-            for found in find_all(context, remote).await? {
+            for found in find_all(connections, reporter, remote).await? {
                 let name = found.remote.name().filter(|name| is_plain(name) && !remote.is_contents);
                 let name = name.map(<[u8]>::to_vec);
                 let is_followed = copy.links != Links::Never;
-                let found = if is_followed { follow(context, found).await? } else { found };
+                let found = if is_followed { follow(connections, reporter, found).await? } else { found };
                 sources.push(Source { node: Node::remote(found), name });
             }
             Ok(sources)
@@ -223,7 +233,7 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
     }
 }
 
-fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
+fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
     let frame = Rc::new(Frame::top(place));
     let mut names = HashSet::new();
     let mut works = Vec::new();
@@ -235,7 +245,7 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
             && !names.insert(name.clone())
         {
             let text = format!("{node}: not copied, an earlier source has the same name");
-            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
         works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
@@ -243,8 +253,8 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
     Ok(works)
 }
 
-/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory that is there, `through_links`
-/// whether what a link leads to is replaced, and not the link.
+/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory
+/// that is there, `through_links` whether what a link leads to is replaced, and not the link.
 fn find_local_destination(path: &Path, whole: Whole, through_links: bool) -> anyhow::Result<Destination> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     // It is the link that would become the source.
@@ -287,18 +297,21 @@ fn find_local_destination(path: &Path, whole: Whole, through_links: bool) -> any
 
 /// As [`find_local_destination`], on a server. The temporary file may be made ahead meanwhile.
 async fn find_remote_destination(
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     remote: &Remote,
     whole: Whole,
     through_links: bool,
-    ahead: Option<Ahead>,
+    ahead: Option<Ahead<'_>>,
 ) -> anyhow::Result<Destination> {
     let mut making = None;
-    let found = look_around(context, remote, whole, through_links, |client, directory, name| {
-        if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name)) {
-            making = Some(ahead.make(client, directory, name));
-        }
-    });
+    let found =
+        look_around(connections, reporter, remote, whole, through_links, |client, directory, name| {
+            if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name))
+            {
+                making = Some(ahead.make(client, directory, name));
+            }
+        });
     match found.await {
         Ok(Around::Directory(found)) => {
             Ok(Destination::Inside(Place::remote(found), making.map(Making::discard)))
@@ -346,7 +359,8 @@ enum Around {
 
 /// Looks what has a path, and for the directory above it; says which that is, probably, as soon as it may be used.
 async fn look_around(
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     remote: &Remote,
     whole: Whole,
     through_links: bool,
@@ -354,12 +368,12 @@ async fn look_around(
 ) -> anyhow::Result<Around> {
     let parent = remote.parent();
     let name = remote.name().filter(|name| is_plain(name));
-    let look = find_if_exists(context, remote);
-    let look_above = find_if_exists(context, &parent);
+    let look = find_if_exists(connections, reporter, remote);
+    let look_above = find_if_exists(connections, reporter, &parent);
     tokio::pin!(look, look_above);
     let mut above = None;
     // Side by side, where that does not take another mount.
-    let client = context.connections.client(remote).await?;
+    let client = connections.client(remote).await?;
     let is_beside = is_within(&parent.path, client.export());
     if let Some(name) = name
         && parent.path == client.export()
@@ -380,15 +394,19 @@ async fn look_around(
     };
     if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
         // With -T it is the link that would become SRC.
-        let real = if through_links || whole != Whole::Always { real(context, link).await? } else { None };
+        let real = if through_links || whole != Whole::Always {
+            real(connections, reporter, link).await?
+        } else {
+            None
+        };
         match real {
             Some(found) if found.is_directory() && whole != Whole::Always => {
                 if whole == Whole::IfMarked && is_marked(&found).await? {
-                    return around(context, found).await;
+                    return around(connections, reporter, found).await;
                 }
                 return Ok(Around::Directory(Found { remote: remote.clone(), ..found }));
             }
-            Some(found) if through_links => return around(context, found).await,
+            Some(found) if through_links => return around(connections, reporter, found).await,
             None if through_links => return Err(leads_nowhere(remote)),
             Some(_) | None => {}
         }
@@ -409,7 +427,7 @@ async fn look_around(
         let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
         return Err(Failure::with(Exit::SomeFailed, text));
     };
-    let directory = follow(context, found).await?;
+    let directory = follow(connections, reporter, found).await?;
     if !directory.is_directory() {
         return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
     }
@@ -417,15 +435,16 @@ async fn look_around(
 }
 
 /// Returns the name of what was found without links on the way, and the directory that holds it.
-async fn around(context: &Context, found: Found) -> anyhow::Result<Around> {
+async fn around(connections: &Connections, reporter: &Reporter, found: Found) -> anyhow::Result<Around> {
     let Some(name) = found.remote.name().map(<[u8]>::to_vec) else {
         return Err(Failure::with(Exit::SomeFailed, format!("{}: is the root of an export", found.remote)));
     };
-    let directory = find(context, &found.remote.parent()).await?;
+    let directory = find(connections, reporter, &found.remote.parent()).await?;
     Ok(Around::Name { directory, name, there: Some(Box::new(found)) })
 }
 
-/// Returns the error for a link at the target that leads to nothing: what would be written there, and where, nobody has said.
+/// Returns the error for a link at the target that leads to nothing: what would be written there,
+/// and where, nobody has said.
 fn leads_nowhere(link: impl Display) -> anyhow::Error {
     let text = format!("{link}: is a symbolic link that leads nowhere, and is not written through");
     Failure::with(Exit::SomeFailed, text)

@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use super::{kept, node::Attributes};
 use crate::{
     journal::{Identity, Journal, LENGTH, State, nanoseconds},
-    local::{self as files, Directory, Part, Writer, removed},
+    local::{self as files, Directory, Part, StateHome, Writer, removed},
     name,
 };
 
@@ -230,22 +230,28 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Opens the journal of an upload from this machine to the file that `target` stands for, on `server`.
+    /// Opens the journal of an upload from this machine to the file that `target` stands for, on
+    /// `server`.
     ///
     /// `None` if another run has it, which copies to another server with the same handles.
     ///
     /// # Errors
     /// `WouldBlock` when another run is copying there; or why nothing can be kept.
-    pub(super) fn open(target: &[u8], server: SocketAddr, source: Identity) -> io::Result<Option<Self>> {
-        let (directory, name) = (files::state_directory()?, Self::name(target));
+    pub(super) fn open(
+        state: &StateHome,
+        target: &[u8],
+        server: SocketAddr,
+        source: Identity,
+    ) -> io::Result<Option<Self>> {
+        let (directory, name) = (state.open()?, Self::name(target));
         let Some(file) = kept::lock(&directory, &name, Some(server), LENGTH)? else { return Ok(None) };
         let (_, found) = Journal::open(file.try_clone()?)?;
         Ok(Some(Self { directory, name, file, found, source }))
     }
 
     /// Whether an upload to `target` is under way, or was interrupted.
-    pub(super) fn exists(target: &[u8]) -> bool {
-        files::state_directory().is_ok_and(|it| !matches!(it.stat(&Self::name(target)), Ok(None)))
+    pub(super) fn exists(state: &StateHome, target: &[u8]) -> bool {
+        state.open().is_ok_and(|it| !matches!(it.stat(&Self::name(target)), Ok(None)))
     }
 
     fn name(target: &[u8]) -> Vec<u8> {

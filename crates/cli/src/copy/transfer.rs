@@ -54,7 +54,7 @@ impl Run<'_> {
         name: &[u8],
         share: &Share,
     ) -> anyhow::Result<()> {
-        let present = frame.place.present(self.context, name).await?;
+        let present = frame.place.present(self.connections, self.reporter, name).await?;
         let (shown, source) = (frame.place.name(name), node.attributes.identity());
         let target = &shown.shown;
         if let (Some(done), Some(present)) = (&self.done, &present)
@@ -100,7 +100,7 @@ impl Run<'_> {
                     self.while_stale(&known, |(source, _)| &source.client, find, copy).await?
                 }
                 (Origin::Local(path), Place::Remote(place)) => {
-                    let find = async || place.find_again(self.context).await;
+                    let find = async || place.find_again(self.connections, self.reporter).await;
                     let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
                     self.while_stale(&**place, |place| &place.client, find, copy).await?
                 }
@@ -133,8 +133,8 @@ impl Run<'_> {
         let mut forgotten = client(known).clone();
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
-        while copied.as_ref().is_err_and(is_stale) && patience.allows(&self.context.activity) {
-            self.context.connections.forget(&forgotten);
+        while copied.as_ref().is_err_and(is_stale) && patience.allows(self.reporter.activity()) {
+            self.connections.forget(&forgotten);
             let found = find().await?;
             forgotten = client(&found).clone();
             copied = copy(&found).await;
@@ -144,9 +144,9 @@ impl Run<'_> {
 
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> anyhow::Result<(RemoteFile, Attributes)> {
-        let mut found = remote::find_again(self.context, &source.remote).await?;
+        let mut found = remote::find_again(self.connections, self.reporter, &source.remote).await?;
         if self.copy.links != Links::Never {
-            found = remote::follow(self.context, found).await?;
+            found = remote::follow(self.connections, self.reporter, found).await?;
         }
         let attributes = Attributes::from(&found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))
@@ -154,7 +154,7 @@ impl Run<'_> {
 
     fn say_changed(&self, node: &Node) {
         let text = format!("{node}: changed since its copy was begun, so it is copied from the beginning");
-        self.context.reporter.warning_once(&text);
+        self.reporter.warning_once(&text);
     }
 
     /// Says, once, how much of a file is there already and need not be copied.
@@ -165,7 +165,7 @@ impl Run<'_> {
         let mut event = event("resumed", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["bytes"] = bytes.into();
         let size = units::bytes(node.attributes.size);
-        self.context.reporter.resumed(
+        self.reporter.resumed(
             format_args!("{}: going on after {} of {size}", target.shown, units::bytes(bytes)),
             &event,
         )

@@ -6,10 +6,10 @@ use nfs_wireless_client::{Client, Entry, FileHandle, FileType};
 
 use super::{Above, Found};
 use crate::{
-    connections::is_within,
-    context::Context,
+    connections::{Connections, is_within},
     error::ResultExt,
     exit::{Exit, Failure},
+    report::Reporter,
     target::{Remote, join},
     text::escape,
 };
@@ -27,19 +27,34 @@ struct Walk {
 }
 
 /// Finds the file of a path. Links on the way are followed, the last one only if asked.
-pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) -> anyhow::Result<Found> {
-    Ok(walk_to(context, remote, follow_last).await?.0)
+pub(super) async fn walk(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+    follow_last: bool,
+) -> anyhow::Result<Found> {
+    Ok(walk_to(connections, reporter, remote, follow_last).await?.0)
 }
 
-/// Finds the file that a path leads to, through all links. The result has the path that leads there without any.
-pub(super) async fn real(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
-    let (found, path) = walk_to(context, remote, true).await?;
+/// Finds the file that a path leads to, through all links. The result has the path that leads there
+/// without any.
+pub(super) async fn real(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Found> {
+    let (found, path) = walk_to(connections, reporter, remote, true).await?;
     Ok(Found { remote: remote.with_path(&path), ..found })
 }
 
 /// As [`walk`]; also returns the path without links.
-async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyhow::Result<(Found, Vec<u8>)> {
-    let mut walk = Walk::start(context, remote, VecDeque::new()).await?;
+async fn walk_to(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+    follow_last: bool,
+) -> anyhow::Result<(Found, Vec<u8>)> {
+    let mut walk = Walk::start(connections, remote, VecDeque::new()).await?;
     let mut found = None;
     let mut links = 0;
     while let Some(name) = walk.rest.pop_front() {
@@ -55,7 +70,7 @@ async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyho
             if parent.path == path {
                 continue;
             }
-            walk = Walk::start(context, &parent, walk.rest).await?;
+            walk = Walk::start(connections, &parent, walk.rest).await?;
             continue;
         }
         let entry = walk.client.lookup(directory, &name).await.at_source(remote)?;
@@ -63,7 +78,7 @@ async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyho
             let (name, above) = (text(&join(&path, &name)), text(above));
             return Err(nfs_wireless_client::Error::Circle { name, above }).at(remote);
         }
-        context.activity.step();
+        reporter.activity().step();
         let is_last = walk.rest.is_empty();
         match entry.metadata.file_type {
             FileType::Symlink if !is_last || follow_last => {
@@ -74,7 +89,7 @@ async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyho
                 }
                 let target = walk.client.read_link(entry.handle).await.at(remote)?;
                 if target.starts_with(b"/") {
-                    walk = Walk::start(context, &remote.with_path(&target), walk.rest).await?;
+                    walk = Walk::start(connections, &remote.with_path(&target), walk.rest).await?;
                 } else {
                     for component in components(&target).into_iter().rev() {
                         walk.rest.push_front(component);
@@ -100,15 +115,19 @@ async fn walk_to(context: &Context, remote: &Remote, follow_last: bool) -> anyho
             (Above::default(), Entry { handle, metadata }, path)
         }
     };
-    context.activity.step();
+    reporter.activity().step();
     let Entry { handle, metadata } = entry;
     Ok((Found { remote: remote.clone(), client: walk.client, above, handle, metadata }, path))
 }
 
 impl Walk {
     /// Begins at the root of the export that holds a path; `rest` follows after it.
-    async fn start(context: &Context, remote: &Remote, rest: VecDeque<Vec<u8>>) -> anyhow::Result<Self> {
-        let client = context.connections.client(remote).await?;
+    async fn start(
+        connections: &Connections,
+        remote: &Remote,
+        rest: VecDeque<Vec<u8>>,
+    ) -> anyhow::Result<Self> {
+        let client = connections.client(remote).await?;
         let export = client.export().to_vec();
         if !is_within(&remote.path, &export) {
             let text =
