@@ -20,6 +20,7 @@ use self::{
     frame::Frame,
     node::{Kind, Node},
     place::{Name, Place, Present},
+    transfer::Item,
 };
 use crate::{
     connections::Connections,
@@ -264,7 +265,8 @@ impl Run<'_> {
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
-                self.file(&node, &frame, &name, &share).await.map(|()| Vec::new())
+                let item = Item { node: &node, frame: &frame, name: &name, share: &share };
+                self.file(item).await.map(|()| Vec::new())
             }
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
             (Kind::Special(what), Some(_)) if is_named => {
