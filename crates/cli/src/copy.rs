@@ -127,8 +127,8 @@ struct Run<'a> {
     throttle: stream::Throttle,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
-    /// The directory that is the destination, while it has the mark of an unfinished copy.
-    marked: RefCell<Option<Rc<Frame>>>,
+    /// The directories that sources become, while they have the mark of an unfinished copy.
+    marked: RefCell<Vec<Rc<Frame>>>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -155,7 +155,7 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
             let mut ended = run.work_off(works).await;
-            if let Some(target) = run.marked.take() {
+            for target in run.marked.take() {
                 if ended.is_ok() && !reporter.has_failures() {
                     ended = target.place.remove_mark(connections, reporter).await;
                 }
@@ -255,7 +255,7 @@ impl Run<'_> {
         let Work { node, frame, name, is_named, rest } = work;
         let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
-            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref()).await {
+            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref(), is_named).await {
                 Ok(made) => {
                     frames.push(Rc::clone(&made));
                     self.children(node, &made, rest).await
@@ -288,6 +288,7 @@ impl Run<'_> {
         node: &Node,
         frame: &Rc<Frame>,
         name: Option<&[u8]>,
+        is_named: bool,
     ) -> anyhow::Result<Rc<Frame>> {
         if !self.copy.recursive {
             return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
@@ -305,9 +306,15 @@ impl Run<'_> {
             .directory(self.connections, self.reporter, name, created_mode, self.copy.dry_run, frame.marks())
             .await?;
         self.say_event("directory", node, &place.own_name())?;
-        let made = Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve));
-        if frame.marks() {
-            self.marked.replace(Some(Rc::clone(&made)));
+        let changes = !self.copy.dry_run;
+        // An interrupted run may have made it under its own name.
+        let is_marked = changes
+            && (frame.marks()
+                || is_named && place.present(self.connections, self.reporter, MARKER).await?.is_some());
+        let made = Frame::below(frame, place, node.attributes, self.copy.preserve && changes);
+        let made = Rc::new(made);
+        if is_marked {
+            self.marked.borrow_mut().push(Rc::clone(&made));
         }
         Ok(made)
     }

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -227,6 +227,48 @@ async fn a_download_is_finished_after_an_end_at_any_step_of_its_marker() {
         trial.copy(&["-r", &from, &to]).await.0.unwrap();
         assert_same(&source, &target, &format!("{steps} steps"));
         assert_eq!(names(trial.here.path()), ["copy"], "{steps} steps");
+    }
+}
+
+#[tokio::test]
+async fn a_marked_directory_is_complete_however_it_is_named() {
+    for is_upload in [true, false] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(is_upload, "tree", "into/tree");
+        plant(&source);
+        let into = target.parent().unwrap();
+        fs::create_dir(into).unwrap();
+        let above = Directory::open(into).unwrap();
+        let made = Marked::make(&above, b"tree", 0o755).unwrap();
+        made.mark().unwrap();
+        made.finish().unwrap();
+        let into = to.replacen("/into/tree", "/into", 1);
+        trial.copy(&["-r", &from, &into]).await.0.unwrap();
+        assert_same(&source, &target, "");
+        // So it is one that exists.
+        trial.copy(&["-r", &from, &to]).await.0.unwrap();
+        assert_same(&source, &target.join("tree"), "");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_leaves_attributes_and_marks_alone() {
+    for is_upload in [true, false] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(is_upload, "tree", "copy");
+        plant(&source);
+        fs::create_dir_all(target.join("sub")).unwrap();
+        let marker = target.join(std::str::from_utf8(MARKER).unwrap());
+        fs::write(&marker, b"").unwrap();
+        let state = |path: &Path| {
+            let found = fs::metadata(path).unwrap();
+            (found.permissions().mode(), found.mtime(), found.ctime(), found.ctime_nsec())
+        };
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o750)).unwrap();
+        let before = (state(&target), state(&target.join("sub")));
+        trial.copy(&["-rp", "--dry-run", &from, &to]).await.0.unwrap();
+        assert!(marker.exists());
+        assert_eq!((state(&target), state(&target.join("sub"))), before);
     }
 }
 
