@@ -143,7 +143,10 @@ impl<'a> Reading<'a> {
             };
             let is_stale =
                 error.get_ref().and_then(|it| it.downcast_ref()).is_some_and(client::Error::is_stale);
-            if !is_stale || !self.patience.allows(self.reporter.activity()) || !self.find_again().await? {
+            if !is_stale
+                || !self.patience.allows(self.attributes.size.saturating_sub(self.at))
+                || !self.find_again().await?
+            {
                 return Err(error);
             }
         }

@@ -20,7 +20,7 @@ use crate::{
     exit::{Exit, Failure},
     local::{self as files, Directory},
     outcome::Skip,
-    progress::{Activity, Share},
+    progress::Share,
     remote,
     report::event,
     units,
@@ -133,12 +133,12 @@ impl Run<'_> {
                 let find = async || self.find_again(source).await;
                 let copy =
                     async |(source, attributes): &_| self.download(node, *attributes, source, target).await;
-                self.while_stale(&known, |(source, _)| &source.client, find, copy).await?
+                self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await?
             }
             (Origin::Local(path), Place::Remote(place)) => {
                 let find = async || place.find_again(self.connections, self.reporter).await;
                 let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
-                self.while_stale(&**place, |place| &place.client, find, copy).await?
+                self.while_stale(share, &**place, |place| &place.client, find, copy).await?
             }
             (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
                 let was = self.relay(node, place, name, mode, &frame.place.show(name)).await?;
@@ -181,6 +181,7 @@ impl Run<'_> {
     /// has forgotten a handle.
     async fn while_stale<Known>(
         &self,
+        share: &Share,
         known: &Known,
         client: impl Fn(&Known) -> &Client,
         find: impl AsyncFn() -> anyhow::Result<Known>,
@@ -189,7 +190,7 @@ impl Run<'_> {
         let mut forgotten = client(known).clone();
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
-        while copied.as_ref().is_err_and(is_stale) && patience.allows(self.reporter.activity()) {
+        while copied.as_ref().is_err_and(is_stale) && patience.allows(share.remaining()) {
             self.connections.forget(&forgotten);
             let found = find().await?;
             forgotten = client(&found).clone();
@@ -237,16 +238,20 @@ pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -
     }
 }
 
-/// How often handles may be looked up again: once, and once more whenever bytes have moved since.
+/// How often the handle of a file may be looked up again: once, and once more whenever less of this
+/// file is left to copy than ever before. What other files do does not count; `--timeout` is about
+/// the run as a whole.
 #[derive(Default)]
 pub(super) struct Patience {
-    bytes: Option<u64>,
+    least: Option<u64>,
 }
 
 impl Patience {
-    pub(super) fn allows(&mut self, activity: &Activity) -> bool {
-        let bytes = activity.bytes();
-        self.bytes.replace(bytes) != Some(bytes)
+    /// Whether it may be looked up now, with so many bytes left to copy.
+    pub(super) fn allows(&mut self, remaining: u64) -> bool {
+        let is_first_or_less = self.least.is_none_or(|least| remaining < least);
+        self.least = Some(self.least.map_or(remaining, |least| least.min(remaining)));
+        is_first_or_less
     }
 }
 

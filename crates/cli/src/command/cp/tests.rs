@@ -10,7 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_wireless_server::{Action, Calls, Faults, Rule, When, nfs3_types::nfs3};
+use nfs_wireless_server::{
+    Action, Calls, Faults, Rule, When,
+    nfs_wire::{Procedure, Status},
+    nfs3_types::nfs3,
+};
 
 use super::*;
 use crate::{
@@ -273,7 +277,7 @@ async fn a_dry_run_leaves_attributes_and_marks_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_handles_gets_one_new_connection() {
+async fn a_tree_is_copied_while_the_server_forgets_its_handles() {
     const FILES: usize = 40;
     let trial = Trial::start();
     let ([from, to], [source, target]) = trial.ends(false, "tree", "copy");
@@ -301,4 +305,29 @@ async fn a_server_that_forgets_its_handles_gets_one_new_connection() {
     assert!(has_forgotten, "{counts}");
     assert_eq!(connections, 1);
     assert_same(&source, &target, "");
+}
+
+#[tokio::test]
+async fn a_file_without_progress_is_not_excused_by_others_that_have_it() {
+    // Without resume the same bytes are copied again and again, which is no progress either.
+    for option in ["--preserve", "--no-resume"] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(false, "tree", "copy");
+        fs::create_dir(&source).unwrap();
+        // From 1 MiB on the server knows no handle of it any more, however often it is looked up.
+        fs::write(source.join("broken"), vec![1; 3 << 20]).unwrap();
+        fs::write(source.join("whole"), vec![2; 900_000]).unwrap();
+        let calls = Calls::Reaching { procedure: Procedure::Read, offset: 1 << 20 };
+        let rule = Rule { calls, when: When::Always, action: Action::Fail(Status::STALE) };
+        trial.server.service(|service| service.set_faults(Faults::from(vec![rule])));
+        let run = ["-r", option, "--bwlimit", "8M", &from, &to];
+        let copy = tokio::time::timeout(Duration::from_secs(30), trial.copy(&run));
+        let (result, counts) = copy.await.expect("it ends");
+        result.unwrap();
+        assert_eq!((&counts["done"], &counts["failed"]), (&1.into(), &1.into()), "{counts}");
+        assert_eq!(fs::read(target.join("whole")).unwrap(), vec![2; 900_000]);
+        let served = trial.server.service(|service| service.stats().served);
+        let lookups = served[Procedure::Lookup.number() as usize];
+        assert!(lookups < 30, "{option}: {lookups} LOOKUPs");
+    }
 }
