@@ -21,21 +21,21 @@ mod stat;
 
 use std::process::ExitCode;
 
-use crate::{args::Command, context::Context};
+use crate::{args::Command, process::Process};
 
 /// Runs a subcommand to its end.
 pub(crate) fn execute(command: Command) -> ExitCode {
     macro_rules! on_servers {
         ($arguments:expr, $run:path) => {
-            Context::new(&$arguments.connection, &$arguments.output)
-                .run(async |context| $run(&$arguments, context).await)
+            Process::new(&$arguments.connection, &$arguments.output)
+                .run(async |connections, reporter| $run(&$arguments, connections, reporter).await)
         };
     }
     macro_rules! changing {
         ($arguments:expr, $run:path) => {
-            Context::new(&$arguments.connection, &$arguments.output)
+            Process::new(&$arguments.connection, &$arguments.output)
                 .that_changes($arguments.verbose)
-                .run(async |context| $run(&$arguments, context).await)
+                .run(async |connections, reporter| $run(&$arguments, connections, reporter).await)
         };
     }
     let exit = match command {

@@ -3,6 +3,7 @@
 mod ahead;
 mod done;
 mod frame;
+mod kept;
 mod node;
 mod place;
 mod plan;
@@ -12,24 +13,25 @@ mod transfer;
 mod update;
 mod verify;
 
-use std::{cell::RefCell, collections::HashSet, fs, path::Path, rc::Rc};
+use std::{cell::RefCell, collections::HashSet, rc::Rc};
 
 use self::{
     done::Done,
     frame::Frame,
     node::{Kind, Node},
-    place::{Name, Present},
+    place::{Name, Place, Present},
+    transfer::Item,
 };
 use crate::{
-    context::Context,
+    connections::Connections,
     exit::{Exit, Failure},
-    local,
+    local::{self, StateHome},
     name::{MARKER, is_ours, journal, temporary},
     outcome::Skip,
     progress::Share,
     remote::Children,
-    report::event,
-    target::{Target, local_name},
+    report::{Reporter, event},
+    target::Target,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -64,6 +66,8 @@ pub(crate) struct Copy {
     pub(crate) jobs: usize,
     /// Upper bound in bit/s for what does not pass through the client's own transfers.
     pub(crate) rate_limit: Option<u64>,
+    /// Where it is kept what an interrupted run has copied.
+    pub(crate) state: StateHome,
 }
 
 /// Which files that are there may be replaced.
@@ -118,12 +122,13 @@ struct Processed {
 /// One run of `nfsw cp`.
 struct Run<'a> {
     copy: &'a Copy,
-    context: &'a Context,
+    connections: &'a Connections,
+    reporter: &'a Reporter,
     throttle: stream::Throttle,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
-    /// The directory that is the destination, while it has the mark of an unfinished copy.
-    marked: RefCell<Option<Rc<Frame>>>,
+    /// The directories that sources become, while they have the mark of an unfinished copy.
+    marked: RefCell<Vec<Rc<Frame>>>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -138,19 +143,24 @@ struct Queue {
 ///
 /// # Errors
 /// What ended the run; failures of single files are reported and the rest is copied.
-pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
+pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
-    let run = Run { copy, context, throttle, done: open_done(copy, context)?, marked: RefCell::default() };
-    let ended = match plan::plan(copy, context, run.done.as_ref()).await? {
+    let plan = plan::plan(copy, connections, reporter).await?;
+    let done = match &plan {
+        plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, reporter, key, works)?,
+        plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
+    };
+    let run = Run { copy, connections, reporter, throttle, done, marked: RefCell::default() };
+    let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
-        plan::Plan::Files(works, clean_up) => {
+        plan::Plan::Files { works, clean_up, .. } => {
             let mut ended = run.work_off(works).await;
-            if let Some(target) = run.marked.take() {
-                if ended.is_ok() && !context.reporter.has_failures() {
-                    ended = target.place.remove_mark(context).await;
+            for target in run.marked.take() {
+                if ended.is_ok() && !reporter.has_failures() {
+                    ended = target.place.remove_mark(connections, reporter).await;
                 }
                 if ended.is_ok() {
-                    ended = Frame::release(target, context, copy.preserve).await;
+                    ended = Frame::release(target, connections, reporter, copy.preserve).await;
                 }
             }
             if let Some(clean_up) = clean_up {
@@ -159,57 +169,52 @@ pub(crate) async fn run(copy: &Copy, context: &Context) -> anyhow::Result<()> {
             ended
         }
     };
-    context.reporter.tell_copies(copy.verify);
+    reporter.tell_copies(copy.verify);
     ended?;
-    if let Some(done) = run.done.filter(|_| !context.reporter.has_failures()) {
+    if let Some(done) = run.done.filter(|_| !reporter.has_failures()) {
         done.finish();
     }
     Ok(())
 }
 
-/// Returns what a local path leads to, in the words that are the same from everywhere: `t`, `t/`, `./t` and links to its directory. What
-/// has the last name may be missing. Whether its contents are meant is said by a final `.`, as ever.
-fn resolved(target: &Target) -> Target {
-    let Target::Local(path) = target else { return target.clone() };
-    let is_contents = local_name(path).is_none();
-    let whole = match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            fs::canonicalize(parent).map(|parent| parent.join(name))
-        }
-        _ => fs::canonicalize(path),
-    };
-    let whole = whole.unwrap_or_else(|_| path.clone());
-    Target::Local(if is_contents { whole.join(".") } else { whole })
+impl Copy {
+    /// Whether there may be so many files that it is kept which of them are complete.
+    fn keeps_list(&self) -> bool {
+        let are_many =
+            self.recursive || self.sources.len() > 1 || self.sources.iter().any(Target::is_pattern);
+        are_many && self.resume && !self.dry_run
+    }
 }
 
-/// Opens the list of what an interrupted run of the same command has copied; `None` where none is kept.
-fn open_done(copy: &Copy, context: &Context) -> anyhow::Result<Option<Done>> {
-    let Copy { sources, destination, preserve, .. } = copy;
-    let are_many = copy.recursive || sources.len() > 1 || sources.iter().any(Target::is_pattern);
-    if !are_many || !copy.resume || copy.dry_run {
-        return Ok(None);
-    }
-    let ends: Vec<Target> = sources.iter().chain([destination]).map(resolved).collect();
-    let command = format!("{:?} {ends:?}", copy.is_whole_target);
-    let boot = if matches!(destination, Target::Local(_)) { local::boot_id() } else { [0; 16] };
-    match Done::open(command.as_bytes(), boot, *preserve) {
-        Ok(done) => Ok(Some(done)),
+/// Opens the list of what an interrupted run has copied from the same sources to the same target;
+/// `None` where none is kept.
+fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> anyhow::Result<Option<Done>> {
+    let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
+    let (boot, server) = match &frame.place {
+        Place::Remote(place) => ([0; 16], Some(place.client.address())),
+        Place::Local { .. } | Place::Planned(_) => (local::boot_id(), None),
+    };
+    match Done::open(&copy.state, key, server, boot, copy.preserve) {
+        Ok(None) => {
+            reporter.keeps_nothing_beside_another();
+            Ok(None)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            let text = "another nfsw is running the same command; wait for it, or stop it";
+            let text = "another nfsw is copying the same to the same place; wait for it, or stop it";
             Err(Failure::with(Exit::SomeFailed, text))
         }
         Err(error) => {
-            context.reporter.keeps_nothing(&error);
+            reporter.keeps_nothing(&error);
             Ok(None)
         }
+        Ok(done) => Ok(done),
     }
 }
 
 impl Run<'_> {
     async fn work_off(&self, works: Vec<Work>) -> anyhow::Result<()> {
         let mut queue = Queue::default();
-        queue.add(works, self.context);
+        queue.add(works, self.reporter);
         let mut running = FuturesUnordered::new();
         let mut large = 0;
         let mut end = Ok(());
@@ -224,9 +229,10 @@ impl Run<'_> {
                 return end;
             };
             large -= usize::from(is_large);
-            let mut results = vec![result.map(|children| queue.add(children, self.context))];
+            let mut results = vec![result.map(|children| queue.add(children, self.reporter))];
             for frame in frames {
-                results.push(Frame::release(frame, self.context, self.copy.preserve).await);
+                results
+                    .push(Frame::release(frame, self.connections, self.reporter, self.copy.preserve).await);
             }
             for result in results {
                 match result {
@@ -238,7 +244,7 @@ impl Run<'_> {
                             end = Err(error);
                         }
                     }
-                    Err(error) if end.is_ok() => self.context.reporter.failed(error)?,
+                    Err(error) if end.is_ok() => self.reporter.failed(error)?,
                     Err(_) => {}
                 }
             }
@@ -249,7 +255,7 @@ impl Run<'_> {
         let Work { node, frame, name, is_named, rest } = work;
         let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
-            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref()).await {
+            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref(), is_named).await {
                 Ok(made) => {
                     frames.push(Rc::clone(&made));
                     self.children(node, &made, rest).await
@@ -258,8 +264,9 @@ impl Run<'_> {
             },
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => {
-                let share = Share::new(&self.context.activity, node.expected_bytes());
-                self.file(&node, &frame, &name, is_named, &share).await.map(|()| Vec::new())
+                let share = Share::new(self.reporter.activity(), node.expected_bytes());
+                let item = Item { node: &node, frame: &frame, name: &name, share: &share };
+                self.file(item).await.map(|()| Vec::new())
             }
             (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
             (Kind::Special(what), Some(_)) if is_named => {
@@ -267,7 +274,7 @@ impl Run<'_> {
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             (Kind::Special(what), Some(name)) => {
-                self.context.reporter.warning(format!("{node}: skipped, it is a {what}"));
+                self.reporter.warning(format!("{node}: skipped, it is a {what}"));
                 self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
@@ -281,6 +288,7 @@ impl Run<'_> {
         node: &Node,
         frame: &Rc<Frame>,
         name: Option<&[u8]>,
+        is_named: bool,
     ) -> anyhow::Result<Rc<Frame>> {
         if !self.copy.recursive {
             return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
@@ -293,12 +301,20 @@ impl Run<'_> {
             return Ok(Rc::clone(frame));
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
-        let place =
-            frame.place.directory(self.context, name, created_mode, self.copy.dry_run, frame.marks()).await?;
+        let place = frame
+            .place
+            .directory(self.connections, self.reporter, name, created_mode, self.copy.dry_run, frame.marks())
+            .await?;
         self.say_event("directory", node, &place.own_name())?;
-        let made = Rc::new(Frame::below(frame, place, node.attributes, self.copy.preserve));
-        if frame.marks() {
-            self.marked.replace(Some(Rc::clone(&made)));
+        let changes = !self.copy.dry_run;
+        // An interrupted run may have made it under its own name.
+        let is_marked = changes
+            && (frame.marks()
+                || is_named && place.present(self.connections, self.reporter, MARKER).await?.is_some());
+        let made = Frame::below(frame, place, node.attributes, self.copy.preserve && changes);
+        let made = Rc::new(made);
+        if is_marked {
+            self.marked.borrow_mut().push(Rc::clone(&made));
         }
         Ok(made)
     }
@@ -311,7 +327,7 @@ impl Run<'_> {
         mut rest: Option<Box<Children>>,
     ) -> anyhow::Result<Vec<Work>> {
         let was_begun = rest.is_some();
-        let children = directory.children(self.context, &mut rest).await?;
+        let children = directory.children(self.connections, self.reporter, &mut rest).await?;
         // The file that a name belongs to may be in another part.
         let is_part = was_begun || rest.is_some();
         let mut reserved = HashSet::new();
@@ -323,20 +339,20 @@ impl Run<'_> {
             if name == MARKER {
                 let text =
                     format!("{node}: left out, it says that what is copied here is not complete itself");
-                self.context.reporter.warning(text);
+                self.reporter.warning(text);
                 continue;
             }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
                 let text = format!(
                     "{node}: left out, the copy of a file beside it needs this name until it is complete"
                 );
-                self.context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 continue;
             }
             let node = match self.followed(node, frame).await {
                 Ok(node) => node,
                 Err(error) => {
-                    self.context.reporter.failed(error)?;
+                    self.reporter.failed(error)?;
                     continue;
                 }
             };
@@ -355,7 +371,7 @@ impl Run<'_> {
         if node.kind != Kind::Symlink || self.copy.links != Links::All {
             return Ok(node);
         }
-        let node = node.followed(self.context).await?;
+        let node = node.followed(self.connections, self.reporter).await?;
         if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
             let text = format!("{node}: left out, it leads to a directory above itself");
             return Err(Failure::with(Exit::SomeFailed, text));
@@ -364,14 +380,17 @@ impl Run<'_> {
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
-        let present = frame.place.present(self.context, name).await?;
+        let present = frame.place.present(self.connections, self.reporter, name).await?;
         if !self.wants(node, frame, name, present.as_ref()).await? {
             return Ok(());
         }
         let target = node.read_link().await?;
         if !self.copy.dry_run {
             let times = self.copy.preserve.then_some(node.attributes.times);
-            frame.place.symlink(self.context, name, &target, times, present.is_some()).await?;
+            frame
+                .place
+                .symlink(self.connections, self.reporter, name, &target, times, present.is_some())
+                .await?;
         }
         self.say("link", node, frame, name)
     }
@@ -407,7 +426,7 @@ impl Run<'_> {
                     && here.size != there.size
                     && there.times.modified <= here.times.modified
                 {
-                    self.context.reporter.warning(format!(
+                    self.reporter.warning(format!(
                         "{target}: kept, it has the time of {node} but another size (without -u it is replaced)"
                     ));
                 }
@@ -419,15 +438,15 @@ impl Run<'_> {
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
-        self.context.activity.file_done();
+        self.reporter.activity().file_done();
         let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["reason"] = reason.name().into();
         let line = format_args!("{}: left alone, it {}", target.shown, reason.words());
-        self.context.reporter.skipped(line, &event, reason)
+        self.reporter.skipped(line, &event, reason)
     }
 
     fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
-        self.context.activity.file_done();
+        self.reporter.activity().file_done();
         self.say_event(event, node, &frame.place.name(name))
     }
 
@@ -437,26 +456,26 @@ impl Run<'_> {
         event["bytes"] = node.attributes.size.into();
         if self.copy.dry_run {
             event["dry_run"] = true.into();
-            if !self.context.reporter.json() {
-                return self.context.reporter.print(format!("{line}\n").as_bytes());
+            if !self.reporter.json() {
+                return self.reporter.print(format!("{line}\n").as_bytes());
             }
         }
         match node.kind {
-            Kind::Directory => self.context.reporter.entered(line, &event),
-            _ => self.context.reporter.done(line, &event),
+            Kind::Directory => self.reporter.entered(line, &event),
+            _ => self.reporter.done(line, &event),
         }
     }
 }
 
 impl Queue {
-    fn add(&mut self, works: Vec<Work>, context: &Context) {
+    fn add(&mut self, works: Vec<Work>, reporter: &Reporter) {
         // The last one in is the first one out, so this keeps the order of the names.
         for work in works.into_iter().rev() {
             match work.node.kind {
                 Kind::Directory => self.directories.push(work),
                 Kind::File | Kind::Symlink | Kind::Special(_) => {
                     let bytes = work.node.expected_bytes();
-                    context.activity.expect(bytes);
+                    reporter.activity().expect(bytes);
                     if bytes >= LARGE_BYTES { self.large.push(work) } else { self.small.push(work) }
                 }
             }

@@ -61,6 +61,9 @@ pub(crate) struct Journal {
 /// Bytes of a slot.
 const SLOT: usize = 32 << 10;
 
+/// Bytes of a journal.
+pub(crate) const LENGTH: u64 = 2 * SLOT as u64;
+
 /// What a slot begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswjrn\x01";
 

@@ -3,8 +3,9 @@
 #![doc(hidden)]
 
 mod args;
+mod clock;
 mod command;
-mod context;
+mod connections;
 mod copy;
 mod error;
 mod exit;
@@ -17,10 +18,13 @@ mod mode;
 mod name;
 mod outcome;
 mod paths;
+mod process;
 mod progress;
 mod remote;
 mod report;
-mod session;
+#[cfg(test)]
+mod served;
+mod signals;
 mod summary;
 mod target;
 mod text;

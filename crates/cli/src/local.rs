@@ -1,6 +1,7 @@
 //! The local file system: directories that are written into, and nothing outside them.
 
 mod holes;
+mod marked;
 mod part;
 
 use std::{
@@ -18,6 +19,7 @@ use rustix::{
 };
 
 pub(crate) use holes::{Sparse, Writer, holes};
+pub(crate) use marked::Marked;
 pub(crate) use part::{Part, removed};
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
@@ -55,19 +57,6 @@ impl Directory {
             Err(error) => return Err(error.into()),
         };
         Ok((self.enter(name)?, created))
-    }
-
-    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the mark.
-    pub(crate) fn create_marked(&self, name: &[u8], mode: u32) -> io::Result<Self> {
-        let temporary = crate::name::temporary(name);
-        if self.stat(&temporary)?.is_some_and(|found| Kind::from_raw_mode(found.st_mode) != Kind::Directory) {
-            self.remove(&temporary)?;
-        }
-        let (made, _) = self.create(&temporary, mode)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        fs::openat(&made.fd, crate::name::MARKER, flags, Mode::RUSR | Mode::WUSR)?;
-        fs::renameat(&self.fd, &temporary[..], &self.fd, name)?;
-        Ok(Self { path: self.join(name), ..made })
     }
 
     /// Enters a directory in this one.
@@ -135,7 +124,7 @@ impl Directory {
     /// # Errors
     /// `WouldBlock` when another run has it open so.
     pub(crate) fn lock(&self, name: &[u8], mode: u32) -> io::Result<File> {
-        part::open(self, name, OFlags::NOFOLLOW, mode)
+        part::open(self, name, mode)
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.
@@ -175,17 +164,34 @@ impl Directory {
     }
 }
 
-/// Opens the directory in which runs keep what later runs need to know, creating it if need be:
-/// `$XDG_STATE_HOME/nfsw`, or `~/.local/state/nfsw`.
-///
-/// # Errors
-/// `NotFound` when neither variable says where; or what creating it fails of.
-pub(crate) fn state_directory() -> io::Result<Directory> {
-    let path = base_directory("XDG_STATE_HOME", ".local/state")
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set"))?;
-    std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
-        .create(&path)?;
-    Directory::open(&path)
+/// Where runs keep what later runs need to know.
+#[derive(Clone, Debug)]
+pub(crate) struct StateHome(Option<PathBuf>);
+
+impl StateHome {
+    /// The user's: `$XDG_STATE_HOME/nfsw`, or `~/.local/state/nfsw`.
+    pub(crate) fn of_user() -> Self {
+        Self(base_directory("XDG_STATE_HOME", ".local/state"))
+    }
+
+    /// The one at a path.
+    #[cfg(test)]
+    pub(crate) fn at(path: &Path) -> Self {
+        Self(Some(path.to_owned()))
+    }
+
+    /// Opens the directory, creating it if need be.
+    ///
+    /// # Errors
+    /// `NotFound` when neither variable says where; or what creating it fails of.
+    pub(crate) fn open(&self) -> io::Result<Directory> {
+        let path = self.0.as_ref().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set")
+        })?;
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(path)?;
+        Directory::open(path)
+    }
 }
 
 /// Returns our directory below the base that `variable` names, or else `default` below the user's home (XDG Base

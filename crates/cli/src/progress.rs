@@ -118,6 +118,11 @@ impl Share {
         self.activity.step();
     }
 
+    /// Returns how many bytes of this file are left to copy.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.expected.get().saturating_sub(self.copied.load(Relaxed))
+    }
+
     /// Returns what to hand to a transfer so that it counts its bytes here.
     pub(crate) fn observer(&self) -> Arc<dyn Fn(u64) + Send + Sync> {
         let (activity, copied) = (Arc::clone(&self.activity), Arc::clone(&self.copied));

@@ -10,14 +10,14 @@ use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
 
 pub(crate) use above::Above;
-pub(crate) use glob::is_pattern;
 
 use crate::{
-    context::Context,
+    connections::Connections,
     error::ResultExt,
     exit::{Exit, Failure},
     name::is_plain,
-    target::Remote,
+    report::Reporter,
+    target::{Remote, is_pattern},
     text::escape,
 };
 
@@ -71,6 +71,11 @@ impl Found {
         self.metadata.file_type == FileType::Directory
     }
 
+    /// Whether it is a symbolic link.
+    pub(crate) fn is_link(&self) -> bool {
+        self.metadata.file_type == FileType::Symlink
+    }
+
     /// Whether a file that is copied there takes its place.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self.metadata.file_type, FileType::Regular | FileType::Symlink)
@@ -103,11 +108,15 @@ impl Found {
 ///
 /// # Errors
 /// Status 4 when it does not exist.
-pub(crate) async fn find(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
+pub(crate) async fn find(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Found> {
     for warning in &remote.options.warnings {
-        context.reporter.warning_once(warning);
+        reporter.warning_once(warning);
     }
-    walk::walk(context, remote, false).await
+    walk::walk(connections, reporter, remote, false).await
 }
 
 /// Pauses after which a server is asked again that was reached before: it may just be starting, or have no place for us.
@@ -118,22 +127,30 @@ const PAUSES: [Duration; 4] =
 ///
 /// # Errors
 /// As [`find`].
-pub(crate) async fn find_again(context: &Context, remote: &Remote) -> anyhow::Result<Found> {
+pub(crate) async fn find_again(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Found> {
     for pause in PAUSES {
-        match find(context, remote).await {
+        match find(connections, reporter, remote).await {
             Err(error) if Exit::of(&error) == Exit::Unreachable => tokio::time::sleep(pause).await,
             found => return found,
         }
     }
-    find(context, remote).await
+    find(connections, reporter, remote).await
 }
 
 /// Finds one file as [`find`] does, or `None` when it does not exist.
 ///
 /// # Errors
 /// As [`find`], for other reasons.
-pub(crate) async fn find_if_exists(context: &Context, remote: &Remote) -> anyhow::Result<Option<Found>> {
-    match find(context, remote).await {
+pub(crate) async fn find_if_exists(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Option<Found>> {
+    match find(connections, reporter, remote).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
         Err(error) => Err(error),
@@ -144,15 +161,19 @@ pub(crate) async fn find_if_exists(context: &Context, remote: &Remote) -> anyhow
 ///
 /// # Errors
 /// Status 4 when nothing matches.
-pub(crate) async fn find_all(context: &Context, remote: &Remote) -> anyhow::Result<Vec<Found>> {
+pub(crate) async fn find_all(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Vec<Found>> {
     if !is_pattern(&remote.path) {
-        return Ok(vec![find(context, remote).await?]);
+        return Ok(vec![find(connections, reporter, remote).await?]);
     }
-    let matches = glob::expand(context, remote).await?;
+    let matches = glob::expand(connections, reporter, remote).await?;
     if !matches.is_empty() {
         return Ok(matches);
     }
-    match find_if_exists(context, remote).await? {
+    match find_if_exists(connections, reporter, remote).await? {
         Some(literal) => Ok(vec![literal]),
         None => Err(Failure::with(Exit::SourceMissing, format!("{remote}: nothing on the server matches"))),
     }
@@ -162,10 +183,14 @@ pub(crate) async fn find_all(context: &Context, remote: &Remote) -> anyhow::Resu
 ///
 /// # Errors
 /// Those of the report.
-pub(crate) async fn find_all_or_report(context: &Context, remote: &Remote) -> anyhow::Result<Vec<Found>> {
-    match find_all(context, remote).await {
+pub(crate) async fn find_all_or_report(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Vec<Found>> {
+    match find_all(connections, reporter, remote).await {
         Ok(found) => Ok(found),
-        Err(error) => context.reporter.failed(error).map(|()| Vec::new()),
+        Err(error) => reporter.failed(error).map(|()| Vec::new()),
     }
 }
 
@@ -173,10 +198,31 @@ pub(crate) async fn find_all_or_report(context: &Context, remote: &Remote) -> an
 ///
 /// # Errors
 /// Status 4 when the link leads nowhere.
-pub(crate) async fn follow(context: &Context, found: Found) -> anyhow::Result<Found> {
+pub(crate) async fn follow(
+    connections: &Connections,
+    reporter: &Reporter,
+    found: Found,
+) -> anyhow::Result<Found> {
     match found.metadata.file_type {
-        FileType::Symlink => walk::walk(context, &found.remote, true).await,
+        FileType::Symlink => walk::walk(connections, reporter, &found.remote, true).await,
         _ => Ok(found),
+    }
+}
+
+/// Follows a symbolic link as [`follow`] does; the result has the path that leads there without
+/// links. `None` if the link leads nowhere.
+///
+/// # Errors
+/// As [`follow`], for other reasons.
+pub(crate) async fn real(
+    connections: &Connections,
+    reporter: &Reporter,
+    link: &Found,
+) -> anyhow::Result<Option<Found>> {
+    match walk::real(connections, reporter, &link.remote).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -239,14 +285,19 @@ impl Children {
     ///
     /// # Errors
     /// What the server answers; and a directory that has no end.
-    pub(crate) async fn next(&mut self, context: &Context) -> anyhow::Result<Vec<Child>> {
-        self.next_matching(context, PART_BYTES, |_| true).await
+    pub(crate) async fn next(
+        &mut self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Vec<Child>> {
+        self.next_matching(connections, reporter, PART_BYTES, |_| true).await
     }
 
     /// Reads entries that `wanted` says yes to, until they take `most_bytes`.
     async fn next_matching(
         &mut self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         most_bytes: usize,
         wanted: impl Fn(&[u8]) -> bool,
     ) -> anyhow::Result<Vec<Child>> {
@@ -260,13 +311,13 @@ impl Children {
                 self.is_done = true;
                 break;
             };
-            context.activity.step();
+            reporter.activity().step();
             self.seen += 1;
             if !is_plain(&entry.name) {
                 self.unsafe_names += 1;
                 if self.unsafe_names <= MAX_UNSAFE_NAMES {
                     let text = format!("left out an entry with the unsafe name {}", abridged(&entry.name));
-                    context.reporter.failed(failed(text))?;
+                    reporter.failed(failed(text))?;
                 }
             } else if wanted(&entry.name) {
                 held_bytes += ENTRY_BYTES + entry.name.len();
@@ -277,17 +328,17 @@ impl Children {
                     _ => bare.push(entry.name),
                 }
             }
-            if self.seen > context.max_entries {
+            if self.seen > connections.max_entries() {
                 let text = format!(
                     "has more than {} entries, or no end (--max-entries takes more)",
-                    context.max_entries
+                    connections.max_entries()
                 );
                 return Err(failed(text));
             }
         }
         if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
             let more = self.unsafe_names - MAX_UNSAFE_NAMES;
-            context.reporter.failed(failed(format!("left out {more} more entries with unsafe names")))?;
+            reporter.failed(failed(format!("left out {more} more entries with unsafe names")))?;
         }
         let mut lookups = stream::iter(bare)
             .map(|name| async {
@@ -296,7 +347,7 @@ impl Children {
             })
             .buffer_unordered(LOOKUPS);
         while let Some((name, entry)) = lookups.next().await {
-            context.activity.step();
+            reporter.activity().step();
             match entry {
                 Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
                 // Removed since it was listed.
@@ -310,7 +361,7 @@ impl Children {
                 "left out {}: the server gives it the handle of a directory that it lies in",
                 abridged(&name)
             );
-            context.reporter.failed(failed(text))?;
+            reporter.failed(failed(text))?;
         }
         complete.sort_by(|a, b| a.name.cmp(&b.name));
         let mut twice = None;
@@ -325,7 +376,7 @@ impl Children {
         if let Some(name) = twice {
             let text =
                 format!("the server lists {} twice, as different files; one is left out", abridged(&name));
-            context.reporter.failed(failed(text))?;
+            reporter.failed(failed(text))?;
         }
         Ok(complete)
     }
@@ -336,13 +387,14 @@ impl Children {
 /// # Errors
 /// As [`Children::next`]; and more entries than can be held.
 async fn matching_children(
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     directory: &Found,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> anyhow::Result<Vec<Child>> {
     let shown = &directory.remote;
     let mut children = Children::of(directory)?;
-    let found = children.next_matching(context, MAX_HELD_BYTES, wanted).await?;
+    let found = children.next_matching(connections, reporter, MAX_HELD_BYTES, wanted).await?;
     if !children.is_done {
         let count = found.len();
         let text = format!("{shown}: more than {count} entries match; ask for fewer, as in '{shown}/a*'");

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     fmt::Display,
     io::{self, Write},
+    sync::Arc,
     time::Instant,
 };
 
@@ -15,7 +16,7 @@ use crate::{
     error::explain,
     exit::{Exit, Failure},
     outcome::{Outcome, Skip},
-    progress::Progress,
+    progress::{Activity, Progress},
     summary::Summary,
     text::shorten,
 };
@@ -40,6 +41,7 @@ pub(crate) struct Reporter {
     progress: RefCell<Option<Progress>>,
     outcome: RefCell<Outcome>,
     warned: RefCell<BTreeSet<String>>,
+    activity: Arc<Activity>,
 }
 
 impl Reporter {
@@ -57,6 +59,7 @@ impl Reporter {
             progress: RefCell::default(),
             outcome: RefCell::default(),
             warned: RefCell::default(),
+            activity: Arc::default(),
         }
     }
 
@@ -69,6 +72,11 @@ impl Reporter {
     /// `names` says whether it names what it does.
     pub(crate) fn that_changes(self, names: bool) -> Self {
         Self { changes: true, names, ..self }
+    }
+
+    /// Returns the counters of what was done.
+    pub(crate) const fn activity(&self) -> &Arc<Activity> {
+        &self.activity
     }
 
     /// Whether standard output carries JSON.
@@ -231,6 +239,14 @@ impl Reporter {
         ));
     }
 
+    /// Says once that this run cannot be resumed, for another one has the state of a target on
+    /// another server that looks the same.
+    pub(crate) fn keeps_nothing_beside_another(&self) {
+        self.warning_once(
+            "an interrupted run will not be resumed: another nfsw is copying to a server whose file handles are the same",
+        );
+    }
+
     /// Says on standard error what failed, and goes on.
     ///
     /// # Errors
@@ -250,6 +266,12 @@ impl Reporter {
         self.above_progress(|| {
             let _ = writeln!(io::stderr(), "nfsw: {text}");
         });
+    }
+
+    /// Returns what was counted so far.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> Value {
+        self.outcome.borrow().to_json()
     }
 
     /// Whether anything failed so far.

@@ -59,7 +59,7 @@ impl Target {
 
     /// Whether it may stand for several files on a server.
     pub(crate) fn is_pattern(&self) -> bool {
-        matches!(self, Self::Remote(remote) if crate::remote::is_pattern(&remote.path))
+        matches!(self, Self::Remote(remote) if is_pattern(&remote.path))
     }
 
     /// Reads a command line argument that must be on a server.
@@ -128,6 +128,11 @@ impl Remote {
         self.at(self.path[..end.max(1)].to_vec())
     }
 
+    /// Whether another path is on the same server, which is to be reached in the same way.
+    pub(crate) fn is_on_server_of(&self, other: &Self) -> bool {
+        self.host == other.host && self.options == other.options
+    }
+
     /// Returns another path on the same server.
     pub(crate) fn with_path(&self, path: &[u8]) -> Self {
         self.at(normalise(path))
@@ -169,6 +174,11 @@ impl fmt::Display for Target {
             Self::Remote(remote) => remote.fmt(formatter),
         }
     }
+}
+
+/// Whether any component of a path on a server is a pattern.
+pub(crate) fn is_pattern(path: &[u8]) -> bool {
+    path.iter().any(|byte| b"*?[".contains(byte))
 }
 
 /// Returns the path of something inside a server directory.

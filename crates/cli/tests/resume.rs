@@ -215,7 +215,7 @@ fn a_second_run_to_the_same_target_is_refused() {
     let mut copy = started(&["-r", text(&tree), &server.url("/tree")]);
     wait_for(|| server.path("tree/.file.nfsw-part").exists());
     let error = fails(1, ["cp", "-r", text(&tree), &server.url("/tree")]);
-    assert!(error.contains("another nfsw is running the same command"), "{error}");
+    assert!(error.contains("another nfsw is copying the same to the same place"), "{error}");
     assert!(copy.wait().unwrap().success());
     assert_same_tree(&tree, &server.path("tree"), false);
 }

@@ -37,7 +37,7 @@ pub(crate) struct ConnectionArgs {
     /// Longest wait before a resend.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
     pub(crate) max_timeo: Option<Duration>,
-    /// Give up after no progress for this long; without it, wait for ever.
+    /// Give up after no progress of the whole run for this long; without it, wait for ever.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Give up after this long, whatever the progress.

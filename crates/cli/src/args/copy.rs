@@ -79,7 +79,14 @@ pub(crate) struct CpArgs {
 
 const EXAMPLES: &str = "\
 A trailing slash means nothing; SRC/. means what is in SRC. With -r symbolic links are copied as links; fifos, sockets and devices in a tree are \
-skipped with a warning, and one that is named as SRC is an error. A file is written to .NAME.nfsw-part beside its target and renamed when complete.
+skipped with a warning, and one that is named as SRC is an error.
+
+A symbolic link that is named as DST is what it leads to: a directory receives SRC, a file is replaced and the link stays; \
+one that leads nowhere is refused. With -T, a directory never becomes what a link leads to; where SRC is copied as a link, it \
+replaces the link. A link in a directory that is copied into is replaced, or refused where it would be a directory or with \
+--inplace; it is never followed.
+
+A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
 The same command, run again, goes on where an interrupted run ended: within files above 128 KiB, and \
 without the files of a tree that are complete and unchanged. What that takes is kept beside downloads \

@@ -4,32 +4,34 @@ use nfs_wireless_client::FileType;
 
 use crate::{
     args::{CatArgs, OutputArgs},
-    context::Context,
+    connections::Connections,
     copy::stream,
     exit::{Exit, Failure},
+    process::Process,
     remote::{find_all, follow},
+    report::Reporter,
     target::Remote,
 };
 
 pub(super) fn execute(arguments: CatArgs) -> Exit {
     // Standard output carries the files, so there is no JSON.
     let output = OutputArgs { json: false, stats: arguments.stats };
-    Context::new(&arguments.connection, &output).run(async |context| {
+    Process::new(&arguments.connection, &output).run(async |connections, reporter| {
         for target in &arguments.targets {
-            if let Err(error) = one(context, target).await {
-                context.reporter.failed(error)?;
+            if let Err(error) = one(connections, reporter, target).await {
+                reporter.failed(error)?;
             }
         }
         Ok(())
     })
 }
 
-async fn one(context: &Context, target: &Remote) -> anyhow::Result<()> {
-    for found in find_all(context, target).await? {
-        let found = follow(context, found).await?;
+async fn one(connections: &Connections, reporter: &Reporter, target: &Remote) -> anyhow::Result<()> {
+    for found in find_all(connections, reporter, target).await? {
+        let found = follow(connections, reporter, found).await?;
         let remote = &found.remote;
         match found.metadata.file_type {
-            FileType::Regular => stream::to_stdout(found, context).await?,
+            FileType::Regular => stream::to_stdout(found, connections, reporter).await?,
             FileType::Directory => {
                 return Err(Failure::with(Exit::SomeFailed, format!("{remote}: is a directory")));
             }

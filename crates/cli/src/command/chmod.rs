@@ -5,21 +5,25 @@ use nfs_wireless_client::{FileType, SetAttributes};
 
 use crate::{
     args::ChmodArgs,
-    context::Context,
+    connections::Connections,
     error::ResultExt,
     local,
     remote::{Children, Found, find_all_or_report, follow},
-    report::event,
+    report::{Reporter, event},
 };
 
 /// Calls in flight in one directory.
 const CHANGES: usize = 16;
 
-pub(super) async fn run(arguments: &ChmodArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &ChmodArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     for target in &arguments.targets {
-        for found in find_all_or_report(context, target).await? {
-            if let Err(error) = tree(arguments, context, found).await {
-                context.reporter.failed(error)?;
+        for found in find_all_or_report(connections, reporter, target).await? {
+            if let Err(error) = tree(arguments, connections, reporter, found).await {
+                reporter.failed(error)?;
             }
         }
     }
@@ -27,24 +31,30 @@ pub(super) async fn run(arguments: &ChmodArgs, context: &Context) -> anyhow::Res
 }
 
 /// Changes what a target names and, if asked, everything below. Links below are left alone, as by chmod(1).
-async fn tree(arguments: &ChmodArgs, context: &Context, top: Found) -> anyhow::Result<()> {
-    let top = follow(context, top).await?;
-    change(arguments, context, &top).await?;
+async fn tree(
+    arguments: &ChmodArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    top: Found,
+) -> anyhow::Result<()> {
+    let top = follow(connections, reporter, top).await?;
+    change(arguments, reporter, &top).await?;
     let mut directories = if arguments.recursive && top.is_directory() { vec![top] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
         let mut listed = Children::of(&directory)?;
         while !listed.is_done() {
-            let part = listed.next(context).await?;
+            let part = listed.next(connections, reporter).await?;
             let found: Vec<Found> = part
                 .into_iter()
                 .filter(|child| child.metadata.file_type != FileType::Symlink)
                 .map(|child| directory.child(child))
                 .collect();
-            let mut changes =
-                stream::iter(&found).map(|found| change(arguments, context, found)).buffer_unordered(CHANGES);
+            let mut changes = stream::iter(&found)
+                .map(|found| change(arguments, reporter, found))
+                .buffer_unordered(CHANGES);
             while let Some(changed) = changes.next().await {
                 if let Err(error) = changed {
-                    context.reporter.failed(error)?;
+                    reporter.failed(error)?;
                 }
             }
             drop(changes);
@@ -54,14 +64,14 @@ async fn tree(arguments: &ChmodArgs, context: &Context, top: Found) -> anyhow::R
     Ok(())
 }
 
-async fn change(arguments: &ChmodArgs, context: &Context, found: &Found) -> anyhow::Result<()> {
+async fn change(arguments: &ChmodArgs, reporter: &Reporter, found: &Found) -> anyhow::Result<()> {
     let mode = arguments.mode.apply(found.metadata.mode, found.is_directory(), local::umask());
     if mode != found.metadata.mode {
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
     }
-    context.activity.step();
+    reporter.activity().step();
     let mut event = event("mode", &[("path", &found.remote.path)]);
     event["mode"] = format!("{mode:04o}").into();
-    context.reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
+    reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
 }

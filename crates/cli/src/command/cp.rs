@@ -2,9 +2,10 @@
 
 use crate::{
     args::CpArgs,
-    context::Context,
     copy::{self, Copy, Links, Overwrite},
     exit::{Exit, Failure},
+    local::StateHome,
+    process::Process,
     progress::{Aside, Progress},
     summary::Summary,
     target::Target,
@@ -12,20 +13,20 @@ use crate::{
 
 /// Copies, and returns how it ended and the numbers of the run. `aside` is shown beside the progress.
 pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary) {
-    let context = Context::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
+    let process = Process::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
-    let context = if arguments.dry_run { context } else { context.that_changes(arguments.verbose) };
-    let exit = context.run(async |context| {
+    let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
+    let exit = process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
         if !arguments.quiet
             && !copy.dry_run
             && let Some(progress) = Progress::on_terminal(aside)
         {
-            context.reporter.show_progress(progress);
+            reporter.show_progress(progress);
         }
-        copy::run(&copy, context).await
+        copy::run(&copy, connections, reporter).await
     });
-    (exit, context.session.summary())
+    (exit, process.summary())
 }
 
 /// Reads the targets and options into what they mean.
@@ -58,5 +59,9 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         dry_run: arguments.dry_run,
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
+        state: StateHome::of_user(),
     })
 }
+
+#[cfg(test)]
+mod tests;

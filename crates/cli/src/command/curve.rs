@@ -22,9 +22,9 @@ use toml::{Table, Value};
 
 use crate::{
     args::{CurveArgs, LinkOptions, Op, Policy},
-    context::interrupted,
     error::{explain, local, show},
     exit::{Exit, Failure},
+    signals::interrupted,
     units::AutoOr,
 };
 

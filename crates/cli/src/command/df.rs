@@ -1,10 +1,19 @@
 //! `nfsw df`: free space.
 
 use crate::{
-    args::DfArgs, context::Context, error::ResultExt, remote::find_all_or_report, report::event, units,
+    args::DfArgs,
+    connections::Connections,
+    error::ResultExt,
+    remote::find_all_or_report,
+    report::{Reporter, event},
+    units,
 };
 
-pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &DfArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     let (total, left) = match (arguments.inodes, arguments.human_readable) {
         (true, _) => ("Inodes", "Free"),
         (false, true) => ("Size", "Avail"),
@@ -12,10 +21,10 @@ pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result
     };
     let mut rows = vec![["Target", total, "Used", left, "Use%", "Export"].map(str::to_owned)];
     for target in &arguments.targets {
-        for found in find_all_or_report(context, target).await? {
+        for found in find_all_or_report(connections, reporter, target).await? {
             let space = found.client.fs_stat(found.handle).await.at(&found.remote)?;
             let export = crate::text::escape(found.client.export()).into_owned();
-            if context.reporter.json() {
+            if reporter.json() {
                 let mut event =
                     event("space", &[("path", &found.remote.path), ("export", found.client.export())]);
                 for (key, count) in [
@@ -27,7 +36,7 @@ pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result
                 ] {
                     event[key] = count.into();
                 }
-                context.reporter.event(&event)?;
+                reporter.event(&event)?;
                 continue;
             }
             let (all, free, available) = if arguments.inodes {
@@ -45,10 +54,10 @@ pub(super) async fn run(arguments: &DfArgs, context: &Context) -> anyhow::Result
             rows.push([found.remote.to_string(), show(all), show(used), show(available), percent, export]);
         }
     }
-    if context.reporter.json() || rows.len() == 1 {
+    if reporter.json() || rows.len() == 1 {
         return Ok(());
     }
-    context.reporter.print(table(&rows).as_bytes())
+    reporter.print(table(&rows).as_bytes())
 }
 
 /// The share in use of what ordinary users may use, rounded up as `df` does.

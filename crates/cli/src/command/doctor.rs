@@ -18,18 +18,23 @@ use self::{
 };
 use crate::{
     args::DoctorArgs,
-    context::Context,
+    connections::Connections,
     exit::{Exit, Failure},
+    report::Reporter,
 };
 
-pub(super) async fn run(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<()> {
-    let findings = examine(arguments, context).await?;
-    if context.reporter.json() {
+pub(super) async fn run(
+    arguments: &DoctorArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let findings = examine(arguments, connections, reporter).await?;
+    if reporter.json() {
         for event in page::events(&findings) {
-            context.reporter.event(&event)?;
+            reporter.event(&event)?;
         }
     } else {
-        context.reporter.print(page::page(&findings, Timestamp::now()).as_bytes())?;
+        reporter.print(page::page(&findings, Timestamp::now()).as_bytes())?;
     }
     let target = &arguments.target;
     if !PROTOCOLS.iter().any(|&protocol| findings.nfs_answers(protocol)) {
@@ -48,7 +53,11 @@ pub(super) async fn run(arguments: &DoctorArgs, context: &Context) -> anyhow::Re
     }
 }
 
-async fn examine(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<Findings> {
+async fn examine(
+    arguments: &DoctorArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<Findings> {
     let target = &arguments.target;
     let host = &*target.host;
     let resolved = tokio::net::lookup_host((host, 0)).await;
@@ -60,7 +69,7 @@ async fn examine(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<Fi
         );
         return Err(Failure::with(Exit::Unreachable, text));
     };
-    let credential = context.session.config(&target.options)?.credential;
+    let credential = connections.config(&target.options)?.credential;
     let (uid, gid) = match &credential {
         Credential::Sys(user) => (user.uid, user.gid),
         Credential::None => (u32::MAX, u32::MAX),
@@ -83,7 +92,7 @@ async fn examine(arguments: &DoctorArgs, context: &Context) -> anyhow::Result<Fi
     let root = Credential::Sys(AuthSys { machine_name: b"nfsw".to_vec(), uid: 0, gid: 0, gids: Vec::new() });
     let mut doctor = Doctor::new(findings, address, arguments.wait, encoded(&credential), encoded(&root));
     // From here on every wait has an end of its own.
-    context.activity.set_mounted();
+    reporter.activity().set_mounted();
     doctor.services(target.options.nfs_port, target.options.mount_port).await;
     if let Some((root, below)) = doctor.mount(&target.path).await {
         doctor.file_system(root).await;

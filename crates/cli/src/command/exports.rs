@@ -2,26 +2,36 @@
 
 use nfs_wireless_client::{Client, Export};
 
-use crate::{args::ExportsArgs, context::Context, error::unreachable, report::event, text::escape};
+use crate::{
+    args::ExportsArgs,
+    connections::Connections,
+    error::unreachable,
+    report::{Reporter, event},
+    text::escape,
+};
 
-pub(super) async fn run(arguments: &ExportsArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &ExportsArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     let host = &arguments.host;
-    let config = context.session.config(&host.options)?;
+    let config = connections.config(&host.options)?;
     let exports = Client::exports(&host.host, config).await;
     let exports = exports.map_err(|error| unreachable(error, &host.host))?;
     if exports.is_empty() {
-        context.reporter.warning(format!("{} exports nothing", host.host));
+        reporter.warning(format!("{} exports nothing", host.host));
     }
     let width = exports.iter().map(|export| escape(&export.directory).chars().count()).max().unwrap_or(0);
     for export in &exports {
         let (path, groups) = (escape(&export.directory), groups(export));
-        if context.reporter.json() {
+        if reporter.json() {
             let mut event = event("export", &[("path", &export.directory)]);
             event["groups"] = groups.into();
-            context.reporter.event(&event)?;
+            reporter.event(&event)?;
         } else {
             let groups = if groups.is_empty() { "(everyone)".to_owned() } else { groups.join(",") };
-            context.reporter.print(format!("{path:width$}  {groups}\n").as_bytes())?;
+            reporter.print(format!("{path:width$}  {groups}\n").as_bytes())?;
         }
     }
     Ok(())

@@ -11,10 +11,10 @@ use nfs_wireless_client::{FileType, Metadata};
 use super::stat::{entry_json, kind_letter};
 use crate::{
     args::LsArgs,
-    context::Context,
+    connections::Connections,
     error::{ResultExt, is_stale},
     remote::{Children, Found, find, find_all, follow},
-    report::put_name,
+    report::{Reporter, put_name},
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -22,10 +22,15 @@ use crate::{
 /// Width of the terminal where it does not say.
 const DEFAULT_COLUMNS: usize = 80;
 
-pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &LsArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     let listing = Listing {
         arguments,
-        context,
+        connections,
+        reporter,
         terminal: io::stdout().is_terminal(),
         zone: TimeZone::system(),
         now: Timestamp::now(),
@@ -39,20 +44,19 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
                 files.extend(shows.into_iter().map(|found| Line { name: found.remote.to_bytes(), found }));
                 directories.extend(lists);
             }
-            Err(error) => context.reporter.failed(error)?,
+            Err(error) => reporter.failed(error)?,
         }
     }
-    let with_headings =
-        arguments.recursive || directories.len() + files.len() > 1 || context.reporter.has_failures();
+    let with_headings = arguments.recursive || directories.len() + files.len() > 1 || reporter.has_failures();
     let mut is_first = files.is_empty();
     if !files.is_empty() {
         listing.show(files, false).await?;
     }
     directories.reverse();
     while let Some(directory) = directories.pop() {
-        if with_headings && !context.reporter.json() {
+        if with_headings && !reporter.json() {
             let gap = if is_first { "" } else { "\n" };
-            context.reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
+            reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
         }
         is_first = false;
         let mut listed = listing.directory(&directory).await;
@@ -65,7 +69,7 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
         match listed {
             Ok(below) if arguments.recursive => directories.extend(below.into_iter().rev()),
             Ok(_) => {}
-            Err(error) => context.reporter.failed(error)?,
+            Err(error) => reporter.failed(error)?,
         }
     }
     Ok(())
@@ -74,7 +78,8 @@ pub(super) async fn run(arguments: &LsArgs, context: &Context) -> anyhow::Result
 /// One run's way of listing.
 struct Listing<'a> {
     arguments: &'a LsArgs,
-    context: &'a Context,
+    connections: &'a Connections,
+    reporter: &'a Reporter,
     terminal: bool,
     zone: TimeZone,
     now: Timestamp,
@@ -89,10 +94,10 @@ struct Line {
 impl Listing<'_> {
     /// Finds what one argument names; without `-l` and `-d` a link to a directory stands for the directory.
     async fn named(&self, target: &crate::target::Remote) -> anyhow::Result<Vec<Found>> {
-        let mut found = find_all(self.context, target).await?;
+        let mut found = find_all(self.connections, self.reporter, target).await?;
         if !self.arguments.long && !self.arguments.directory {
             for found in found.iter_mut().filter(|found| found.metadata.file_type == FileType::Symlink) {
-                if let Ok(followed) = follow(self.context, found.clone()).await
+                if let Ok(followed) = follow(self.connections, self.reporter, found.clone()).await
                     && followed.is_directory()
                 {
                     *found = Found { remote: found.remote.clone(), ..followed };
@@ -105,10 +110,17 @@ impl Listing<'_> {
     /// Looks for a directory by its path, whose handle the server has forgotten: some know the last thousand only. `None` if it is not
     /// there, or another one is, which is said of the old one then.
     async fn find_again(&self, directory: &Found) -> Option<Found> {
-        let look = async || follow(self.context, find(self.context, &directory.remote).await?).await;
+        let look = async || {
+            follow(
+                self.connections,
+                self.reporter,
+                find(self.connections, self.reporter, &directory.remote).await?,
+            )
+            .await
+        };
         let mut found = look().await;
         if found.as_ref().is_err_and(is_stale) {
-            self.context.session.forget(&directory.client);
+            self.connections.forget(&directory.client);
             found = look().await;
         }
         let file = |it: &Found| (it.metadata.fsid, it.metadata.fileid);
@@ -135,7 +147,7 @@ impl Listing<'_> {
         let mut listed = Children::of(directory)?;
         let mut is_part = false;
         loop {
-            let part = listed.next(self.context).await?;
+            let part = listed.next(self.connections, self.reporter).await?;
             lines.reserve_exact(part.len());
             for child in part {
                 if hidden || !child.name.starts_with(b".") {
@@ -150,7 +162,7 @@ impl Listing<'_> {
             if !is_part && !listed.is_done() {
                 is_part = true;
                 let text = format!("{}: shown in parts, each in order: it is too large", directory.remote);
-                self.context.reporter.warning(text);
+                self.reporter.warning(text);
             }
             self.show(std::mem::take(&mut lines), !is_part).await?;
             if listed.is_done() {
@@ -163,7 +175,7 @@ impl Listing<'_> {
         self.sort(&mut lines);
         let mut links = Vec::with_capacity(lines.len());
         for line in &lines {
-            let wanted = (self.arguments.long || self.context.reporter.json())
+            let wanted = (self.arguments.long || self.reporter.json())
                 && line.found.metadata.file_type == FileType::Symlink;
             links.push(if wanted {
                 Some(line.found.client.read_link(line.found.handle).await.at(&line.found.remote)?)
@@ -171,12 +183,12 @@ impl Listing<'_> {
                 None
             });
         }
-        if self.context.reporter.json() {
+        if self.reporter.json() {
             for (line, link) in lines.iter().zip(&links) {
                 let mut event = entry_json(&line.found, link.as_deref());
                 event["event"] = "entry".into();
                 put_name(&mut event, "name", &line.name);
-                self.context.reporter.event(&event)?;
+                self.reporter.event(&event)?;
             }
             return Ok(());
         }
@@ -203,7 +215,7 @@ impl Listing<'_> {
                 out.push(b'\n');
             }
         }
-        self.context.reporter.print(&out)
+        self.reporter.print(&out)
     }
 
     fn long(&self, lines: &[Line], links: &[Option<Vec<u8>>], out: &mut Vec<u8>) {

@@ -4,37 +4,44 @@ use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, Set
 
 use crate::{
     args::MkdirArgs,
-    context::Context,
+    connections::{Connections, is_within},
     error::{ResultExt, has_status, is_missing},
     exit::{Exit, Failure},
     local,
-    report::event,
-    session::is_within,
+    report::{Reporter, event},
     target::{Remote, join},
 };
 
-pub(super) async fn run(arguments: &MkdirArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &MkdirArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     for target in &arguments.targets {
         let created = if arguments.parents {
-            with_parents(arguments, context, target).await
+            with_parents(arguments, connections, reporter, target).await
         } else {
-            alone(arguments, context, target).await
+            alone(arguments, connections, reporter, target).await
         };
         match created {
-            Ok(()) => context
-                .reporter
+            Ok(()) => reporter
                 .done(format_args!("created {target}"), &event("directory", &[("path", &target.path)]))?,
-            Err(error) => context.reporter.failed(error)?,
+            Err(error) => reporter.failed(error)?,
         }
     }
     Ok(())
 }
 
-async fn alone(arguments: &MkdirArgs, context: &Context, target: &Remote) -> anyhow::Result<()> {
+async fn alone(
+    arguments: &MkdirArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    target: &Remote,
+) -> anyhow::Result<()> {
     let Some(name) = target.name() else {
         return Err(Failure::with(Exit::SomeFailed, format!("{target}: file exists")));
     };
-    let client = context.session.client(target).await?;
+    let client = connections.client(target).await?;
     let parent = client.resolve(&target.parent().path).await;
     let parent = match parent {
         Err(error) if is_missing(&error) => {
@@ -43,13 +50,18 @@ async fn alone(arguments: &MkdirArgs, context: &Context, target: &Remote) -> any
         }
         other => other.at(target)?,
     };
-    create(arguments, context, &client, parent.handle, name, true).await.at(target)?;
+    create(arguments, reporter, &client, parent.handle, name, true).await.at(target)?;
     Ok(())
 }
 
 /// Creates what is missing, from the export downwards.
-async fn with_parents(arguments: &MkdirArgs, context: &Context, target: &Remote) -> anyhow::Result<()> {
-    let client = context.session.client(target).await?;
+async fn with_parents(
+    arguments: &MkdirArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    target: &Remote,
+) -> anyhow::Result<()> {
+    let client = connections.client(target).await?;
     let export = client.export().to_vec();
     let mut path = if is_within(&target.path, &export) { export } else { b"/".to_vec() };
     let below = target.path[path.len().min(target.path.len())..].to_vec();
@@ -61,7 +73,7 @@ async fn with_parents(arguments: &MkdirArgs, context: &Context, target: &Remote)
         let found = match client.lookup(directory.handle, name).await {
             Err(error) if is_missing(&error) => {
                 let last = index + 1 == names.len();
-                match create(arguments, context, &client, directory.handle, name, last).await {
+                match create(arguments, reporter, &client, directory.handle, name, last).await {
                     // Somebody else was faster.
                     Err(error) if has_status(&error, Status::EXIST) => {
                         client.lookup(directory.handle, name).await.at(&shown)?.handle
@@ -81,7 +93,7 @@ async fn with_parents(arguments: &MkdirArgs, context: &Context, target: &Remote)
 /// Creates one directory. Parents of the one asked for can at least be entered and filled by their owner.
 async fn create(
     arguments: &MkdirArgs,
-    context: &Context,
+    reporter: &Reporter,
     client: &Client,
     parent: FileHandle,
     name: &[u8],
@@ -91,6 +103,6 @@ async fn create(
     let mode = if is_last { arguments.mode.unwrap_or(default) } else { default | 0o300 };
     let created =
         client.mkdir(parent, name, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).await?;
-    context.activity.step();
+    reporter.activity().step();
     Ok(created.handle)
 }

@@ -2,37 +2,40 @@
 
 use crate::{
     args::MvArgs,
-    context::Context,
+    connections::{Connections, is_within},
     error::ResultExt,
     exit::{Exit, Failure},
     outcome::Skip,
     remote::{Found, find, find_all, find_if_exists, follow},
-    report::event,
-    session::is_within,
+    report::{Reporter, event},
     target::Remote,
 };
 
-pub(super) async fn run(arguments: &MvArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &MvArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     let mut sources = Vec::new();
     for source in &arguments.sources {
         if source.is_contents || source.name() == Some(b"..") {
             let text = format!("{source}: cannot be moved by the name . or ..; name the directory itself");
-            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        match find_all(context, source).await {
+        match find_all(connections, reporter, source).await {
             Ok(found) => sources.extend(found),
-            Err(error) => context.reporter.failed(error)?,
+            Err(error) => reporter.failed(error)?,
         }
     }
-    let place = Place::find(context, &arguments.destination).await?;
+    let place = Place::find(connections, reporter, &arguments.destination).await?;
     if sources.len() > 1 && place.name.is_some() {
         let text = format!("{}: not a directory, and there are several files to move", arguments.destination);
         return Err(Failure::usage(text));
     }
     for source in sources {
-        if let Err(error) = rename(arguments, context, &source, &place).await {
-            context.reporter.failed(error)?;
+        if let Err(error) = rename(arguments, connections, reporter, &source, &place).await {
+            reporter.failed(error)?;
         }
     }
     Ok(())
@@ -46,21 +49,32 @@ struct Place {
 }
 
 impl Place {
-    async fn find(context: &Context, destination: &Remote) -> anyhow::Result<Self> {
-        if let Some(found) = find_if_exists(context, destination).await? {
+    async fn find(
+        connections: &Connections,
+        reporter: &Reporter,
+        destination: &Remote,
+    ) -> anyhow::Result<Self> {
+        if let Some(found) = find_if_exists(connections, reporter, destination).await? {
             // A link that leads nowhere is a name like any other.
-            let followed = follow(context, found.clone()).await.unwrap_or(found);
+            let followed = follow(connections, reporter, found.clone()).await.unwrap_or(found);
             if followed.is_directory() {
                 return Ok(Self { directory: followed, name: None });
             }
         }
         let name = destination.name().map(<[u8]>::to_vec);
-        let directory = follow(context, find(context, &destination.parent()).await?).await?;
+        let directory =
+            follow(connections, reporter, find(connections, reporter, &destination.parent()).await?).await?;
         Ok(Self { directory, name })
     }
 }
 
-async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &Place) -> anyhow::Result<()> {
+async fn rename(
+    arguments: &MvArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    source: &Found,
+    place: &Place,
+) -> anyhow::Result<()> {
     let (parent, old) = source.directory()?;
     let new = place.name.as_deref().unwrap_or(old);
     let client = &source.client;
@@ -81,18 +95,18 @@ async fn rename(arguments: &MvArgs, context: &Context, source: &Found, place: &P
             format!("{}: cannot move a directory into itself", source.remote),
         ));
     }
-    if arguments.no_clobber && exists(context, &target).await? {
+    if arguments.no_clobber && exists(connections, reporter, &target).await? {
         let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
         let line = format_args!("{target}: left alone, it {}", Skip::Exists.words());
-        return context.reporter.skipped(line, &event, Skip::Exists);
+        return reporter.skipped(line, &event, Skip::Exists);
     }
     let moved = client.rename(source.handle, (parent, old), (place.directory.handle, new)).await;
     moved.at(format_args!("{} to {target}", source.remote))?;
-    context.activity.step();
+    reporter.activity().step();
     let event = event("moved", &[("source", &source.remote.path), ("target", &target.path)]);
-    context.reporter.done(format_args!("{} -> {target}", source.remote), &event)
+    reporter.done(format_args!("{} -> {target}", source.remote), &event)
 }
 
-async fn exists(context: &Context, target: &Remote) -> anyhow::Result<bool> {
-    Ok(find_if_exists(context, target).await?.is_some())
+async fn exists(connections: &Connections, reporter: &Reporter, target: &Remote) -> anyhow::Result<bool> {
+    Ok(find_if_exists(connections, reporter, target).await?.is_some())
 }

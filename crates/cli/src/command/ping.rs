@@ -8,14 +8,16 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     args::{PingArgs, Transport},
-    context::Context,
+    connections::Connections,
     error::unreachable,
     exit::{Exit, Failure},
+    process::Process,
+    report::Reporter,
 };
 
 pub(super) fn execute(arguments: PingArgs) -> Exit {
-    let context = Context::new(&arguments.connection, &arguments.output);
-    context.run(async |context| run(&arguments, context).await)
+    Process::new(&arguments.connection, &arguments.output)
+        .run(async |connections, reporter| run(&arguments, connections, reporter).await)
 }
 
 /// What one transport answered.
@@ -25,7 +27,7 @@ struct Tally {
     answered: Vec<Duration>,
 }
 
-async fn run(arguments: &PingArgs, context: &Context) -> anyhow::Result<()> {
+async fn run(arguments: &PingArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
     let transports = match arguments.connection.transport {
         Transport::Auto => &[TransportChoice::Udp, TransportChoice::Tcp][..],
         Transport::Udp => &[TransportChoice::Udp],
@@ -34,7 +36,7 @@ async fn run(arguments: &PingArgs, context: &Context) -> anyhow::Result<()> {
     let mut errors = Vec::new();
     let mut answered = false;
     for &transport in transports {
-        match ping(arguments, context, transport).await {
+        match ping(arguments, connections, reporter, transport).await {
             Ok(tally) => answered |= !tally.answered.is_empty(),
             Err(error) => errors.push((transport, error)),
         }
@@ -44,7 +46,7 @@ async fn run(arguments: &PingArgs, context: &Context) -> anyhow::Result<()> {
         return Err(error);
     }
     for (transport, error) in errors {
-        context.reporter.warning(format!("{}: {}", name(transport), crate::error::explain(&error)));
+        reporter.warning(format!("{}: {}", name(transport), crate::error::explain(&error)));
     }
     if answered {
         Ok(())
@@ -53,9 +55,14 @@ async fn run(arguments: &PingArgs, context: &Context) -> anyhow::Result<()> {
     }
 }
 
-async fn ping(arguments: &PingArgs, context: &Context, transport: TransportChoice) -> anyhow::Result<Tally> {
+async fn ping(
+    arguments: &PingArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    transport: TransportChoice,
+) -> anyhow::Result<Tally> {
     let host = &arguments.host;
-    let mut config = context.session.config(&host.options)?;
+    let mut config = connections.config(&host.options)?;
     config.transport = transport;
     config.connect_timeout = config.connect_timeout.or(Some(arguments.wait));
     config.call_timeout = Some(arguments.wait);
@@ -63,11 +70,11 @@ async fn ping(arguments: &PingArgs, context: &Context, transport: TransportChoic
     let never = arguments.wait.saturating_mul(2).max(Duration::from_millis(1));
     config.retry = RetryPolicy::Exponential { initial: never, maximum: never };
     let pinger = Pinger::connect(&host.host, config).await.map_err(|error| unreachable(error, &host.host))?;
-    context.activity.set_mounted();
+    reporter.activity().set_mounted();
     let (shown, address) = (name(transport), pinger.address());
-    if !context.reporter.json() {
+    if !reporter.json() {
         let line = format!("NULL calls to {} ({address}) over {}\n", host.host, shown.to_uppercase());
-        context.reporter.print(line.as_bytes())?;
+        reporter.print(line.as_bytes())?;
     }
     let mut tally = Tally::default();
     let start = Instant::now();
@@ -76,26 +83,26 @@ async fn ping(arguments: &PingArgs, context: &Context, transport: TransportChoic
         tally.sent += 1;
         let answer = match pinger.ping().await {
             Ok((rtt, _)) => {
-                context.activity.step();
+                reporter.activity().step();
                 tally.answered.push(rtt);
                 Some(rtt.as_secs_f64() * 1e3)
             }
             Err(Error::Silent { .. }) => None,
             Err(error) => return Err(unreachable(error, &host.host)),
         };
-        if context.reporter.json() {
-            context.reporter.event(
+        if reporter.json() {
+            reporter.event(
                 &json!({"event": "ping", "transport": shown, "number": number + 1, "rtt_ms": answer}),
             )?;
         } else {
             let words = answer.map_or_else(|| "no answer".to_owned(), |rtt| format!("{rtt:.3} ms"));
-            context.reporter.print(format!("  {:>3}: {words}\n", number + 1).as_bytes())?;
+            reporter.print(format!("  {:>3}: {words}\n", number + 1).as_bytes())?;
         }
     }
-    if context.reporter.json() {
-        context.reporter.event(&tally.to_json(shown))?;
+    if reporter.json() {
+        reporter.event(&tally.to_json(shown))?;
     } else {
-        context.reporter.print(tally.for_people(shown).as_bytes())?;
+        reporter.print(tally.for_people(shown).as_bytes())?;
     }
     Ok(tally)
 }

@@ -2,38 +2,42 @@
 
 use crate::{
     args::RmArgs,
-    context::Context,
+    connections::Connections,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
     remote::{Children, Found, find_all},
-    report::event,
+    report::{Reporter, event},
 };
 use futures_util::{StreamExt, stream};
 
 /// Calls in flight in one directory.
 const REMOVALS: usize = 16;
 
-pub(super) async fn run(arguments: &RmArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &RmArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     for target in &arguments.targets {
         if target.is_contents || target.name() == Some(b"..") {
             let dots = if target.is_contents { "." } else { ".." };
             let text = format!("{target}: nothing is removed by the name {dots}; name the directory itself");
-            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        let found = match find_all(context, target).await {
+        let found = match find_all(connections, reporter, target).await {
             Ok(found) => found,
             Err(error) if arguments.force && Exit::of(&error) == Exit::SourceMissing => continue,
             Err(error) => {
-                context.reporter.failed(error)?;
+                reporter.failed(error)?;
                 continue;
             }
         };
-        let removals = stream::iter(found).map(|found| remove(arguments, context, found));
+        let removals = stream::iter(found).map(|found| remove(arguments, connections, reporter, found));
         let mut removals = removals.buffer_unordered(REMOVALS);
         while let Some(removed) = removals.next().await {
             if let Err(error) = removed {
-                context.reporter.failed(error)?;
+                reporter.failed(error)?;
             }
         }
     }
@@ -41,10 +45,15 @@ pub(super) async fn run(arguments: &RmArgs, context: &Context) -> anyhow::Result
 }
 
 /// Removes a file, or a directory from its leaves upwards.
-async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::Result<()> {
+async fn remove(
+    arguments: &RmArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    found: Found,
+) -> anyhow::Result<()> {
     found.directory()?;
     if !found.is_directory() {
-        return unlink(arguments, context, &found).await;
+        return unlink(arguments, reporter, &found).await;
     }
     if !arguments.recursive {
         return Err(Failure::with(
@@ -59,15 +68,15 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
         let mut listed = Children::of(&directory)?;
         while !listed.is_done() {
             let mut files = Vec::new();
-            for child in listed.next(context).await? {
+            for child in listed.next(connections, reporter).await? {
                 let child = directory.child(child);
                 if child.is_directory() { to_empty.push(child) } else { files.push(child) }
             }
             let mut unlinks =
-                stream::iter(&files).map(|file| unlink(arguments, context, file)).buffer_unordered(REMOVALS);
+                stream::iter(&files).map(|file| unlink(arguments, reporter, file)).buffer_unordered(REMOVALS);
             while let Some(removed) = unlinks.next().await {
                 if let Err(error) = removed {
-                    context.reporter.failed(error)?;
+                    reporter.failed(error)?;
                 }
             }
         }
@@ -77,25 +86,25 @@ async fn remove(arguments: &RmArgs, context: &Context, found: Found) -> anyhow::
         let (parent, name) = directory.directory()?;
         match directory.client.rmdir(parent, name).await {
             Err(error) if !is_missing(&error) => {
-                context.reporter.failed(Err::<(), _>(error).at(&directory.remote).unwrap_err())?
+                reporter.failed(Err::<(), _>(error).at(&directory.remote).unwrap_err())?
             }
-            _ => gone(context, &directory)?,
+            _ => gone(reporter, &directory)?,
         }
     }
     Ok(())
 }
 
-async fn unlink(arguments: &RmArgs, context: &Context, found: &Found) -> anyhow::Result<()> {
+async fn unlink(arguments: &RmArgs, reporter: &Reporter, found: &Found) -> anyhow::Result<()> {
     let (parent, name) = found.directory()?;
     match found.client.remove(parent, name).await {
         Err(error) if is_missing(&error) && (arguments.force || arguments.recursive) => {}
         other => other.at(&found.remote)?,
     }
-    gone(context, found)
+    gone(reporter, found)
 }
 
-fn gone(context: &Context, found: &Found) -> anyhow::Result<()> {
-    context.activity.step();
+fn gone(reporter: &Reporter, found: &Found) -> anyhow::Result<()> {
+    reporter.activity().step();
     let event = event("removed", &[("path", &found.remote.path)]);
-    context.reporter.done(format_args!("removed {}", found.remote), &event)
+    reporter.done(format_args!("removed {}", found.remote), &event)
 }

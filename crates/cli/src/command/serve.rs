@@ -12,9 +12,9 @@ use nfs_wireless_server::{Access, Directory, DirectoryConfig, Server, Service, S
 
 use crate::{
     args::ServeArgs,
-    context::end_of,
     error::{explain, local, show},
     exit::{Exit, Failure},
+    signals::end_of,
 };
 
 pub(super) fn execute(arguments: &ServeArgs) -> Exit {

@@ -8,24 +8,28 @@ use serde_json::{Value, json};
 
 use crate::{
     args::StatArgs,
-    context::Context,
+    connections::Connections,
     error::ResultExt,
     remote::{Found, find_all_or_report, follow},
-    report::put_name,
+    report::{Reporter, put_name},
     text::{escape, full_time, mode_string},
 };
 
-pub(super) async fn run(arguments: &StatArgs, context: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(
+    arguments: &StatArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     let zone = TimeZone::system();
     for target in &arguments.targets {
-        for found in find_all_or_report(context, target).await? {
-            match one(found, arguments.dereference, context, &zone).await {
-                Ok((text, event)) if context.reporter.json() => {
+        for found in find_all_or_report(connections, reporter, target).await? {
+            match one(found, arguments.dereference, connections, reporter, &zone).await {
+                Ok((text, event)) if reporter.json() => {
                     drop(text);
-                    context.reporter.event(&event)?;
+                    reporter.event(&event)?;
                 }
-                Ok((text, _)) => context.reporter.print(text.as_bytes())?,
-                Err(error) => context.reporter.failed(error)?,
+                Ok((text, _)) => reporter.print(text.as_bytes())?,
+                Err(error) => reporter.failed(error)?,
             }
         }
     }
@@ -35,10 +39,11 @@ pub(super) async fn run(arguments: &StatArgs, context: &Context) -> anyhow::Resu
 async fn one(
     found: Found,
     dereference: bool,
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     zone: &TimeZone,
 ) -> anyhow::Result<(String, Value)> {
-    let found = if dereference { follow(context, found).await? } else { found };
+    let found = if dereference { follow(connections, reporter, found).await? } else { found };
     let link = match found.metadata.file_type {
         FileType::Symlink => Some(found.client.read_link(found.handle).await.at(&found.remote)?),
         _ => None,

@@ -8,20 +8,21 @@ use tokio::task::JoinHandle;
 use super::{
     Copy, Overwrite,
     node::{Kind, Node, Origin},
+    place::target_key,
     resume::{Earlier, SMALL_BYTES},
     transfer::mode,
 };
-use crate::{name::temporary, target::Remote};
+use crate::{local::StateHome, name::temporary};
 
 /// Round trips from this on are long. On shorter ones nothing is worth a file that may have been made for nothing.
 const LONG: Duration = Duration::from_millis(100);
 
 /// What could be made ahead.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead {
+pub(super) struct Ahead<'a> {
     attributes: SetAttributes,
-    /// Whether an earlier run may have left a part of it.
-    resumes: bool,
+    /// Where an earlier run may have left the state of a part of it.
+    state: Option<&'a StateHome>,
 }
 
 /// A file that is being made ahead.
@@ -33,9 +34,9 @@ pub(super) struct Making {
     task: JoinHandle<Option<Entry>>,
 }
 
-impl Ahead {
+impl<'a> Ahead<'a> {
     /// Returns what the copy of a file to a server could begin with; `None` where what is there decides whether it is copied at all.
-    pub(super) fn of(copy: &Copy, node: &Node) -> Option<Self> {
+    pub(super) fn of(copy: &'a Copy, node: &Node) -> Option<Self> {
         let Node { origin: Origin::Local(_), kind: Kind::File, attributes: source } = node else {
             return None;
         };
@@ -43,13 +44,15 @@ impl Ahead {
             return None;
         }
         let mode = Some(mode(copy, *source, None) | 0o600);
-        let resumes = copy.resume && source.size > SMALL_BYTES;
-        Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, resumes })
+        let state = (copy.resume && source.size > SMALL_BYTES).then_some(&copy.state);
+        Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, state })
     }
 
-    /// Whether the way is long, and no earlier run has left anything that `target` would go on with.
-    pub(super) fn pays(&self, client: &Client, target: &Remote) -> bool {
-        client.round_trip() >= LONG && !(self.resumes && Earlier::exists(target))
+    /// Whether the path is long, and no earlier run has left anything of `name` in `directory` that
+    /// would be resumed.
+    pub(super) fn pays(&self, client: &Client, directory: FileHandle, name: &[u8]) -> bool {
+        let exists = |state| Earlier::exists(state, &target_key(directory, name));
+        client.round_trip() >= LONG && !self.state.is_some_and(exists)
     }
 
     /// Begins to make the temporary file of `name`.
@@ -65,6 +68,11 @@ impl Ahead {
 }
 
 impl Making {
+    /// Whether this is the temporary file of `name` in `directory`.
+    pub(super) fn is_of(&self, directory: FileHandle, name: &[u8]) -> bool {
+        self.directory == directory && self.name == temporary(name)
+    }
+
     /// Returns the file, empty, once it is made; `None` if it could not be.
     pub(super) async fn finish(self) -> Option<Entry> {
         self.task.await.ok().flatten()

@@ -5,13 +5,14 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
+    net::SocketAddr,
     os::unix::fs::FileExt,
 };
 
-use super::node::Attributes;
+use super::{kept, node::Attributes};
 use crate::{
     journal::Identity,
-    local::{self as files, Directory},
+    local::{Directory, StateHome},
     name::fnv1a,
 };
 
@@ -30,10 +31,11 @@ pub(super) struct Done {
 }
 
 /// What the list begins with; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"nfswdon\x02";
+const MAGIC: [u8; 8] = *b"nfswdon\x03";
 
-/// Then follows the boot id.
-const HEADER: usize = 8 + 16;
+/// Then follow the boot id and who has the list.
+const HEADER: usize = HOLDER_AT + kept::HOLDER_BYTES as usize;
+const HOLDER_AT: usize = 8 + 16;
 
 /// The directory and name of a copy, and what it and its source were, both hashed, and a checksum.
 const RECORD: usize = 8 + 8 + 4;
@@ -45,18 +47,35 @@ const NOTHING: u64 = 0;
 const MAX_BYTES: u64 = 20 << 20;
 
 impl Done {
-    /// Opens the list of a command, of what it copies and where to, in whatever words. Copies on this machine count only until it is started anew (`boot`), for a file may
-    /// have its name before its bytes are on the disk.
+    /// Opens the list of the copies of what `key` stands for: sources and target, in whatever words
+    /// they are named. Copies on this machine count only until it is booted again (`boot`), for a
+    /// file may have its name before its bytes are on the disk.
+    ///
+    /// `None` if another run has it, which copies to another server with the same handles.
     ///
     /// # Errors
-    /// `WouldBlock` when the same command is running; or why nothing can be kept.
-    pub(super) fn open(command: &[u8], boot: [u8; 16], preserve: bool) -> io::Result<Self> {
-        let name = format!("tree-{:016x}", fnv1a(command)).into_bytes();
-        Ok(Self { preserve, ..Self::open_in(files::state_directory()?, name, boot)? })
+    /// `WouldBlock` when another run copies the same; or why nothing can be kept.
+    pub(super) fn open(
+        state: &StateHome,
+        key: &[u8],
+        server: Option<SocketAddr>,
+        boot: [u8; 16],
+        preserve: bool,
+    ) -> io::Result<Option<Self>> {
+        let name = format!("tree-{:016x}", fnv1a(key)).into_bytes();
+        let list = Self::open_in(state.open()?, name, server, boot)?;
+        Ok(list.map(|list| Self { preserve, ..list }))
     }
 
-    fn open_in(directory: Directory, name: Vec<u8>, boot: [u8; 16]) -> io::Result<Self> {
-        let mut file = directory.lock(&name, 0o600)?;
+    fn open_in(
+        directory: Directory,
+        name: Vec<u8>,
+        server: Option<SocketAddr>,
+        boot: [u8; 16],
+    ) -> io::Result<Option<Self>> {
+        let Some(mut file) = kept::lock(&directory, &name, server, HOLDER_AT as u64)? else {
+            return Ok(None);
+        };
         let mut bytes = Vec::new();
         (&mut file).take(MAX_BYTES).read_to_end(&mut bytes)?;
         let (header, records) = bytes.split_at(HEADER.min(bytes.len()));
@@ -67,7 +86,7 @@ impl Done {
         file.write_all_at(&[&MAGIC[..], &boot].concat(), 0)?;
         file.seek(SeekFrom::End(0))?;
         let known = known.into_iter().collect();
-        Ok(Self { directory, name, file: RefCell::new(file), known, preserve: false })
+        Ok(Some(Self { directory, name, file: RefCell::new(file), known, preserve: false }))
     }
 
     /// Whether `copy`, which is there now, is the complete copy of `source`.
@@ -130,7 +149,10 @@ mod tests {
     #[test]
     fn what_is_added_is_held_by_the_next_run_until_the_machine_is_started_anew() {
         let place = tempfile::tempdir().unwrap();
-        let open = |boot| Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [boot; 16]);
+        let open = |boot| {
+            let directory = Directory::open(place.path()).unwrap();
+            Done::open_in(directory, b"list".to_vec(), None, [boot; 16]).map(Option::unwrap)
+        };
         let (source, copy, other) = (attributes(1).identity(), attributes(2), attributes(3));
         let done = open(1).unwrap();
         done.add(b"a", source, &copy);
@@ -165,7 +187,10 @@ mod tests {
                 bytes.splice(..0, MAGIC);
             }
             std::fs::write(place.path().join("list"), bytes).unwrap();
-            let open = || Done::open_in(Directory::open(place.path()).unwrap(), b"list".to_vec(), [0; 16]);
+            let open = || {
+                let directory = Directory::open(place.path()).unwrap();
+                Done::open_in(directory, b"list".to_vec(), None, [0; 16]).map(Option::unwrap)
+            };
             let (source, copy) = (attributes(1).identity(), attributes(2));
             let done = open().unwrap();
             prop_assert!(!done.holds(b"a", source, &copy));

@@ -6,7 +6,7 @@ use super::{
     node::{Attributes, Node},
     place::Place,
 };
-use crate::{context::Context, local};
+use crate::{connections::Connections, local, report::Reporter};
 
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
 /// mode and times.
@@ -69,12 +69,17 @@ impl Frame {
     ///
     /// # Errors
     /// The first failure to set mode or times.
-    pub(super) async fn release(frame: Rc<Self>, context: &Context, preserve: bool) -> anyhow::Result<()> {
+    pub(super) async fn release(
+        frame: Rc<Self>,
+        connections: &Connections,
+        reporter: &Reporter,
+        preserve: bool,
+    ) -> anyhow::Result<()> {
         let mut next = Some(frame);
         let mut result = Ok(());
         while let Some(frame) = next.take().and_then(Rc::into_inner) {
             if let Some(attributes) = frame.last {
-                let set = frame.place.set_last(context, attributes, preserve).await;
+                let set = frame.place.set_last(connections, reporter, attributes, preserve).await;
                 result = result.and(set);
             }
             next = frame.parent;

@@ -13,12 +13,14 @@ use std::{
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
 use rustix::fs::Stat;
 
+use super::kept;
 use crate::{
-    context::Context,
+    connections::Connections,
     error::{ResultExt, is_stale, local, show},
     journal::{Identity, nanoseconds},
     local::Times,
     remote::{Child, Children, Found, find, follow},
+    report::Reporter,
     target::Remote,
 };
 
@@ -102,12 +104,16 @@ impl Node {
     }
 
     /// Finds what a link stands for; it keeps the link's name.
-    pub(super) async fn followed(self, context: &Context) -> anyhow::Result<Self> {
+    pub(super) async fn followed(
+        self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Self> {
         match self.origin {
             Origin::Local(path) => Self::local(path.clone(), true).map_err(|error| local(&path, &error)),
-            Origin::Remote(RemoteFile { remote, .. }) => {
-                Ok(Self::remote(follow(context, find(context, &remote).await?).await?))
-            }
+            Origin::Remote(RemoteFile { remote, .. }) => Ok(Self::remote(
+                follow(connections, reporter, find(connections, reporter, &remote).await?).await?,
+            )),
             Origin::Standard => unreachable!("standard input is no link"),
         }
     }
@@ -135,10 +141,25 @@ impl Node {
         }
     }
 
+    /// Returns what stands for it in the state of later runs: in whatever words it is named, and by
+    /// whatever name or address of its server.
+    pub(super) fn resume_key(&self) -> Vec<u8> {
+        let (file_system, file) = self.attributes.file;
+        match &self.origin {
+            Origin::Local(path) => {
+                let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                kept::key([&file.to_le_bytes()[..], path.as_os_str().as_bytes()])
+            }
+            Origin::Remote(source) => kept::key([&file_system.to_le_bytes()[..], source.handle.as_bytes()]),
+            Origin::Standard => Vec::new(),
+        }
+    }
+
     /// Lists a directory in the order of the names. Of one that is too large to hold this is a part; `rest` leads to the next.
     pub(super) async fn children(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         rest: &mut Option<Box<Children>>,
     ) -> anyhow::Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
@@ -151,10 +172,10 @@ impl Node {
                         Ok(node) => found.push((entry.file_name().into_vec(), node)),
                         // Removed since it was listed.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                        Err(error) => context.reporter.failed(local(&entry.path(), &error))?,
+                        Err(error) => reporter.failed(local(&entry.path(), &error))?,
                     }
                 }
-                context.activity.step();
+                reporter.activity().step();
                 found.sort_by(|a, b| a.0.cmp(&b.0));
                 Ok(found)
             }
@@ -165,15 +186,15 @@ impl Node {
                     Some(rest) => rest,
                     None => Box::new(Children::open(client, *handle, remote)?),
                 };
-                let listed = match listing.next(context).await {
+                let listed = match listing.next(connections, reporter).await {
                     Err(error) if is_begun && is_stale(&error) => {
-                        context.session.forget(client);
-                        let found = find(context, remote).await?;
+                        connections.forget(client);
+                        let found = find(connections, reporter, remote).await?;
                         if Attributes::from(&found.metadata).file != self.attributes.file {
                             return Err(error);
                         }
                         listing = Box::new(Children::open(&found.client, found.handle, remote)?);
-                        listing.next(context).await?
+                        listing.next(connections, reporter).await?
                     }
                     listed => listed?,
                 };

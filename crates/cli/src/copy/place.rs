@@ -1,27 +1,30 @@
 //! Destination directories, on this machine or on a server.
 
+mod remote;
+
 use std::{
-    cell::Cell,
-    collections::HashMap,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     time::Duration,
 };
 
 use nfs_wireless_client::{
-    Client, Entry, FileHandle, FileType, Metadata, NfsStatus, SetAttributes, SetTime, Time,
-    nfs3_types::nfs3::nfstime3,
+    Entry, FileHandle, Metadata, SetAttributes, SetTime, Time, nfs3_types::nfs3::nfstime3,
 };
 
-use super::node::{Attributes, Kind, Node, Origin};
+pub(super) use self::remote::RemotePlace;
+use super::{
+    kept,
+    node::{Attributes, Kind, Node, Origin},
+};
 use crate::{
-    context::Context,
-    error::{ResultExt, has_status, is_missing, is_stale, local, show},
+    connections::Connections,
+    error::{ResultExt, is_missing, local, show},
     exit::{Exit, Failure},
-    local::{Directory, Times},
-    name::{self, MARKER},
-    remote::{self, Children, Found},
-    target::Remote,
+    local::{Directory, Marked, Times},
+    name::MARKER,
+    remote::Found,
+    report::Reporter,
     text::escape,
 };
 
@@ -55,22 +58,6 @@ impl Name {
     pub(super) fn local(path: &Path) -> Self {
         Self { shown: show(path), bytes: path.as_os_str().as_bytes().to_vec() }
     }
-}
-
-/// A directory on a server.
-#[derive(Debug)]
-pub(super) struct RemotePlace {
-    pub(super) client: Client,
-    pub(super) handle: FileHandle,
-    pub(super) remote: Remote,
-    /// File system and file, by which it is known again.
-    file: (u64, u64),
-    /// What names stand for, if anything; others are looked up one by one, unless these are all.
-    known: HashMap<Vec<u8>, Option<Present>>,
-    knows_all: bool,
-    was_created: bool,
-    /// The temporary file of the one that is copied here, made ahead.
-    ahead: Cell<Option<Entry>>,
 }
 
 /// What has a name already.
@@ -117,7 +104,12 @@ impl Place {
     }
 
     /// Returns what has this name; a link stands for itself.
-    pub(super) async fn present(&self, context: &Context, name: &[u8]) -> anyhow::Result<Option<Present>> {
+    pub(super) async fn present(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+    ) -> anyhow::Result<Option<Present>> {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
             Self::Local { directory, .. } => {
@@ -140,7 +132,7 @@ impl Place {
                     Err(error) if is_missing(&error) => Ok(None),
                     Err(error) => Err(error).at(place.remote.join(name)),
                 };
-                place.with(context, look_up).await
+                place.with(connections, reporter, look_up).await
             }
         }
     }
@@ -148,13 +140,14 @@ impl Place {
     /// Creates a directory in this one, or enters it when it is there.
     pub(super) async fn directory(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         name: &[u8],
         mode: u32,
         dry_run: bool,
         marks: bool,
     ) -> anyhow::Result<Self> {
-        let present = self.present(context, name).await?;
+        let present = self.present(connections, reporter, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
             let text =
                 format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
@@ -166,13 +159,17 @@ impl Place {
         match self {
             Self::Planned(_) => Ok(Self::Planned(self.name(name))),
             Self::Local { directory, .. } if marks && present.is_none() => {
-                let made = directory.create_marked(name, mode);
-                let made = made.map_err(|error| local(&directory.join(name), &error))?;
+                let make = || {
+                    let made = Marked::make(directory, name, mode)?;
+                    made.mark()?;
+                    made.finish()
+                };
+                let made = make().map_err(|error| local(&directory.join(name), &error))?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
             Self::Remote(place) if marks && present.is_none() => {
-                let make = async |at: &RemotePlace| at.marked_directory(context, name, mode).await;
-                Ok(Self::Remote(Box::new(place.with(context, make).await?)))
+                let make = async |at: &RemotePlace| at.marked_directory(reporter, name, mode).await;
+                Ok(Self::Remote(Box::new(place.with(connections, reporter, make).await?)))
             }
             Self::Local { directory, .. } => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
@@ -182,16 +179,20 @@ impl Place {
                 let make = async |at: &RemotePlace| {
                     // Where this directory was forgotten, so was what is in it.
                     let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
-                    at.directory(context, name, mode, present).await
+                    at.directory(connections, reporter, name, mode, present).await
                 };
-                let made = place.with(context, make).await?;
+                let made = place.with(connections, reporter, make).await?;
                 Ok(Self::Remote(Box::new(made)))
             }
         }
     }
 
     /// Takes the mark of an unfinished copy off the directory, if it has it.
-    pub(super) async fn remove_mark(&self, context: &Context) -> anyhow::Result<()> {
+    pub(super) async fn remove_mark(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, .. } => {
@@ -202,7 +203,7 @@ impl Place {
                     Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
                     _ => Ok(()),
                 };
-                place.with(context, remove).await
+                place.with(connections, reporter, remove).await
             }
         }
     }
@@ -210,7 +211,8 @@ impl Place {
     /// Creates a symbolic link, in the place of what is there.
     pub(super) async fn symlink(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         link: &[u8],
         target: &[u8],
         times: Option<Times>,
@@ -226,7 +228,7 @@ impl Place {
             }
             Self::Remote(place) => {
                 let make = async |place: &RemotePlace| place.symlink(link, target, times, replace).await;
-                place.with(context, make).await
+                place.with(connections, reporter, make).await
             }
         }
     }
@@ -234,7 +236,8 @@ impl Place {
     /// Sets mode and times of the directory itself, after everything in it.
     pub(super) async fn set_last(
         &self,
-        context: &Context,
+        connections: &Connections,
+        reporter: &Reporter,
         last: Attributes,
         preserve: bool,
     ) -> anyhow::Result<()> {
@@ -255,19 +258,23 @@ impl Place {
                 attributes.mode = Some(last.mode);
                 let set = async |place: &RemotePlace| {
                     if preserve {
-                        place.give(context, place.handle, last).await?;
+                        place.give(connections, place.handle, last).await?;
                     }
                     place.client.set_attributes(place.handle, attributes).await.at(&place.remote)
                 };
-                place.with(context, set).await?;
-                context.activity.step();
+                place.with(connections, reporter, set).await?;
+                reporter.activity().step();
                 Ok(())
             }
         }
     }
 
     /// Returns in what steps files here keep their times, where that is known; zero where it is not.
-    pub(super) async fn time_step(&self, context: &Context) -> anyhow::Result<Duration> {
+    pub(super) async fn time_step(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Duration> {
         match self {
             Self::Planned(_) => Ok(Duration::ZERO),
             Self::Local { directory, .. } => Ok(directory.time_step()),
@@ -282,7 +289,7 @@ impl Place {
                         })),
                     }
                 };
-                place.with(context, ask).await
+                place.with(connections, reporter, ask).await
             }
         }
     }
@@ -326,6 +333,22 @@ impl Place {
         [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
     }
 
+    /// Returns what stands for this directory, or for a name in it, in the state of later runs: in
+    /// whatever words it is named, and by whatever name or address of its server.
+    pub(super) fn resume_key(&self, name: Option<&[u8]>) -> Vec<u8> {
+        match self {
+            Self::Local { directory, .. } => {
+                let (device, inode) = directory.number();
+                kept::key([&device.to_le_bytes()[..], &inode.to_le_bytes()].into_iter().chain(name))
+            }
+            Self::Remote(place) => match name {
+                Some(name) => target_key(place.handle, name),
+                None => kept::key([place.handle.as_bytes()]),
+            },
+            Self::Planned(_) => Vec::new(),
+        }
+    }
+
     /// Returns the path of a name, for people and for programs.
     pub(super) fn name(&self, name: &[u8]) -> Name {
         let bytes = match self {
@@ -346,181 +369,15 @@ impl Place {
     }
 }
 
-impl From<Found> for RemotePlace {
-    fn from(found: Found) -> Self {
-        let file = Attributes::from(&found.metadata).file;
-        Self::new(found.client, found.handle, found.remote, file)
-    }
-}
-
-impl RemotePlace {
-    /// A directory of which nothing is known.
-    fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
-        let (known, ahead) = (HashMap::new(), Cell::default());
-        Self { client, handle, remote, file, known, knows_all: false, was_created: false, ahead }
-    }
-
-    /// Returns the temporary file that was made ahead, once.
-    pub(super) fn take_ahead(&self) -> Option<Entry> {
-        self.ahead.take()
-    }
-
-    /// Looks for the directory by its path, after the server has forgotten its handle.
-    ///
-    /// # Errors
-    /// When another directory is there now: what was copied so far is not in it.
-    pub(super) async fn find_again(&self, context: &Context) -> anyhow::Result<Self> {
-        let found = Self::from(remote::find_again(context, &self.remote).await?);
-        if found.file != self.file {
-            let text = format!(
-                "{}: is another directory now than when this began; run it again to copy into that one",
-                self.remote
-            );
-            return Err(Failure::last(Exit::SomeFailed, text));
-        }
-        Ok(found)
-    }
-
-    /// Does something in the directory, and once more if the server has forgotten its handle.
-    async fn with<T>(
-        &self,
-        context: &Context,
-        act: impl AsyncFn(&Self) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        match act(self).await {
-            Err(error) if is_stale(&error) => {
-                context.session.forget(&self.client);
-                act(&self.find_again(context).await?).await
-            }
-            done => done,
-        }
-    }
-
-    /// Gives a file on the server to the source's owner, where we may: only root can, and not on every export.
-    pub(super) async fn give(
-        &self,
-        context: &Context,
-        file: FileHandle,
-        owner: Attributes,
-    ) -> anyhow::Result<()> {
-        if !context.session.may_give(&self.remote, owner.uid, owner.gid) {
-            return Ok(());
-        }
-        let attributes =
-            SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
-        match self.client.set_attributes(file, attributes).await {
-            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => {
-                Ok(())
-            }
-            other => other.at(&self.remote),
-        }
-    }
-
-    async fn directory(
-        &self,
-        context: &Context,
-        name: &[u8],
-        mode: u32,
-        present: Option<Present>,
-    ) -> anyhow::Result<Self> {
-        let remote = self.remote.join(name);
-        let client = self.client.clone();
-        let known = present.and_then(|it| Some((it.handle?, it.attributes.file)));
-        let (handle, file) = match known {
-            Some(known) => known,
-            None => {
-                let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-                match client.mkdir(self.handle, name, attributes).await {
-                    Ok(entry) => {
-                        context.activity.step();
-                        let file = Attributes::from(&entry.metadata).file;
-                        let place = Self::new(client, entry.handle, remote, file);
-                        return Ok(Self { knows_all: true, was_created: true, ..place });
-                    }
-                    // Somebody else was faster.
-                    Err(error) if has_status(&error, NfsStatus::EXIST) => {
-                        let entry = client.lookup(self.handle, name).await.at(&remote)?;
-                        (entry.handle, Attributes::from(&entry.metadata).file)
-                    }
-                    Err(error) => return Err(error).at(&remote),
-                }
-            }
-        };
-        let mut children = Children::open(&client, handle, &remote)?;
-        let found = children.next(context).await?;
-        // Of a directory that is too large to know, other names are asked for.
-        let knows_all = children.is_done();
-        let known = found.into_iter().filter(|_| knows_all).map(|child| {
-            let present = Present::remote(child.handle, &child.metadata);
-            (child.name, Some(present))
-        });
-        let known = known.collect();
-        Ok(Self { known, knows_all, ..Self::new(client, handle, remote, file) })
-    }
-
-    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the mark.
-    async fn marked_directory(&self, context: &Context, name: &[u8], mode: u32) -> anyhow::Result<Self> {
-        let Self { client, handle: above, remote, .. } = self;
-        let (remote, temporary) = (remote.join(name), name::temporary(name));
-        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let made = match client.mkdir(*above, &temporary, attributes).await {
-            Err(error) if has_status(&error, NfsStatus::EXIST) => {
-                // Of a run that ended here, or the beginning of a file.
-                let found = client.lookup(*above, &temporary).await.at(&remote)?;
-                if found.metadata.file_type == FileType::Directory {
-                    Ok(found)
-                } else {
-                    client.remove(*above, &temporary).await.at(&remote)?;
-                    client.mkdir(*above, &temporary, attributes).await
-                }
-            }
-            made => made,
-        };
-        let made = made.at(&remote)?;
-        let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
-        client.create(made.handle, MARKER, attributes).await.at(&remote)?;
-        client.rename(made.handle, (*above, &temporary), (*above, name)).await.at(&remote)?;
-        // Some servers make handles of names (nfs3_server): the one of the old name is stale.
-        let made = client.lookup(*above, name).await.at(&remote)?;
-        context.activity.step();
-        let file = Attributes::from(&made.metadata).file;
-        let place = Self::new(client.clone(), made.handle, remote, file);
-        Ok(Self { knows_all: true, was_created: true, ..place })
-    }
-
-    async fn symlink(
-        &self,
-        link: &[u8],
-        target: &[u8],
-        times: Option<Times>,
-        replace: bool,
-    ) -> anyhow::Result<()> {
-        let Self { client, handle, remote, .. } = self;
-        let shown = remote.join(link);
-        let entry = if replace {
-            let temporary = name::temporary(link);
-            match client.remove(*handle, &temporary).await {
-                Err(error) if !is_missing(&error) => return Err(error).at(shown),
-                _ => {}
-            }
-            let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
-            client.rename(entry.handle, (*handle, &temporary), (*handle, link)).await.at(&shown)?;
-            entry
-        } else {
-            client.symlink(*handle, link, target).await.at(&shown)?
-        };
-        if let Some(times) = times {
-            // Few servers can; a link without its time is still the link.
-            let _ = client.set_attributes(entry.handle, set_times(times)).await;
-        }
-        Ok(())
-    }
-}
-
 impl Present {
     fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
         Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
     }
+}
+
+/// Returns what stands for a name in a directory of a server, in the state of later runs.
+pub(super) fn target_key(directory: FileHandle, name: &[u8]) -> Vec<u8> {
+    kept::key([directory.as_bytes(), name])
 }
 
 /// Returns the attributes that set these times.

@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     ffi::OsStr,
+    fmt::Display,
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -15,26 +16,32 @@ use tokio::task::JoinHandle;
 use super::{
     Copy, Links, Work,
     ahead::{Ahead, Making},
-    done::Done,
     frame::Frame,
-    node::{Kind, Node},
+    kept,
+    node::{Kind, Node, Origin},
     place::Place,
 };
 use crate::{
-    context::Context,
+    connections::{Connections, is_within},
     error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::Directory,
     name::{MARKER, is_plain},
-    remote::{Found, find_all, find_if_exists, follow},
-    session::is_within,
+    remote::{Found, find, find_all, find_if_exists, follow, real},
+    report::Reporter,
     target::{Remote, Target, local_name},
 };
 
 /// What is to be done.
 pub(super) enum Plan {
-    /// Copy into files and directories, while what was made ahead for nothing is removed.
-    Files(Vec<Work>, Option<JoinHandle<()>>),
+    /// Copy into files and directories.
+    Files {
+        /// What stands for sources and target in the state of later runs.
+        key: Vec<u8>,
+        works: Vec<Work>,
+        /// What was made ahead for nothing is being removed.
+        clean_up: Option<JoinHandle<()>>,
+    },
     /// Write one file to something that is not a file.
     Stream(Box<Node>, Output),
 }
@@ -86,17 +93,25 @@ struct Source {
 ///
 /// # Errors
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
-pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) -> anyhow::Result<Plan> {
-    check(copy, context)?;
+pub(super) async fn plan(
+    copy: &Copy,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<Plan> {
+    check(copy, reporter)?;
     let mut sources = Vec::new();
+    let mut keys = Vec::new();
     for target in &copy.sources {
-        match find_sources(copy, context, target).await {
-            Ok(found) => sources.extend(found),
-            Err(error) => context.reporter.failed(error)?,
+        match find_sources(copy, connections, reporter, target).await {
+            Ok(found) => {
+                keys.push(resume_key(target, &found));
+                sources.extend(found);
+            }
+            Err(error) => reporter.failed(error)?,
         }
     }
     if sources.is_empty() {
-        return Ok(Plan::Files(Vec::new(), None));
+        return Ok(Plan::Files { key: Vec::new(), works: Vec::new(), clean_up: None });
     }
     // One directory becomes what an interrupted run has made and marked.
     let is_tree = copy.sources.len() == 1
@@ -108,16 +123,25 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
     };
     let ahead = match &sources[..] {
         // What an interrupted run has copied may be left out.
-        [source] if copy.sources.len() == 1 && done.is_none() => Ahead::of(copy, &source.node),
+        [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, &source.node),
         _ => None,
     };
+    // What is copied as a link, or cannot become a file, does not go through a link.
+    let through_links = sources.iter().all(|source| source.node.kind == Kind::File);
     let destination = match &copy.destination {
         Target::Standard => Destination::Output(Output::Standard),
-        Target::Local(path) => find_local_destination(path, whole)?,
-        Target::Remote(remote) => find_remote_destination(context, remote, whole, ahead).await?,
+        Target::Local(path) => find_local_destination(path, whole, through_links)?,
+        Target::Remote(remote) => {
+            find_remote_destination(connections, reporter, remote, whole, through_links, ahead).await?
+        }
     };
     match destination {
-        Destination::Inside(place, clean_up) => Ok(Plan::Files(inside(context, sources, place)?, clean_up)),
+        Destination::Inside(place, clean_up) => {
+            let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
+            let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
+            let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);
+            Ok(Plan::Files { key, works: inside(reporter, sources, place)?, clean_up })
+        }
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
             let text =
@@ -134,14 +158,16 @@ pub(super) async fn plan(copy: &Copy, context: &Context, done: Option<&Done>) ->
         }
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
+            let key = kept::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
             let (frame, name) = (Rc::new(Frame::above_target(place)), Some(name));
-            Ok(Plan::Files(vec![Work { node, frame, name, is_named: true, rest: None }], None))
+            let works = vec![Work { node, frame, name, is_named: true, rest: None }];
+            Ok(Plan::Files { key, works, clean_up: None })
         }
     }
 }
 
 /// Refuses what cannot mean anything.
-fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
+fn check(copy: &Copy, reporter: &Reporter) -> anyhow::Result<()> {
     let is_remote = |target: &Target| matches!(target, Target::Remote(_));
     let to_remote = is_remote(&copy.destination);
     if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
@@ -156,13 +182,31 @@ fn check(copy: &Copy, context: &Context) -> anyhow::Result<()> {
     if copy.is_whole_target && copy.sources.len() > 1 {
         return Err(Failure::usage("-T takes one SRC, which becomes DST"));
     }
-    if to_standard && context.reporter.json() {
+    if to_standard && reporter.json() {
         return Err(Failure::usage("--json and a file on standard output exclude each other"));
     }
     Ok(())
 }
 
-async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow::Result<Vec<Source>> {
+/// Returns what stands for a source in the state of later runs. Of a pattern that is the pattern:
+/// it may match more by then.
+fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
+    if let (Target::Remote(remote), Some(Source { node, .. })) = (target, found.first())
+        && target.is_pattern()
+        && let Origin::Remote(file) = &node.origin
+    {
+        return kept::key([file.client.root().as_bytes(), &remote.path]);
+    }
+    let keys: Vec<_> = found.iter().map(|source| source.node.resume_key()).collect();
+    kept::key(keys.iter().map(Vec::as_slice))
+}
+
+async fn find_sources(
+    copy: &Copy,
+    connections: &Connections,
+    reporter: &Reporter,
+    target: &Target,
+) -> anyhow::Result<Vec<Source>> {
     match target {
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
         Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
@@ -177,11 +221,11 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
         },
         Target::Remote(remote) => {
             let mut sources = Vec::new();
-            for found in find_all(context, remote).await? {
+            for found in find_all(connections, reporter, remote).await? {
                 let name = found.remote.name().filter(|name| is_plain(name) && !remote.is_contents);
                 let name = name.map(<[u8]>::to_vec);
                 let is_followed = copy.links != Links::Never;
-                let found = if is_followed { follow(context, found).await? } else { found };
+                let found = if is_followed { follow(connections, reporter, found).await? } else { found };
                 sources.push(Source { node: Node::remote(found), name });
             }
             Ok(sources)
@@ -189,7 +233,7 @@ async fn find_sources(copy: &Copy, context: &Context, target: &Target) -> anyhow
     }
 }
 
-fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
+fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
     let frame = Rc::new(Frame::top(place));
     let mut names = HashSet::new();
     let mut works = Vec::new();
@@ -201,7 +245,7 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
             && !names.insert(name.clone())
         {
             let text = format!("{node}: not copied, an earlier source has the same name");
-            context.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
         works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
@@ -209,25 +253,31 @@ fn inside(context: &Context, sources: Vec<Source>, place: Place) -> anyhow::Resu
     Ok(works)
 }
 
-/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory that is there.
-fn find_local_destination(path: &Path, whole: Whole) -> anyhow::Result<Destination> {
+/// Finds where the sources go on this machine; `whole` says whether the source becomes a directory
+/// that is there, `through_links` whether what a link leads to is replaced, and not the link.
+fn find_local_destination(path: &Path, whole: Whole, through_links: bool) -> anyhow::Result<Destination> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    // It is the link that would become the source.
+    let is_itself = is_link && !through_links;
+    let is_marked = || fs::symlink_metadata(path.join(OsStr::from_bytes(MARKER))).is_ok();
     let path = match fs::metadata(path) {
-        // By its own name, which `.` has not.
-        Ok(metadata)
-            if metadata.is_dir()
-                && whole.holds(|| fs::symlink_metadata(path.join(OsStr::from_bytes(MARKER))).is_ok()) =>
-        {
-            fs::canonicalize(path).map_err(|error| local(path, &error))?
-        }
-        Ok(metadata) if metadata.is_dir() => {
+        Ok(metadata) if metadata.is_dir() && !whole.holds(is_marked) => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             return Ok(Destination::Inside(Place::local(directory), None));
         }
+        // By its own name, which `.` has not.
+        Ok(metadata) if metadata.is_dir() && !(is_itself && whole == Whole::Always) => {
+            fs::canonicalize(path).map_err(|error| local(path, &error))?
+        }
+        _ if is_itself => path.to_owned(),
         Ok(metadata) if !metadata.is_file() => {
             return Ok(Destination::Output(Output::Special(path.to_owned())));
         }
         // Through links to the file itself, so that the links stay.
         Ok(_) => fs::canonicalize(path).map_err(|error| local(path, &error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_link => {
+            return Err(leads_nowhere(show(path)));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
         Err(error) => return Err(local(path, &error)),
     };
@@ -247,17 +297,21 @@ fn find_local_destination(path: &Path, whole: Whole) -> anyhow::Result<Destinati
 
 /// As [`find_local_destination`], on a server. The temporary file may be made ahead meanwhile.
 async fn find_remote_destination(
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     remote: &Remote,
     whole: Whole,
-    ahead: Option<Ahead>,
+    through_links: bool,
+    ahead: Option<Ahead<'_>>,
 ) -> anyhow::Result<Destination> {
     let mut making = None;
-    let found = look_around(context, remote, whole, |client, directory, name| {
-        if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, remote)) {
-            making = Some(ahead.make(client, directory, name));
-        }
-    });
+    let found =
+        look_around(connections, reporter, remote, whole, through_links, |client, directory, name| {
+            if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name))
+            {
+                making = Some(ahead.make(client, directory, name));
+            }
+        });
     match found.await {
         Ok(Around::Directory(found)) => {
             Ok(Destination::Inside(Place::remote(found), making.map(Making::discard)))
@@ -265,7 +319,10 @@ async fn find_remote_destination(
         Ok(Around::Name { directory, name, there }) => {
             let mut ahead = None;
             match making {
-                Some(making) if there.as_deref().is_none_or(Found::is_replaced) => {
+                Some(making)
+                    if making.is_of(directory.handle, &name)
+                        && there.as_deref().is_none_or(Found::is_replaced) =>
+                {
                     ahead = making.finish().await;
                 }
                 Some(making) => drop(making.discard().await),
@@ -302,19 +359,21 @@ enum Around {
 
 /// Looks what has a path, and for the directory above it; says which that is, probably, as soon as it may be used.
 async fn look_around(
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     remote: &Remote,
     whole: Whole,
+    through_links: bool,
     mut is_above: impl FnMut(&Client, FileHandle, &[u8]),
 ) -> anyhow::Result<Around> {
     let parent = remote.parent();
     let name = remote.name().filter(|name| is_plain(name));
-    let look = find_if_exists(context, remote);
-    let look_above = find_if_exists(context, &parent);
+    let look = find_if_exists(connections, reporter, remote);
+    let look_above = find_if_exists(connections, reporter, &parent);
     tokio::pin!(look, look_above);
     let mut above = None;
     // Side by side, where that does not take another mount.
-    let client = context.session.client(remote).await?;
+    let client = connections.client(remote).await?;
     let is_beside = is_within(&parent.path, client.export());
     if let Some(name) = name
         && parent.path == client.export()
@@ -333,14 +392,29 @@ async fn look_around(
             }
         }
     };
-    if whole != Whole::Always
-        && let Some(found) = there.clone()
-    {
-        // A link that leads nowhere is replaced like a file.
-        let found = follow(context, found.clone()).await.unwrap_or(found);
-        if found.is_directory() && !(whole == Whole::IfMarked && is_marked(&found).await?) {
-            return Ok(Around::Directory(found));
+    if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
+        // With -T it is the link that would become SRC.
+        let real = if through_links || whole != Whole::Always {
+            real(connections, reporter, link).await?
+        } else {
+            None
+        };
+        match real {
+            Some(found) if found.is_directory() && whole != Whole::Always => {
+                if whole == Whole::IfMarked && is_marked(&found).await? {
+                    return around(connections, reporter, found).await;
+                }
+                return Ok(Around::Directory(Found { remote: remote.clone(), ..found }));
+            }
+            Some(found) if through_links => return around(connections, reporter, found).await,
+            None if through_links => return Err(leads_nowhere(remote)),
+            Some(_) | None => {}
         }
+    } else if let Some(found) = there.as_ref().filter(|there| there.is_directory())
+        && whole != Whole::Always
+        && !(whole == Whole::IfMarked && is_marked(found).await?)
+    {
+        return Ok(Around::Directory(found.clone()));
     }
     let Some(name) = name else {
         return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
@@ -353,9 +427,25 @@ async fn look_around(
         let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
         return Err(Failure::with(Exit::SomeFailed, text));
     };
-    let directory = follow(context, found).await?;
+    let directory = follow(connections, reporter, found).await?;
     if !directory.is_directory() {
         return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
     }
     Ok(Around::Name { directory, name: name.to_vec(), there: there.map(Box::new) })
+}
+
+/// Returns the name of what was found without links on the way, and the directory that holds it.
+async fn around(connections: &Connections, reporter: &Reporter, found: Found) -> anyhow::Result<Around> {
+    let Some(name) = found.remote.name().map(<[u8]>::to_vec) else {
+        return Err(Failure::with(Exit::SomeFailed, format!("{}: is the root of an export", found.remote)));
+    };
+    let directory = find(connections, reporter, &found.remote.parent()).await?;
+    Ok(Around::Name { directory, name, there: Some(Box::new(found)) })
+}
+
+/// Returns the error for a link at the target that leads to nothing: what would be written there,
+/// and where, nobody has said.
+fn leads_nowhere(link: impl Display) -> anyhow::Error {
+    let text = format!("{link}: is a symbolic link that leads nowhere, and is not written through");
+    Failure::with(Exit::SomeFailed, text)
 }

@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io,
+    net::SocketAddr,
     os::{
         fd::BorrowedFd,
         unix::fs::{FileExt, MetadataExt},
@@ -21,12 +22,11 @@ use nfs_wireless_client::{
 
 use tokio::sync::oneshot;
 
-use super::node::Attributes;
+use super::{kept, node::Attributes};
 use crate::{
-    journal::{Identity, Journal, State, nanoseconds},
-    local::{self as files, Directory, Part, Writer, removed},
+    journal::{Identity, Journal, LENGTH, State, nanoseconds},
+    local::{self as files, Directory, Part, StateHome, Writer, removed},
     name,
-    target::Remote,
 };
 
 /// Files up to this size have no journal and are copied anew: sixteen of them, the usual number in flight, are 2 MiB.
@@ -230,25 +230,32 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Opens the journal of an upload from this machine to `target`.
+    /// Opens the journal of an upload from this machine to the file that `target` stands for, on
+    /// `server`.
+    ///
+    /// `None` if another run has it, which copies to another server with the same handles.
     ///
     /// # Errors
     /// `WouldBlock` when another run is copying there; or why nothing can be kept.
-    pub(super) fn open(target: &Remote, source: Identity) -> io::Result<Self> {
-        let (directory, name) = (files::state_directory()?, Self::name(target));
-        let file = directory.lock(&name, 0o600)?;
+    pub(super) fn open(
+        state: &StateHome,
+        target: &[u8],
+        server: SocketAddr,
+        source: Identity,
+    ) -> io::Result<Option<Self>> {
+        let (directory, name) = (state.open()?, Self::name(target));
+        let Some(file) = kept::lock(&directory, &name, Some(server), LENGTH)? else { return Ok(None) };
         let (_, found) = Journal::open(file.try_clone()?)?;
-        Ok(Self { directory, name, file, found, source })
+        Ok(Some(Self { directory, name, file, found, source }))
     }
 
     /// Whether an upload to `target` is under way, or was interrupted.
-    pub(super) fn exists(target: &Remote) -> bool {
-        files::state_directory().is_ok_and(|it| !matches!(it.stat(&Self::name(target)), Ok(None)))
+    pub(super) fn exists(state: &StateHome, target: &[u8]) -> bool {
+        state.open().is_ok_and(|it| !matches!(it.stat(&Self::name(target)), Ok(None)))
     }
 
-    fn name(target: &Remote) -> Vec<u8> {
-        let key = format!("{}:{:?} {}", target.host, target.options.nfs_port, target.path.escape_ascii());
-        format!("upload-{:016x}", name::fnv1a(key.as_bytes())).into_bytes()
+    fn name(target: &[u8]) -> Vec<u8> {
+        format!("upload-{:016x}", name::fnv1a(target)).into_bytes()
     }
 
     /// Whether there was something of another version of the source.

@@ -18,11 +18,11 @@ use super::{
     verify::Digest,
 };
 use crate::{
-    context::Context,
+    connections::Connections,
     error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
     remote::{Found, find_again, follow},
-    report::stdout_error,
+    report::{Reporter, stdout_error},
 };
 
 /// Bytes moved at once: a pipe's capacity on Linux.
@@ -97,7 +97,8 @@ impl Input<'_> {
 
 /// A file on a server that is read once, from its beginning to its end, under whatever handle it has.
 pub(crate) struct Reading<'a> {
-    context: &'a Context,
+    connections: &'a Connections,
+    reporter: &'a Reporter,
     source: RemoteFile,
     attributes: Attributes,
     file: File,
@@ -107,10 +108,23 @@ pub(crate) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Begins at the beginning of a file that has these attributes.
-    fn new(context: &'a Context, source: &RemoteFile, attributes: Attributes) -> Box<Self> {
+    fn new(
+        connections: &'a Connections,
+        reporter: &'a Reporter,
+        source: &RemoteFile,
+        attributes: Attributes,
+    ) -> Box<Self> {
         let file = File::new(source.client.clone(), source.handle);
         let source = source.clone();
-        Box::new(Self { context, source, attributes, file, at: 0, patience: Patience::default() })
+        Box::new(Self {
+            connections,
+            reporter,
+            source,
+            attributes,
+            file,
+            at: 0,
+            patience: Patience::default(),
+        })
     }
 
     async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
@@ -129,7 +143,10 @@ impl<'a> Reading<'a> {
             };
             let is_stale =
                 error.get_ref().and_then(|it| it.downcast_ref()).is_some_and(client::Error::is_stale);
-            if !is_stale || !self.patience.allows(&self.context.activity) || !self.find_again().await? {
+            if !is_stale
+                || !self.patience.allows(self.attributes.size.saturating_sub(self.at))
+                || !self.find_again().await?
+            {
                 return Err(error);
             }
         }
@@ -143,9 +160,15 @@ impl<'a> Reading<'a> {
 
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
     async fn find_again(&mut self) -> io::Result<bool> {
-        self.context.session.forget(&self.source.client);
-        let found =
-            async { follow(self.context, find_again(self.context, &self.source.remote).await?).await };
+        self.connections.forget(&self.source.client);
+        let found = async {
+            follow(
+                self.connections,
+                self.reporter,
+                find_again(self.connections, self.reporter, &self.source.remote).await?,
+            )
+            .await
+        };
         let Ok(Found { client, handle, metadata, .. }) = found.await else { return Ok(false) };
         if differ(&Attributes::from(&metadata), &self.attributes) {
             return Ok(false);
@@ -161,7 +184,7 @@ impl<'a> Reading<'a> {
 pub(super) async fn pump(
     source: &mut Input<'_>,
     sink: &mut (impl AsyncWrite + Unpin),
-    context: &Context,
+    reporter: &Reporter,
     throttle: &Throttle,
     mut see: impl FnMut(&[u8]),
 ) -> Result<(), StreamError> {
@@ -174,7 +197,7 @@ pub(super) async fn pump(
         see(&chunk[..count]);
         throttle.wait(count).await;
         sink.write_all(&chunk[..count]).await.map_err(StreamError::Write)?;
-        context.activity.add_bytes(count as u64);
+        reporter.activity().add_bytes(count as u64);
     }
 }
 
@@ -182,13 +205,22 @@ pub(super) async fn pump(
 ///
 /// # Errors
 /// A quiet one when nobody reads any more.
-pub(crate) async fn to_stdout(found: Found, context: &Context) -> anyhow::Result<()> {
+pub(crate) async fn to_stdout(
+    found: Found,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
     let throttle = Throttle::new(None);
     let mut stdout = tokio::io::stdout();
     let (name, attributes) = (found.remote.clone(), Attributes::from(&found.metadata));
     let Found { client, handle, remote, .. } = found;
-    let mut source = Input::Remote(Reading::new(context, &RemoteFile { client, handle, remote }, attributes));
-    let moved = pump(&mut source, &mut stdout, context, &throttle, |_| {}).await;
+    let mut source = Input::Remote(Reading::new(
+        connections,
+        reporter,
+        &RemoteFile { client, handle, remote },
+        attributes,
+    ));
+    let moved = pump(&mut source, &mut stdout, reporter, &throttle, |_| {}).await;
     moved.map_err(|error| match error {
         StreamError::Read(error) => remote_error(error, name),
         StreamError::Write(error) => stdout_error(error),
@@ -209,21 +241,21 @@ impl Run<'_> {
             };
             return self.say_event("file", node, &target);
         }
-        self.context.activity.expect(node.attributes.size);
-        let mut source = Input::Remote(Reading::new(self.context, file, node.attributes));
+        self.reporter.activity().expect(node.attributes.size);
+        let mut source = Input::Remote(Reading::new(self.connections, self.reporter, file, node.attributes));
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         match output {
             Output::Standard => {
                 let mut stdout = tokio::io::stdout();
-                let moved = pump(&mut source, &mut stdout, self.context, &self.throttle, see).await;
+                let moved = pump(&mut source, &mut stdout, self.reporter, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
                     StreamError::Write(error) => stdout_error(error),
                 })?;
                 stdout.flush().await.map_err(stdout_error)?;
-                self.context.activity.file_done();
-                self.context.reporter.count_done();
+                self.reporter.activity().file_done();
+                self.reporter.count_done();
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::standard_output()).await?;
                 }
@@ -236,13 +268,13 @@ impl Run<'_> {
                     tokio::task::spawn_blocking(move || LocalFile::options().write(true).open(opened));
                 let sink = opening.await?.map_err(|error| local(path, &error))?;
                 let mut sink = tokio::fs::File::from_std(sink);
-                let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
+                let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
                     StreamError::Write(error) => local(path, &error),
                 })?;
                 sink.flush().await.map_err(|error| local(path, &error))?;
-                self.context.activity.file_done();
+                self.reporter.activity().file_done();
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::local(path)).await?;
                 }
@@ -265,11 +297,13 @@ impl Run<'_> {
         let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
         let mut source = match &node.origin {
-            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, attributes)),
+            Origin::Remote(source) => {
+                Input::Remote(Reading::new(self.connections, self.reporter, source, attributes))
+            }
             Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(_) => unreachable!("local files are uploaded"),
         };
-        let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
+        let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
         if let Input::Remote(reading) = &source
             && attributes.size > SMALL_BYTES
             && moved.as_ref().err().is_none_or(StreamError::is_of_a_change)

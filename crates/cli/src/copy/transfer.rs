@@ -13,13 +13,14 @@ use super::{
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Name, Place, Present},
+    verify::Digest,
 };
 use crate::{
     error::{about, is_stale, local},
     exit::{Exit, Failure},
     local::{self as files, Directory},
     outcome::Skip,
-    progress::{Activity, Share},
+    progress::Share,
     remote,
     report::event,
     units,
@@ -42,87 +43,145 @@ struct Target<'a> {
     directory: &'a Directory,
     name: &'a [u8],
     mode: u32,
-    is_named: bool,
     share: &'a Share,
 }
 
+/// One file on its way to a name in a directory.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'a> {
+    pub(super) node: &'a Node,
+    pub(super) frame: &'a Frame,
+    pub(super) name: &'a [u8],
+    pub(super) share: &'a Share,
+}
+
+/// What is to be done about a file.
+enum Decision {
+    /// Copy it, with these permissions.
+    Copy(u32),
+    /// An interrupted run has copied it, and neither side has changed since.
+    Complete,
+    /// What is there stays. That was said.
+    Leave,
+}
+
+/// What is known of a file that was copied.
+struct Copied {
+    /// What the bytes were, if they passed through this process.
+    was: Option<Digest>,
+    /// What the copy is now, as far as known.
+    attributes: Option<Attributes>,
+}
+
 impl Run<'_> {
-    /// Copies one file.
-    pub(super) async fn file(
-        &self,
-        node: &Node,
-        frame: &Frame,
-        name: &[u8],
-        is_named: bool,
-        share: &Share,
-    ) -> anyhow::Result<()> {
-        let present = frame.place.present(self.context, name).await?;
-        let (shown, source) = (frame.place.name(name), node.attributes.identity());
-        let target = &shown.shown;
-        if let (Some(done), Some(present)) = (&self.done, &present)
-            && done.holds(&frame.place.key(name), source, &present.attributes)
-        {
-            // It belongs to what this run is to copy and, if asked, to compare.
-            if self.is_to_be_verified(node, Some(&frame.place)) {
-                let verified = self.verify(node, None, &frame.place, name).await;
+    /// Does for one file what is to be done: decide, copy, verify, record.
+    pub(super) async fn file(&self, item: Item<'_>) -> anyhow::Result<()> {
+        let Item { node, frame, name, share } = item;
+        match self.decide(item).await? {
+            Decision::Leave => {
+                share.leave_out(u64::MAX);
+                Ok(())
+            }
+            Decision::Complete => {
+                // It belongs to what this run is to copy and, if asked, to compare.
+                let verified = self.verify_if_due(item, None).await;
                 if verified.is_err() {
-                    done.forget(&frame.place.key(name));
+                    self.forget(item);
                 }
                 verified?;
+                share.leave_out(u64::MAX);
+                self.skip(node, &frame.place.name(name), Skip::Complete)
             }
-            share.leave_out(u64::MAX);
-            return self.skip(node, &shown, Skip::Complete);
-        }
-        if !self.wants(node, frame, name, present.as_ref()).await? {
-            share.leave_out(u64::MAX);
-            return Ok(());
-        }
-        if let Some(Present { kind: Kind::Special(what), .. }) = present {
-            return Err(Failure::with(
-                Exit::SomeFailed,
-                format!("{target}: is a {what}, which is not overwritten"),
-            ));
-        }
-        if !self.copy.dry_run {
-            let mode = mode(self.copy, node.attributes, present.as_ref());
-            let mut was = None;
-            let copied = match (&node.origin, &frame.place) {
-                (_, Place::Planned(_)) => None,
-                (Origin::Remote(source), Place::Local { directory, .. }) => {
-                    let target = Target { directory, name, mode, is_named, share };
-                    let known = (source.clone(), node.attributes);
-                    let find = async || self.find_again(source).await;
-                    let copy = async |(source, attributes): &_| {
-                        self.download(node, *attributes, source, target).await
-                    };
-                    self.while_stale(&known, |(source, _)| &source.client, find, copy).await?
+            Decision::Copy(mode) => {
+                if !self.copy.dry_run {
+                    let copied = self.copy(item, mode).await?;
+                    self.verify_if_due(item, copied.was.as_ref()).await?;
+                    self.record(item, copied);
                 }
-                (Origin::Local(path), Place::Remote(place)) => {
-                    let find = async || place.find_again(self.context).await;
-                    let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
-                    self.while_stale(&**place, |place| &place.client, find, copy).await?
-                }
-                (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
-                    was = Some(self.relay(node, place, name, mode, target).await?);
-                    None
-                }
-                (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
-                    return Err(Failure::usage(format!("{node}: neither side is on a server")));
-                }
-            };
-            if self.is_to_be_verified(node, Some(&frame.place)) {
-                self.verify(node, was.as_ref(), &frame.place, name).await?;
-            }
-            if let (Some(done), Some(copied)) = (&self.done, copied) {
-                done.add(&frame.place.key(name), source, &copied);
+                self.say("file", node, frame, name)
             }
         }
-        self.say("file", node, frame, name)
     }
 
-    /// Copies with what is known of the server, and goes on with what is found there now when it has forgotten a handle.
+    async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Decision> {
+        let present = frame.place.present(self.connections, self.reporter, name).await?;
+        if let (Some(done), Some(present)) = (&self.done, &present)
+            && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
+        {
+            return Ok(Decision::Complete);
+        }
+        if !self.wants(node, frame, name, present.as_ref()).await? {
+            return Ok(Decision::Leave);
+        }
+        let reason = match present.map(|present| present.kind) {
+            Some(Kind::Special(what)) => format!("is a {what}, which is not overwritten"),
+            Some(Kind::Symlink) if self.copy.inplace => {
+                "is a symbolic link, which --inplace does not write through".to_owned()
+            }
+            _ => return Ok(Decision::Copy(mode(self.copy, node.attributes, present.as_ref()))),
+        };
+        Err(Failure::with(Exit::SomeFailed, format!("{}: {reason}", frame.place.show(name))))
+    }
+
+    async fn copy(&self, item: Item<'_>, mode: u32) -> anyhow::Result<Copied> {
+        let Item { node, frame, name, share } = item;
+        let attributes = match (&node.origin, &frame.place) {
+            (_, Place::Planned(_)) => None,
+            (Origin::Remote(source), Place::Local { directory, .. }) => {
+                let target = Target { directory, name, mode, share };
+                let known = (source.clone(), node.attributes);
+                let find = async || self.find_again(source).await;
+                let copy =
+                    async |(source, attributes): &_| self.download(node, *attributes, source, target).await;
+                self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await?
+            }
+            (Origin::Local(path), Place::Remote(place)) => {
+                let find = async || place.find_again(self.connections, self.reporter).await;
+                let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
+                self.while_stale(share, &**place, |place| &place.client, find, copy).await?
+            }
+            (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
+                let was = self.relay(node, place, name, mode, &frame.place.show(name)).await?;
+                return Ok(Copied { was: Some(was), attributes: None });
+            }
+            (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
+                return Err(Failure::usage(format!("{node}: neither side is on a server")));
+            }
+        };
+        Ok(Copied { was: None, attributes })
+    }
+
+    /// Compares a copy with its source, if that is due.
+    async fn verify_if_due(
+        &self,
+        Item { node, frame, name, .. }: Item<'_>,
+        was: Option<&Digest>,
+    ) -> anyhow::Result<()> {
+        if self.is_to_be_verified(node, Some(&frame.place)) {
+            self.verify(node, was, &frame.place, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the next run, if this one is interrupted, leave out a complete file.
+    fn record(&self, Item { node, frame, name, .. }: Item<'_>, copied: Copied) {
+        if let (Some(done), Some(attributes)) = (&self.done, copied.attributes) {
+            done.add(&frame.place.key(name), node.attributes.identity(), &attributes);
+        }
+    }
+
+    /// Lets the next run copy a file again.
+    fn forget(&self, Item { frame, name, .. }: Item<'_>) {
+        if let Some(done) = &self.done {
+            done.forget(&frame.place.key(name));
+        }
+    }
+
+    /// Copies with what is known of the server, and resumes with what is found there now when it
+    /// has forgotten a handle.
     async fn while_stale<Known>(
         &self,
+        share: &Share,
         known: &Known,
         client: impl Fn(&Known) -> &Client,
         find: impl AsyncFn() -> anyhow::Result<Known>,
@@ -131,8 +190,8 @@ impl Run<'_> {
         let mut forgotten = client(known).clone();
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
-        while copied.as_ref().is_err_and(is_stale) && patience.allows(&self.context.activity) {
-            self.context.session.forget(&forgotten);
+        while copied.as_ref().is_err_and(is_stale) && patience.allows(share.remaining()) {
+            self.connections.forget(&forgotten);
             let found = find().await?;
             forgotten = client(&found).clone();
             copied = copy(&found).await;
@@ -142,9 +201,9 @@ impl Run<'_> {
 
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> anyhow::Result<(RemoteFile, Attributes)> {
-        let mut found = remote::find_again(self.context, &source.remote).await?;
+        let mut found = remote::find_again(self.connections, self.reporter, &source.remote).await?;
         if self.copy.links != Links::Never {
-            found = remote::follow(self.context, found).await?;
+            found = remote::follow(self.connections, self.reporter, found).await?;
         }
         let attributes = Attributes::from(&found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))
@@ -152,7 +211,7 @@ impl Run<'_> {
 
     fn say_changed(&self, node: &Node) {
         let text = format!("{node}: changed since its copy was begun, so it is copied from the beginning");
-        self.context.reporter.warning_once(&text);
+        self.reporter.warning_once(&text);
     }
 
     /// Says, once, how much of a file is there already and need not be copied.
@@ -163,7 +222,7 @@ impl Run<'_> {
         let mut event = event("resumed", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["bytes"] = bytes.into();
         let size = units::bytes(node.attributes.size);
-        self.context.reporter.resumed(
+        self.reporter.resumed(
             format_args!("{}: going on after {} of {size}", target.shown, units::bytes(bytes)),
             &event,
         )
@@ -179,16 +238,20 @@ pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -
     }
 }
 
-/// How often handles may be looked up again: once, and once more whenever bytes have moved since.
+/// How often the handle of a file may be looked up again: once, and once more whenever less of this
+/// file is left to copy than ever before. What other files do does not count; `--timeout` is about
+/// the run as a whole.
 #[derive(Default)]
 pub(super) struct Patience {
-    bytes: Option<u64>,
+    least: Option<u64>,
 }
 
 impl Patience {
-    pub(super) fn allows(&mut self, activity: &Activity) -> bool {
-        let bytes = activity.bytes();
-        self.bytes.replace(bytes) != Some(bytes)
+    /// Whether it may be looked up now, with so many bytes left to copy.
+    pub(super) fn allows(&mut self, remaining: u64) -> bool {
+        let is_first_or_less = self.least.is_none_or(|least| remaining < least);
+        self.least = Some(self.least.map_or(remaining, |least| least.min(remaining)));
+        is_first_or_less
     }
 }
 

@@ -54,7 +54,9 @@ impl Run<'_> {
         Ok(match newer(modified, there) {
             Newer::Yes => true,
             Newer::No => false,
-            Newer::IfFine => is_newer_in_steps(modified, there, place.time_step(self.context).await?),
+            Newer::IfFine => {
+                is_newer_in_steps(modified, there, place.time_step(self.connections, self.reporter).await?)
+            }
         })
     }
 }

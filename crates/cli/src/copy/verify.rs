@@ -13,11 +13,10 @@ use super::{
     place::{Name, Place},
 };
 use crate::{
-    context::Context,
     error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
     local::open_source,
-    report::event,
+    report::{Reporter, event},
 };
 
 /// Bytes that one hash stands for: differences are told in steps of this.
@@ -57,7 +56,7 @@ impl Digest {
     }
 
     /// Reads a stream to its end.
-    async fn of(stream: &mut (impl AsyncRead + Unpin), context: &Context) -> io::Result<Self> {
+    async fn of(stream: &mut (impl AsyncRead + Unpin), reporter: &Reporter) -> io::Result<Self> {
         let mut digest = Self::default();
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -65,7 +64,7 @@ impl Digest {
                 0 => return Ok(digest),
                 count => digest.update(&piece[..count]),
             }
-            context.activity.step();
+            reporter.activity().step();
         }
     }
 
@@ -106,7 +105,7 @@ impl Run<'_> {
         };
         let is_doubtful = source.into_iter().chain(target).any(Client::identifications_may_have_wrapped);
         if is_doubtful && !self.copy.verify {
-            self.context.reporter.warning_once(
+            self.reporter.warning_once(
                 "datagrams are fragmented faster than their identifications last (RFC 4963), so every copy is read again and \
                  compared; --transport tcp or --block-size auto needs none of that",
             );
@@ -140,7 +139,7 @@ impl Run<'_> {
         let (mut source, size): (Box<dyn AsyncRead + Unpin>, _) = match &node.origin {
             Origin::Standard => {
                 let Some(was) = was else { return Ok(()) };
-                let copy = Digest::of(&mut copy.take(least(was.bytes)), self.context).await;
+                let copy = Digest::of(&mut copy.take(least(was.bytes)), self.reporter).await;
                 let copy = copy.map_err(|error| remote_error(error, target))?;
                 return self.judge(node, &was.differences(&copy), &name_there);
             }
@@ -155,7 +154,8 @@ impl Run<'_> {
             }
         };
         let mut copy = copy.take(least(size));
-        let both = try_join(Digest::of(&mut source, self.context), Digest::of(&mut copy, self.context)).await;
+        let both =
+            try_join(Digest::of(&mut source, self.reporter), Digest::of(&mut copy, self.reporter)).await;
         let (source, copy) = both.map_err(|error| remote_error(error, target))?;
         self.judge(node, &source.differences(&copy), &name_there)
     }
@@ -164,20 +164,20 @@ impl Run<'_> {
     pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> anyhow::Result<()> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);
-        let source = Digest::of(&mut source, self.context).await;
+        let source = Digest::of(&mut source, self.reporter).await;
         let source = source.map_err(|error| remote_error(error, node))?;
         self.judge(node, &source.differences(was), target)
     }
 
     fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &Name) -> anyhow::Result<()> {
         if ranges.is_empty() {
-            self.context.reporter.verified();
+            self.reporter.verified();
             return Ok(());
         }
         let pairs: Vec<_> = ranges.iter().map(|range| [range.start, range.end]).collect();
         let mut event = event("differs", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["ranges"] = json!(pairs);
-        self.context.reporter.event(&event)?;
+        self.reporter.event(&event)?;
         let named = ranges.iter().take(NAMED_RANGES);
         let named: Vec<_> = named.map(|range| format!("{} to {}", range.start, range.end - 1)).collect();
         let more = match ranges.len().saturating_sub(NAMED_RANGES) {

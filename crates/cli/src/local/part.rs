@@ -32,24 +32,23 @@ impl Part {
             return Err(rustix::io::Errno::NAMETOOLONG.into());
         }
         let temporary = temporary(name);
-        let file = match open(directory, &temporary, OFlags::NOFOLLOW, mode) {
+        let file = match open(directory, &temporary, mode) {
             // It had its final mode already when its run was killed, and that does not let us write.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 directory.remove(&temporary).map_err(|_| error)?;
-                open(directory, &temporary, OFlags::NOFOLLOW, mode)?
+                open(directory, &temporary, mode)?
             }
             other => other?,
         };
         Ok(Self { file, directory: directory.try_clone()?, name: name.to_vec(), temporary: Some(temporary) })
     }
 
-    /// Opens the target itself. Links are followed only if the user named the target.
+    /// Opens the target itself, which is no link.
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it.
-    pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32, follow: bool) -> io::Result<Self> {
-        let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let file = open(directory, name, flags, mode)?;
+    pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
+        let file = open(directory, name, mode)?;
         Ok(Self { file, directory: directory.try_clone()?, name: name.to_vec(), temporary: None })
     }
 
@@ -117,9 +116,10 @@ pub(crate) fn removed() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, text)
 }
 
-/// Opens and locks a file for writing, creating it if need be.
-pub(super) fn open(directory: &Directory, name: &[u8], flags: OFlags, mode: u32) -> io::Result<File> {
-    let flags = flags | OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+/// Opens and locks a file for writing, creating it if need be; never through a link.
+pub(super) fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK;
     loop {
         let file = File::from(fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?);
         // Some file systems have no locks: that is no reason not to write.
@@ -128,7 +128,7 @@ pub(super) fn open(directory: &Directory, name: &[u8], flags: OFlags, mode: u32)
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
         }
         // Another run may have given the file its name between the two calls: then it is complete, and not ours.
-        if flags.contains(OFlags::NOFOLLOW) && !is_at(&file, directory, name)? {
+        if !is_at(&file, directory, name)? {
             continue;
         }
         return Ok(file);
@@ -188,6 +188,6 @@ mod tests {
         std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
         let directory = Directory::open(place.path()).unwrap();
         assert!(Part::beside(&directory, b"a", 0o644).is_err());
-        assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644, false).is_err());
+        assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644).is_err());
     }
 }

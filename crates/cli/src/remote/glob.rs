@@ -6,26 +6,30 @@ use globset::{GlobBuilder, GlobMatcher};
 use nfs_wireless_client::FileType;
 
 use super::{Found, find_if_exists, follow, matching_children};
-use crate::{context::Context, exit::Failure, target::Remote};
-
-/// Whether any component of a path is a pattern.
-pub(crate) fn is_pattern(path: &[u8]) -> bool {
-    path.iter().any(|byte| b"*?[".contains(byte))
-}
+use crate::{
+    connections::Connections,
+    exit::Failure,
+    report::Reporter,
+    target::{Remote, is_pattern},
+};
 
 /// Finds what a pattern matches, in the order of the names.
-pub(super) async fn expand(context: &Context, pattern: &Remote) -> anyhow::Result<Vec<Found>> {
+pub(super) async fn expand(
+    connections: &Connections,
+    reporter: &Reporter,
+    pattern: &Remote,
+) -> anyhow::Result<Vec<Found>> {
     let components: Vec<&[u8]> = pattern.path.split(|&byte| byte == b'/').skip(1).collect();
     let literal = components.iter().take_while(|component| !is_pattern(component)).count();
     let base = pattern.with_path(&[b"/", &components[..literal].join(&b'/')[..]].concat());
-    let Some(base) = find_if_exists(context, &base).await? else {
+    let Some(base) = find_if_exists(connections, reporter, &base).await? else {
         return Ok(Vec::new());
     };
     let mut matches = vec![base];
     for component in &components[literal..] {
         let mut next = Vec::new();
         for directory in matches {
-            step(context, directory, component, &mut next).await?;
+            step(connections, reporter, directory, component, &mut next).await?;
         }
         matches = next;
     }
@@ -34,14 +38,15 @@ pub(super) async fn expand(context: &Context, pattern: &Remote) -> anyhow::Resul
 
 /// Adds what one component matches in one directory.
 async fn step(
-    context: &Context,
+    connections: &Connections,
+    reporter: &Reporter,
     place: Found,
     component: &[u8],
     found: &mut Vec<Found>,
 ) -> anyhow::Result<()> {
     let place = match place.metadata.file_type {
         // A link that leads nowhere matches nothing below it.
-        FileType::Symlink => match follow(context, place).await {
+        FileType::Symlink => match follow(connections, reporter, place).await {
             Ok(place) => place,
             Err(_) => return Ok(()),
         },
@@ -51,12 +56,12 @@ async fn step(
         return Ok(());
     }
     if !is_pattern(component) {
-        found.extend(find_if_exists(context, &place.remote.join(component)).await?);
+        found.extend(find_if_exists(connections, reporter, &place.remote.join(component)).await?);
         return Ok(());
     }
     let matcher = Matcher::new(component)?;
     let wanted = |name: &[u8]| matcher.matches(name);
-    let matching = matching_children(context, &place, wanted).await?;
+    let matching = matching_children(connections, reporter, &place, wanted).await?;
     found.extend(matching.into_iter().map(|child| place.child(child)));
     Ok(())
 }

@@ -6,10 +6,10 @@ use nfs_wireless_client::{Client, Entry, FileHandle, FileType};
 
 use super::{Above, Found};
 use crate::{
-    context::Context,
+    connections::{Connections, is_within},
     error::ResultExt,
     exit::{Exit, Failure},
-    session::is_within,
+    report::Reporter,
     target::{Remote, join},
     text::escape,
 };
@@ -27,8 +27,34 @@ struct Walk {
 }
 
 /// Finds the file of a path. Links on the way are followed, the last one only if asked.
-pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) -> anyhow::Result<Found> {
-    let mut walk = Walk::start(context, remote, VecDeque::new()).await?;
+pub(super) async fn walk(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+    follow_last: bool,
+) -> anyhow::Result<Found> {
+    Ok(walk_to(connections, reporter, remote, follow_last).await?.0)
+}
+
+/// Finds the file that a path leads to, through all links. The result has the path that leads there
+/// without any.
+pub(super) async fn real(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Found> {
+    let (found, path) = walk_to(connections, reporter, remote, true).await?;
+    Ok(Found { remote: remote.with_path(&path), ..found })
+}
+
+/// As [`walk`]; also returns the path without links.
+async fn walk_to(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+    follow_last: bool,
+) -> anyhow::Result<(Found, Vec<u8>)> {
+    let mut walk = Walk::start(connections, remote, VecDeque::new()).await?;
     let mut found = None;
     let mut links = 0;
     while let Some(name) = walk.rest.pop_front() {
@@ -44,7 +70,7 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
             if parent.path == path {
                 continue;
             }
-            walk = Walk::start(context, &parent, walk.rest).await?;
+            walk = Walk::start(connections, &parent, walk.rest).await?;
             continue;
         }
         let entry = walk.client.lookup(directory, &name).await.at_source(remote)?;
@@ -52,7 +78,7 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
             let (name, above) = (text(&join(&path, &name)), text(above));
             return Err(nfs_wireless_client::Error::Circle { name, above }).at(remote);
         }
-        context.activity.step();
+        reporter.activity().step();
         let is_last = walk.rest.is_empty();
         match entry.metadata.file_type {
             FileType::Symlink if !is_last || follow_last => {
@@ -63,7 +89,7 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
                 }
                 let target = walk.client.read_link(entry.handle).await.at(remote)?;
                 if target.starts_with(b"/") {
-                    walk = Walk::start(context, &remote.with_path(&target), walk.rest).await?;
+                    walk = Walk::start(connections, &remote.with_path(&target), walk.rest).await?;
                 } else {
                     for component in components(&target).into_iter().rev() {
                         walk.rest.push_front(component);
@@ -75,28 +101,33 @@ pub(super) async fn walk(context: &Context, remote: &Remote, follow_last: bool) 
                 let text = format!("{remote}: {} is not a directory", escape(&join(&path, &name)));
                 return Err(Failure::with(Exit::SourceMissing, text));
             }
-            _ => found = Some(entry),
+            _ => found = Some((entry, join(&path, &name))),
         }
     }
-    let (above, entry) = match found {
-        Some(entry) => {
+    let (above, entry, path) = match found {
+        Some((entry, path)) => {
             let directories = walk.directories.iter();
-            (directories.fold(Above::default(), |above, (handle, _)| above.inside(*handle)), entry)
+            (directories.fold(Above::default(), |above, (handle, _)| above.inside(*handle)), entry, path)
         }
         None => {
-            let (handle, _) = *walk.directories.last().expect("the root is never left");
-            (Above::default(), Entry { handle, metadata: walk.client.metadata(handle).await.at(remote)? })
+            let (handle, path) = walk.directories.last().cloned().expect("the root is never left");
+            let metadata = walk.client.metadata(handle).await.at(remote)?;
+            (Above::default(), Entry { handle, metadata }, path)
         }
     };
-    context.activity.step();
+    reporter.activity().step();
     let Entry { handle, metadata } = entry;
-    Ok(Found { remote: remote.clone(), client: walk.client, above, handle, metadata })
+    Ok((Found { remote: remote.clone(), client: walk.client, above, handle, metadata }, path))
 }
 
 impl Walk {
     /// Begins at the root of the export that holds a path; `rest` follows after it.
-    async fn start(context: &Context, remote: &Remote, rest: VecDeque<Vec<u8>>) -> anyhow::Result<Self> {
-        let client = context.session.client(remote).await?;
+    async fn start(
+        connections: &Connections,
+        remote: &Remote,
+        rest: VecDeque<Vec<u8>>,
+    ) -> anyhow::Result<Self> {
+        let client = connections.client(remote).await?;
         let export = client.export().to_vec();
         if !is_within(&remote.path, &export) {
             let text =

@@ -14,9 +14,9 @@ use linkemu::{
 
 use crate::{
     args::LinkProxyArgs,
-    context::end_of,
     error::io_text,
     exit::{Exit, Failure},
+    signals::end_of,
 };
 
 /// How often the live view is drawn anew.

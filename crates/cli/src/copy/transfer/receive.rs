@@ -42,7 +42,7 @@ impl Run<'_> {
         source: &RemoteFile,
         target: Target<'_>,
     ) -> anyhow::Result<Attempt> {
-        let Target { directory, name, mode, is_named, share } = target;
+        let Target { directory, name, mode, share } = target;
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
@@ -54,7 +54,7 @@ impl Run<'_> {
             return self.copied(target);
         }
         let part = if self.copy.inplace {
-            Part::in_place(directory, name, mode | 0o600, is_named)
+            Part::in_place(directory, name, mode | 0o600)
         } else {
             Part::beside(directory, name, mode | 0o600)
         };

@@ -18,7 +18,7 @@ use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{Name, RemotePlace, set_times},
+        place::{Name, RemotePlace, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
     },
     error::{ResultExt, local},
@@ -142,7 +142,7 @@ impl Run<'_> {
         }
         sent.map_err(|error| transfer_error(error, path, &target.to_string()))?;
         if self.copy.preserve
-            && self.context.session.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
+            && self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
         {
             let entry = place.client.lookup(place.handle, name).await.at(&target)?;
             self.give(place, entry.handle, node, mode).await?;
@@ -185,7 +185,7 @@ impl Run<'_> {
             let text = format!(
                 "{target}: the server does not have what an earlier run sent, so it is copied from the beginning"
             );
-            self.context.reporter.warning_once(&text);
+            self.reporter.warning_once(&text);
         }
         let name = Name { shown: target.to_string(), bytes: target.to_bytes() };
         self.say_resumed(node, &name, confirmed, share)
@@ -202,14 +202,19 @@ impl Run<'_> {
             return Ok(None);
         }
         let target = place.remote.join(name);
-        match Earlier::open(&target, source) {
-            Ok(earlier) => Ok(Some(earlier)),
+        match Earlier::open(&self.copy.state, &target_key(place.handle, name), place.client.address(), source)
+        {
+            Ok(None) => {
+                self.reporter.keeps_nothing_beside_another();
+                Ok(None)
+            }
+            Ok(earlier) => Ok(earlier),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let text = format!("{target}: another nfsw is copying to this file; wait for it, or stop it");
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             Err(error) => {
-                self.context.reporter.keeps_nothing(&error);
+                self.reporter.keeps_nothing(&error);
                 Ok(None)
             }
         }
@@ -223,7 +228,7 @@ impl Run<'_> {
         node: &Node,
         mode: u32,
     ) -> anyhow::Result<()> {
-        place.give(self.context, file, node.attributes).await?;
+        place.give(self.connections, file, node.attributes).await?;
         if mode & 0o6000 != 0 {
             let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
             place.client.set_attributes(file, attributes).await.at(node)?;

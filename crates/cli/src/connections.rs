@@ -2,9 +2,12 @@
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared, join_all},
+};
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, MAX_BLOCK_BYTES, Recall, RetryPolicy, Status,
+    BlockSize, Client, ClientConfig, Credential, Error, MAX_BLOCK_BYTES, Recall, RetryPolicy, Status,
     TransportChoice, Window,
 };
 
@@ -20,11 +23,12 @@ use crate::{
 
 /// The connections of one run.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Connections {
     arguments: ConnectionArgs,
     rate_limit: Option<u64>,
     activity: Arc<Activity>,
     connected: RefCell<Vec<Connected>>,
+    connecting: RefCell<Vec<Connecting>>,
 }
 
 /// A mounted export.
@@ -37,30 +41,48 @@ struct Connected {
     known: Vec<Vec<u8>>,
 }
 
-impl Session {
-    /// Creates a session without connections.
+/// An attempt to connect, which ends for all who wait for it.
+type Attempt = Shared<BoxFuture<'static, Result<Client, Error>>>;
+
+/// A connection that is being made.
+#[derive(Clone, Debug)]
+struct Connecting {
+    /// What it was begun for.
+    remote: Remote,
+    attempt: Attempt,
+}
+
+impl Connections {
+    /// Creates it without a connection.
     pub(crate) fn new(arguments: ConnectionArgs, rate_limit: Option<u64>, activity: Arc<Activity>) -> Self {
-        Self { arguments, rate_limit, activity, connected: RefCell::default() }
+        let (connected, connecting) = Default::default();
+        Self { arguments, rate_limit, activity, connected, connecting }
     }
 
-    /// Returns a client for the export that holds a path, connecting where there is none yet.
+    /// Returns a client for the export that holds a path, connecting where there is none yet. A
+    /// server is connected to once at a time, however many ask: who comes later waits, and takes
+    /// the same connection where that holds its path, too.
     ///
     /// # Errors
     /// Status 3 when the server cannot be reached or does not let us mount.
     pub(crate) async fn client(&self, remote: &Remote) -> anyhow::Result<Client> {
-        if let Some(client) = self.reuse(remote).await? {
-            return Ok(client);
+        loop {
+            if let Some(client) = self.reuse(remote).await? {
+                return Ok(client);
+            }
+            let Connecting { remote: asked, attempt } = self.attempt(remote)?;
+            // Whoever waits drives it, so that one who is not polled any more holds nobody up.
+            let connected = attempt.clone().await;
+            self.settle(&asked, &attempt, &connected);
+            if asked.path == remote.path {
+                return connected.map_err(|error| unreachable(error, remote));
+            }
         }
-        let config = self.config(&remote.options)?;
-        let client = Client::connect(&remote.host, &remote.path, config).await;
-        let client = client.map_err(|error| unreachable(error, remote))?;
-        self.activity.set_mounted();
-        self.connected.borrow_mut().push(Connected {
-            remote: remote.clone(),
-            client: client.clone(),
-            known: vec![remote.path.clone(), remote.parent().path],
-        });
-        Ok(client)
+    }
+
+    /// Returns how many entries of one directory are read, at most: a server may list for ever.
+    pub(crate) const fn max_entries(&self) -> u64 {
+        self.arguments.max_entries
     }
 
     /// Translates the options of the command line and of a URL; the URL, being more specific, wins.
@@ -205,6 +227,34 @@ impl Session {
         if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
     }
 
+    /// Returns the attempt to connect to a server that is under way, or begins one.
+    fn attempt(&self, remote: &Remote) -> anyhow::Result<Connecting> {
+        let mut connecting = self.connecting.borrow_mut();
+        if let Some(other) = connecting.iter().find(|other| other.remote.is_on_server_of(remote)) {
+            return Ok(other.clone());
+        }
+        let (config, asked) = (self.config(&remote.options)?, remote.clone());
+        let attempt = async move { Client::connect(&asked.host, &asked.path, config).await };
+        let begun = Connecting { remote: remote.clone(), attempt: attempt.boxed().shared() };
+        connecting.push(begun.clone());
+        Ok(begun)
+    }
+
+    /// Keeps what came of an attempt, once.
+    fn settle(&self, asked: &Remote, attempt: &Attempt, connected: &Result<Client, Error>) {
+        let mut connecting = self.connecting.borrow_mut();
+        let Some(at) = connecting.iter().position(|other| other.attempt.ptr_eq(attempt)) else { return };
+        connecting.swap_remove(at);
+        if let Ok(client) = connected {
+            self.activity.set_mounted();
+            self.connected.borrow_mut().push(Connected {
+                remote: asked.clone(),
+                client: client.clone(),
+                known: vec![asked.path.clone(), asked.parent().path],
+            });
+        }
+    }
+
     /// Returns the client for a path, if there is one. An export may lie inside another one, where it is a mere empty directory: so
     /// it is made sure that a second path is in the same export.
     async fn reuse(&self, remote: &Remote) -> anyhow::Result<Option<Client>> {
@@ -230,9 +280,7 @@ impl Session {
     fn find(&self, remote: &Remote) -> Option<(Client, bool)> {
         let connected = self.connected.borrow();
         let fitting = connected.iter().filter(|connected| {
-            connected.remote.host == remote.host
-                && connected.remote.options == remote.options
-                && is_within(&remote.path, connected.client.export())
+            connected.remote.is_on_server_of(remote) && is_within(&remote.path, connected.client.export())
         });
         let closest = fitting.max_by_key(|connected| connected.client.export().len())?;
         Some((closest.client.clone(), closest.known.contains(&remote.path)))
@@ -294,12 +342,15 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::{
+        args::{Cli, Command},
+        served::{Served, connection},
+    };
 
     fn config(options: &[&str]) -> anyhow::Result<ClientConfig> {
         let line = ["nfsw", "stat"].iter().chain(options);
         let Command::Stat(arguments) = Cli::parse_from(line).command else { panic!("stat") };
-        Session::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0].options)
+        Connections::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0].options)
     }
 
     #[test]
@@ -330,6 +381,40 @@ mod tests {
             let error = config(&[options[0], options[1], "h:/x"]).unwrap_err();
             assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage, "{options:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_a_server_at_once_gets_one_connection() {
+        let server = Served::start();
+        std::fs::create_dir(server.path("a")).unwrap();
+        std::fs::create_dir(server.path("b")).unwrap();
+        let connections = Connections::new(connection(), None, Arc::default());
+        let paths = ["/a", "/b", "/a/x", "/"].map(|path| server.remote(path));
+        let asked = join_all(paths.iter().cycle().take(16).map(|path| connections.client(path))).await;
+        let clients: Vec<Client> = asked.into_iter().map(Result::unwrap).collect();
+        assert!(clients.iter().all(|client| client.is_same(&clients[0])));
+        assert_eq!(connections.connected.borrow().len(), 1);
+        // All find that it is of no use any more, one after the other: they get one new connection.
+        let again = join_all(clients.iter().zip(paths.iter().cycle()).map(async |(client, path)| {
+            connections.forget(client);
+            connections.client(path).await.unwrap()
+        }));
+        let again = again.await;
+        assert!(again.iter().all(|client| client.is_same(&again[0]) && !client.is_same(&clients[0])));
+        assert_eq!(connections.connected.borrow().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_stops_asking_holds_nobody_up() {
+        let server = Served::start();
+        let connections = Connections::new(connection(), None, Arc::default());
+        let remote = server.remote("/");
+        // It has begun to connect, and is not polled any more.
+        let mut first = Box::pin(connections.client(&remote));
+        assert!((&mut first).now_or_never().is_none());
+        let second = connections.client(&remote).await.unwrap();
+        assert!(first.await.unwrap().is_same(&second));
+        assert_eq!(connections.connected.borrow().len(), 1);
     }
 
     #[test]

@@ -1,0 +1,104 @@
+//! The clock of a run: `--timeout` and `--deadline`, the progress bar, and words about a link that
+//! is down.
+
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use futures_util::{
+    FutureExt,
+    future::{Fuse, FusedFuture},
+};
+
+use crate::{
+    connections::Connections,
+    exit::{Exit, Failure},
+    progress::{Activity, Observation},
+    report::Reporter,
+    signals::again,
+    units,
+};
+
+/// When a run began, and when it is to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) started: Instant,
+    /// `--timeout`: how long there may be no progress of the run.
+    pub(crate) timeout: Option<Duration>,
+    /// `--deadline`: how long the run may take.
+    pub(crate) deadline: Option<Duration>,
+}
+
+/// How often the bar is drawn and the timeouts are checked.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A stall is asked into after this time, and again after as long: is it the link or the server?
+const ASK_AFTER: Duration = Duration::from_secs(1);
+
+/// After this long without an answer a user without a progress bar is told once.
+const WORTH_A_LINE: Duration = Duration::from_secs(5);
+
+impl Clock {
+    /// Draws the bar, words trouble, and returns when a timeout or the deadline has passed.
+    pub(crate) async fn watch(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Error {
+        let activity = reporter.activity();
+        let mut observation = Observation::new(self.started);
+        let mut told = false;
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut question = pin!(Fuse::terminated());
+        let mut asked = self.started;
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                answer = &mut question => {
+                    let answer: Option<Duration> = answer;
+                    answer.into_iter().for_each(|round_trip| observation.answered_after(round_trip));
+                    continue;
+                }
+            }
+            let now = Instant::now();
+            if question.is_terminated()
+                && observation.stalled(now) >= ASK_AFTER
+                && now.duration_since(asked) >= ASK_AFTER
+            {
+                asked = now;
+                question.set(connections.ask().fuse());
+            }
+            connections.transports().into_iter().for_each(|line| reporter.detail(line));
+            let link = connections.link_state();
+            observation.update(now, activity, link);
+            let shown = reporter.show(|| observation.line(now, activity, link));
+            let trouble = observation.trouble(now, activity.mounted());
+            if observation.stalled(now) < TICK {
+                told = false;
+            } else if !shown && !told && observation.stalled(now) >= WORTH_A_LINE {
+                told = true;
+                reporter.warning(format!(
+                    "{}, still trying (Ctrl-C stops, --timeout limits the wait)",
+                    trouble.unwrap_or_default()
+                ));
+            }
+            if self.timeout.is_some_and(|timeout| observation.stalled(now) >= timeout) {
+                let stalled = units::duration(observation.stalled(now));
+                return give_up(connections, activity, &format!("no progress for {stalled}"));
+            }
+            if self.deadline.is_some_and(|deadline| now.duration_since(self.started) >= deadline) {
+                return give_up(connections, activity, "the deadline has passed");
+            }
+        }
+    }
+}
+
+fn give_up(connections: &Connections, activity: &Activity, reason: &str) -> anyhow::Error {
+    if !activity.mounted() {
+        let advice = "is the host right, and is UDP or TCP port 2049 open there?";
+        return Failure::with(
+            Exit::Unreachable,
+            format!("gave up: {reason}; no answer from any server ({advice})"),
+        );
+    }
+    let servers = connections.describe();
+    Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; {}", again()))
+}

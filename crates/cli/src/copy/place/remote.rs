@@ -1,0 +1,218 @@
+//! Destination directories on a server.
+
+use std::{cell::Cell, collections::HashMap};
+
+use nfs_wireless_client::{Client, Entry, FileHandle, FileType, NfsStatus, SetAttributes};
+
+use super::{Present, set_times};
+use crate::{
+    connections::Connections,
+    copy::node::Attributes,
+    error::{ResultExt, has_status, is_missing, is_stale},
+    exit::{Exit, Failure},
+    local::Times,
+    name::{self, MARKER},
+    remote::{self, Children, Found},
+    report::Reporter,
+    target::Remote,
+};
+
+/// A directory on a server.
+#[derive(Debug)]
+pub(in crate::copy) struct RemotePlace {
+    pub(in crate::copy) client: Client,
+    pub(in crate::copy) handle: FileHandle,
+    pub(in crate::copy) remote: Remote,
+    /// File system and file, by which it is known again.
+    pub(super) file: (u64, u64),
+    /// What names stand for, if anything; others are looked up one by one, unless these are all.
+    pub(super) known: HashMap<Vec<u8>, Option<Present>>,
+    pub(super) knows_all: bool,
+    pub(super) was_created: bool,
+    /// The temporary file of the one that is copied here, made ahead.
+    pub(super) ahead: Cell<Option<Entry>>,
+}
+
+impl From<Found> for RemotePlace {
+    fn from(found: Found) -> Self {
+        let file = Attributes::from(&found.metadata).file;
+        Self::new(found.client, found.handle, found.remote, file)
+    }
+}
+
+impl RemotePlace {
+    /// A directory of which nothing is known.
+    fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
+        let (known, ahead) = (HashMap::new(), Cell::default());
+        Self { client, handle, remote, file, known, knows_all: false, was_created: false, ahead }
+    }
+
+    /// Returns the temporary file that was made ahead, once.
+    pub(in crate::copy) fn take_ahead(&self) -> Option<Entry> {
+        self.ahead.take()
+    }
+
+    /// Looks for the directory by its path, after the server has forgotten its handle.
+    ///
+    /// # Errors
+    /// When another directory is there now: what was copied so far is not in it.
+    pub(in crate::copy) async fn find_again(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Self> {
+        let found = Self::from(remote::find_again(connections, reporter, &self.remote).await?);
+        if found.file != self.file {
+            let text = format!(
+                "{}: is another directory now than when this began; run it again to copy into that one",
+                self.remote
+            );
+            return Err(Failure::last(Exit::SomeFailed, text));
+        }
+        Ok(found)
+    }
+
+    /// Does something in the directory, and once more if the server has forgotten its handle.
+    pub(super) async fn with<T>(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        act: impl AsyncFn(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match act(self).await {
+            Err(error) if is_stale(&error) => {
+                connections.forget(&self.client);
+                act(&self.find_again(connections, reporter).await?).await
+            }
+            done => done,
+        }
+    }
+
+    /// Gives a file on the server to the source's owner, where we may: only root can, and not on
+    /// every export.
+    pub(in crate::copy) async fn give(
+        &self,
+        connections: &Connections,
+        file: FileHandle,
+        owner: Attributes,
+    ) -> anyhow::Result<()> {
+        if !connections.may_give(&self.remote, owner.uid, owner.gid) {
+            return Ok(());
+        }
+        let attributes =
+            SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
+        match self.client.set_attributes(file, attributes).await {
+            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => {
+                Ok(())
+            }
+            other => other.at(&self.remote),
+        }
+    }
+
+    pub(super) async fn directory(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+        mode: u32,
+        present: Option<Present>,
+    ) -> anyhow::Result<Self> {
+        let remote = self.remote.join(name);
+        let client = self.client.clone();
+        let known = present.and_then(|it| Some((it.handle?, it.attributes.file)));
+        let (handle, file) = match known {
+            Some(known) => known,
+            None => {
+                let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+                match client.mkdir(self.handle, name, attributes).await {
+                    Ok(entry) => {
+                        reporter.activity().step();
+                        let file = Attributes::from(&entry.metadata).file;
+                        let place = Self::new(client, entry.handle, remote, file);
+                        return Ok(Self { knows_all: true, was_created: true, ..place });
+                    }
+                    // Somebody else was faster.
+                    Err(error) if has_status(&error, NfsStatus::EXIST) => {
+                        let entry = client.lookup(self.handle, name).await.at(&remote)?;
+                        (entry.handle, Attributes::from(&entry.metadata).file)
+                    }
+                    Err(error) => return Err(error).at(&remote),
+                }
+            }
+        };
+        let mut children = Children::open(&client, handle, &remote)?;
+        let found = children.next(connections, reporter).await?;
+        // Of a directory that is too large to know, other names are asked for.
+        let knows_all = children.is_done();
+        let known = found.into_iter().filter(|_| knows_all).map(|child| {
+            let present = Present::remote(child.handle, &child.metadata);
+            (child.name, Some(present))
+        });
+        let known = known.collect();
+        Ok(Self { known, knows_all, ..Self::new(client, handle, remote, file) })
+    }
+
+    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the
+    /// mark.
+    pub(super) async fn marked_directory(
+        &self,
+        reporter: &Reporter,
+        name: &[u8],
+        mode: u32,
+    ) -> anyhow::Result<Self> {
+        let Self { client, handle: above, remote, .. } = self;
+        let (remote, temporary) = (remote.join(name), name::temporary(name));
+        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        let made = match client.mkdir(*above, &temporary, attributes).await {
+            Err(error) if has_status(&error, NfsStatus::EXIST) => {
+                // Of a run that ended here, or the beginning of a file.
+                let found = client.lookup(*above, &temporary).await.at(&remote)?;
+                if found.metadata.file_type == FileType::Directory {
+                    Ok(found)
+                } else {
+                    client.remove(*above, &temporary).await.at(&remote)?;
+                    client.mkdir(*above, &temporary, attributes).await
+                }
+            }
+            made => made,
+        };
+        let made = made.at(&remote)?;
+        let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        client.rename(made.handle, (*above, &temporary), (*above, name)).await.at(&remote)?;
+        // Some servers make handles of names (nfs3_server): the one of the old name is stale.
+        let made = client.lookup(*above, name).await.at(&remote)?;
+        reporter.activity().step();
+        let file = Attributes::from(&made.metadata).file;
+        let place = Self::new(client.clone(), made.handle, remote, file);
+        Ok(Self { knows_all: true, was_created: true, ..place })
+    }
+
+    pub(super) async fn symlink(
+        &self,
+        link: &[u8],
+        target: &[u8],
+        times: Option<Times>,
+        replace: bool,
+    ) -> anyhow::Result<()> {
+        let Self { client, handle, remote, .. } = self;
+        let shown = remote.join(link);
+        let entry = if replace {
+            let temporary = name::temporary(link);
+            match client.remove(*handle, &temporary).await {
+                Err(error) if !is_missing(&error) => return Err(error).at(shown),
+                _ => {}
+            }
+            let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
+            client.rename(entry.handle, (*handle, &temporary), (*handle, link)).await.at(&shown)?;
+            entry
+        } else {
+            client.symlink(*handle, link, target).await.at(&shown)?
+        };
+        if let Some(times) = times {
+            // Few servers can; a link without its time is still the link.
+            let _ = client.set_attributes(entry.handle, set_times(times)).await;
+        }
+        Ok(())
+    }
+}

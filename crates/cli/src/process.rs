@@ -1,0 +1,104 @@
+//! The process that a command runs in: runtime, signals, clock and exit status.
+
+use std::{sync::Arc, time::Instant};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    args::{ConnectionArgs, OutputArgs},
+    clock::Clock,
+    connections::Connections,
+    exit::{Exit, Failure},
+    links, local,
+    progress::Observation,
+    report::Reporter,
+    signals::{Interruption, again},
+    summary::Summary,
+};
+
+/// A process that talks to servers.
+#[derive(Debug)]
+pub(crate) struct Process {
+    connections: Connections,
+    reporter: Reporter,
+    clock: Clock,
+}
+
+impl Process {
+    /// Creates it from the options that all commands share.
+    pub(crate) fn new(connection: &ConnectionArgs, output: &OutputArgs) -> Self {
+        Self::with_rate_limit(connection, output, None)
+    }
+
+    /// As [`Process::new`], with an upper bound of the rate in bit/s.
+    pub(crate) fn with_rate_limit(
+        connection: &ConnectionArgs,
+        output: &OutputArgs,
+        rate_limit: Option<u64>,
+    ) -> Self {
+        let started = Instant::now();
+        // Read while there is one thread: reading it means setting it for a moment.
+        local::umask();
+        let reporter = Reporter::new(output, started);
+        let activity = Arc::clone(reporter.activity());
+        let ConnectionArgs { timeout, deadline, .. } = *connection;
+        Self {
+            connections: Connections::new(connection.clone(), rate_limit, activity),
+            reporter,
+            clock: Clock { started, timeout, deadline },
+        }
+    }
+
+    /// Sets how much is said beyond errors.
+    pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
+        Self { reporter: self.reporter.with_verbosity(verbose, quiet), ..self }
+    }
+
+    /// Says that the command does more than to print; `names` says whether it names what it does.
+    pub(crate) fn that_changes(self, names: bool) -> Self {
+        Self { reporter: self.reporter.that_changes(names), ..self }
+    }
+
+    /// Returns the numbers of the run so far.
+    pub(crate) fn summary(&self) -> Summary {
+        self.connections.summary()
+    }
+
+    /// Runs a command until it is done, interrupted, or out of time, and reports how it ended.
+    pub(crate) fn run(
+        &self,
+        command: impl AsyncFnOnce(&Connections, &Reporter) -> anyhow::Result<()>,
+    ) -> Exit {
+        let Self { connections, reporter, clock } = self;
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return reporter.finish(Err(error.into()), &connections.summary()),
+        };
+        let interruption = Interruption::watch();
+        let result = runtime.block_on(async {
+            // A file that may not grow is an error like any other, not the end of the process.
+            let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
+            tokio::select! {
+                biased;
+                () = interruption.told() => {
+                    Err(Failure::with(Exit::Interrupted, format!("interrupted; {}", again())))
+                }
+                result = command(connections, reporter) => result,
+                error = clock.watch(connections, reporter) => Err(error),
+                never = links::watch(|| connections.link_event()) => match never {},
+            }
+        });
+        connections.remember();
+        connections.transports().into_iter().for_each(|line| reporter.detail(line));
+        connections.reduced_blocks().iter().for_each(|line| reporter.warning_once(line));
+        let closing = || {
+            Observation::closing_line(reporter.activity(), connections.link_state(), clock.started.elapsed())
+        };
+        reporter.end_progress(result.is_ok().then(closing));
+        let exit = reporter.finish(result, &connections.summary());
+        // A read of standard input may still be waiting on its thread.
+        runtime.shutdown_background();
+        exit
+    }
+}

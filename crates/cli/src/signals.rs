@@ -1,0 +1,114 @@
+//! Signals that ask the process to end.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, oneshot},
+};
+
+use crate::{exit::Exit, text::shell_quote};
+
+/// Ends the process when the user or the system asks for it, even if the command hangs in a system
+/// call.
+#[derive(Debug)]
+pub(crate) struct Interruption {
+    /// Wakes the command, so that it ends by itself.
+    bell: Arc<Notify>,
+    /// The watch ends when this is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+/// How long a command may take to end by itself. Together with what follows that is less than 200
+/// ms.
+const GRACE: Duration = Duration::from_millis(120);
+
+/// How long writing the last line may take.
+const LAST_WORDS: Duration = Duration::from_millis(20);
+
+impl Interruption {
+    /// Watches on a thread of its own.
+    pub(crate) fn watch() -> Self {
+        let bell = Arc::new(Notify::new());
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        let (watching, ready) = std::sync::mpsc::channel();
+        let ringing = Arc::clone(&bell);
+        thread::spawn(move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                return;
+            };
+            runtime.block_on(async {
+                let interrupted = interrupted();
+                let _ = watching.send(());
+                tokio::select! {
+                    biased;
+                    _ = &mut stopped => return,
+                    () = interrupted => {}
+                }
+                ringing.notify_one();
+                if tokio::time::timeout(GRACE, &mut stopped).await.is_ok() {
+                    return;
+                }
+                // Nothing may hold this up: neither whoever reads standard error nor a lock on it.
+                thread::spawn(|| {
+                    let line = format!("nfsw: interrupted; {}\n", again());
+                    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+                });
+                thread::sleep(LAST_WORDS);
+                std::process::exit(Exit::Interrupted.code().into());
+            });
+        });
+        // An error means that there is no watch: then signals end the process as they always do.
+        let _ = ready.recv();
+        Self { bell, _stop: stop }
+    }
+
+    /// Returns when the end was asked for.
+    pub(crate) async fn told(&self) {
+        self.bell.notified().await;
+    }
+}
+
+/// Returns when the user or the system asks the process to end; signals count from this call on.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
+    let streams = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = streams else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+}
+
+/// Returns when a command that runs for `lifetime`, or for ever, is over, and how it ended; signals
+/// count once this is awaited.
+pub(crate) async fn end_of(lifetime: Option<Duration>) -> Exit {
+    let aged = async {
+        match lifetime {
+            Some(lifetime) => tokio::time::sleep(lifetime).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = interrupted() => Exit::Interrupted,
+        () = aged => Exit::Done,
+    }
+}
+
+/// Returns what to do to resume: the command that was typed, for a shell, unless it is too long for
+/// a message.
+pub(crate) fn again() -> String {
+    /// Leaves room for what is said before.
+    const LONGEST: usize = 350;
+    use std::os::unix::ffi::OsStrExt;
+    let mut words = vec!["nfsw".to_owned()];
+    words.extend(std::env::args_os().skip(1).map(|word| shell_quote(word.as_bytes())));
+    let command = words.join(" ");
+    if command.chars().count() > LONGEST {
+        return "run the same command again".to_owned();
+    }
+    format!("run again: {command}")
+}
