@@ -96,22 +96,42 @@ fn two_clients_with_all_changes_come_close_to_one() {
     }
 }
 
-/// Every published mean but those that no model reaches is within 25 % of ours (Dube et al. 1995, Tables 1 to 9).
+/// A published mean that no model of the room reaches.
+struct Unreached {
+    table: u32,
+    /// The row of the table, from 0.
+    row: usize,
+    what: &'static str,
+    reason: &'static str,
+}
+
+/// The exceptions among the tables of 1995: ours take between 0.55 and 0.75 of the time.
+const UNREACHED: [Unreached; 2] = [
+    Unreached { table: 1, row: 3, what: "write, no changes, 80 ms", reason: DOUBTFUL },
+    Unreached { table: 6, row: 1, what: "write, no changes, 80 ms", reason: DOUBTFUL },
+];
+
+const DOUBTFUL: &str = "something in their testbed lost resent calls far more often than the channel did";
+
+/// Every published mean but the exceptions is within 25 % of ours (Dube et al. 1995, Tables 1 to 9).
 #[test]
 fn tables_of_1995_come_out_within_a_quarter() {
+    let mut unreached = UNREACHED.iter().peekable();
     for table in 1..=9 {
-        for row in run(&format!("1995-table-{table}"), 60).rows {
-            let published = row.published_mean_s.unwrap();
-            let ratio = row.row.mean_s / published;
-            let unreached = published == 67.7 || published == 45.5;
-            let allowed = if unreached { 0.55..0.9 } else { 0.75..1.25 };
+        for (row, found) in run(&format!("1995-table-{table}"), 60).rows.into_iter().enumerate() {
+            let published = found.published_mean_s.unwrap();
+            let ratio = found.row.mean_s / published;
+            let exception = unreached.next_if(|it| (it.table, it.row) == (table, row));
+            let allowed = if exception.is_some() { 0.55..0.75 } else { 0.75..1.25 };
+            let why = exception.map_or(String::new(), |it| format!(" ({}: {})", it.what, it.reason));
             assert!(
                 allowed.contains(&ratio),
-                "table {table}: ours {} s, published {published} s",
-                row.row.mean_s
+                "table {table}, row {row}{why}: ours {} s, published {published} s",
+                found.row.mean_s
             );
         }
     }
+    assert!(unreached.next().is_none(), "every exception is of a row that is there, in their order");
 }
 
 /// Sends of the first transfer after the first of each packet, for each packet.

@@ -159,18 +159,19 @@ impl Writer {
         Self { file, skips_zeros: false }
     }
 
-    /// Leaves out zeros. Makes the file `size` bytes long, and its `missing` ranges, which are to be written, zeros.
+    /// Leaves out zeros. Makes the file `size` bytes long, and its `missing` ranges, which are to be written, zeros. A file
+    /// system that cannot do this gets the zeros.
     ///
     /// # Errors
-    /// What setting the length fails of. A file system that cannot make holes is no error: it gets the zeros.
+    /// What looking at the file fails of.
     pub(crate) fn sparse(file: File, missing: &RangeSet, size: u64) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let punch = |range: Range| {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(file.as_fd(), flags, range.start, range.end - range.start)
         };
-        let skips_zeros = missing.below(length).iter().try_for_each(punch).is_ok();
-        file.set_len(size)?;
+        let is_punched = missing.below(length).iter().try_for_each(punch).is_ok();
+        let skips_zeros = is_punched && file.set_len(size).is_ok();
         Ok(Self { file, skips_zeros })
     }
 }

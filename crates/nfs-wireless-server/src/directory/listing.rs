@@ -105,6 +105,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_kept_of_other_directories_is_bounded() {
+        let host = tempfile::tempdir().unwrap();
+        std::fs::write(host.path().join("file"), "").unwrap();
+        let file = std::fs::File::open(host.path()).unwrap();
+        let mut listings = Listings::default();
+        for number in 0..20 {
+            assert_eq!(listings.after(NodeId(number), 0, &file).unwrap().len(), 1);
+        }
+        assert_eq!(listings.0.len(), MAX_LISTINGS);
+        for listing in &mut listings.0 {
+            let line = || Line { cookie: 5, file_id: 1, name: Box::default() };
+            listing.entries = std::iter::repeat_with(line).take(30_000).collect();
+        }
+        listings.after(NodeId(99), 0, &file).unwrap();
+        let names: usize = listings.0.iter().map(|listing| listing.entries.len()).sum();
+        assert_eq!((listings.0.len(), names), (4, 90_001), "one more would be above {MAX_NAMES}");
+    }
+
+    #[test]
     fn equal_hashes_get_cookies_of_their_own() {
         let line = |cookie| Line { cookie, file_id: 1, name: Box::default() };
         let mut entries = [line(5), line(5), line(5), line(6), line(9)];
