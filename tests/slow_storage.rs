@@ -272,3 +272,27 @@ async fn replies_that_wait_for_a_slow_disk_in_the_socket_are_not_lost() {
     client.download(file.await.unwrap().handle, size, Slow, None).await.unwrap();
     assert_eq!(client.status().stats.resends.total(), 0, "{:?}", client.status().stats);
 }
+
+/// What arrives last is counted on one thread and stored on another, while a third one finds that nothing is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_a_download_has_brought_is_in_its_sink() {
+    const SHORT: u64 = 200_000;
+    let server = serve().await;
+    for transport in [TransportChoice::Udp, TransportChoice::Tcp] {
+        let mut readers = tokio::task::JoinSet::new();
+        for reader in 0..3 {
+            let client = connect(&server, |config| config.transport = transport).await;
+            upload(&client, &format!("file {reader}"), Disk::default(), None).await.unwrap();
+            readers.spawn(async move {
+                let file = client.lookup(client.root(), format!("file {reader}").as_bytes()).await.unwrap();
+                for _ in 0..200 {
+                    let sink = Disk::default();
+                    let stored = Arc::clone(&sink.stored);
+                    client.download(file.handle, SHORT, sink, None).await.unwrap();
+                    assert!(stored.load(Ordering::Relaxed) >= SHORT, "{transport:?}: bytes are missing");
+                }
+            });
+        }
+        readers.join_all().await;
+    }
+}

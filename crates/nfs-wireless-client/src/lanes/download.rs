@@ -89,6 +89,9 @@ impl Shared {
 
     /// Waits until what has arrived is in the sink, and closes it.
     async fn close(&self) -> Result<(), Error> {
+        while self.unstored.load(Ordering::Acquire) > 0 {
+            self.bell.notified().await;
+        }
         let (closed, result) = oneshot::channel();
         self.target.run(move |target| {
             let was_there = target.take().is_some();
@@ -150,9 +153,10 @@ impl Arrivals for RunSink {
         let length = bytes.len() as u64;
         let range = Range { start: offset, end: offset + length };
         if self.shared.target.is_apart() {
-            let new = self.count(now, range);
+            // Before they count: whoever finds that nothing is left must find that these are not stored yet.
             self.shared.unstored.fetch_add(length, Ordering::AcqRel);
             let unstored = Unstored { shared: Arc::clone(&self.shared), bytes: length };
+            let new = self.count(now, range);
             let bytes = bytes.to_vec();
             self.shared.target.run(move |target| {
                 let Unstored { shared, .. } = &unstored;
