@@ -1,12 +1,16 @@
 //! More calls than a connection has places for wait, and fail nobody.
 
+#[path = "support/embedded.rs"]
+mod embedded;
+
 use std::time::{Duration, Instant};
 
+use embedded::serve;
 use nfs_wireless_client::{
     Client, ClientConfig, Error, Placement, Procedure, SetAttributes, Sink, TransportChoice, UploadSpec,
     transfer::RangeSet,
 };
-use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
+use nfs_wireless_server::{Action, Calls, Faults, Rule, Server, When};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -16,11 +20,6 @@ use tokio::{
 const PLACES: usize = 1024;
 
 const SOON: Duration = Duration::from_secs(60);
-
-async fn serve() -> Server {
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
-    Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap()
-}
 
 async fn connect(server: &Server, transport: TransportChoice, call_timeout: Option<Duration>) -> Client {
     let mut config = ClientConfig::default();

@@ -1,5 +1,8 @@
 //! Slow disks and slow callbacks: they delay nobody else, and are not taken for losses.
 
+#[path = "support/embedded.rs"]
+mod embedded;
+
 use std::{
     io,
     sync::{
@@ -8,25 +11,21 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use embedded::serve;
 use nfs_wireless_client::{
     Client, ClientConfig, Error, Observer, Placement, RetryPolicy, SetAttributes, Sink, Source,
     TransportChoice, UploadSpec, Window, transfer::RangeSet,
 };
-use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
+use nfs_wireless_server::Server;
 use tokio::{sync::oneshot, time::timeout};
 
 const BYTES: u64 = 3_000_000;
 
 /// What nobody has to wait for ends long before this.
 const SOON: Duration = Duration::from_secs(60);
-
-async fn serve() -> Server {
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
-    Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap()
-}
 
 async fn connect(server: &Server, change: impl FnOnce(&mut ClientConfig)) -> Client {
     let mut config = ClientConfig::default();

@@ -1,5 +1,8 @@
 //! A client that may choose its transport, behind a relay that treats UDP and TCP differently.
 
+#[path = "support/embedded.rs"]
+mod embedded;
+
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io::ErrorKind,
@@ -11,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use embedded::serve;
 use nfs_wireless_client::{
     Client, ClientConfig, Observer, Placement, Protocol, SetAttributes, Sink, TransportChoice, UploadSpec,
     transfer::RangeSet,
 };
-use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, UdpSocket},
@@ -190,11 +193,6 @@ impl Sink for Buffer {
         buffer[offset as usize..end].copy_from_slice(bytes);
         Ok(())
     }
-}
-
-async fn serve() -> Server {
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
-    Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap()
 }
 
 fn content(size: usize) -> Vec<u8> {

@@ -33,7 +33,7 @@ pub(crate) struct Clock {
 /// How often the bar is drawn and the timeouts are checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A stall is asked into after this time, and again after as long: is it the link or the server?
+/// The server is probed after a stall of this length, and again after as long: is it the link or the server?
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// After this long without an answer a user without a progress bar is told once.

@@ -25,7 +25,7 @@ use nfs_wire::{
 };
 
 /// Most memory that the server may ever have had, in KiB.
-const MEMORY_KIB: u64 = 64 << 10;
+const MEMORY_KIB: u64 = 96 << 10;
 
 /// Most files that it may have open: 64 of its export, and a connection in each place.
 const MAX_OPEN: usize = 64 + 33 + 31;

@@ -61,10 +61,11 @@ impl LinkConfig {
     /// The earliest moment of `channel`'s time at which a load that is there from `from` on can have crossed the link, without its
     /// delays; `None` if that never comes.
     ///
-    /// A rate that is still to be drawn has to be drawn before ([`LinkConfig::drawn`]).
-    ///
     /// The medium carries while the channel is good, or always if something survives the bad state. Where each direction or each
     /// mobile has a channel of its own, `channel` counts for all.
+    ///
+    /// # Panics
+    /// If a rate is still to be drawn ([`LinkConfig::drawn`]).
     pub fn earliest_end(&self, channel: &mut Channel, from: Duration, load: &Load) -> Option<Duration> {
         let mut always_good = Channel::always_good();
         let channel = match self.channel.bad_loss {

@@ -120,16 +120,7 @@ pub(crate) fn describe(location: Path, metadata: &Metadata) -> ObjectMeta {
         location,
         last_modified: SystemTime::from(metadata.mtime).into(),
         size: metadata.size,
-        e_tag: Some(e_tag(metadata)),
+        e_tag: Some(metadata.version_tag()),
         version: None,
     }
-}
-
-/// A name for these bytes: see the crate's documentation.
-pub(crate) fn e_tag(metadata: &Metadata) -> String {
-    let Metadata { fileid, size, mtime, ctime, .. } = metadata;
-    format!(
-        "{fileid:x}-{size:x}-{:x}.{:x}-{:x}.{:x}",
-        mtime.seconds, mtime.nanoseconds, ctime.seconds, ctime.nanoseconds
-    )
 }

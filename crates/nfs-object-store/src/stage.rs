@@ -4,7 +4,7 @@ use std::{mem::take, time::Duration};
 
 use bytes::Bytes;
 use nfs_wireless_client::{
-    Client, Entry, Error, NfsStatus, Placement, SetAttributes, Source, UploadSpec, transfer::RangeSet,
+    Client, Entry, Error, Metadata, NfsStatus, Placement, SetAttributes, UploadSpec, transfer::RangeSet,
 };
 use object_store::{PutResult, Result, path::Path};
 use tokio::runtime::Handle;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::{
     NfsObjectStore,
     error::explain,
-    locate::{Place, STAGING, e_tag},
+    locate::{Place, STAGING},
 };
 
 /// How long it is tried to remove a temporary file that nobody wants.
@@ -77,7 +77,7 @@ impl Staged {
             mode: 0,
             attributes: SetAttributes::default(),
         };
-        let done = self.client.upload(spec, Payload(bytes), None).await;
+        let done = self.client.upload(spec, bytes, None).await;
         done.map_err(|error| explain(error, &self.location))
     }
 
@@ -100,7 +100,7 @@ impl Staged {
         }
         // It is there and stable: an ETag that cannot be had is no failure of it.
         let metadata = self.client.metadata(self.file.handle).await.ok();
-        let e_tag = metadata.as_ref().map(e_tag);
+        let e_tag = metadata.as_ref().map(Metadata::version_tag);
         Ok(PutResult { e_tag, version: None, extensions: Default::default() })
     }
 
@@ -146,17 +146,4 @@ pub(crate) fn temporary_name() -> Vec<u8> {
 /// Whether a name is taken, as far as that is known.
 pub(crate) fn is_taken(error: &Error) -> bool {
     matches!(error, Error::Status { status: NfsStatus::EXIST, .. })
-}
-
-/// The bytes of an object.
-struct Payload(Bytes);
-
-impl Source for Payload {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.saturating_add(buffer.len());
-        let bytes = self.0.get(start..end).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(bytes);
-        Ok(())
-    }
 }

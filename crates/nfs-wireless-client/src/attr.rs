@@ -136,6 +136,16 @@ impl SetAttributes {
 }
 
 impl Metadata {
+    /// Returns a name for these bytes of this file, of hexadecimal digits, dots and dashes: another one after any change, also of
+    /// attributes, as far as the server's clock ticks between two changes. Fit for an HTTP entity tag.
+    pub fn version_tag(&self) -> String {
+        let Self { fileid, size, mtime, ctime, .. } = self;
+        format!(
+            "{fileid:x}-{size:x}-{:x}.{:x}-{:x}.{:x}",
+            mtime.seconds, mtime.nanoseconds, ctime.seconds, ctime.nanoseconds
+        )
+    }
+
     /// Whether two looks were at the same version of the same file.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {

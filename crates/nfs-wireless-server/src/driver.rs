@@ -71,14 +71,11 @@ struct Outbox {
 /// Most reply datagrams that wait for the socket; further ones are lost, as a datagram may be.
 const MAX_DATAGRAMS: usize = 4096;
 
-/// Bytes that all connections together may hold; there are as many places as that allows: 33 with transfers of 1 MiB.
+/// Bytes that all connections together may hold; there are as many of them as that allows: 33 with transfers of 1 MiB.
 const MAX_HELD_BYTES: usize = 40 << 20;
 
 /// Most connections at once, however small the transfers.
 const MAX_STREAMS: usize = 64;
-
-/// Connections that had to make room and are not closed yet, at most: until one is, nobody else is let in.
-const MAX_CLOSING: usize = 8;
 
 /// Time for a first call, after which a connection without one is the first to make room.
 const FIRST_CALL_TIME: Duration = Duration::from_secs(2);
@@ -230,9 +227,16 @@ impl Shared {
 
 impl State {
     /// How many connections there may be.
-    fn places(&self) -> usize {
+    fn connections(&self) -> usize {
         let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
-        (MAX_HELD_BYTES / held).clamp(1, MAX_STREAMS)
+        (MAX_HELD_BYTES / held).clamp(2, MAX_STREAMS)
+    }
+
+    /// How many of them have a place. The others had to make room and are not closed yet: until one is, nobody else is let
+    /// in.
+    fn places(&self) -> usize {
+        let connections = self.connections();
+        connections - connections.div_ceil(4)
     }
 
     /// Gives a connection a place. Where all are taken, whoever has the most of them makes room (by the address, whatever the
@@ -303,7 +307,7 @@ async fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
 }
 
 async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: watch::Receiver<bool>) {
-    let most = shared.lock().places() + MAX_CLOSING;
+    let most = shared.lock().connections();
     let mut tasks = JoinSet::new();
     tasks.spawn(serve_datagrams(Arc::clone(&shared), udp, stopped.clone()));
     let mut stop = pin!(stop(stopped.clone()));

@@ -21,7 +21,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-use self::work::{Common, Job, Outcome, Task};
+use self::work::{Common, Job, Outcome, SMALL_REPLY_BYTES, Task};
 pub use self::{
     stats::Stats,
     work::{Done, Work},
@@ -227,10 +227,11 @@ impl Service {
             }
             _ => None,
         };
-        let mut job = Job { peer, header, plan, key, grant, deferred_bytes: 0 };
+        let mut job = Job { peer, header, plan, key, grant, deferred_bytes: 0, reply_bytes: 0 };
         let is_deferred = self.defers && job.needs_back_end();
         if is_deferred {
-            job.deferred_bytes = bytes.len() + job.reply_bytes(reader, self.limits(peer.protocol).transfer);
+            job.reply_bytes = job.reply_limit(reader, self.limits(peer.protocol).transfer);
+            job.deferred_bytes = bytes.len() + job.reply_bytes;
         }
         // Where calls of the back end are made elsewhere, all others wait for nobody.
         let may_start = self.busy_threads < self.config.timing.threads.get();
@@ -469,10 +470,10 @@ impl Service {
             self.hold(&job);
             self.busy_threads += 1;
             let (common, generation) = (Arc::clone(&self.common), self.generation);
-            let arguments = arguments.rest().to_vec();
-            self.work.push_back(Work { common, task, job, arguments, generation });
+            let (arguments, reply) = (arguments.rest().to_vec(), Vec::with_capacity(job.reply_bytes));
+            self.work.push_back(Work { common, task, job, arguments, reply, generation });
         } else {
-            let outcome = task.run(&self.common, &job, arguments);
+            let outcome = task.run(&self.common, &job, arguments, Vec::with_capacity(SMALL_REPLY_BYTES));
             self.end(now, job, outcome);
         }
     }

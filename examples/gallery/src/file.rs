@@ -109,10 +109,6 @@ fn body(client: Client, file: &Entry, range: Range<u64>) -> Response {
 
 /// A name for these bytes: another one after any change, also of attributes.
 fn e_tag(metadata: &Metadata) -> ETag {
-    let Metadata { fileid, size, mtime, ctime, .. } = metadata;
-    let tag = format!(
-        "\"{fileid:x}-{size:x}-{:x}.{:x}-{:x}.{:x}\"",
-        mtime.seconds, mtime.nanoseconds, ctime.seconds, ctime.nanoseconds
-    );
+    let tag = format!("\"{}\"", metadata.version_tag());
     tag.parse().expect("hexadecimal digits in quotes are an entity tag")
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use nfs_wireless_client::{
-    Client, ClientConfig, Error, FileHandle, Placement, SetAttributes, Source, TransportChoice, UploadSpec,
+    Client, ClientConfig, Error, FileHandle, Placement, SetAttributes, TransportChoice, UploadSpec,
     transfer::RangeSet,
 };
 use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
@@ -267,13 +267,6 @@ async fn serve(client: &Client, root: FileHandle) -> SocketAddr {
 
 /// Puts a file on the server.
 async fn put(client: &Client, directory: FileHandle, name: &[u8], bytes: Bytes) -> Result<(), Error> {
-    struct Given(Bytes);
-    impl Source for Given {
-        fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-            buffer.copy_from_slice(&self.0[offset as usize..][..buffer.len()]);
-            Ok(())
-        }
-    }
     let spec = UploadSpec {
         directory,
         name: name.to_vec(),
@@ -284,7 +277,7 @@ async fn put(client: &Client, directory: FileHandle, name: &[u8], bytes: Bytes) 
         mode: 0o644,
         attributes: SetAttributes::default(),
     };
-    client.upload(spec, Given(bytes), None).await
+    client.upload(spec, bytes, None).await
 }
 
 struct Answer {

@@ -18,7 +18,7 @@ use crate::{
     connections::Connections,
     error::{ResultExt, is_stale, local, show},
     journal::{Identity, nanoseconds},
-    local::Times,
+    local::{Sparse, Times},
     remote::{Child, Children, Found, find, follow},
     report::Reporter,
     target::Remote,
@@ -78,6 +78,15 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
+    /// Whether a copy of this file is to have holes.
+    pub(super) const fn wants_holes(&self, sparse: Sparse) -> bool {
+        match sparse {
+            Sparse::Auto => self.stored < self.size,
+            Sparse::Always => true,
+            Sparse::Never => false,
+        }
+    }
+
     /// Returns what tells this file with these contents from any other.
     pub(super) fn identity(&self) -> Identity {
         Identity {

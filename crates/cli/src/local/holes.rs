@@ -3,10 +3,7 @@
 use std::{
     fs::File,
     io,
-    os::{
-        fd::AsFd,
-        unix::fs::{FileExt, MetadataExt},
-    },
+    os::{fd::AsFd, unix::fs::FileExt},
 };
 
 use nfs_wireless_client::{
@@ -49,8 +46,6 @@ const SCAN_BYTES: usize = 1 << 20;
 pub(crate) fn holes(file: &File, size: u64, sparse: Sparse) -> io::Result<RangeSet> {
     match sparse {
         Sparse::Never => Ok(RangeSet::new()),
-        // What fills its size has no hole that is worth a look. st_blocks counts units of 512 bytes.
-        Sparse::Auto if file.metadata()?.blocks().saturating_mul(512) >= size => Ok(RangeSet::new()),
         // A file system that does not tell where its holes are is read as if there were none.
         Sparse::Auto => Ok(told(file, size).unwrap_or_default()),
         Sparse::Always => zeros(file, size),
@@ -191,6 +186,8 @@ impl Sink for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -137,38 +137,46 @@ impl Channel {
 
     /// The moment at which the channel has offered `amount` of good time since `from`; `None` if that never comes.
     pub fn offered(&mut self, from: Duration, amount: Duration) -> Option<Duration> {
-        let (mut at, mut left) = (nanos(from), nanos(amount));
-        loop {
-            let span = self.span(at);
-            if span.state == ChannelState::Good {
-                if span.end - at >= left {
-                    return Some(Duration::from_nanos(at + left));
-                }
-                left -= span.end - at;
+        let mut left = nanos(amount);
+        self.use_good(from, |start, end| {
+            let enough = end - start >= left;
+            if !enough {
+                left -= end - start;
             }
-            if span.end == Nanos::MAX {
-                return None;
-            }
-            at = span.end;
-        }
+            enough.then(|| start + left)
+        })
     }
 
     /// The moment at which a medium of this rate has carried `bits` in good periods since `from`; `None` if that never comes.
-    pub fn carried(&mut self, rate: &Rate, from: Duration, bits: u64) -> Option<Duration> {
+    pub(crate) fn carried(&mut self, rate: &Rate, from: Duration, bits: u64) -> Option<Duration> {
         let trace = match rate {
             Rate::Constant(rate) => return self.offered(from, Duration::from_nanos(rate.nanos(bits))),
             Rate::Trace(trace) => trace,
             Rate::Cellular => unreachable!("a link draws its rates before it carries anything"),
         };
-        let (mut at, mut left) = (nanos(from), bits);
+        let mut left = bits;
+        self.use_good(from, |start, end| {
+            let through = Some(rate.finish(start, left)).filter(|&through| through <= end);
+            if through.is_none() {
+                left -= trace.offered_bits(start, end).min(left);
+            }
+            through
+        })
+    }
+
+    /// Hands the stretches of good time since `from` to `use_up`, until it says when it has enough; `None` if there are no more.
+    fn use_good(
+        &mut self,
+        from: Duration,
+        mut use_up: impl FnMut(Nanos, Nanos) -> Option<Nanos>,
+    ) -> Option<Duration> {
+        let mut at = nanos(from);
         loop {
             let span = self.span(at);
-            if span.state == ChannelState::Good {
-                let end = rate.finish(at, left);
-                if end <= span.end {
-                    return Some(Duration::from_nanos(end));
-                }
-                left -= trace.offered_bits(at, span.end).min(left);
+            if span.state == ChannelState::Good
+                && let Some(enough) = use_up(at, span.end)
+            {
+                return Some(Duration::from_nanos(enough));
             }
             if span.end == Nanos::MAX {
                 return None;

@@ -2,13 +2,15 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, ErrorKind},
     os::{
         fd::{BorrowedFd, OwnedFd},
         unix::fs::FileExt,
     },
     time::Instant,
 };
+
+use bytes::Bytes;
 
 use super::Observer;
 use crate::{attr::Metadata, transfer::Upload};
@@ -95,6 +97,16 @@ pub(crate) trait Arrivals: Send {
 impl Sink for File {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
+    }
+}
+
+/// Ends a transfer with `UnexpectedEof` beyond the last byte.
+impl Source for Bytes {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(buffer.len());
+        buffer.copy_from_slice(self.get(start..end).ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
     }
 }
 

@@ -35,6 +35,9 @@ pub struct Work {
     pub(super) task: Task,
     pub(super) job: Job,
     pub(super) arguments: Vec<u8>,
+    /// Where the reply goes: room for all of it, so that the threads that make calls allocate nothing large. Each has
+    /// memory of its own, which others cannot use once it is free.
+    pub(super) reply: Vec<u8>,
     pub(super) generation: u64,
 }
 
@@ -64,6 +67,8 @@ pub(super) struct Job {
     pub(super) grant: Grant,
     /// Bytes of the call and of the reply that it may bring; 0 unless it is deferred.
     pub(super) deferred_bytes: usize,
+    /// Bytes of the reply among them.
+    pub(super) reply_bytes: usize,
 }
 
 /// What a call is served with: the service as it was when the call began.
@@ -93,7 +98,7 @@ pub(super) struct Outcome {
 }
 
 /// Room for every reply without bulk data: 24 bytes of header, and RENAME's two sets of attributes.
-const SMALL_REPLY_BYTES: usize = 320;
+pub(super) const SMALL_REPLY_BYTES: usize = 320;
 
 /// Bytes of a reply beside data or entries, at most; the target of a link is shorter than that.
 const REPLY_HEAD_BYTES: usize = 4608;
@@ -106,13 +111,14 @@ impl Work {
     ///
     /// A back end that panics has lost this call, which is answered with SYSTEM_ERR; the others can go on.
     pub fn run(self) -> Done {
-        let Self { common, task, job, arguments, generation } = self;
-        let run = || task.run(&common, &job, Reader::new(&arguments));
-        let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Outcome {
+        let Self { common, task, job, arguments, reply, generation } = self;
+        let run = || task.run(&common, &job, Reader::new(&arguments), reply);
+        let mut outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Outcome {
             reply: rejection(job.header.xid, Rejection::SystemError),
             rejected: true,
             ..Outcome::default()
         });
+        outcome.reply.shrink_to_fit();
         Done { job, outcome, generation }
     }
 }
@@ -155,7 +161,7 @@ impl Job {
     }
 
     /// Returns how long the reply may become.
-    pub(super) fn reply_bytes(&self, arguments: Reader<'_>, transfer_bytes: u32) -> usize {
+    pub(super) fn reply_limit(&self, arguments: Reader<'_>, transfer_bytes: u32) -> usize {
         let is_nfs = self.header.program == Program::NFS;
         let bulk = match Procedure::from_number(self.header.procedure).filter(|_| is_nfs) {
             // Bytes between the handle and the count: the offset; cookie and verifier; these and the count of names.
@@ -183,13 +189,9 @@ fn bulk_bytes(mut arguments: Reader<'_>, between: usize) -> Option<u32> {
 }
 
 impl Task {
-    /// Serves a call.
-    pub(super) fn run(&self, common: &Common, job: &Job, arguments: Reader<'_>) -> Outcome {
-        let mut outcome = Outcome {
-            reply: Vec::with_capacity(SMALL_REPLY_BYTES),
-            service_time: self.service_time,
-            ..Outcome::default()
-        };
+    /// Serves a call, with its reply in `reply`.
+    pub(super) fn run(&self, common: &Common, job: &Job, arguments: Reader<'_>, reply: Vec<u8>) -> Outcome {
+        let mut outcome = Outcome { reply, service_time: self.service_time, ..Outcome::default() };
         let xid = job.header.xid;
         ReplyHeader { xid, outcome: Ok(()) }.encode(&mut outcome.reply);
         if let Err(reason) = self.serve(common, job, arguments, &mut outcome) {

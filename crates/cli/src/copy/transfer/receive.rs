@@ -13,7 +13,7 @@ use crate::{
         resume::{Receiving, SMALL_BYTES},
     },
     error::{ResultExt, local},
-    local::{Part, Sparse, Writer},
+    local::{Part, Writer},
     name::journal,
 };
 
@@ -146,12 +146,7 @@ impl Run<'_> {
 
     /// Returns what writes the missing ranges of a file.
     fn writer(&self, part: &Part, attributes: Attributes, missing: &RangeSet) -> io::Result<Writer> {
-        let is_sparse = match self.copy.sparse {
-            Sparse::Auto => attributes.stored < attributes.size,
-            Sparse::Always => true,
-            Sparse::Never => false,
-        };
-        if is_sparse {
+        if attributes.wants_holes(self.copy.sparse) {
             Writer::sparse(part.writer()?, missing, attributes.size)
         } else {
             Ok(Writer::new(part.writer()?))

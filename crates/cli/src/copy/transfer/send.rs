@@ -80,7 +80,7 @@ impl Run<'_> {
         let attributes = Attributes::from(&source.metadata().map_err(here)?);
         let watched = source.try_clone().map_err(here)?;
         let earlier = self.earlier_upload(place, name, attributes.identity())?;
-        let holes = self.holes(&source, attributes.size).await.map_err(here)?;
+        let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
         let placement = match &earlier {
@@ -158,9 +158,9 @@ impl Run<'_> {
     }
 
     /// Returns where a file has only zeros that need not be sent.
-    async fn holes(&self, file: &File, size: u64) -> io::Result<RangeSet> {
-        let sparse = self.copy.sparse;
-        if self.copy.inplace {
+    async fn holes(&self, file: &File, attributes: &Attributes) -> io::Result<RangeSet> {
+        let (sparse, size) = (self.copy.sparse, attributes.size);
+        if self.copy.inplace || !attributes.wants_holes(sparse) {
             return Ok(RangeSet::new());
         }
         if sparse != Sparse::Always {
