@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wireless_client::{
     Client, ClientConfig, Entry, Error, File, FileHandle, NfsStatus, Placement, Procedure, RetryPolicy,
-    SetAttributes, SetTime, SpecialFile, Time, TransportChoice, UploadSpec, transfer::RangeSet,
+    SetAttributes, SetTime, SpecialFile, Time, TransportChoice, UploadSpec,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 use tokio::io::AsyncWriteExt;
@@ -372,14 +372,9 @@ async fn an_upload_settles_every_one_of_its_calls() {
                 false => Placement::InPlace,
             };
             let spec = UploadSpec {
-                directory: bench.root(),
-                name: name.clone().into_bytes(),
-                placement,
-                made: None,
-                size: 300_000,
-                holes: RangeSet::new(),
                 mode: 0o600,
                 attributes: mode(0o640),
+                ..UploadSpec::new(bench.root(), name.clone().into_bytes(), placement, 300_000)
             };
             use Procedure::{Commit, Create, Rename, Setattr, Write};
             bench.lose_replies_of(&[Create, Write, Commit, Setattr, Rename]);

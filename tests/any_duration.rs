@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use nfs_wireless_client::{
     Client, ClientConfig, Placement, Procedure, RetryPolicy, SetAttributes, TransportChoice, UploadSpec,
-    transfer::RangeSet,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 
@@ -43,14 +42,8 @@ async fn the_longest_durations_are_never_over() {
             let source = tempfile::tempfile().unwrap();
             source.set_len(100_000).unwrap();
             let spec = UploadSpec {
-                directory: client.root(),
-                name: b"file".to_vec(),
-                placement: Placement::Existing(file.handle),
-                made: None,
-                size: 100_000,
-                holes: RangeSet::new(),
                 mode: 0o600,
-                attributes: SetAttributes::default(),
+                ..UploadSpec::new(client.root(), b"file".to_vec(), Placement::Existing(file.handle), 100_000)
             };
             client.upload(spec, source, None).await.unwrap();
             let sink = tempfile::tempfile().unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use nfs_wireless_client::{
     Client, ClientConfig, File, NfsStatus, Observer, Placement, Procedure, SetAttributes, Sink, Source,
-    TransportChoice, UploadSpec, transfer::RangeSet,
+    TransportChoice, UploadSpec,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 use tokio::{
@@ -131,16 +131,7 @@ async fn file(client: &Client, name: &[u8]) -> nfs_wireless_client::FileHandle {
 }
 
 fn spec(client: &Client, placement: Placement) -> UploadSpec {
-    UploadSpec {
-        directory: client.root(),
-        name: b"target".to_vec(),
-        placement,
-        made: None,
-        size: BYTES,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    }
+    UploadSpec::new(client.root(), b"target".to_vec(), placement, BYTES)
 }
 
 #[tokio::test]

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use embedded::serve;
 use nfs_wireless_client::{
-    Client, ClientConfig, Error, Placement, Procedure, SetAttributes, Sink, TransportChoice, UploadSpec,
-    transfer::RangeSet,
+    Client, ClientConfig, Error, Placement, Procedure, Sink, TransportChoice, UploadSpec,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Rule, Server, When};
 use tokio::{
@@ -49,16 +48,8 @@ async fn copy(client: Client, number: usize) -> Result<(), Error> {
     let (bytes, name) = (5000, format!("file {number}").into_bytes());
     let source = tempfile::tempfile().unwrap();
     source.set_len(bytes).unwrap();
-    let spec = UploadSpec {
-        directory: client.root(),
-        name: name.clone(),
-        placement: Placement::Temporary([b".", &name[..]].concat()),
-        made: None,
-        size: bytes,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    };
+    let spec =
+        UploadSpec::new(client.root(), name.clone(), Placement::Temporary([b".", &name[..]].concat()), bytes);
     client.upload(spec, source, None).await?;
     let file = client.lookup(client.root(), &name).await?;
     client.download(file.handle, bytes, Nowhere, None).await.map(drop)

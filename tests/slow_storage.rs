@@ -17,7 +17,7 @@ use std::{
 use embedded::serve;
 use nfs_wireless_client::{
     Client, ClientConfig, Error, Observer, Placement, RetryPolicy, SetAttributes, Sink, Source,
-    TransportChoice, UploadSpec, Window, transfer::RangeSet,
+    TransportChoice, UploadSpec, Window,
 };
 use nfs_wireless_server::Server;
 use tokio::{sync::oneshot, time::timeout};
@@ -86,16 +86,7 @@ async fn upload(
     source: impl Source + 'static,
     observer: Option<Observer>,
 ) -> Result<(), Error> {
-    let spec = UploadSpec {
-        directory: client.root(),
-        name: name.into(),
-        placement: Placement::InPlace,
-        made: None,
-        size: BYTES,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    };
+    let spec = UploadSpec::new(client.root(), name, Placement::InPlace, BYTES);
     client.upload(spec, source, observer).await
 }
 

@@ -16,8 +16,7 @@ use std::{
 
 use embedded::serve;
 use nfs_wireless_client::{
-    Client, ClientConfig, Observer, Placement, Protocol, SetAttributes, Sink, TransportChoice, UploadSpec,
-    transfer::RangeSet,
+    Client, ClientConfig, Observer, Placement, Protocol, Sink, TransportChoice, UploadSpec,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -206,16 +205,12 @@ async fn upload(client: &Client, name: &[u8], bytes: &[u8]) {
 async fn upload_watched(client: &Client, name: &[u8], bytes: &[u8], observer: Option<Observer>) {
     let mut source = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut source, bytes).unwrap();
-    let spec = UploadSpec {
-        directory: client.root(),
-        name: name.to_vec(),
-        placement: Placement::Temporary([b".", name].concat()),
-        made: None,
-        size: bytes.len() as u64,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    };
+    let spec = UploadSpec::new(
+        client.root(),
+        name.to_vec(),
+        Placement::Temporary([b".", name].concat()),
+        bytes.len() as u64,
+    );
     client.upload(spec, source, observer).await.unwrap();
 }
 

@@ -22,9 +22,9 @@ use nfs_wire::{
     rpc::{CallError, CallHeader, Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 use nfs_wireless_client::{
-    ClientConfig, Placement, SetAttributes, UploadSpec,
+    ClientConfig, Placement, UploadSpec,
     session::{Incoming, Session, SessionConfig, Transfer},
-    transfer::{Download, Listing, RangeSet, Upload},
+    transfer::{Download, Listing, Upload},
 };
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
 pub use nfsw::fuzzing::{journal, url};
@@ -285,16 +285,7 @@ pub fn session(data: &[u8]) {
     let mut session = Session::new(config, address(), 1, now);
     let handle = FileHandle::try_from(&[1; 8][..]).expect("short enough");
     session.start(now, Transfer::Download(Download::new(&handle, 100_000)));
-    let spec = UploadSpec {
-        directory: handle,
-        name: b"name".to_vec(),
-        placement: Placement::Temporary(b".name".to_vec()),
-        made: None,
-        size: 50_000,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    };
+    let spec = UploadSpec::new(handle, b"name".to_vec(), Placement::Temporary(b".name".to_vec()), 50_000);
     session.start(now, Transfer::Upload(Box::new(Upload::new(spec))));
     let mut listing = Listing::new(handle, 4096);
     let mut sent = std::collections::VecDeque::new();

@@ -284,14 +284,10 @@ impl World {
         let directory = self.root();
         self.source = contents.to_vec();
         let spec = UploadSpec {
-            directory,
-            name: self.name.clone(),
-            placement,
-            made: None,
-            size: contents.len() as u64,
-            holes: self.holes.clone(),
             mode: 0o640,
             attributes: self.attributes,
+            holes: self.holes.clone(),
+            ..UploadSpec::new(directory, self.name.clone(), placement, contents.len() as u64)
         };
         Transfer::Upload(Box::new(Upload::new(spec)))
     }

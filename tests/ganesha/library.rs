@@ -4,7 +4,6 @@ use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use nfs_wireless_client::{
     BlockSize, Client, ClientConfig, Error, File, Placement, SetAttributes, TransportChoice, UploadSpec,
-    transfer::RangeSet,
 };
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
@@ -32,14 +31,13 @@ fn path(path: &Path) -> &[u8] {
 async fn upload(client: &Client, name: &str, data: &Path) -> Result<(), Error> {
     let source = fs::File::open(data).unwrap();
     let spec = UploadSpec {
-        directory: client.root(),
-        name: name.into(),
-        placement: Placement::Temporary(format!(".{name}.part").into_bytes()),
-        made: None,
-        size: source.metadata().unwrap().len(),
-        holes: RangeSet::new(),
         mode: 0o640,
-        attributes: SetAttributes::default(),
+        ..UploadSpec::new(
+            client.root(),
+            name,
+            Placement::Temporary(format!(".{name}.part").into_bytes()),
+            source.metadata().unwrap().len(),
+        )
     };
     client.upload(spec, source, None).await
 }

@@ -14,7 +14,7 @@ use futures_util::{
 use crate::{
     connections::Connections,
     exit::{Exit, Failure},
-    progress::{Activity, Observation},
+    progress::Observation,
     report::Reporter,
     signals::again,
     units,
@@ -82,23 +82,23 @@ impl Clock {
             }
             if self.timeout.is_some_and(|timeout| observation.stalled(now) >= timeout) {
                 let stalled = units::duration(observation.stalled(now));
-                return give_up(connections, activity, &format!("no progress for {stalled}"));
+                let reason = format!("no progress for {stalled}");
+                return if activity.mounted() { gave_up(connections, &reason) } else { unreachable(&reason) };
             }
             if self.deadline.is_some_and(|deadline| now.duration_since(self.started) >= deadline) {
-                return give_up(connections, activity, "the deadline has passed");
+                // However far the run has come: a short deadline says nothing about the server.
+                return gave_up(connections, "the deadline has passed");
             }
         }
     }
 }
 
-fn give_up(connections: &Connections, activity: &Activity, reason: &str) -> anyhow::Error {
-    if !activity.mounted() {
-        let advice = "is the host right, and is UDP or TCP port 2049 open there?";
-        return Failure::with(
-            Exit::Unreachable,
-            format!("gave up: {reason}; no answer from any server ({advice})"),
-        );
-    }
+fn unreachable(reason: &str) -> anyhow::Error {
+    let advice = "is the host right, and is UDP or TCP port 2049 open there?";
+    Failure::with(Exit::Unreachable, format!("gave up: {reason}; no answer from any server ({advice})"))
+}
+
+fn gave_up(connections: &Connections, reason: &str) -> anyhow::Error {
     let servers = connections.describe();
     Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; {}", again()))
 }

@@ -283,6 +283,9 @@ fn a_deadline_ends_a_run() {
     let target = here.path().to_str().unwrap();
     let error = fails(5, ["cp", "--bwlimit", "4M", "--deadline", "500ms", &server.url("/file"), target]);
     assert!(error.contains("deadline"), "{error}");
+    // Nothing can have been answered so early, which says nothing about the server.
+    let error = fails(5, ["cp", "--deadline", "1ms", &server.url("/file"), target]);
+    assert!(error.contains("the deadline has passed"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(6));
 }
 

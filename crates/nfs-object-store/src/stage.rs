@@ -3,9 +3,7 @@
 use std::{mem::take, time::Duration};
 
 use bytes::Bytes;
-use nfs_wireless_client::{
-    Client, Entry, Error, Metadata, NfsStatus, Placement, SetAttributes, UploadSpec, transfer::RangeSet,
-};
+use nfs_wireless_client::{Client, Entry, Error, Metadata, NfsStatus, Placement, SetAttributes, UploadSpec};
 use object_store::{PutResult, Result, path::Path};
 use tokio::runtime::Handle;
 
@@ -67,16 +65,12 @@ impl Staged {
 
     /// Writes all its bytes to stable storage.
     pub(crate) async fn fill(&self, bytes: Bytes) -> Result<()> {
-        let spec = UploadSpec {
-            directory: self.target.directory,
-            name: self.target.name.clone(),
-            placement: Placement::Existing(self.file.handle),
-            made: None,
-            size: bytes.len() as u64,
-            holes: RangeSet::new(),
-            mode: 0,
-            attributes: SetAttributes::default(),
-        };
+        let spec = UploadSpec::new(
+            self.target.directory,
+            self.target.name.clone(),
+            Placement::Existing(self.file.handle),
+            bytes.len() as u64,
+        );
         let done = self.client.upload(spec, bytes, None).await;
         done.map_err(|error| explain(error, &self.location))
     }

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use nfs_wireless_client::{Client, ClientConfig, Placement, SetAttributes, UploadSpec, transfer::RangeSet};
+use nfs_wireless_client::{Client, ClientConfig, Placement, UploadSpec};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -31,16 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::connect(host, directory.as_bytes(), config).await?;
     let directory = client.resolve(directory.as_bytes()).await?.handle;
     let temporary = [b".", &name[..], b".part"].concat();
-    let spec = UploadSpec {
-        directory,
-        name,
-        placement: Placement::Temporary(temporary),
-        made: None,
-        size,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    };
+    let spec = UploadSpec::new(directory, name, Placement::Temporary(temporary), size);
     let sent = Arc::new(AtomicU64::new(0));
     let observer = {
         let sent = Arc::clone(&sent);

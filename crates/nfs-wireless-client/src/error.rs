@@ -175,7 +175,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the NFS status, if the server refused an operation with one.
+    /// Returns the NFS status of the latest answer, if it is one: also of an operation that an earlier attempt may have
+    /// carried out ([`Error::Ambiguous`]).
     pub const fn status(&self) -> Option<Status> {
         match self {
             Self::Status { status, .. }

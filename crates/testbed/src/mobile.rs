@@ -9,10 +9,10 @@ use bytes::Bytes;
 use linkemu::{Endpoint, Node, Outgoing};
 use nfs_wire::{FileHandle, padding};
 use nfs_wireless_client::{
-    Placement, SetAttributes, UploadSpec,
+    Placement, UploadSpec,
     engine::Stats,
     session::{Event, Incoming, Session, Transfer, TransferId},
-    transfer::{Download, Limits, RangeSet, Upload},
+    transfer::{Download, Limits, Upload},
 };
 
 use rand_chacha::{
@@ -49,16 +49,12 @@ impl Work {
     fn transfer(&self) -> Transfer {
         match self.operation {
             Operation::Read => Transfer::Download(Download::new(&self.file, self.size)),
-            Operation::Write => Transfer::Upload(Box::new(Upload::new(UploadSpec {
-                directory: self.root,
-                name: Vec::new(),
-                placement: Placement::Existing(self.file),
-                made: None,
-                size: self.size,
-                holes: RangeSet::new(),
-                mode: 0o644,
-                attributes: SetAttributes::default(),
-            }))),
+            Operation::Write => Transfer::Upload(Box::new(Upload::new(UploadSpec::new(
+                self.root,
+                Vec::new(),
+                Placement::Existing(self.file),
+                self.size,
+            )))),
         }
     }
 }

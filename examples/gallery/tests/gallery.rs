@@ -9,7 +9,6 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use nfs_wireless_client::{
     Client, ClientConfig, Error, FileHandle, Placement, SetAttributes, TransportChoice, UploadSpec,
-    transfer::RangeSet,
 };
 use nfs_wireless_server::{Memory, Server, Service, ServiceConfig};
 use private_servers::ganesha::{Ganesha, Options};
@@ -267,16 +266,12 @@ async fn serve(client: &Client, root: FileHandle) -> SocketAddr {
 
 /// Puts a file on the server.
 async fn put(client: &Client, directory: FileHandle, name: &[u8], bytes: Bytes) -> Result<(), Error> {
-    let spec = UploadSpec {
+    let spec = UploadSpec::new(
         directory,
-        name: name.to_vec(),
-        placement: Placement::Temporary(b".part".to_vec()),
-        made: None,
-        size: bytes.len() as u64,
-        holes: RangeSet::new(),
-        mode: 0o644,
-        attributes: SetAttributes::default(),
-    };
+        name.to_vec(),
+        Placement::Temporary(b".part".to_vec()),
+        bytes.len() as u64,
+    );
     client.upload(spec, bytes, None).await
 }
 

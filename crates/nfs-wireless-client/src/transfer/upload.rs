@@ -85,6 +85,22 @@ pub struct UploadSpec {
     pub attributes: SetAttributes,
 }
 
+impl UploadSpec {
+    /// `size` bytes, none of them known to be a hole; a new file has mode 0644 (`rw-r--r--`), and no attribute is set.
+    pub fn new(directory: FileHandle, name: impl Into<Vec<u8>>, placement: Placement, size: u64) -> Self {
+        Self {
+            directory,
+            name: name.into(),
+            placement,
+            made: None,
+            size,
+            holes: RangeSet::new(),
+            mode: 0o644,
+            attributes: SetAttributes::default(),
+        }
+    }
+}
+
 /// Writes a file with many WRITEs in flight and commits it (RFC 1813 §3.3.7, §3.3.21).
 ///
 /// CREATE (GUARDED, so that a late duplicate cannot cut the file), WRITE, COMMIT, SETATTR, RENAME. Whoever

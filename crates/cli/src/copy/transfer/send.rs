@@ -100,14 +100,10 @@ impl Run<'_> {
         let (sending, confirmed) =
             Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
         let mut spec = UploadSpec {
-            directory: place.handle,
-            name: name.to_vec(),
-            placement,
-            made: None,
-            size: attributes.size,
-            holes,
             mode: mode | 0o600,
             attributes: self.last_attributes(node, mode),
+            holes,
+            ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
         if let Some(made) = place.take_ahead() {
             spec.made = Some((made.handle, made.metadata));
