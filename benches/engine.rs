@@ -2,7 +2,7 @@
 //! is not copied.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use nfs_wireless_client::engine::Carrier;
+use nfs_proto::engine::Carrier;
 
 #[path = "../tests/support/read_loop.rs"]
 mod read_loop;

@@ -6,8 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const MEMBERS: [&str; 7] = [
+const MEMBERS: [&str; 8] = [
     "nfs-wire",
+    "nfs-proto",
     "nfs-wireless-client",
     "nfs-object-store",
     "nfs-wireless-server",
@@ -20,11 +21,12 @@ const MEMBERS: [&str; 7] = [
 fn crates_depend_in_one_direction_only() {
     let allowed = BTreeMap::from([
         ("nfs-wire", vec![]),
-        ("nfs-wireless-client", vec!["nfs-wire"]),
+        ("nfs-proto", vec!["nfs-wire"]),
+        ("nfs-wireless-client", vec!["nfs-wire", "nfs-proto"]),
         ("nfs-object-store", vec!["nfs-wireless-client"]),
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
-        ("testbed", vec!["nfs-wire", "nfs-wireless-client", "nfs-wireless-server", "linkemu"]),
+        ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-wireless-server", "linkemu"]),
         ("nfsw", vec!["nfs-wire", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed"]),
     ]);
     // Servers and links for the tests of a crate alone.
@@ -93,6 +95,36 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The protocol is decided by machines: whoever drives them has the sockets, the clock, the threads and the files.
+#[test]
+fn the_protocol_has_neither_sockets_nor_clocks_nor_threads_nor_files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/nfs-proto");
+    let manifest: toml::Table =
+        fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest").parse().expect("valid TOML");
+    for (kind, dependency) in dependencies(&manifest) {
+        let may_be = ["bytes", "nfs-wire", "thiserror", "tracing"].contains(&&*dependency);
+        assert!(
+            may_be || kind == "dev-dependencies",
+            "nfs-proto must not have {dependency} among its {kind}"
+        );
+    }
+    let mut seen = 0;
+    for path in sources(&folder.join("src")) {
+        let name = path.strip_prefix(&folder).expect("below").to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).expect("UTF-8");
+        // Tests choose an arbitrary epoch for virtual time.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().expect("the part before it");
+        for word in
+            ["UdpSocket", "TcpStream", "TcpListener", "std::fs", "std::thread", "async ", ".await", "::now()"]
+        {
+            let is_epoch = word == "::now()" && name.contains("tests");
+            assert!(!code.contains(word) || is_epoch, "{name} has {word}");
+        }
+        seen += 1;
+    }
+    assert!(seen >= 40, "the sources are not where they were: {seen} files");
 }
 
 /// Copies are made by the client's own machines: only what is no client of the files may write or read RPC by itself.

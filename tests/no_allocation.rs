@@ -1,10 +1,9 @@
 //! A READ costs no allocation once the session has warmed up.
 
-use nfs_wireless_client::engine::Carrier;
-
 #[path = "support/read_loop.rs"]
 mod read_loop;
 
+use nfs_proto::engine::Carrier;
 use read_loop::ReadLoop;
 
 #[test]

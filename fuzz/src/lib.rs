@@ -11,6 +11,11 @@ use std::{
 
 use bytes::Bytes;
 use linkemu::{ChannelTrace, HeaderCodec, LinkConfig, RateTrace};
+use nfs_proto::{
+    config::SessionOptions,
+    session::{Incoming, Session, SessionConfig, Transfer},
+    transfer::{Download, Listing, Placement, Upload, UploadSpec},
+};
 use nfs_wire::{
     FileHandle, Procedure, Reader,
     auth::Credential,
@@ -20,11 +25,6 @@ use nfs_wire::{
     record::RecordReader,
     reply,
     rpc::{CallError, CallHeader, Program, ReplyHeader, Xid, encode_call_header, set_xid},
-};
-use nfs_wireless_client::{
-    ClientConfig, Placement, UploadSpec,
-    session::{Incoming, Session, SessionConfig, Transfer},
-    transfer::{Download, Listing, Upload},
 };
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
 pub use nfsw::fuzzing::{journal, url};
@@ -280,7 +280,7 @@ pub fn server(data: &[u8]) {
 pub fn session(data: &[u8]) {
     let start = epoch();
     let mut now = start;
-    let mut config = SessionConfig::new(&ClientConfig::default(), address(), Protocol::Udp, 1 << 20);
+    let mut config = SessionConfig::new(&SessionOptions::default(), address(), Protocol::Udp, 1 << 20);
     config.stall_timeout = Some(Duration::from_secs(60));
     let mut session = Session::new(config, address(), 1, now);
     let handle = FileHandle::try_from(&[1; 8][..]).expect("short enough");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use nfs_proto::{attr::SetAttributes, config::RetryPolicy};
 use nfs_wire::{Procedure, mount, rpc::Program};
-use nfs_wireless_client::{RetryPolicy, SetAttributes};
 use nfs_wireless_server::{Faults, ServiceConfig};
 
 use crate::{

@@ -1,10 +1,7 @@
 //! Uploads of files with holes.
 
+use nfs_proto::transfer::{Placement, Range, RangeSet};
 use nfs_wire::{Procedure, Status, nfs3_types::nfs3::nfstime3};
-use nfs_wireless_client::{
-    Placement,
-    transfer::{Range, RangeSet},
-};
 use nfs_wireless_server::{Action, Calls, Faults, Rule, When};
 use proptest::prelude::*;
 

@@ -12,14 +12,11 @@ mod world;
 
 use std::time::Duration;
 
+use nfs_proto::transfer::{Checkpoint, Limits, Placement, Range, TransferError};
 use nfs_wire::{
     Procedure, Status,
     nfs3_types::nfs3::{Nfs3Option, nfstime3, sattr3, set_atime, set_mtime},
     rpc::Rejection,
-};
-use nfs_wireless_client::{
-    Placement, TransferError,
-    transfer::{Checkpoint, Limits, Range},
 };
 use nfs_wireless_server::{Action, Calls, Faults, Rule, ServiceConfig, When, vfs::Name};
 use proptest::prelude::*;

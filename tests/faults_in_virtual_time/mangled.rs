@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use nfs_wireless_client::{RetryPolicy, TransferError, transfer::RangeSet};
+use nfs_proto::{
+    config::RetryPolicy,
+    transfer::{RangeSet, TransferError},
+};
 use nfs_wireless_server::{Faults, ServiceConfig};
 
 use crate::{

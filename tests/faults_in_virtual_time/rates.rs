@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use nfs_proto::{
+    config::RetryPolicy,
+    transfer::{Limits, TransferError},
+};
 use nfs_wire::{Procedure, Status, rpc::Rejection};
-use nfs_wireless_client::{RetryPolicy, TransferError, transfer::Limits};
 use nfs_wireless_server::{Action, Calls, Faults, Rule, ServiceConfig, When};
 
 use crate::world::{World, contents, resumable, rule, temporary};

@@ -6,18 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nfs_proto::{
+    attr::{SetAttributes, Time},
+    config::RetryPolicy,
+    engine::{Carrier, EngineConfig, WindowLimits},
+    session::{Chosen, Event, Incoming, Session, SessionConfig, Transfer},
+    transfer::{
+        Checkpoint, Download, Limits, Listing, Placement, Range, RangeSet, TransferError, Upload, UploadSpec,
+    },
+};
 use nfs_wire::{
     FileHandle, Procedure, mount,
     nfs3_types::nfs3::{LOOKUP3resok, filename3},
     padding,
     portmap::Protocol,
     rpc::Program,
-};
-use nfs_wireless_client::{
-    Placement, RetryPolicy, SetAttributes, Time, TransferError, UploadSpec,
-    engine::{Carrier, EngineConfig, WindowLimits},
-    session::{Chosen, Event, Incoming, Session, SessionConfig, Transfer},
-    transfer::{Checkpoint, Download, Limits, Listing, Range, RangeSet, Upload},
 };
 use nfs_wireless_server::{
     Action, Calls, Faults, Memory, MemoryConfig, Peer, Rule, Service, ServiceConfig, When,

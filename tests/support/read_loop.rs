@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use nfs_wire::{FileHandle, rpc};
-use nfs_wireless_client::{
-    RetryPolicy,
+use nfs_proto::{
+    config::RetryPolicy,
     engine::{Carrier, EngineConfig, WindowLimits},
     session::{Chosen, Incoming, Session, SessionConfig, Transfer},
     transfer::{Download, Limits},
 };
+use nfs_wire::{FileHandle, rpc};
 
 /// A session that downloads an endless file from a server that is one prepared reply.
 pub(crate) struct ReadLoop {

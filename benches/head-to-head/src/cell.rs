@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use linkemu::{ArqKind, Preset};
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room};
 
 /// One cell of the matrix.

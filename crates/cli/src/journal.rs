@@ -10,7 +10,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use nfs_wireless_client::transfer::{Range, RangeSet};
+use nfs_wireless_client::{Range, RangeSet};
 
 /// What a file is known by: the same file with the same contents has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use nfs_wireless_client::{
-    Client,
-    engine::{Belief, Fades},
-};
+use nfs_wireless_client::{Belief, Client, Fades};
 use serde_json::{Value, json};
 
 use crate::local::base_directory;

@@ -2,10 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use nfs_wireless_client::{
-    Client, Protocol,
-    engine::{Belief, Stats},
-};
+use nfs_wireless_client::{Belief, Client, Protocol, Stats};
 use serde_json::{Value, json};
 
 use crate::{outcome::Outcome, units};

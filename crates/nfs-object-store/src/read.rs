@@ -12,10 +12,7 @@ use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use nfs_wireless_client::{
-    Client, Entry, Metadata, Sink,
-    transfer::{Range as ByteRange, RangeSet},
-};
+use nfs_wireless_client::{Client, Entry, Metadata, Range as ByteRange, RangeSet, Sink};
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, Result, path::Path};
 
 use crate::{

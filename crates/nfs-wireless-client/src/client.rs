@@ -16,6 +16,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use nfs_proto::{
+    attr::Metadata,
+    engine::{Belief, Stats},
+    transfer::{Limits, Placement, RangeSet, Upload, UploadSpec},
+};
 use nfs_wire::{
     FileHandle, Procedure, Status as NfsStatus, encode,
     mount::Export,
@@ -27,15 +32,12 @@ use nfs_wire::{
 use tokio::sync::Notify;
 
 use crate::{
-    attr::Metadata,
     config::ClientConfig,
     connect::{Finder, Found, Mounted, Offer, Root, listed_export},
     driver::{CallFailure, Observer, Reactor, Sink, Source},
-    engine::{Belief, Stats},
     error::Error,
     lanes::{Lane, Lanes, Reason},
     read_dir::ReadDir,
-    transfer::{Limits, Placement, RangeSet, Upload, UploadSpec},
 };
 
 /// A mounted export on a server: cheap to clone, safe to share, usable from many tasks at once.

@@ -2,16 +2,11 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
+use nfs_proto::{
+    config::{BlockSize, ConfigError, RetryPolicy, SessionOptions, Window},
+    engine::Belief,
+};
 use nfs_wire::auth::Credential;
-use thiserror::Error;
-
-use crate::engine::Belief;
-
-/// Smallest block of a READ or WRITE that may be configured, in bytes.
-pub const MIN_BLOCK_BYTES: u32 = 512;
-
-/// Largest block of a READ or WRITE, in bytes: above 1 MiB nothing is gained and servers allocate it at once.
-pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
 /// Everything a [`Client`](crate::Client) needs to know besides the server's name.
 ///
@@ -93,17 +88,21 @@ impl ClientConfig {
     /// # Errors
     /// [`ConfigError`] names the field, its value and the bound.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.read_block.check("read_block")?;
-        self.write_block.check("write_block")?;
-        self.retry.check()?;
-        if self.window == Window::Calls(0) {
-            return Err(ConfigError::TooSmall { field: "window", value: "0".into(), bound: "1 call".into() });
+        self.session(None).check()
+    }
+
+    /// Returns what a session with the server at `peer` is to do; without an address nothing is remembered of it.
+    pub(crate) fn session(&self, peer: Option<SocketAddr>) -> SessionOptions {
+        SessionOptions {
+            credential: self.credential.clone(),
+            retry: self.retry,
+            read_block: self.read_block,
+            write_block: self.write_block,
+            window: self.window,
+            stall_timeout: self.stall_timeout,
+            rate_limit: self.rate_limit,
+            prior: peer.and_then(|peer| self.recall.as_ref()?.ask(peer)),
         }
-        if let Some(rate) = self.rate_limit.filter(|&rate| rate < MIN_RATE_LIMIT) {
-            let bound = format!("{MIN_RATE_LIMIT} bit/s");
-            return Err(ConfigError::TooSmall { field: "rate_limit", value: rate.to_string(), bound });
-        }
-        Ok(())
     }
 }
 
@@ -129,7 +128,6 @@ impl fmt::Debug for Recall {
 }
 
 /// Returns the AUTH_SYS credential of this process: effective user and group, supplementary groups, host name.
-#[cfg(feature = "tokio")]
 fn process_credential() -> Credential {
     use rustix::{process, system};
     let groups = process::getgroups().unwrap_or_default();
@@ -140,15 +138,6 @@ fn process_credential() -> Credential {
         gids: groups.into_iter().map(process::Gid::as_raw).collect(),
     })
 }
-
-/// Returns AUTH_NONE: without system calls we do not know who we are.
-#[cfg(not(feature = "tokio"))]
-const fn process_credential() -> Credential {
-    Credential::None
-}
-
-/// Lowest rate limit, in bit/s: one smallest block every four seconds.
-const MIN_RATE_LIMIT: u64 = 1000;
 
 /// Which transports a client may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,195 +150,4 @@ pub enum TransportChoice {
     Udp,
     /// TCP only, for portmap and MOUNT too.
     Tcp,
-}
-
-/// Bytes of file data in one READ or WRITE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockSize {
-    /// What the transport carries best, at most `max` bytes if given.
-    Auto {
-        /// Upper bound in bytes, from 512 to 1 MiB.
-        max: Option<u32>,
-    },
-    /// Exactly this many bytes: a multiple of 512 from 512 to 1 MiB. A server that does not answer this size is
-    /// asked for less.
-    Exact(u32),
-}
-
-impl Default for BlockSize {
-    fn default() -> Self {
-        Self::Auto { max: None }
-    }
-}
-
-impl BlockSize {
-    fn check(self, field: &'static str) -> Result<(), ConfigError> {
-        let bytes = match self {
-            Self::Auto { max: None } => return Ok(()),
-            Self::Auto { max: Some(bytes) } | Self::Exact(bytes) => bytes,
-        };
-        let value = bytes.to_string();
-        if bytes < MIN_BLOCK_BYTES {
-            return Err(ConfigError::TooSmall { field, value, bound: format!("{MIN_BLOCK_BYTES} bytes") });
-        }
-        if bytes > MAX_BLOCK_BYTES {
-            return Err(ConfigError::TooLarge { field, value, bound: format!("{MAX_BLOCK_BYTES} bytes") });
-        }
-        if matches!(self, Self::Exact(_)) && !bytes.is_multiple_of(MIN_BLOCK_BYTES) {
-            return Err(ConfigError::NotAMultiple { field, value, factor: MIN_BLOCK_BYTES });
-        }
-        Ok(())
-    }
-}
-
-/// How many READs and WRITEs may be in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Window {
-    /// As many as the transport needs.
-    #[default]
-    Auto,
-    /// At most this many.
-    Calls(u32),
-}
-
-/// When an unanswered datagram is sent again. TCP never resends on a timer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RetryPolicy {
-    /// Losses are found from later replies and from silences; window and block follow what the path delivers.
-    #[default]
-    Adaptive,
-    /// The Linux kernel's UDP client, for comparison: round-trip timers that remember back-off.
-    Kernel {
-        /// Longest timeout. Default: 60 s.
-        maximum: Duration,
-    },
-    /// The timeout doubles after every loss: "No changes" in Dube et al. 1997 §5.
-    Exponential {
-        /// Timeout of the first attempt. Default: 700 ms.
-        initial: Duration,
-        /// Longest timeout. Default: 60 s.
-        maximum: Duration,
-    },
-    /// The timeout grows linearly at first, then doubles (Dube et al. 1997 §5.2).
-    Hybrid {
-        /// Timeout of the first attempt. Default: 700 ms.
-        initial: Duration,
-        /// How many resends lengthen the timeout linearly. Default: 3.
-        linear_steps: u32,
-        /// By how much each of them does. Default: 100 ms.
-        linear_step: Duration,
-        /// Longest timeout. Default: 60 s.
-        maximum: Duration,
-    },
-}
-
-impl RetryPolicy {
-    /// Timeout of the first attempt in the 1997 testbed.
-    pub const INITIAL: Duration = Duration::from_millis(700);
-    /// Longest timeout of the 1997 testbed.
-    pub const MAXIMUM: Duration = Duration::from_secs(60);
-    /// Linear steps of the hybrid back-off.
-    pub const LINEAR_STEPS: u32 = 3;
-    /// Increment of a linear step.
-    pub const LINEAR_STEP: Duration = Duration::from_millis(100);
-
-    /// Returns the papers' unmodified client.
-    pub const fn exponential() -> Self {
-        Self::Exponential { initial: Self::INITIAL, maximum: Self::MAXIMUM }
-    }
-
-    /// Returns the papers' hybrid client.
-    pub const fn hybrid() -> Self {
-        Self::Hybrid {
-            initial: Self::INITIAL,
-            linear_steps: Self::LINEAR_STEPS,
-            linear_step: Self::LINEAR_STEP,
-            maximum: Self::MAXIMUM,
-        }
-    }
-
-    /// Returns the Linux kernel's UDP client.
-    pub const fn kernel() -> Self {
-        Self::Kernel { maximum: Self::MAXIMUM }
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let (initial, maximum) = match *self {
-            Self::Adaptive => return Ok(()),
-            Self::Kernel { maximum } => (Duration::from_millis(100), maximum),
-            Self::Exponential { initial, maximum } | Self::Hybrid { initial, maximum, .. } => {
-                (initial, maximum)
-            }
-        };
-        if initial < Duration::from_millis(1) {
-            let value = format!("{initial:?}");
-            return Err(ConfigError::TooSmall { field: "initial timeout", value, bound: "1 ms".into() });
-        }
-        if maximum < initial {
-            let value = format!("{maximum:?}");
-            let bound = format!("the initial timeout, {initial:?}");
-            return Err(ConfigError::TooSmall { field: "maximum timeout", value, bound });
-        }
-        Ok(())
-    }
-}
-
-/// A setting that cannot be.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// A value is below its bound.
-    #[error("{field} is {value}, must be at least {bound}")]
-    TooSmall {
-        /// Name of the field.
-        field: &'static str,
-        /// The value given.
-        value: String,
-        /// The smallest value allowed.
-        bound: String,
-    },
-    /// A value is above its bound.
-    #[error("{field} is {value}, must be at most {bound}")]
-    TooLarge {
-        /// Name of the field.
-        field: &'static str,
-        /// The value given.
-        value: String,
-        /// The largest value allowed.
-        bound: String,
-    },
-    /// A size has a remainder.
-    #[error("{field} is {value}, must be a multiple of {factor}")]
-    NotAMultiple {
-        /// Name of the field.
-        field: &'static str,
-        /// The value given.
-        value: String,
-        /// What it must be a multiple of.
-        factor: u32,
-    },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn impossible_settings_name_the_field_and_the_bound() {
-        let check = |change: fn(&mut ClientConfig), message: &str| {
-            let mut config = ClientConfig::default();
-            change(&mut config);
-            assert_eq!(config.check().unwrap_err().to_string(), message);
-        };
-        check(|c| c.read_block = BlockSize::Exact(500), "read_block is 500, must be at least 512 bytes");
-        check(|c| c.write_block = BlockSize::Exact(1000), "write_block is 1000, must be a multiple of 512");
-        check(
-            |c| c.read_block = BlockSize::Auto { max: Some(1 << 21) },
-            "read_block is 2097152, must be at most 1048576 bytes",
-        );
-        check(|c| c.window = Window::Calls(0), "window is 0, must be at least 1 call");
-        check(|c| c.rate_limit = Some(10), "rate_limit is 10, must be at least 1000 bit/s");
-        ClientConfig::default().check().unwrap();
-    }
 }

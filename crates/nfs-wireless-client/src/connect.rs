@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use nfs_proto::session::SessionConfig;
 use nfs_wire::{
     FileHandle,
     mount::Export,
@@ -26,7 +27,6 @@ use crate::{
     driver::{Answer, CallFailure, Connection, Reactor, clock},
     error::Error,
     lanes::{Lane, NEAR, Reason, other},
-    session::SessionConfig,
 };
 
 /// Where NFS usually listens when no port mapper can be asked.
@@ -445,18 +445,17 @@ impl Finder<'_> {
         Found { protocol, address }: Found,
         program: Program,
     ) -> Result<Connection, Error> {
-        let mut config = self.config.clone();
         // What is remembered is how to move files.
-        config.recall = config.recall.filter(|_| program.number == Program::NFS.number);
+        let options = self.config.session((program.number == Program::NFS.number).then_some(address));
         // The port mapper asks for no privilege, and reserved ports are few.
-        let reserved = config.reserved_port && program.number != Program::PORTMAP.number;
+        let reserved = self.config.reserved_port && program.number != Program::PORTMAP.number;
         let result = match protocol {
             Protocol::Udp => {
-                let session = move |buffer| SessionConfig::new(&config, address, Protocol::Udp, buffer);
+                let session = move |buffer| SessionConfig::new(&options, address, Protocol::Udp, buffer);
                 Connection::datagrams(self.reactor, address, reserved, session).await
             }
             Protocol::Tcp => {
-                let session = SessionConfig::new(&config, address, Protocol::Tcp, 0);
+                let session = SessionConfig::new(&options, address, Protocol::Tcp, 0);
                 Connection::stream(self.reactor, address, reserved, session).await
             }
         };

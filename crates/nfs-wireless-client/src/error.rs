@@ -2,10 +2,9 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use nfs_proto::{config::ConfigError, transfer::TransferError};
 use nfs_wire::{DecodeError, MountStatus, Procedure, Status, portmap::Protocol, rpc::Rejection};
 use thiserror::Error;
-
-use crate::{config::ConfigError, transfer::TransferError};
 
 /// Why an operation failed.
 #[derive(Clone, Debug, Error)]

@@ -24,8 +24,8 @@ use crate::{
     client::{Client, Stability, Written},
     driver::clock,
     error::Error,
-    transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult},
 };
+use nfs_proto::transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult};
 
 /// An open file on the server: [`AsyncRead`], [`AsyncWrite`] and [`AsyncSeek`].
 ///

@@ -18,6 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nfs_proto::{
+    engine::Repeat,
+    transfer::{Copies, Limits},
+};
 use nfs_wire::{FileHandle, Procedure, portmap::Protocol, rpc::Program};
 use tokio::sync::watch;
 
@@ -28,8 +32,6 @@ use crate::{
     config::{ClientConfig, TransportChoice},
     connect::{Finder, Reached},
     driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
-    engine::Repeat,
-    transfer::{Copies, Limits},
 };
 
 /// A call that may be made twice and is silent for so long, and for so many round trips, is made on the other transport too,

@@ -14,16 +14,14 @@
 //!
 //! # Layers
 //!
-//! Protocol logic is plain structs that take the time as an argument; only the driver has sockets and a clock.
-//! The same machines run in virtual time.
+//! Protocol logic is plain structs that take the time as an argument, in `nfs-proto`; only this crate has sockets and a clock. The
+//! same machines run in virtual time.
 //!
 //! | layer | what it is |
 //! |---|---|
-//! | [`Client`], [`File`], [`ReadDir`] | the asynchronous interface (feature `tokio`) |
-//! | driver | sockets, clock and files, on the caller's runtime or a thread of their own (feature `tokio`) |
-//! | [`session`] | an engine and the transfers that feed it |
-//! | [`transfer`] | download, upload and listing as machines |
-//! | [`engine`] | calls, XIDs, retransmission, window |
+//! | [`Client`], [`File`], [`ReadDir`] | the asynchronous interface |
+//! | driver | sockets, clock and files, on the caller's runtime or a thread of their own |
+//! | `nfs-proto` | sessions, transfers and the engine, as machines |
 //!
 //! # What is promised
 //!
@@ -38,25 +36,14 @@
 
 #![forbid(unsafe_code)]
 
-mod attr;
-#[cfg(feature = "tokio")]
 mod client;
 mod config;
-#[cfg(feature = "tokio")]
 mod connect;
-#[cfg(feature = "tokio")]
 mod driver;
-pub mod engine;
-#[cfg(feature = "tokio")]
 mod error;
-#[cfg(feature = "tokio")]
 mod file;
-#[cfg(feature = "tokio")]
 mod lanes;
-#[cfg(feature = "tokio")]
 mod read_dir;
-pub mod session;
-pub mod transfer;
 
 pub use nfs_wire::{
     FileHandle, MountStatus, Procedure, Status as NfsStatus,
@@ -67,17 +54,16 @@ pub use nfs_wire::{
     rpc::Rejection,
 };
 
-pub use self::{
+pub use nfs_proto::{
     attr::{FileType, Metadata, SetAttributes, SetTime, Time},
-    config::{
-        BlockSize, ClientConfig, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, Recall, RetryPolicy,
-        TransportChoice, Window,
-    },
-    transfer::{DirEntry, Placement, TransferError, UploadSpec},
+    config::{BlockSize, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, Window},
+    engine::{Belief, Fades, Resends, RttHistogram, Stats},
+    transfer::{Checkpoint, DirEntry, Placement, Range, RangeSet, TransferError, Upload, UploadSpec},
 };
-#[cfg(feature = "tokio")]
+
 pub use self::{
     client::{Client, Entry, Pinger, SpecialFile, Stability, Status, Written},
+    config::{ClientConfig, Recall, TransportChoice},
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,

@@ -4,11 +4,8 @@ use std::collections::VecDeque;
 
 use nfs_wire::{FileHandle, portmap::Protocol};
 
-use crate::{
-    client::Client,
-    error::Error,
-    transfer::{DirEntry, Listing},
-};
+use crate::{client::Client, error::Error};
+use nfs_proto::transfer::{DirEntry, Listing};
 
 /// Bytes of one page of a listing over UDP: three frames, and less than what every server sends.
 const UDP_PAGE_BYTES: u32 = 4096;

@@ -11,7 +11,7 @@ use criterion::{
     measurement::{Measurement, ValueFormatter},
 };
 use linkemu::ArqKind;
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room, run};
 
 /// Samples of each point, and the seeds they have.

@@ -35,7 +35,7 @@ pub enum Error {
     Link(#[from] linkemu::ConfigError),
     /// The client's settings cannot be.
     #[error(transparent)]
-    Client(#[from] nfs_wireless_client::ConfigError),
+    Client(#[from] nfs_proto::config::ConfigError),
     /// The server's settings cannot be.
     #[error(transparent)]
     Server(#[from] nfs_wireless_server::ConfigError),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linkemu::{ArqKind, Channel, LinkConfig, Load, Side};
-use nfs_wireless_client::BlockSize;
+use nfs_proto::config::BlockSize;
 
 use crate::{Error, Operation, Plan};
 

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use linkemu::{Endpoint, Node, Observer, Outgoing, Simulation, Station};
+use nfs_proto::{
+    session::{Incoming, Session},
+    transfer::Listing,
+};
 use nfs_wire::{
     FileHandle, Procedure, encode,
     nfs3_types::nfs3::{ACCESS3args, GETATTR3args, LOOKUP3args, diropargs3, filename3},
     rpc::Program,
-};
-use nfs_wireless_client::{
-    session::{Incoming, Session},
-    transfer::Listing,
 };
 
 use crate::{
@@ -230,7 +230,7 @@ impl Node for Machine {
 
 #[cfg(test)]
 mod tests {
-    use nfs_wireless_client::RetryPolicy;
+    use nfs_proto::config::RetryPolicy;
 
     use super::*;
     use crate::{Outage, Room};

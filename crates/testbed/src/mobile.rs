@@ -7,13 +7,12 @@ use std::{
 
 use bytes::Bytes;
 use linkemu::{Endpoint, Node, Outgoing};
-use nfs_wire::{FileHandle, padding};
-use nfs_wireless_client::{
-    Placement, UploadSpec,
+use nfs_proto::{
     engine::Stats,
     session::{Event, Incoming, Session, Transfer, TransferId},
-    transfer::{Download, Limits, Upload},
+    transfer::{Download, Limits, Placement, Upload, UploadSpec},
 };
+use nfs_wire::{FileHandle, padding};
 
 use rand_chacha::{
     ChaCha8Rng,

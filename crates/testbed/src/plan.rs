@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nfs_wireless_client::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, Window};
 
 use crate::{Error, Room};
 

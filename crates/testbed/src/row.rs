@@ -1,7 +1,7 @@
 //! One point of a response-time curve: what was asked, and what all seeds together showed.
 
 use linkemu::{ArqKind, Periods};
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use serde::{Serialize, Serializer};
 
 use crate::{Plan, Samples, confidence, mean};

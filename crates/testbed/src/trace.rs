@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn resends_of_the_trace_are_those_of_the_client() {
         let mut plan = Plan::new(Room::named("modern").expect("a room"));
-        plan.policy = nfs_wireless_client::RetryPolicy::hybrid();
+        plan.policy = nfs_proto::config::RetryPolicy::hybrid();
         plan.room.link.channel.set_bad_mean(Duration::from_millis(80));
         let (run, events) = trace(&plan, 1).expect("a valid plan");
         let resends = run.copies[0].resends.total() as usize;

@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
-use nfs_wireless_client::{
-    AuthSys, ClientConfig, Credential, Protocol, TransportChoice,
+use nfs_proto::{
+    config::SessionOptions,
     engine::Resends,
     session::{Session, SessionConfig},
     transfer::Limits,
+};
+use nfs_wire::{
+    auth::{AuthSys, Credential},
+    portmap::Protocol,
 };
 
 use crate::{
@@ -151,16 +155,17 @@ fn stop_competitor(world: &mut Simulation<Machine>, (from, to): Flow) -> Option<
 
 /// The client of mobile `number`.
 pub(crate) fn session(plan: &Plan, seed: u64, number: u16, epoch: Instant) -> Result<Session, Error> {
-    let mut config = ClientConfig::default();
-    config.transport = TransportChoice::Udp;
-    config.credential =
-        Credential::Sys(AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] });
-    config.retry = plan.policy;
-    config.read_block = plan.block;
-    config.write_block = plan.block;
-    config.window = plan.window;
-    config.check()?;
-    let settings = SessionConfig::new(&config, server_address(), Protocol::Udp, RECEIVE_BUFFER);
+    let mobile = AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] };
+    let options = SessionOptions {
+        credential: Credential::Sys(mobile),
+        retry: plan.policy,
+        read_block: plan.block,
+        write_block: plan.block,
+        window: plan.window,
+        ..SessionOptions::default()
+    };
+    options.check()?;
+    let settings = SessionConfig::new(&options, server_address(), Protocol::Udp, RECEIVE_BUFFER);
     Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch))
 }
 

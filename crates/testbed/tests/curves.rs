@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linkemu::ArqKind;
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room, Row, confidence, mean, sweep};
 
 fn plan(room: &str, operation: Operation, policy: RetryPolicy, bad: u64) -> Plan {

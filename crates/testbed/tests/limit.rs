@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linkemu::{ArqKind, BitRate, Duplex, LinkConfig, Loss, Preset, Probability, Rate, RateTrace};
-use nfs_wireless_client::{BlockSize, Window};
+use nfs_proto::config::{BlockSize, Window};
 use testbed::{Operation, Plan, Room, run};
 
 /// Every preset with fades of its own and with shorter good periods, each ARQ that obeys physics, and links whose

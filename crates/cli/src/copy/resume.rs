@@ -15,10 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_wireless_client::{
-    Metadata, Sink, Source, Time,
-    transfer::{Checkpoint, Range, RangeSet, Upload},
-};
+use nfs_wireless_client::{Checkpoint, Metadata, Range, RangeSet, Sink, Source, Time, Upload};
 
 use tokio::sync::oneshot;
 

@@ -6,10 +6,7 @@ use std::{
     os::{fd::AsFd, unix::fs::FileExt},
 };
 
-use nfs_wireless_client::{
-    Sink,
-    transfer::{Range, RangeSet},
-};
+use nfs_wireless_client::{Range, RangeSet, Sink};
 use rustix::{
     fs::{FallocateFlags, SeekFrom, fallocate, seek},
     io::Errno,

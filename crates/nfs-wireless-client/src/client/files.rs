@@ -12,10 +12,8 @@ use nfs_wire::{
 };
 
 use super::{Client, Stability, Written, decode};
-use crate::{
-    attr::{Metadata, SetAttributes, Time},
-    error::Error,
-};
+use crate::error::Error;
+use nfs_proto::attr::{Metadata, SetAttributes, Time};
 
 impl Client {
     /// Returns the attributes of a file (GETATTR, RFC 1813 §3.3.1).

@@ -22,10 +22,8 @@ use nfs_wire::{
 };
 
 use super::{Client, CountedError, Entry, decode, packed};
-use crate::{
-    attr::{FileType, SetAttributes, SetTime, Time, optional},
-    error::Error,
-};
+use crate::error::Error;
+use nfs_proto::attr::{FileType, SetAttributes, SetTime, Time, optional};
 
 /// A file that is neither regular nor a directory nor a link (RFC 1813 §3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

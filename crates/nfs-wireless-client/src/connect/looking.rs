@@ -11,11 +11,8 @@ use nfs_wire::{
 };
 
 use super::{Found, call, search::Looking};
-use crate::{
-    attr::{Metadata, optional},
-    error::Error,
-    lanes::Lane,
-};
+use crate::{error::Error, lanes::Lane};
+use nfs_proto::attr::{Metadata, optional};
 
 impl Looking for Lane {
     async fn look_up(&self, directory: FileHandle, name: &[u8]) -> Result<(FileHandle, Metadata), Error> {

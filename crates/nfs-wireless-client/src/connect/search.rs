@@ -9,10 +9,8 @@ use std::{future::poll_fn, task::Poll};
 
 use nfs_wire::{FileHandle, MountStatus, mount::Export};
 
-use crate::{
-    attr::{FileType, Metadata},
-    error::Error,
-};
+use crate::error::Error;
+use nfs_proto::attr::{FileType, Metadata};
 
 /// MNTs under way at a time, as servers drop bursts of datagrams.
 const MOUNTS_AT_ONCE: usize = 16;

@@ -2,6 +2,7 @@
 
 use std::{io::ErrorKind, net::SocketAddr, time::Instant};
 
+use nfs_proto::session::Transmit;
 use nfs_wire::padding;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
 
@@ -11,7 +12,6 @@ use super::{
     pump::{Pump, Rest},
     socket::renew_udp,
 };
-use crate::session::Transmit;
 
 /// Largest UDP payload over IPv4.
 const MAX_DATAGRAM: usize = 65_507;

@@ -22,6 +22,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use nfs_proto::{
+    attr::Time,
+    engine::{Belief, Stats},
+    session::{APPLICATION_CALLS, ServerLimits, Session, SessionConfig, Transfer},
+    transfer::Limits,
+};
 use nfs_wire::{
     FileHandle,
     rpc::{Program, Rejection},
@@ -35,13 +41,7 @@ pub(crate) use self::{
     storage::{Arrivals, Supply},
     strand::Strand,
 };
-use crate::{
-    attr::Time,
-    engine::{Belief, Stats},
-    error::Error,
-    session::{APPLICATION_CALLS, ServerLimits, Session, SessionConfig, Transfer},
-    transfer::Limits,
-};
+use crate::error::Error;
 
 /// Called with the number of further file bytes accepted; it is called where a [`Sink`] is, and may block as long as that.
 pub type Observer = Arc<dyn Fn(u64) + Send + Sync>;

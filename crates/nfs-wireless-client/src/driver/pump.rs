@@ -10,6 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use nfs_proto::{
+    engine::{CallId, Payload},
+    session::{Event, Incoming, Session, TransferId},
+};
 use nfs_wire::DecodeError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -17,11 +21,7 @@ use super::{
     Answer, CallFailure, Change, Command, Observer, Shared, Storage, Strand, Supply, Task,
     fragments::Fragments,
 };
-use crate::{
-    engine::{CallId, Payload},
-    error::Error,
-    session::{Event, Incoming, Session, TransferId},
-};
+use crate::error::Error;
 
 /// A session, and who waits for what in it.
 pub(super) struct Pump {

@@ -11,9 +11,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use nfs_proto::{attr::Metadata, transfer::Upload};
 
 use super::Observer;
-use crate::{attr::Metadata, transfer::Upload};
 
 /// Takes the bytes of a download, in any order.
 ///

@@ -3,7 +3,7 @@
 //! A fade destroys the whole block that it meets, most of which had left before it, or leaves after it. TCP sends frames, and
 //! its queue in front of a slow link lasts longer than the fade: it loses no time. Its price is that queue, which others wait in.
 
-use crate::engine::Belief;
+use nfs_proto::engine::Belief;
 
 /// Seconds that a frame takes at least: on faster links a block is no longer than a fade.
 const FRAME: f64 = 0.004;
@@ -43,7 +43,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::Fades;
+    use nfs_proto::engine::Fades;
 
     /// The link of 1997 after three fades of 40 ms.
     const SLOW: Belief = Belief {

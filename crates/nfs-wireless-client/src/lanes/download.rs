@@ -12,6 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nfs_proto::{
+    attr::Metadata,
+    config::Window,
+    session::Transfer,
+    transfer::{Download, Range, RangeSet, TransferError},
+};
 use nfs_wire::{FileHandle, portmap::Protocol};
 use tokio::sync::{Notify, oneshot};
 
@@ -22,12 +28,8 @@ use super::{
     pieces::{Pieces, RunId},
 };
 use crate::{
-    attr::Metadata,
-    config::Window,
     driver::{Arrivals, Observer, Sink, Storage, Strand, Task, clock},
     error::Error,
-    session::Transfer,
-    transfer::{Download, Range, RangeSet, TransferError},
 };
 
 /// TCP connections of one download at most.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::NEAR;
-use crate::transfer::{Range, RangeSet};
+use nfs_proto::transfer::{Range, RangeSet};
 
 /// Bytes of a piece where the way is long enough for several connections.
 const SMALL_PIECE: u64 = 256 << 10;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use nfs_proto::{session::Transfer, transfer::Upload};
 use nfs_wire::portmap::Protocol;
 
 use super::{
@@ -19,8 +20,6 @@ use super::{
 use crate::{
     driver::{Observer, Source, Storage, Strand, Supply, Task, Underway, clock},
     error::Error,
-    session::Transfer,
-    transfer::Upload,
 };
 
 /// Whoever moves waits for what is in flight until so long nothing has come, and looks that often.

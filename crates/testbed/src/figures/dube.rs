@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linkemu::ArqKind;
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 
 use super::{Curve, Curves, Experiment, Limit, Panel, Pick, Published, RoundTrips, Sequence, Throughput};
 use crate::{

@@ -138,7 +138,7 @@ fn table(title: &str, rows: &[Row], name: &dyn Fn(&Row) -> String) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use nfs_wireless_client::{BlockSize, RetryPolicy};
+    use nfs_proto::config::{BlockSize, RetryPolicy};
 
     use super::*;
     use crate::{Plan, Room, sweep};

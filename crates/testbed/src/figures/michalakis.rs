@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linkemu::{BitRate, Loss, Preset, Probability, Rate};
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 
 use super::{Curve, Curves, Experiment, Listing, Panel, Published};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 
 use super::{Experiment, Headers, Panel, Pick, RoundTrips, Sequence, Throughput};
 use crate::{Error, Plan, Room};

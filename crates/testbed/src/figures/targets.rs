@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linkemu::{ArqKind, Probability, Scheduler, Shape};
-use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
+use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 
 use super::{Experiment, Panel};
 use crate::{Error, Operation, Outage, Plan, Room, Row};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nfs_wireless_client::{self as client, Metadata, TransferError, transfer::RangeSet};
+use nfs_wireless_client::{self as client, Metadata, RangeSet, TransferError};
 
 use super::{Attempt, MAX_VERSIONS, Target, differ, keeps_changing, transfer_error};
 use crate::{

@@ -10,7 +10,7 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    self as client, FileHandle, Metadata, Placement, SetAttributes, Time, UploadSpec, transfer::RangeSet,
+    self as client, FileHandle, Metadata, Placement, RangeSet, SetAttributes, Time, UploadSpec,
 };
 
 use super::{Attempt, MAX_VERSIONS, differ, keeps_changing, transfer_error};

@@ -2,11 +2,13 @@
 
 use std::{cell::Cell, collections::BTreeSet};
 
-use nfs_wire::{Procedure, Status};
+use nfs_wire::{
+    Procedure, Status,
+    nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3},
+};
 use proptest::{collection::btree_set, prelude::*, sample::select};
 
 use super::*;
-use crate::attr::Time;
 
 /// What a model's MOUNT service makes of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,21 +210,21 @@ fn parts(handle: FileHandle) -> (Vec<u8>, Vec<u8>) {
 fn metadata(handle: FileHandle) -> Metadata {
     let (file_system, path) = parts(handle);
     let number = |bytes: &[u8]| bytes.iter().fold(7, |sum: u64, &byte| sum * 257 + u64::from(byte));
-    Metadata {
-        file_type: FileType::Directory,
+    Metadata::from(&fattr3 {
+        type_: ftype3::NF3DIR,
         mode: 0o755,
-        links: 2,
+        nlink: 2,
         uid: 0,
         gid: 0,
         size: 4096,
         used: 4096,
-        device: (0, 0),
+        rdev: specdata3::default(),
         fsid: number(&file_system),
         fileid: number(&path),
-        atime: Time::default(),
-        mtime: Time::default(),
-        ctime: Time::default(),
-    }
+        atime: nfstime3::default(),
+        mtime: nfstime3::default(),
+        ctime: nfstime3::default(),
+    })
 }
 
 /// Runs what never waits.

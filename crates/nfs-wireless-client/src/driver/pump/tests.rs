@@ -1,3 +1,9 @@
+use nfs_proto::{
+    attr::Metadata,
+    config::SessionOptions,
+    session::{SessionConfig, Transfer},
+    transfer::Download,
+};
 use nfs_wire::{
     FileHandle, Procedure,
     portmap::Protocol,
@@ -5,12 +11,6 @@ use nfs_wire::{
 };
 
 use super::*;
-use crate::{
-    attr::Metadata,
-    config::ClientConfig,
-    session::{SessionConfig, Transfer},
-    transfer::Download,
-};
 
 const SIZE: u64 = 64 << 20;
 
@@ -52,7 +52,7 @@ fn answer_reads(pump: &mut Pump, now: Instant) -> usize {
 #[test]
 fn whoever_holds_a_transfer_waits_for_its_calls_alone() {
     let now = super::super::clock();
-    let config = SessionConfig::new(&ClientConfig::default(), server(), Protocol::Tcp, 0);
+    let config = SessionConfig::new(&SessionOptions::default(), server(), Protocol::Tcp, 0);
     let (commands, _) = mpsc::unbounded_channel();
     let shared = Shared { snapshot: Arc::default(), commands: commands.downgrade() };
     let mut pump = Pump::new(Session::new(config, server(), 1, now), shared);

@@ -5,13 +5,13 @@ use std::{
     net::SocketAddr,
 };
 
+use nfs_proto::{config::MAX_BLOCK_BYTES, session::TransferId};
 use nfs_wire::record::RecordReader;
 
 use super::super::{
     clock,
     pump::{Pump, Rest},
 };
-use crate::{config::MAX_BLOCK_BYTES, session::TransferId};
 
 /// Longest record accepted: a READ of the largest block, or a listing, with room to spare.
 const MAX_RECORD_BYTES: u64 = MAX_BLOCK_BYTES as u64 + (64 << 10);

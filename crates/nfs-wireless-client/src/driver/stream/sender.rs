@@ -9,7 +9,7 @@ use nfs_wire::{padding, record};
 use tokio::{io::Interest, net::TcpStream};
 
 use super::super::{clock, pump::Pump};
-use crate::session::{TransferId, Transmit};
+use nfs_proto::session::{TransferId, Transmit};
 
 /// Bytes gathered before they are written.
 const BATCH_BYTES: usize = 64 << 10;

@@ -6,16 +6,16 @@ use crate::engine::Repeat;
 
 /// What may be done with the copies of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Copies {
+pub struct Copies {
     /// What running a second copy does.
-    pub(crate) repeat: Repeat,
+    pub repeat: Repeat,
     /// Whether a second copy may be sent before anything says that the first one is lost.
-    pub(crate) hedge: bool,
+    pub hedge: bool,
 }
 
 impl Copies {
     /// Returns the rule for a procedure of a program.
-    pub(crate) fn of(program: Program, procedure: u32) -> Self {
+    pub fn of(program: Program, procedure: u32) -> Self {
         match program {
             Program::NFS => Procedure::from_number(procedure).map_or(Self::NEVER, Self::of_nfs),
             // A list of mounts looks the same after a second MNT (RFC 1813 §5.2.1), and port mappers are only asked.
@@ -25,7 +25,7 @@ impl Copies {
     }
 
     /// As [`Self::of`], for NFSv3 (RFC 1813 §3.3, §4.7).
-    pub(crate) const fn of_nfs(procedure: Procedure) -> Self {
+    pub const fn of_nfs(procedure: Procedure) -> Self {
         use Procedure as P;
         match procedure {
             P::Null | P::Getattr | P::Lookup | P::Access => Self::SMALL,

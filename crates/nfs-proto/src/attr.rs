@@ -97,8 +97,7 @@ impl SetAttributes {
     }
 
     /// Whether a file has these attributes; `None` if there is nothing to compare.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn are_those_of(&self, metadata: &Metadata) -> Option<bool> {
+    pub fn are_those_of(&self, metadata: &Metadata) -> Option<bool> {
         let time = |wanted| match wanted {
             Some(SetTime::To(time)) => Some(time),
             Some(SetTime::ServerTime) | None => None,
@@ -114,7 +113,8 @@ impl SetAttributes {
         compared.into_iter().flatten().reduce(|all, one| all && one)
     }
 
-    pub(crate) fn to_wire(self) -> sattr3 {
+    /// Returns them as a call carries them (`sattr3`).
+    pub fn to_wire(self) -> sattr3 {
         let time = |Time { seconds, nanoseconds }| nfstime3 { seconds, nseconds: nanoseconds };
         sattr3 {
             mode: self.mode.map_or(Nfs3Option::None, Nfs3Option::Some),
@@ -147,8 +147,7 @@ impl Metadata {
     }
 
     /// Whether two looks were at the same version of the same file.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+    pub fn is_same_version(&self, other: &Self) -> bool {
         let version = |it: &Self| (it.fileid, it.size, it.mtime, it.ctime);
         version(self) == version(other)
     }
@@ -184,7 +183,7 @@ impl From<&fattr3> for Metadata {
 }
 
 /// Takes the attributes out of a `post_op_attr`.
-pub(crate) fn optional(wire: &Nfs3Option<fattr3>) -> Option<Metadata> {
+pub fn optional(wire: &Nfs3Option<fattr3>) -> Option<Metadata> {
     match wire {
         Nfs3Option::Some(attributes) => Some(attributes.into()),
         Nfs3Option::None => None,

@@ -138,7 +138,6 @@ pub struct Transmit<'a> {
 
 /// What the application should learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// This many more bytes of a transfer were accepted.
     Progress(TransferId, u64),
@@ -215,7 +214,7 @@ const PROBE: Owner = Owner(u64::MAX);
 const TRANSFER_BIT: u64 = 1 << 63;
 
 /// Most calls of the application outstanding at once; further ones wait for a place.
-pub(crate) const APPLICATION_CALLS: usize = MAX_CALLS / 2;
+pub const APPLICATION_CALLS: usize = MAX_CALLS / 2;
 
 /// Most calls of transfers, so that they and the application's keep each other from nothing. The session's own, a NULL and an FSINFO,
 /// have room beside both.

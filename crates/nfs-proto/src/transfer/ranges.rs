@@ -10,7 +10,8 @@ pub struct Range {
 }
 
 impl Range {
-    pub(crate) const fn length(self) -> u64 {
+    /// Returns the number of bytes.
+    pub const fn length(self) -> u64 {
         self.end - self.start
     }
 }
@@ -43,7 +44,7 @@ impl RangeSet {
     }
 
     /// Takes up to `most` bytes off the lowest range.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range> {
+    pub fn take(&mut self, most: u64) -> Option<Range> {
         let first = self.ranges.first_mut()?;
         let taken = Range { start: first.start, end: first.end.min(first.start + most) };
         first.start = taken.end;

@@ -6,7 +6,7 @@ use nfs_wire::portmap::Protocol;
 
 use super::{Chosen, SessionConfig};
 use crate::{
-    config::{BlockSize, ClientConfig, MAX_BLOCK_BYTES, RetryPolicy, Window},
+    config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, SessionOptions, Window},
     engine::{BlockRange, Carrier, EngineConfig, WindowLimits},
     transfer::Limits,
 };
@@ -40,29 +40,34 @@ const WRITE_OVERHEAD: u32 = 40 + 28;
 const MAX_UDP_BLOCK: u32 = 32 << 10;
 
 impl SessionConfig {
-    /// Derives the settings of a session from the client's and the transport's; `receive_buffer` is the size of our
+    /// Derives the settings of a session from what was chosen and the transport's limits; `receive_buffer` is the size of our
     /// UDP socket's, in bytes.
-    pub fn new(config: &ClientConfig, peer: SocketAddr, protocol: Protocol, receive_buffer: usize) -> Self {
+    pub fn new(
+        options: &SessionOptions,
+        peer: SocketAddr,
+        protocol: Protocol,
+        receive_buffer: usize,
+    ) -> Self {
         let mut credential = Vec::new();
-        config.credential.encode(&mut credential);
+        options.credential.encode(&mut credential);
         let (auto_read, auto_write) = match protocol {
             Protocol::Tcp => (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES),
             Protocol::Udp => unfragmented(peer, credential.len()),
         };
         let most = if protocol == Protocol::Udp { MAX_UDP_BLOCK } else { MAX_BLOCK_BYTES };
-        let adaptive = config.retry == RetryPolicy::Adaptive && protocol == Protocol::Udp;
+        let adaptive = options.retry == RetryPolicy::Adaptive && protocol == Protocol::Udp;
         let block = |size, auto: u32| match size {
             BlockSize::Auto { max } => (if adaptive { most } else { auto }).min(max.unwrap_or(u32::MAX)),
             BlockSize::Exact(bytes) => bytes.min(most),
         };
         let limits = Limits {
-            read_block: block(config.read_block, auto_read),
-            write_block: block(config.write_block, auto_write),
+            read_block: block(options.read_block, auto_read),
+            write_block: block(options.write_block, auto_write),
             ..Limits::default()
         };
         let chosen = |size| matches!(size, BlockSize::Auto { .. });
         let blocks =
-            (adaptive && chosen(config.read_block) && chosen(config.write_block)).then(|| BlockRange {
+            (adaptive && chosen(options.read_block) && chosen(options.write_block)).then(|| BlockRange {
                 one_frame: auto_read.min(auto_write),
                 largest: limits.read_block.max(limits.write_block),
             });
@@ -80,7 +85,7 @@ impl SessionConfig {
                 write_bytes: TCP_WINDOW_BYTES,
             },
         };
-        let window = match config.window {
+        let window = match options.window {
             Window::Auto => window,
             // The user's number of calls counts; only our own receive buffer still limits it.
             Window::Calls(calls) => WindowLimits { calls, write_bytes: u64::MAX, ..window },
@@ -92,17 +97,17 @@ impl SessionConfig {
         Self {
             engine: EngineConfig {
                 carrier,
-                retry: config.retry,
+                retry: options.retry,
                 window,
                 blocks,
-                prior: config.recall.as_ref().filter(|_| adaptive).and_then(|recall| recall.ask(peer)),
+                prior: options.prior.filter(|_| adaptive),
                 credential,
             },
             limits,
-            chosen: Chosen { read: chosen(config.read_block), write: chosen(config.write_block) },
-            measure_writes: protocol == Protocol::Tcp && chosen(config.write_block),
-            stall_timeout: config.stall_timeout,
-            rate_limit: config.rate_limit,
+            chosen: Chosen { read: chosen(options.read_block), write: chosen(options.write_block) },
+            measure_writes: protocol == Protocol::Tcp && chosen(options.write_block),
+            stall_timeout: options.stall_timeout,
+            rate_limit: options.rate_limit,
         }
     }
 }
@@ -123,21 +128,21 @@ mod tests {
 
     #[test]
     fn automatic_udp_blocks_fit_one_frame() {
-        let mut config = ClientConfig::default();
-        let udp = |config: &ClientConfig, peer: &str| {
-            SessionConfig::new(config, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
+        let mut options = SessionOptions::default();
+        let udp = |options: &SessionOptions, peer: &str| {
+            SessionConfig::new(options, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
         };
-        let one_frame = |config: &ClientConfig, peer: &str| {
+        let one_frame = |options: &SessionOptions, peer: &str| {
             let peer = peer.parse().unwrap();
-            SessionConfig::new(config, peer, Protocol::Udp, 1 << 20).engine.blocks.unwrap().one_frame
+            SessionConfig::new(options, peer, Protocol::Udp, 1 << 20).engine.blocks.unwrap().one_frame
         };
-        assert_eq!(one_frame(&config, "192.0.2.1:2049"), 1280, "WRITE has more headers than READ");
-        assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "what may be chosen at most");
-        config.retry = RetryPolicy::hybrid();
-        let limits = udp(&config, "192.0.2.1:2049");
+        assert_eq!(one_frame(&options, "192.0.2.1:2049"), 1280, "WRITE has more headers than READ");
+        assert_eq!(udp(&options, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "what may be chosen at most");
+        options.retry = RetryPolicy::hybrid();
+        let limits = udp(&options, "192.0.2.1:2049");
         assert_eq!(limits, Limits { read_block: 1344, write_block: 1280, ..Limits::default() });
-        assert_eq!(udp(&config, "[2001:db8::1]:2049").read_block, 1324);
-        config.read_block = BlockSize::Exact(1 << 20);
-        assert_eq!(udp(&config, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "rtmax over UDP lies");
+        assert_eq!(udp(&options, "[2001:db8::1]:2049").read_block, 1324);
+        options.read_block = BlockSize::Exact(1 << 20);
+        assert_eq!(udp(&options, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "rtmax over UDP lies");
     }
 }

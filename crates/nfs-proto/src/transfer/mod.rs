@@ -17,14 +17,15 @@ use std::time::Duration;
 use nfs_wire::{DecodeError, Procedure, Status, rpc::Rejection};
 use thiserror::Error;
 
+pub(crate) use self::upload::CONTROL;
 pub use self::{
     download::Download,
     listing::{DirEntry, Listing},
     ranges::{Range, RangeSet},
     stream::{Available, Stream, StreamAction, StreamCall, WriteResult},
+    twice::Copies,
     upload::{Checkpoint, Placement, Upload, UploadSpec},
 };
-pub(crate) use self::{twice::Copies, upload::CONTROL};
 use crate::{
     attr::Metadata,
     engine::{Class, Pace, Payload, Repeat},
