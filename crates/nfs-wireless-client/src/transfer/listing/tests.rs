@@ -198,7 +198,7 @@ fn a_page_too_small_for_one_entry_doubles_up_to_64_kib() {
     let sizes = |page_bytes| {
         let mut listing = Listing::new(handle(7), page_bytes);
         let mut sizes = Vec::new();
-        loop {
+        for _ in 0..100 {
             let Call(_, 0, 0, size) = next_call(&listing) else { panic!("starts elsewhere") };
             sizes.push((size[0], size[1]));
             match answer(&mut listing, Failure(Status::TOOSMALL)) {
@@ -210,6 +210,7 @@ fn a_page_too_small_for_one_entry_doubles_up_to_64_kib() {
                 }
             }
         }
+        panic!("the pages grow and grow: {sizes:?}");
     };
     // `dircount` is about an eighth, and enough for one long name.
     assert_eq!(sizes(10_001), [(1251, 10_001), (2501, 20_002), (5001, 40_004), (8192, 65_536)]);
@@ -284,7 +285,7 @@ fn cookies_that_go_in_circles_end_it() {
                 if page <= before { page } else { 1000 - (page - before) % length }
             };
             let mut names = Vec::new();
-            let error = (1..).find_map(|page| {
+            let error = (1..200).find_map(|page| {
                 match answer(&mut listing, Page(1, &[(2000 + page, "a"), (cookie(page), "b")], false)) {
                     Ok(found) => {
                         names.extend(found);

@@ -1,3 +1,6 @@
+mod conversation;
+mod naming;
+
 use nfs_wire::{
     Procedure::{Commit, Getattr, Setattr, Write},
     nfs3_types::{nfs3::ftype3, xdr_codec::Opaque},
