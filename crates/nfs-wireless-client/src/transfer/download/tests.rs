@@ -17,7 +17,7 @@ fn range(start: u64, end: u64) -> Range {
     Range { start, end }
 }
 
-/// Makes the next READ of at most `block` bytes; returns its name and the bytes that it asks for.
+/// Makes the next READ of at most `block` bytes; returns its part and the range that it asks for.
 fn read(download: &mut Download, block: u32) -> Option<(u32, Range)> {
     let limits = Limits { read_block: block, write_block: 1, ..Limits::default() };
     let has_room = |class, bytes| {
@@ -48,7 +48,7 @@ fn results(count: u32, eof: bool) -> Vec<u8> {
     success(&READ3resok { file_attributes, count, eof, data: Opaque::owned(vec![9; count as usize]) })
 }
 
-/// Gives complete results to a READ, and moves what they bring to its place.
+/// Delivers complete results of a READ, and reports its data as stored.
 fn answer(download: &mut Download, part: u32, count: u32, eof: bool) -> Result<(), TransferError> {
     let step = download.handle_results(part, EFFORT, &results(count, eof), true)?;
     assert!(matches!(step, Step::Data { length, .. } if length == count));
@@ -57,7 +57,7 @@ fn answer(download: &mut Download, part: u32, count: u32, eof: bool) -> Result<(
 }
 
 #[test]
-fn a_file_is_read_in_blocks_that_are_answered_in_any_order() {
+fn a_file_is_read_in_blocks_whose_replies_may_come_in_any_order() {
     let mut download = Download::new(&handle(7), 10);
     assert!(!download.is_done());
     let limits = Limits { read_block: 4, write_block: 1, ..Limits::default() };
@@ -74,7 +74,7 @@ fn a_file_is_read_in_blocks_that_are_answered_in_any_order() {
 }
 
 #[test]
-fn file_bytes_are_described_as_soon_as_the_head_of_a_reply_is_there() {
+fn the_place_of_the_data_is_known_as_soon_as_the_head_of_a_reply_has_arrived() {
     let mut download = Download::new(&handle(7), 10);
     read(&mut download, 4);
     let (part, asked) = read(&mut download, 4).unwrap();
@@ -97,36 +97,36 @@ fn file_bytes_are_described_as_soon_as_the_head_of_a_reply_is_there() {
     {
         assert_eq!(download.handle_results(part, EFFORT, &results[..cut], complete), Ok(data));
     }
-    assert_eq!(download.received(), 0, "the bytes are not in their place yet");
+    assert_eq!(download.received(), 0, "the data is not stored yet");
 }
 
 #[test]
-fn what_a_short_read_leaves_and_what_is_taken_back_is_read_again() {
-    let mut download = Download::ranges(&handle(7), {
+fn the_rest_of_a_short_read_and_a_read_taken_back_are_read_again() {
+    for take_back in [Download::take_back, Download::put_off] {
         let mut ranges = RangeSet::new();
-        ranges.insert(range(100, 108));
-        ranges.insert(range(200, 204));
-        ranges
-    });
-    let (first, second) = (read(&mut download, 4).unwrap(), read(&mut download, 4).unwrap());
-    assert_eq!((first.1, second.1), (range(100, 104), range(104, 108)));
-    answer(&mut download, first.0, 1, false).unwrap();
-    download.take_back(second.0);
-    assert_eq!(download.received(), 1);
-    // Both names are free again, the latest one first; blocks have become smaller.
-    let expected = [(1, range(101, 104)), (0, range(104, 107)), (2, range(107, 108)), (3, range(200, 203))];
-    for call in expected {
-        assert_eq!(read(&mut download, 3), Some(call));
+        [range(100, 108), range(200, 204)].into_iter().for_each(|it| ranges.insert(it));
+        let mut download = Download::ranges(&handle(7), ranges);
+        let (first, second) = (read(&mut download, 4).unwrap(), read(&mut download, 4).unwrap());
+        assert_eq!((first.1, second.1), (range(100, 104), range(104, 108)));
+        answer(&mut download, first.0, 1, false).unwrap();
+        take_back(&mut download, second.0);
+        assert_eq!(download.received(), 1);
+        // Both parts are free again, the latest one first. The blocks are smaller now.
+        let expected =
+            [(1, range(101, 104)), (0, range(104, 107)), (2, range(107, 108)), (3, range(200, 203))];
+        for call in expected {
+            assert_eq!(read(&mut download, 3), Some(call));
+        }
+        for (part, asked) in expected {
+            answer(&mut download, part, u32::try_from(asked.length()).unwrap(), false).unwrap();
+        }
+        assert!(!download.is_done());
+        assert_eq!(read(&mut download, 3), Some((3, range(203, 204))));
+        assert!(!download.is_done());
+        answer(&mut download, 3, 1, true).unwrap();
+        assert_eq!((download.received(), download.is_done()), (12, true));
+        assert_eq!(read(&mut download, 3), None);
     }
-    for (part, asked) in expected {
-        answer(&mut download, part, u32::try_from(asked.length()).unwrap(), false).unwrap();
-    }
-    assert!(!download.is_done());
-    assert_eq!(read(&mut download, 3), Some((3, range(203, 204))));
-    assert!(!download.is_done());
-    answer(&mut download, 3, 1, true).unwrap();
-    assert_eq!((download.received(), download.is_done()), (12, true));
-    assert_eq!(read(&mut download, 3), None);
 }
 
 #[test]
@@ -142,13 +142,13 @@ fn a_file_that_ends_before_its_size_has_shrunk() {
 }
 
 #[test]
-fn eight_reads_may_be_empty_and_no_more() {
+fn a_download_fails_at_the_ninth_empty_read() {
     let mut download = Download::new(&handle(7), 100);
     for number in 0..8 {
         assert_eq!(read(&mut download, 4), Some((0, range(number, number + 4))));
         answer(&mut download, 0, 0, false).unwrap();
-        assert_eq!(read(&mut download, 4), Some((0, range(number, number + 4))), "nothing came of it");
-        // Bytes in between change nothing.
+        assert_eq!(read(&mut download, 4), Some((0, range(number, number + 4))), "the same range again");
+        // READs with data in between do not reset the count.
         answer(&mut download, 0, 1, false).unwrap();
     }
     read(&mut download, 4);
@@ -158,7 +158,7 @@ fn eight_reads_may_be_empty_and_no_more() {
 }
 
 #[test]
-fn refusals_and_broken_replies_end_it() {
+fn a_download_fails_at_a_refusal_or_a_broken_reply() {
     let procedure = Procedure::Read;
     let protocol = |error| TransferError::Protocol { procedure, error };
     let cut = |length: usize| results(3, false)[..length].to_vec();
@@ -176,7 +176,7 @@ fn refusals_and_broken_replies_end_it() {
         let error = TransferError::Rejected { procedure, rejection };
         assert_eq!(download.handle_rejection(0, rejection), Err(error));
     }
-    // What can only get worse is not waited for.
+    // An error that more bytes cannot mend is returned at once.
     let mut download = Download::new(&handle(7), 4);
     read(&mut download, 4);
     let error = protocol(DecodeError::TooLong { field: "data", length: 5, limit: 4 });

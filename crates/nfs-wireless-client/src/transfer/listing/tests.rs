@@ -107,7 +107,7 @@ fn simple(cookie: u64, verifier: u8) -> Call {
 }
 
 #[test]
-fn each_page_goes_on_after_the_last_cookie_under_the_latest_verifier() {
+fn each_page_continues_after_the_last_cookie_under_the_latest_verifier() {
     let listing = converse(
         PAGE_BYTES,
         &[
@@ -123,7 +123,7 @@ fn each_page_goes_on_after_the_last_cookie_under_the_latest_verifier() {
 #[test]
 fn a_directory_ends_where_the_server_says_so() {
     for last in [&[][..], &[(3, "a")], &[(0, "a")]] {
-        // Some servers give the last entry a cookie that it had before, as nobody needs it.
+        // The cookie of the last entry of all is never used, so it may be any number.
         let names: Vec<_> = last.iter().map(|&(_, name)| name).collect();
         let first = (plus(0, 0), Page(5, &[(3, "b")], false), &["b"][..]);
         let listing = converse(PAGE_BYTES, &[first, (plus(3, 5), Page(5, last, true), &names)]);
@@ -132,7 +132,7 @@ fn a_directory_ends_where_the_server_says_so() {
 }
 
 #[test]
-fn entries_bear_what_the_server_sends_along() {
+fn entries_have_the_attributes_and_handles_that_the_server_sends() {
     let entry = |fileid, name_attributes, name_handle| entryplus3 {
         fileid,
         name: b"\xff/"[..].into(),
@@ -173,7 +173,7 @@ fn entries_bear_what_the_server_sends_along() {
 }
 
 #[test]
-fn readdir_takes_the_place_of_readdirplus_where_that_is_not_offered() {
+fn readdir_replaces_readdirplus_where_that_is_not_offered() {
     for refusal in [Failure(Status::NOTSUPP), Answer::Rejection(Rejection::ProcedureUnavailable)] {
         let mut listing = converse(
             PAGE_BYTES,
@@ -188,7 +188,7 @@ fn readdir_takes_the_place_of_readdirplus_where_that_is_not_offered() {
             Answer::Rejection(rejection) => TransferError::Rejected { procedure: Readdir, rejection },
             _ => TransferError::Status { procedure: Readdir, status: Status::NOTSUPP },
         };
-        assert_eq!(answer(&mut listing, refusal), Err(error), "nothing is left to try");
+        assert_eq!(answer(&mut listing, refusal), Err(error), "there is no other procedure");
         assert!(!listing.is_done());
     }
 }
@@ -210,9 +210,9 @@ fn a_page_too_small_for_one_entry_doubles_up_to_64_kib() {
                 }
             }
         }
-        panic!("the pages grow and grow: {sizes:?}");
+        panic!("the page size has no limit: {sizes:?}");
     };
-    // `dircount` is about an eighth, and enough for one long name.
+    // `dircount` is an eighth of `maxcount`, and at least 512 bytes.
     assert_eq!(sizes(10_001), [(1251, 10_001), (2501, 20_002), (5001, 40_004), (8192, 65_536)]);
     assert_eq!(sizes(2048), [2048, 4096, 8192, 16_384, 32_768, 65_536].map(|size| (512.max(size / 8), size)));
     assert_eq!(sizes(65_536), [(8192, 65_536)]);
@@ -221,46 +221,34 @@ fn a_page_too_small_for_one_entry_doubles_up_to_64_kib() {
 
 #[test]
 fn refusals_and_broken_replies_name_the_call() {
-    type Refuse = fn(&mut Listing) -> TransferError;
-    let table: [(Refuse, fn(Procedure) -> TransferError); 4] = [
-        (
-            |listing| answer(listing, Failure(Status::ACCES)).unwrap_err(),
-            |procedure| TransferError::Status { procedure, status: Status::ACCES },
-        ),
-        (
-            |listing| answer(listing, Failure(Status::BAD_COOKIE)).unwrap_err(),
-            |procedure| TransferError::Status { procedure, status: Status::BAD_COOKIE },
-        ),
-        (
-            |listing| answer(listing, Answer::Rejection(Rejection::SystemError)).unwrap_err(),
-            |procedure| TransferError::Rejected { procedure, rejection: Rejection::SystemError },
-        ),
-        (
-            |listing| listing.handle_results(&[0; 7]).unwrap_err(),
-            |procedure| {
-                let error = nfs_wire::DecodeError::Truncated { field: "attributes follow" };
-                TransferError::Protocol { procedure, error }
-            },
-        ),
-    ];
-    for (refuse, error) in table {
+    for procedure in [Readdirplus, Readdir] {
         let mut listing = Listing::new(handle(7), PAGE_BYTES);
-        assert_eq!(refuse(&mut listing), error(Readdirplus));
-        assert_eq!(next_call(&listing), plus(0, 0), "READDIR would help nothing");
-        listing.handle_rejection(Rejection::ProcedureUnavailable).unwrap();
-        assert_eq!(refuse(&mut listing), error(Readdir));
+        if procedure == Readdir {
+            listing.handle_rejection(Rejection::ProcedureUnavailable).unwrap();
+        }
+        for status in [Status::ACCES, Status::BAD_COOKIE] {
+            let error = TransferError::Status { procedure, status };
+            assert_eq!(answer(&mut listing, Failure(status)), Err(error));
+        }
+        let rejection = Rejection::SystemError;
+        let error = TransferError::Rejected { procedure, rejection };
+        assert_eq!(answer(&mut listing, Answer::Rejection(rejection)), Err(error));
+        let error = nfs_wire::DecodeError::Truncated { field: "attributes follow" };
+        assert_eq!(listing.handle_results(&[0; 7]), Err(TransferError::Protocol { procedure, error }));
+        assert_eq!(listing.procedure(), procedure, "only an unavailable READDIRPLUS is replaced");
+        assert!(!listing.is_done());
     }
 }
 
 #[test]
-fn eight_pages_may_be_empty_and_no_more() {
+fn a_listing_fails_at_the_ninth_empty_page() {
     let error = TransferError::NoProgress { procedure: Readdirplus, reason: "pages are empty" };
     for (eof, outcome) in [(false, Err(error)), (true, Ok(Vec::new()))] {
         let mut listing = Listing::new(handle(7), PAGE_BYTES);
         for number in 1..=8 {
             assert_eq!(answer(&mut listing, Page(1, &[], false)), Ok(Vec::new()));
             assert!(!listing.is_done());
-            // Entries in between change nothing.
+            // Pages with entries in between do not reset the count.
             assert!(answer(&mut listing, Page(1, &[(number, "a")], false)).is_ok());
         }
         assert_eq!(answer(&mut listing, Page(1, &[], eof)), outcome);
@@ -268,15 +256,15 @@ fn eight_pages_may_be_empty_and_no_more() {
     }
 }
 
-/// The page at which a circle of `length` pages, after `before` others, is noticed (Brent 1980): pages 1, 3, 7, 15 and so on
-/// are remembered in turn, each until the next one.
-fn noticed(before: u64, length: u64) -> u64 {
-    let remembered = (1..60).map(|it| (1_u64 << it) - 1).find(|&it| it > before && it + 1 >= length);
-    remembered.expect("a short circle") + length
+/// The page at which a cycle of `length` pages, after `before` other pages, is found (Brent 1980):
+/// the cookie of page 1, 3, 7, 15 and so on is stored until the next of these pages.
+fn found_at(before: u64, length: u64) -> u64 {
+    let stored = (1..60).map(|it| (1_u64 << it) - 1).find(|&it| it > before && it + 1 >= length);
+    stored.expect("a short cycle") + length
 }
 
 #[test]
-fn cookies_that_go_in_circles_end_it() {
+fn a_listing_fails_when_its_cookies_repeat() {
     let reason = "the directory's cookies go in circles";
     for before in 0..20 {
         for length in 1..40 {
@@ -295,13 +283,17 @@ fn cookies_that_go_in_circles_end_it() {
                 }
             });
             assert_eq!(error, Some(TransferError::NoProgress { procedure: Readdirplus, reason }));
-            // The page before is always remembered as well.
-            let page = if length == 1 { before + 2 } else { noticed(before, length) };
-            assert_eq!(names.len() as u64, 2 * (page - 1), "{before} pages before a circle of {length}");
+            // The cookie of the previous page is always compared as well.
+            let page = if length == 1 { before + 2 } else { found_at(before, length) };
+            assert_eq!(names.len() as u64, 2 * (page - 1), "{before} pages before a cycle of {length}");
             assert!(page > before + length && (before > 0 || page <= 3 * length));
         }
     }
     let mut listing = Listing::new(handle(7), PAGE_BYTES);
     let start = answer(&mut listing, Page(1, &[(0, "a")], false));
-    assert_eq!(start, Err(TransferError::NoProgress { procedure: Readdirplus, reason }), "at the first page");
+    assert_eq!(
+        start,
+        Err(TransferError::NoProgress { procedure: Readdirplus, reason }),
+        "the listing starts at cookie 0"
+    );
 }

@@ -63,25 +63,28 @@ pub(super) enum Call {
 /// What the server answers.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// It does what it was asked for; files are empty, and the write verifier is 1.
+    /// Success; files are empty, and the write verifier is 1.
     Done,
-    /// This file has the name, or has got it.
+    /// Success, with the handle and the attributes of a file.
     File(u8, fattr3),
     /// As `File`, without its attributes.
     Handle(u8),
     /// As `File`, with neither handle nor attributes.
     NoHandle,
-    /// Bytes accepted, what is promised about them, and the write verifier.
+    /// Success of a WRITE: bytes accepted, their stability, and the write verifier.
     Written(u32, stable_how, u8),
-    /// As `Done`, with attributes of the file.
+    /// Success, with these attributes of the file.
     Told(fattr3),
-    /// The write verifier of a COMMIT.
+    /// Success of a COMMIT, with this write verifier.
     Committed(u8),
     Refused(Status),
-    /// The call was sent twice until this was answered.
+    /// The reply comes after the second attempt.
     Twice(Box<Self>),
 }
 use Answer::{Committed, Done, File, Handle, NoHandle, Refused, Told, Twice, Written};
+
+/// A call, and the answer to it.
+pub(super) type Round = (Call, Answer);
 
 /// An upload of so many bytes to the target.
 pub(super) fn spec(placement: Placement, size: u64) -> UploadSpec {
@@ -167,7 +170,7 @@ impl Conversation {
         Some((next, call))
     }
 
-    /// Gives the answer to a call.
+    /// Delivers the reply to a call.
     pub(super) fn answer(
         &mut self,
         (next, call): (NextCall, Call),
@@ -180,7 +183,7 @@ impl Conversation {
         let effort = Effort { attempts, elapsed: self.elapsed };
         let results = results(call, answer);
         let early = self.upload.handle_results(next.part, effort, &results, false);
-        assert_eq!(early, Ok(Step::NeedMore), "it has no use for the head of a reply");
+        assert_eq!(early, Ok(Step::NeedMore), "replies are decoded when they are complete");
         let step = self.upload.handle_results(next.part, effort, &results, true)?;
         match call {
             Call::Write(..) => assert!(matches!(step, Step::Written { asked, .. } if asked == next.bytes)),
@@ -189,11 +192,11 @@ impl Conversation {
         Ok(step)
     }
 
-    /// Expects these calls, one after the other, and gives each its answer.
+    /// Expects these calls, one after the other, and delivers the reply to each.
     ///
     /// # Errors
     /// What ends the transfer, at the last of them.
-    pub(super) fn run(&mut self, rounds: &[(Call, Answer)]) -> Result<(), TransferError> {
+    pub(super) fn run(&mut self, rounds: &[Round]) -> Result<(), TransferError> {
         for (number, (expected, answer)) in rounds.iter().enumerate() {
             assert!(!self.upload.is_done(), "before round {number}");
             let (next, call) = self.call().unwrap_or_else(|| panic!("no call in round {number}"));
@@ -207,7 +210,7 @@ impl Conversation {
     }
 
     /// As [`Self::run`], to the end of the upload.
-    pub(super) fn finish(&mut self, rounds: &[(Call, Answer)]) {
+    pub(super) fn finish(&mut self, rounds: &[Round]) {
         self.run(rounds).unwrap();
         assert!(self.upload.is_done(), "{:?} is still to be called", self.call());
         assert_eq!(self.call(), None);
@@ -313,7 +316,7 @@ fn results(call: Call, answer: &Answer) -> Vec<u8> {
         Told(attributes) => (Some(FILE), Some(attributes.clone())),
         Handle(file) => (Some(*file), None),
         NoHandle => (None, None),
-        Twice(_) => panic!("twice is enough"),
+        Twice(_) => panic!("at most two attempts"),
     };
     let verf = |verifier| writeverf3([verifier; 8]);
     match (call, answer) {

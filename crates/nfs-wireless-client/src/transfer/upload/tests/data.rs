@@ -1,4 +1,4 @@
-//! WRITE and COMMIT: what counts as stable, and what is written again.
+//! WRITE and COMMIT: when data is stable, and which data is written again.
 
 use nfs_wire::{DecodeError, rpc::Rejection};
 use stable_how::{DATA_SYNC, FILE_SYNC, UNSTABLE};
@@ -36,7 +36,7 @@ const fn write(block: u64, stable: stable_how) -> Call {
     Write(block * BLOCK, (block + 1) * BLOCK, stable)
 }
 
-/// All of it is accepted, as unstable, with this write verifier.
+/// The whole block is accepted as UNSTABLE, with this write verifier.
 const fn unstable(verifier: u8) -> super::conversation::Answer {
     Written(BLOCK as u32, UNSTABLE, verifier)
 }
@@ -51,7 +51,7 @@ fn a_commit_leaves_as_soon_as_it_covers_all_that_is_not_stable() {
     assert_eq!(conversation.call(), None, "all are in flight");
     let accepted = Step::Written { asked: 4096, accepted: 4096 };
     assert_eq!(conversation.answer(calls[1], &Done), Ok(accepted));
-    assert_eq!(conversation.call(), None, "the first one is not acknowledged");
+    assert_eq!(conversation.call(), None, "the first one is not answered");
     conversation.answer(calls[0], &Done).unwrap();
     let commit = conversation.call().unwrap();
     assert_eq!(commit.1, Commit);
@@ -77,12 +77,12 @@ fn every_16_mib_a_commit_is_sent_alongside() {
     conversation.run(&writes(16, 39)).unwrap();
     assert_eq!(conversation.upload.stable(), 0);
     conversation.answer(commit, &Done).unwrap();
-    assert_eq!(conversation.upload.stable(), 16 * MIB, "it covers what was acknowledged before it");
+    assert_eq!(conversation.upload.stable(), 16 * MIB, "it covers the WRITEs answered before it was sent");
     conversation.finish(&[(Commit, Done), (Write(39 * MIB, 40 * MIB, FILE_SYNC), Done)]);
 }
 
 #[test]
-fn what_a_write_leaves_is_written_again() {
+fn the_rest_of_a_short_write_is_written_again() {
     for committed in [DATA_SYNC, FILE_SYNC] {
         let mut conversation = existing(2);
         conversation.finish(&[
@@ -96,7 +96,7 @@ fn what_a_write_leaves_is_written_again() {
 }
 
 #[test]
-fn writes_that_get_nowhere_end_it() {
+fn an_upload_fails_when_writes_make_no_progress() {
     let procedure = Procedure::Write;
     let no_progress = |reason| TransferError::NoProgress { procedure, reason };
     let table = [
@@ -110,7 +110,7 @@ fn writes_that_get_nowhere_end_it() {
     for number in 0..8 {
         let bytes = |from| Write(from, from + BLOCK, UNSTABLE);
         conversation.run(&[(bytes(number), Written(0, UNSTABLE, 1))]).unwrap();
-        // Bytes in between change nothing.
+        // WRITEs that accept bytes in between do not reset the count.
         conversation.run(&[(bytes(number), Written(1, UNSTABLE, 1))]).unwrap();
     }
     let ninth = conversation.run(&[(Write(8, 8 + BLOCK, UNSTABLE), Written(0, UNSTABLE, 1))]);
@@ -118,7 +118,7 @@ fn writes_that_get_nowhere_end_it() {
 }
 
 #[test]
-fn broken_replies_and_rejections_name_the_call() {
+fn errors_name_the_procedure() {
     for procedure in [Procedure::Write, Procedure::Commit] {
         let reach = || {
             let mut conversation = existing(2);
@@ -150,8 +150,8 @@ fn broken_replies_and_rejections_name_the_call() {
 }
 
 #[test]
-fn what_a_server_loses_as_it_restarts_is_written_again() {
-    // A WRITE tells.
+fn unstable_data_is_written_again_after_a_server_restart() {
+    // The verifier of a WRITE has changed.
     let mut conversation = existing(3);
     conversation.finish(&[
         (write(0, UNSTABLE), unstable(1)),
@@ -161,7 +161,7 @@ fn what_a_server_loses_as_it_restarts_is_written_again() {
         (Commit, Committed(2)),
     ]);
     assert_eq!(conversation.upload.rewritten(), BLOCK);
-    // COMMIT tells.
+    // The verifier of a COMMIT has changed.
     let mut conversation = existing(3);
     conversation.finish(&[
         (write(0, UNSTABLE), unstable(1)),
@@ -176,7 +176,7 @@ fn what_a_server_loses_as_it_restarts_is_written_again() {
 }
 
 #[test]
-fn a_reply_from_before_a_restart_counts_for_nothing() {
+fn a_late_reply_from_before_a_restart_proves_nothing() {
     let mut conversation = existing(4);
     let calls: Vec<_> = (0..3).map(|_| conversation.call().unwrap()).collect();
     for (call, verifier) in [(0, 1), (1, 2), (2, 1)] {
@@ -207,7 +207,7 @@ fn writes_are_stable_once_a_verifier_has_changed_twice_without_a_commit_that_cou
 }
 
 #[test]
-fn a_server_that_makes_nothing_stable_is_given_up() {
+fn an_upload_fails_when_the_verifier_changes_five_times() {
     let reason = "its write verifier changes all the time, so that nothing becomes stable";
     let mut conversation = existing(100);
     conversation.run(&[(write(0, UNSTABLE), unstable(1)), (write(1, UNSTABLE), unstable(2))]).unwrap();
@@ -225,7 +225,7 @@ fn a_server_that_makes_nothing_stable_is_given_up() {
 }
 
 #[test]
-fn without_commit_every_write_is_stable() {
+fn every_write_is_stable_where_the_server_has_no_commit() {
     let mut conversation = existing(4);
     conversation.run(&[(write(0, UNSTABLE), Done), (write(1, UNSTABLE), Done)]).unwrap();
     let late = conversation.call().unwrap();
@@ -248,7 +248,7 @@ fn calls_that_are_taken_back_or_put_off_are_made_again() {
         let mut conversation = existing(2);
         let (first, last) = (conversation.call().unwrap(), conversation.call().unwrap());
         undo(&mut conversation.upload, first.0.part);
-        // Blocks have become smaller; the name is used again.
+        // The blocks are smaller now, and the part is free again.
         conversation.limits.write_block = 2048;
         let halves = [conversation.call().unwrap(), conversation.call().unwrap()];
         assert_eq!(halves.map(|(next, _)| next.part), [first.0.part, 2]);
@@ -263,10 +263,11 @@ fn calls_that_are_taken_back_or_put_off_are_made_again() {
 }
 
 #[test]
-fn a_time_is_looked_at_where_a_copy_of_a_write_may_still_be_run() {
+fn getattr_checks_the_time_where_a_late_copy_of_a_write_may_have_changed_it() {
     type Undo = Option<fn(&mut Upload, u32)>;
     let asked = SetTime::To(Time { seconds: 200, nanoseconds: 0 });
-    // Which time is set, what is undone, how often a WRITE was sent, and how long the look at the time waits.
+    // Which time is set, what becomes of the first WRITE, the attempts of the others, and the delay
+    // of GETATTR in milliseconds.
     let table: [(SetTime, Undo, u32, Option<u64>); 6] = [
         (asked, None, 1, None),
         (asked, None, 2, Some(300)),
@@ -285,7 +286,7 @@ fn a_time_is_looked_at_where_a_copy_of_a_write_may_still_be_run() {
             }
             let done = if attempts == 2 { Twice(Box::new(Done)) } else { Done };
             conversation.run(&[(write(0, UNSTABLE), done)]).unwrap();
-            // What was quicker than another one changes nothing.
+            // A faster reply does not shorten the wait.
             conversation.elapsed = Duration::from_millis(30);
             let (commit, _) = {
                 conversation
@@ -293,7 +294,7 @@ fn a_time_is_looked_at_where_a_copy_of_a_write_may_still_be_run() {
                     .unwrap();
                 conversation.call().unwrap()
             };
-            // Another COMMIT harms nothing.
+            // A late copy of a COMMIT changes nothing.
             conversation.upload.take_back(commit.part);
             conversation.run(&[(Commit, Done), (set, Done)]).unwrap();
             let look = conversation.call();
@@ -308,7 +309,7 @@ fn a_time_is_looked_at_where_a_copy_of_a_write_may_still_be_run() {
 }
 
 #[test]
-fn the_latest_attributes_that_the_server_told_are_known() {
+fn the_attributes_with_the_latest_ctime_are_kept() {
     let told = |ctime: u32, size| {
         let mut attributes = attributes(FILEID, size);
         attributes.ctime.seconds = ctime;
@@ -316,7 +317,7 @@ fn the_latest_attributes_that_the_server_told_are_known() {
     };
     let (mut conversation, set) = dated(4, SetTime::ServerTime);
     assert_eq!(conversation.upload.metadata(), None);
-    // Replies may overtake each other, and some bear no attributes. Two may bear the same time.
+    // Replies may be reordered, have no attributes, or have the same time.
     let answers = [
         (Told(told(400, 1)), (400, 1)),
         (Told(told(350, 2)), (400, 1)),
@@ -333,18 +334,18 @@ fn the_latest_attributes_that_the_server_told_are_known() {
 }
 
 #[test]
-fn where_writes_are_far_apart_the_end_is_stable_at_once() {
+fn the_last_two_windows_are_stable_at_once_where_pacing_leaves_the_server_time() {
     let paced = |(mut conversation, set): (Conversation, Option<Call>)| {
         conversation.limits.pace = Pace { bytes: 2 * BLOCK, spacing: Duration::from_millis(10) };
         (conversation, set)
     };
-    // Two windows, less than which is left behind the fifth block.
+    // After the fifth block less than two windows remain.
     let (mut conversation, _) = paced((existing(8), None));
     let mut rounds: Vec<_> = (0..4).map(|it| (write(it, UNSTABLE), Done)).collect();
     rounds.extend([(write(4, FILE_SYNC), Done), (Commit, Done)]);
     rounds.extend((5..8).map(|it| (write(it, FILE_SYNC), Done)));
     conversation.finish(&rounds);
-    // A time that is set right behind such WRITEs could be touched by a late copy of one.
+    // A late copy of such a WRITE could change a time that is set right after it.
     let (conversation, set) = dated(8, SetTime::ServerTime);
     let (mut conversation, set) = paced((conversation, Some(set)));
     let mut rounds: Vec<_> = (0..7).map(|it| (write(it, UNSTABLE), Done)).collect();
@@ -353,15 +354,18 @@ fn where_writes_are_far_apart_the_end_is_stable_at_once() {
 }
 
 #[test]
-fn the_time_to_make_a_write_stable_is_measured_on_long_paths() {
+fn stable_writes_are_sampled_where_the_window_has_eight_blocks() {
     const BLOCKS: u64 = 300;
-    // How many blocks at the end are stable at once, and which are before, where a stable WRITE takes so many milliseconds longer.
+    // Which blocks are stable at once, where a stable WRITE takes so many milliseconds longer than others.
     let stable = |milliseconds, dates: bool| {
         let (mut conversation, set) =
             if dates { dated(BLOCKS, SetTime::ServerTime) } else { (existing(BLOCKS), Commit) };
         conversation.limits.pace = Pace { bytes: 8 * BLOCK, spacing: Duration::from_millis(2) };
         let mut stable = Vec::new();
+        let mut calls = 0;
         while let Some((next, call)) = conversation.call() {
+            calls += 1;
+            assert!(calls < 2 * BLOCKS, "the calls have no end");
             let is_stable = matches!(call, Write(_, _, FILE_SYNC));
             if let Write(offset, ..) = call
                 && is_stable
@@ -377,8 +381,8 @@ fn the_time_to_make_a_write_stable_is_measured_on_long_paths() {
     };
     let samples = [47, 95, 143];
     let end = |from| samples.into_iter().chain(from..BLOCKS).collect::<Vec<_>>();
-    // Twice what leaves in a round trip, less one block: that much is left behind the first of them.
+    // Less than two windows remain after the first of the last 16 blocks.
     assert_eq!(stable(2, false), end(BLOCKS - 16));
-    assert_eq!(stable(3, false), end(BLOCKS - 1), "COMMIT is quicker");
-    assert_eq!(stable(2, true), [BLOCKS - 1], "a time is set, which late copies could touch");
+    assert_eq!(stable(3, false), end(BLOCKS - 1), "a COMMIT takes less time");
+    assert_eq!(stable(2, true), [BLOCKS - 1], "a time is to be set");
 }

@@ -1,4 +1,4 @@
-//! How the target comes to be: CREATE, SETATTR, RENAME, and what has the names already.
+//! CREATE, SETATTR and RENAME, and what the server may have under either name before.
 
 use nfs_wire::rpc::Rejection;
 use stable_how::FILE_SYNC;
@@ -13,7 +13,7 @@ use super::{
         Call::{self, Commit, Getattr, Guarded, Lookup, Remove, Rename, Setattr, Unchecked, Write},
         Conversation, FILE, FILEID,
         Name::{Target, Temporary},
-        mode, ranges, size, spec, temporary,
+        Round, mode, ranges, size, spec, temporary,
     },
 };
 use crate::attr::SetTime;
@@ -29,7 +29,7 @@ fn marked(attributes: SetAttributes) -> SetAttributes {
     SetAttributes { atime: Some(SetTime::To(MADE)), ..attributes }
 }
 
-/// CREATE GUARDED of the temporary file, and of the only block of a file of so many bytes a WRITE.
+/// CREATE GUARDED of the temporary file.
 const fn create() -> Call {
     let attributes =
         SetAttributes { mode: Some(0o644), uid: None, gid: None, size: None, atime: None, mtime: None };
@@ -37,7 +37,7 @@ const fn create() -> Call {
 }
 
 #[test]
-fn a_server_that_does_what_it_is_asked_for_gets_these_calls() {
+fn an_upload_without_failures_makes_these_calls() {
     let in_place = || spec(Placement::InPlace, 10);
     let existing = |size| spec(Placement::Existing(handle(FILE)), size);
     let made = |size| UploadSpec {
@@ -74,19 +74,19 @@ fn a_server_that_does_what_it_is_asked_for_gets_these_calls() {
             vec![create(), write, Setattr(owner), Rename],
         ),
         (
-            "the owner may write until the data is there",
+            "the owner may write until the data is stable",
             read_only(spec(temporary(), 10)),
             vec![create(), write, Setattr(mode(0o444)), Rename],
         ),
         (
-            "a mode that is asked for comes instead",
+            "a mode among the attributes takes precedence",
             with(mode(0o400), read_only(spec(temporary(), 10))),
             vec![create(), write, Setattr(mode(0o400)), Rename],
         ),
         ("made ahead", made(10), vec![write, Rename]),
         ("made ahead, and nothing to write", made(0), vec![Rename]),
         (
-            "in place: the end may have to be cut off",
+            "in place: SETATTR truncates what was longer",
             in_place(),
             vec![Unchecked(Target, mode(0o644)), write, Setattr(size(10))],
         ),
@@ -99,21 +99,21 @@ fn a_server_that_does_what_it_is_asked_for_gets_these_calls() {
                 Setattr(SetAttributes { mode: Some(0o444), ..size(10) }),
             ],
         ),
-        ("into a file that keeps its mode and end", read_only(existing(10)), vec![write]),
-        ("into a file, with attributes", with(owner, existing(10)), vec![write, Setattr(owner)]),
-        ("nothing into a file", existing(0), vec![]),
+        ("an existing file keeps its mode and size", read_only(existing(10)), vec![write]),
+        ("an existing file gets attributes", with(owner, existing(10)), vec![write, Setattr(owner)]),
+        ("an existing file, and nothing to write", existing(0), vec![]),
         (
-            "with a mark to know it by",
+            "a resumable file is made with a time of last access",
             spec(resumable(None), 10),
             vec![Guarded(Temporary, marked(mode(0o644))), write, Rename],
         ),
         (
-            "holes stay holes",
+            "holes are not written",
             holes(&[(3, 5)], spec(temporary(), 10)),
             vec![create(), Write(0, 3, FILE_SYNC), Write(5, 10, FILE_SYNC), Rename],
         ),
         (
-            "a hole at the end is made by SETATTR",
+            "SETATTR makes a hole at the end",
             holes(&[(3, 5), (8, 20)], spec(temporary(), 10)),
             vec![create(), Write(0, 3, FILE_SYNC), Write(5, 8, FILE_SYNC), Setattr(size(10)), Rename],
         ),
@@ -122,9 +122,13 @@ fn a_server_that_does_what_it_is_asked_for_gets_these_calls() {
             holes(&[(0, 10)], spec(temporary(), 10)),
             vec![create(), Setattr(size(10)), Rename],
         ),
-        ("a file that has bytes gets zeros in place of holes", holes(&[(3, 5)], existing(10)), vec![write]),
         (
-            "a target that may have bytes, too",
+            "an existing file may have data where the source has holes",
+            holes(&[(3, 5)], existing(10)),
+            vec![write],
+        ),
+        (
+            "a target in place may, too",
             holes(&[(3, 10)], in_place()),
             vec![Unchecked(Target, mode(0o644)), write, Setattr(size(10))],
         ),
@@ -153,17 +157,20 @@ fn twice(answer: Answer) -> Answer {
 }
 
 #[test]
-fn a_temporary_name_that_is_taken_is_cleared_unless_an_attempt_of_ours_has_taken_it() {
+fn a_file_of_the_temporary_name_is_removed_unless_an_earlier_attempt_may_have_made_it() {
     let exist = || Refused(Status::EXIST);
     let (look, clear) = (|found| (Lookup(Temporary), found), || (Remove(Temporary), Done));
     let done = || (create(), Done);
     let table = [
-        ("somebody's", vec![(create(), exist()), look(empty()), clear(), done()]),
-        ("ours: an earlier attempt made it", vec![(create(), twice(exist())), look(empty())]),
-        ("somebody's, as it has bytes", vec![(create(), twice(exist())), look(full()), clear(), done()]),
-        ("whose cannot be told", vec![(create(), twice(exist())), look(Handle(FILE)), clear(), done()]),
-        ("ours: CREATE told no handle", vec![(create(), NoHandle), look(empty())]),
-        ("gone meanwhile", vec![(create(), exist()), look(Refused(Status::NOENT)), done()]),
+        (
+            "another client's: there was one attempt",
+            vec![(create(), exist()), look(empty()), clear(), done()],
+        ),
+        ("empty: the first attempt may have made it", vec![(create(), twice(exist())), look(empty())]),
+        ("not empty: another client's", vec![(create(), twice(exist())), look(full()), clear(), done()]),
+        ("of unknown size", vec![(create(), twice(exist())), look(Handle(FILE)), clear(), done()]),
+        ("CREATE returned no handle", vec![(create(), NoHandle), look(empty())]),
+        ("removed meanwhile", vec![(create(), exist()), look(Refused(Status::NOENT)), done()]),
     ];
     for (what, mut rounds) in table {
         println!("{what}");
@@ -173,7 +180,7 @@ fn a_temporary_name_that_is_taken_is_cleared_unless_an_attempt_of_ours_has_taken
 }
 
 #[test]
-fn a_target_in_place_is_written_whatever_it_holds() {
+fn a_target_in_place_is_written_whatever_its_size() {
     for found in [empty(), full(), Handle(FILE)] {
         Conversation::new(spec(Placement::InPlace, 10)).finish(&[
             (Unchecked(Target, mode(0o644)), NoHandle),
@@ -190,8 +197,8 @@ fn a_target_in_place_is_written_whatever_it_holds() {
 }
 
 #[test]
-fn a_server_without_guarded_create_is_looked_at_first() {
-    // What an UNCHECKED CREATE finds may have bytes, which holes would show, and an end, which is cut off.
+fn a_lookup_replaces_guarded_where_the_server_has_no_guarded_create() {
+    // The file that an UNCHECKED CREATE opens may have data, which must not show in holes or behind the end.
     let with_holes = || UploadSpec { holes: ranges(&[(3, 5)]), ..spec(temporary(), 10) };
     let (plain, refused) = (Unchecked(Temporary, mode(0o644)), |status| Refused(status));
     let notsupp = || (create(), refused(Status::NOTSUPP));
@@ -199,21 +206,25 @@ fn a_server_without_guarded_create_is_looked_at_first() {
     let sparse = || vec![(Write(0, 3, FILE_SYNC), Done), (Write(5, 10, FILE_SYNC), Done), (Rename, Done)];
     let whole = || vec![(Write(0, 10, FILE_SYNC), Done), (Setattr(size(10)), Done), (Rename, Done)];
     let table = [
-        ("nothing there", vec![notsupp(), gone(Lookup(Temporary)), (plain, empty())], sparse()),
+        ("no such file", vec![notsupp(), gone(Lookup(Temporary)), (plain, empty())], sparse()),
         (
-            "somebody's",
+            "another client's",
             vec![notsupp(), (Lookup(Temporary), empty()), (Remove(Temporary), Done), (plain, empty())],
             sparse(),
         ),
         (
-            "an earlier attempt made it",
+            "empty, after two attempts",
             vec![(create(), twice(refused(Status::NOTSUPP))), (Lookup(Temporary), empty())],
             sparse(),
         ),
-        ("somebody made it meanwhile", vec![notsupp(), gone(Lookup(Temporary)), (plain, full())], whole()),
-        ("who knows", vec![notsupp(), gone(Lookup(Temporary)), (plain, Handle(FILE))], whole()),
         (
-            "there, and not there: EXIST was about something else",
+            "made by another client meanwhile",
+            vec![notsupp(), gone(Lookup(Temporary)), (plain, full())],
+            whole(),
+        ),
+        ("of unknown size", vec![notsupp(), gone(Lookup(Temporary)), (plain, Handle(FILE))], whole()),
+        (
+            "CREATE finds a file, REMOVE does not",
             vec![
                 (create(), refused(Status::EXIST)),
                 (Lookup(Temporary), full()),
@@ -228,7 +239,7 @@ fn a_server_without_guarded_create_is_looked_at_first() {
         rounds.extend(rest);
         Conversation::new(with_holes()).finish(&rounds);
     }
-    // A guarded CREATE has made what it answers with.
+    // A file that a GUARDED CREATE returns is new.
     for found in [full(), Handle(FILE)] {
         let mut rounds = vec![(create(), found)];
         rounds.extend(sparse());
@@ -237,7 +248,7 @@ fn a_server_without_guarded_create_is_looked_at_first() {
 }
 
 #[test]
-fn a_mark_that_a_server_does_not_take_is_left_out() {
+fn create_without_a_time_follows_where_the_server_refuses_one_with_it() {
     let with_mark = Guarded(Temporary, marked(mode(0o644)));
     for status in [Status::INVAL, Status::NOTSUPP] {
         Conversation::new(spec(resumable(None), 10)).finish(&[
@@ -257,11 +268,15 @@ fn a_mark_that_a_server_does_not_take_is_left_out() {
         .unwrap();
     let error = conversation.run(&[(Unchecked(Temporary, mode(0o644)), Refused(Status::NOTSUPP))]);
     let (procedure, status) = (Procedure::Create, Status::NOTSUPP);
-    assert_eq!(error, Err(TransferError::Status { procedure, status }), "nothing is left to try");
+    assert_eq!(
+        error,
+        Err(TransferError::Status { procedure, status }),
+        "there is no other way to create a file"
+    );
 }
 
 #[test]
-fn a_name_that_is_taken_and_free_in_turn_is_given_up() {
+fn an_upload_fails_when_create_finds_the_name_taken_four_times() {
     for (status, look) in [(Status::EXIST, 3), (Status::EXIST, 0)] {
         let mut conversation = Conversation::new(spec(temporary(), 10));
         for _ in 0..3 {
@@ -283,7 +298,7 @@ fn a_rename_that_finds_nothing_may_have_been_done_by_an_earlier_attempt() {
     let other = 9;
     let lost = TransferError::Status { procedure: Procedure::Rename, status: Status::NOENT };
     let look = |status| TransferError::Status { procedure: Procedure::Lookup, status };
-    // What CREATE told, what has the target's name, and what that means.
+    // What CREATE returned, what LOOKUP of the target finds, and the error.
     let table = [
         (empty(), full(), None),
         (Handle(FILE), Handle(FILE), None),
@@ -308,7 +323,7 @@ fn a_rename_that_finds_nothing_may_have_been_done_by_an_earlier_attempt() {
 }
 
 /// Conversations that lead to each control call in turn.
-fn control_calls() -> Vec<(UploadSpec, Vec<(Call, Answer)>, Call)> {
+fn control_calls() -> Vec<(UploadSpec, Vec<Round>, Call)> {
     let owned = || UploadSpec { attributes: mode(0o600), ..spec(temporary(), 10) };
     let dated = || {
         let mtime = Some(SetTime::To(MADE));
@@ -334,7 +349,7 @@ fn control_calls() -> Vec<(UploadSpec, Vec<(Call, Answer)>, Call)> {
 }
 
 #[test]
-fn refusals_and_broken_replies_name_the_call() {
+fn errors_name_the_procedure() {
     for (spec, rounds, call) in control_calls() {
         let reach = || {
             let mut conversation = Conversation::new(spec.clone());
@@ -363,7 +378,7 @@ fn refusals_and_broken_replies_name_the_call() {
 }
 
 #[test]
-fn the_temporary_name_may_be_lying_about_from_create_to_rename() {
+fn the_temporary_name_is_a_leftover_from_create_to_rename() {
     for (spec, rounds, call) in control_calls() {
         let mut conversation = Conversation::new(spec.clone());
         conversation.run(&rounds).unwrap();

@@ -1,4 +1,4 @@
-//! What a later upload goes on with, and when it begins again.
+//! What a later upload resumes from, and when it restarts from the beginning.
 
 use nfs_wire::{nfs3_types::nfs3::ftype3, rpc::Rejection};
 use stable_how::{FILE_SYNC, UNSTABLE};
@@ -13,7 +13,7 @@ use super::{
         Call::{self, Commit, Guarded, Lookup, Remove, Rename, Setattr, Unchecked, Write},
         Conversation, FILE, FILEID,
         Name::{Target, Temporary},
-        mode, ranges, size, spec, temporary,
+        Round, mode, ranges, size, spec, temporary,
     },
 };
 use crate::attr::SetTime;
@@ -28,7 +28,7 @@ fn resumable(earlier: Option<Checkpoint>) -> UploadSpec {
     spec(Placement::Resumable { name, made: MADE, earlier }, SIZE)
 }
 
-/// What an earlier upload has left: a block that is stable, and one that was not yet.
+/// The checkpoint of an earlier upload: one block is stable, one is not.
 fn earlier() -> Checkpoint {
     Checkpoint {
         fsid: 9,
@@ -50,7 +50,7 @@ fn create() -> Call {
 }
 
 /// WRITEs of all from an offset, and what follows.
-fn rest(from: u64) -> Vec<(Call, Answer)> {
+fn rest(from: u64) -> Vec<Round> {
     let mut rounds = Vec::new();
     let mut offset = from;
     while offset < SIZE {
@@ -66,11 +66,11 @@ fn rest(from: u64) -> Vec<(Call, Answer)> {
 }
 
 #[test]
-fn an_upload_goes_on_behind_what_the_server_still_has() {
+fn an_upload_resumes_after_the_data_that_the_server_still_has() {
     let settled = || Checkpoint { unstable: RangeSet::new(), ..earlier() };
     let all = || Checkpoint { unstable: ranges(&[(4096, SIZE)]), ..earlier() };
     let look = |size| (Lookup(Temporary), file(size));
-    // What was left, the calls that find out how much of it is there, and how much that is.
+    // The checkpoint, the calls that look what of it the server has, and the bytes resumed.
     let table = [
         (earlier(), vec![look(8192), (Commit, Committed(1))], 8192),
         (earlier(), vec![look(20_000), (Commit, Committed(1))], 8192),
@@ -100,7 +100,7 @@ fn an_upload_goes_on_behind_what_the_server_still_has() {
 }
 
 #[test]
-fn holes_are_no_bytes_of_the_earlier_upload() {
+fn holes_do_not_count_as_resumed() {
     let holes = ranges(&[(2048, 3072), (8192, SIZE)]);
     let stable = ranges(&[(0, 2048), (3072, 4096)]);
     let spec = || UploadSpec {
@@ -115,7 +115,7 @@ fn holes_are_no_bytes_of_the_earlier_upload() {
 }
 
 #[test]
-fn without_commit_nothing_unstable_counts_and_every_write_is_stable() {
+fn unstable_data_is_written_again_where_the_server_has_no_commit() {
     let mut conversation = Conversation::new(resumable(Some(earlier())));
     conversation.run(&[(Lookup(Temporary), file(8192))]).unwrap();
     let (commit, _) = conversation.call().unwrap();
@@ -127,7 +127,7 @@ fn without_commit_nothing_unstable_counts_and_every_write_is_stable() {
 }
 
 #[test]
-fn another_file_of_the_temporary_name_is_cleared() {
+fn another_file_of_the_temporary_name_is_removed() {
     let change = |change: fn(&mut fattr3)| {
         let mut attributes = attributes(FILEID, 8192);
         change(&mut attributes);
@@ -152,7 +152,7 @@ fn another_file_of_the_temporary_name_is_cleared() {
 }
 
 #[test]
-fn an_earlier_upload_that_was_complete_has_the_targets_name() {
+fn an_upload_is_done_when_the_earlier_one_has_renamed_its_file() {
     let time = |seconds| Some(SetTime::To(Time { seconds, nanoseconds: 0 }));
     let dated = |atime, mtime| SetAttributes { atime, mtime, ..SetAttributes::default() };
     let change = |change: fn(&mut fattr3)| {
@@ -162,7 +162,7 @@ fn an_earlier_upload_that_was_complete_has_the_targets_name() {
     };
     let read = || change(|it| it.atime.seconds = 101);
     let plain = SetAttributes::default;
-    // Which times were to be set, what has the name, and whether that is it.
+    // The times to set, what LOOKUP of the target finds, and whether that is the earlier upload's file.
     let table = [
         (plain(), change(|_| {}), true),
         (plain(), read(), false),
@@ -190,7 +190,7 @@ fn an_earlier_upload_that_was_complete_has_the_targets_name() {
 }
 
 #[test]
-fn refusals_name_the_call() {
+fn errors_name_the_procedure() {
     let look = || (Lookup(Temporary), Refused(Status::NOENT));
     let table = [
         (vec![], Lookup(Temporary), Procedure::Lookup),
@@ -217,7 +217,7 @@ fn refusals_name_the_call() {
 }
 
 #[test]
-fn a_checkpoint_says_what_is_stable_and_what_waits_under_which_verifier() {
+fn a_checkpoint_has_the_stable_and_the_unstable_ranges_and_the_verifier() {
     let spec = UploadSpec { holes: ranges(&[(12_288, SIZE)]), ..resumable(None) };
     let mut conversation = Conversation::new(spec);
     assert_eq!(conversation.upload.checkpoint(), None, "there is no file yet");
@@ -232,14 +232,14 @@ fn a_checkpoint_says_what_is_stable_and_what_waits_under_which_verifier() {
         ])
         .unwrap();
     assert_eq!(conversation.upload.checkpoint(), Some(earlier()));
-    // It leads to where this upload is.
+    // A later upload resumes from it.
     let mut later = Conversation::new(resumable(conversation.upload.checkpoint()));
     later.run(&[(Lookup(Temporary), file(8192)), (Commit, Committed(1))]).unwrap();
     later.finish(&rest(8192));
 }
 
 #[test]
-fn there_is_no_checkpoint_of_what_cannot_be_told_from_another_file() {
+fn there_is_no_checkpoint_of_a_file_that_cannot_be_identified() {
     // Another placement.
     let mut conversation = Conversation::new(spec(temporary(), SIZE));
     conversation.run(&[(Guarded(Temporary, mode(0o644)), file(0))]).unwrap();
@@ -248,7 +248,7 @@ fn there_is_no_checkpoint_of_what_cannot_be_told_from_another_file() {
     let mut conversation = Conversation::new(resumable(None));
     conversation.run(&[(create(), Handle(FILE))]).unwrap();
     assert_eq!(conversation.upload.checkpoint(), None);
-    // What an UNCHECKED CREATE finds may be an older file.
+    // The file that an UNCHECKED CREATE returns may be older, unless it is empty.
     for (found, has_checkpoint) in [(file(0), true), (file(1), false)] {
         let mut conversation = Conversation::new(resumable(None));
         let plain = mode(0o644);
