@@ -11,8 +11,8 @@ use super::{
     LIMITS,
     conversation::{
         Answer::{Committed, Done, Refused, Told, Twice, Written},
-        Call::{self, Commit, Getattr, Setattr, Write},
-        Conversation, FILE, FILEID, spec,
+        Call::{self, Commit, Getattr, Guarded, Rename, Setattr, Write},
+        Conversation, FILE, FILEID, Name, mode, spec, temporary,
     },
 };
 use crate::{attr::SetTime, engine::Pace};
@@ -306,6 +306,33 @@ fn getattr_checks_the_time_where_a_late_copy_of_a_write_may_have_changed_it() {
             assert!(conversation.upload.is_done());
         }
     }
+}
+
+#[test]
+fn a_time_is_checked_and_set_again_after_the_rename() {
+    let asked = Time { seconds: 200, nanoseconds: 0 };
+    let date = SetAttributes { mtime: Some(SetTime::To(asked)), ..SetAttributes::default() };
+    let mut conversation = Conversation::new(UploadSpec { attributes: date, ..spec(temporary(), BLOCK) });
+    let changed = |seconds| {
+        let mut found = attributes(FILEID, BLOCK);
+        found.mtime.seconds = seconds;
+        Told(found)
+    };
+    conversation
+        .run(&[
+            (Guarded(Name::Temporary, mode(0o644)), Done),
+            (write(0, FILE_SYNC), Twice(Box::new(Done))),
+            (Setattr(date), Done),
+            (Rename, Done),
+        ])
+        .unwrap();
+    assert_eq!(conversation.upload.leftover(), None);
+    conversation.finish(&[
+        (Getattr, changed(202)),
+        (Setattr(date), Done),
+        // File systems may round times to whole seconds.
+        (Getattr, changed(199)),
+    ]);
 }
 
 #[test]
