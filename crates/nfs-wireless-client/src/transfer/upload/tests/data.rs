@@ -242,6 +242,31 @@ fn every_write_is_stable_where_the_server_has_no_commit() {
 }
 
 #[test]
+fn an_upload_fails_where_the_server_has_no_commit_and_makes_no_write_stable() {
+    let mut conversation = existing(2);
+    conversation.run(&[(write(0, UNSTABLE), Done), (write(1, FILE_SYNC), Done)]).unwrap();
+    let (commit, _) = conversation.call().unwrap();
+    conversation.upload.handle_rejection(commit.part, Rejection::ProcedureUnavailable).unwrap();
+    let reason = "there is no COMMIT, and WRITE makes nothing stable";
+    let error = TransferError::NoProgress { procedure: Procedure::Write, reason };
+    assert_eq!(conversation.run(&[(write(0, FILE_SYNC), unstable(1))]), Err(error));
+}
+
+#[test]
+fn a_write_that_left_before_it_was_known_that_there_is_no_commit_is_written_again() {
+    let mut conversation = Conversation::new(spec(Placement::Existing(handle(FILE)), 40 << 20));
+    conversation.limits.write_block = 16 << 20;
+    let block = |number: u64, stable| (Write(number << 24, ((number + 1) << 24).min(40 << 20), stable), Done);
+    let late = conversation.call().unwrap();
+    assert_eq!(late.1, block(0, UNSTABLE).0);
+    conversation.run(&[block(1, UNSTABLE)]).unwrap();
+    let (commit, _) = conversation.call().unwrap();
+    conversation.upload.handle_rejection(commit.part, Rejection::ProcedureUnavailable).unwrap();
+    conversation.answer(late, &Done).unwrap();
+    conversation.finish(&[block(0, FILE_SYNC), block(1, FILE_SYNC), block(2, FILE_SYNC)]);
+}
+
+#[test]
 fn calls_that_are_taken_back_or_put_off_are_made_again() {
     type Undo = fn(&mut Upload, u32);
     for undo in [Upload::take_back as Undo, Upload::put_off] {
