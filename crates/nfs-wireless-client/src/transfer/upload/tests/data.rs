@@ -253,7 +253,7 @@ fn an_upload_fails_where_the_server_has_no_commit_and_makes_no_write_stable() {
 }
 
 #[test]
-fn a_write_that_left_before_it_was_known_that_there_is_no_commit_is_written_again() {
+fn an_unstable_write_in_flight_is_written_again_where_the_server_has_no_commit() {
     let mut conversation = Conversation::new(spec(Placement::Existing(handle(FILE)), 40 << 20));
     conversation.limits.write_block = 16 << 20;
     let block = |number: u64, stable| (Write(number << 24, ((number + 1) << 24).min(40 << 20), stable), Done);
@@ -310,15 +310,11 @@ fn getattr_checks_the_time_where_a_late_copy_of_a_write_may_have_changed_it() {
                 undo(&mut conversation.upload, next.part);
             }
             let done = if attempts == 2 { Twice(Box::new(Done)) } else { Done };
-            conversation.run(&[(write(0, UNSTABLE), done)]).unwrap();
+            conversation.run(&[(write(0, UNSTABLE), done.clone())]).unwrap();
             // A faster reply does not shorten the wait.
             conversation.elapsed = Duration::from_millis(30);
-            let (commit, _) = {
-                conversation
-                    .run(&[(write(1, FILE_SYNC), if attempts == 2 { Twice(Box::new(Done)) } else { Done })])
-                    .unwrap();
-                conversation.call().unwrap()
-            };
+            conversation.run(&[(write(1, FILE_SYNC), done)]).unwrap();
+            let (commit, _) = conversation.call().unwrap();
             // A late copy of a COMMIT changes nothing.
             conversation.upload.take_back(commit.part);
             conversation.run(&[(Commit, Done), (set, Done)]).unwrap();
