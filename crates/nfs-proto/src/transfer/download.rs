@@ -169,3 +169,6 @@ impl Machine for Download {
         self.received >= self.wanted && self.free.len() == self.parts.len()
     }
 }
+
+#[cfg(test)]
+mod tests;

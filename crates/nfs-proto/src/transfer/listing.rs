@@ -179,3 +179,6 @@ impl Listing {
 
 /// Largest page asked for when the server finds ours too small for one entry.
 const MAX_PAGE_BYTES: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests;

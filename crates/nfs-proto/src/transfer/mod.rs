@@ -7,6 +7,8 @@
 mod download;
 mod listing;
 mod ranges;
+#[cfg(test)]
+mod replies;
 mod stability;
 mod stream;
 mod twice;

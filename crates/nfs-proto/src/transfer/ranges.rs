@@ -187,6 +187,11 @@ mod tests {
                 let gaps = set.gaps(Range { start: 15, end: 40 });
                 prop_assert_eq!(bytes(&gaps), (15..40).filter(|byte| !model.contains(byte)).collect());
                 prop_assert_eq!(bytes(&set.below(40)), model.range(..40).copied().collect());
+                let (mut source, mut union) = (set.clone(), RangeSet::default());
+                union.insert(Range { start: 10, end: 25 });
+                source.drain_into(&mut union);
+                prop_assert!(source.is_empty());
+                prop_assert_eq!(bytes(&union), model.iter().copied().chain(10..25).collect());
             }
         }
     }

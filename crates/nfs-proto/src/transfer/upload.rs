@@ -138,7 +138,9 @@ pub struct Upload {
     stability: Stability,
     resumed: u64,
     committing: bool,
-    /// COMMIT is not offered, or proves nothing: every WRITE must be stable itself.
+    /// COMMIT is not offered.
+    lacks_commit: bool,
+    /// COMMIT proves nothing: every WRITE must be stable itself.
     write_through: bool,
     empty_writes: u32,
     /// How late a copy of a WRITE that was sent more than once may run: servers run calls side by side, and COMMIT, SETATTR and
@@ -218,6 +220,7 @@ impl Upload {
             free: Vec::new(),
             resumed: 0,
             committing: false,
+            lacks_commit: false,
             write_through: false,
             empty_writes: 0,
             lateness: Duration::ZERO,
@@ -323,7 +326,7 @@ impl Upload {
         };
         let is_last = self.is_one_block() || self.only_the_tail_is_left();
         let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
-        let at_once = is_last || is_sample || self.write_through;
+        let at_once = is_last || is_sample || self.write_through || self.lacks_commit;
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
         self.parts[part as usize] = Some(Part { range, stable, sent_under: self.stability.verifier() });
         let length = u32::try_from(range.length()).expect("at most one block");
@@ -395,7 +398,7 @@ impl Upload {
 
     fn handle_write(&mut self, part: u32, results: &[u8]) -> Result<Step, TransferError> {
         const WRITE: Procedure = Procedure::Write;
-        let Part { range, sent_under, .. } =
+        let Part { range, stable, sent_under } =
             self.parts[part as usize].take().expect("results of a WRITE in flight");
         self.free.push(part);
         let done = decode::<WRITE3resok>(WRITE, results)?.map_err(|status| refused(WRITE, status))?;
@@ -414,7 +417,17 @@ impl Upload {
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
-        self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
+        match (self.lacks_commit && done.committed == stable_how::UNSTABLE, stable) {
+            (false, _) => {
+                self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
+            }
+            // It left before it was known that there is no COMMIT.
+            (true, stable_how::UNSTABLE) => self.todo.insert(written),
+            (true, stable_how::DATA_SYNC | stable_how::FILE_SYNC) => {
+                let reason = "there is no COMMIT, and WRITE makes nothing stable";
+                return Err(TransferError::NoProgress { procedure: WRITE, reason });
+            }
+        }
         self.check_verifiers(WRITE)?;
         let asked = u32::try_from(range.length()).expect("at most one block");
         Ok(Step::Written { asked, accepted: done.count })
@@ -505,14 +518,14 @@ impl Machine for Upload {
         let procedure = match part {
             COMMIT if rejection == Rejection::ProcedureUnavailable => {
                 self.committing = false;
-                self.write_through = true;
+                self.lacks_commit = true;
                 self.stability.abandon(&mut self.todo);
                 return Ok(());
             }
             COMMIT => Procedure::Commit,
             CONTROL if self.phase == Phase::Settle && rejection == Rejection::ProcedureUnavailable => {
                 self.busy = false;
-                self.write_through = true;
+                self.lacks_commit = true;
                 self.take_up(None);
                 return Ok(());
             }

@@ -46,7 +46,7 @@ impl Pages {
             return;
         }
         self.present.remove(range);
-        let numbers = range.start / PAGE_BYTES..=(range.end - 1) / PAGE_BYTES;
+        let numbers = range.start / PAGE_BYTES..=range.end / PAGE_BYTES;
         let is_empty = |number: u64| {
             let start = number * PAGE_BYTES;
             !self.present.overlaps(Range { start, end: start.saturating_add(PAGE_BYTES) })

@@ -193,3 +193,117 @@ impl<E> Chunk<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a reader finds at an offset.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Found {
+        Bytes(usize),
+        End,
+        Wait,
+        Failed,
+    }
+    use Found::{Bytes as Data, End, Failed, Wait};
+
+    fn at(read_ahead: &ReadAhead<()>, position: u64) -> Found {
+        match read_ahead.at(position) {
+            Ahead::Data(data) => Data(data.len()),
+            Ahead::End => End,
+            Ahead::Wait => Wait,
+            Ahead::Failed(()) => Failed,
+        }
+    }
+
+    /// A READ of 50 bytes at offset 100 is in flight.
+    fn asked() -> ReadAhead<()> {
+        let mut read_ahead = ReadAhead::new(&StreamTuning::default());
+        read_ahead.ask(1, 100, 50);
+        read_ahead
+    }
+
+    fn received(bytes: usize, end: bool) -> ReadAhead<()> {
+        let mut read_ahead = asked();
+        read_ahead.receive(100, vec![7; bytes].into(), end);
+        read_ahead
+    }
+
+    fn forgotten(ranges: &[(u64, u64)]) -> RangeSet {
+        let mut set = RangeSet::default();
+        ranges.iter().for_each(|&(start, end)| set.insert(Range { start, end }));
+        set
+    }
+
+    #[test]
+    fn what_a_read_brought_is_there_from_its_first_to_its_last_byte() {
+        let found = |read_ahead: &ReadAhead<()>| [99, 100, 149, 150, u64::MAX].map(|it| at(read_ahead, it));
+        assert_eq!(found(&asked()), [Wait; 5]);
+        assert_eq!(found(&received(50, false)), [Wait, Data(50), Data(1), Wait, Wait]);
+        assert_eq!(found(&received(49, false)), [Wait, Data(49), Wait, Wait, Wait]);
+        assert_eq!(found(&received(50, true))[..4], [Wait, Data(50), Data(1), End]);
+        assert_eq!(found(&received(0, true))[..4], [Wait, End, End, End]);
+        assert_eq!(found(&received(0, false)), [Wait; 5]);
+        let mut failed = asked();
+        failed.fail(100, ());
+        assert_eq!(found(&failed), [Wait, Failed, Failed, Wait, Wait]);
+        // There is a READ for every byte but those that are not known.
+        let gap = |read_ahead: &ReadAhead<()>| {
+            read_ahead.gap(100, &Pages::default(), 20, &StreamTuning::default()).map(|gap| gap.start)
+        };
+        let gaps = [asked(), received(50, false), received(49, false), received(0, false)].map(|it| gap(&it));
+        assert_eq!(gaps, [Some(150), Some(150), Some(149), Some(100)]);
+        assert_eq!([received(50, true), received(0, true), failed].map(|it| gap(&it)), [None; 3]);
+    }
+
+    #[test]
+    fn what_may_be_older_than_forgotten_pages_is_read_again() {
+        // What is forgotten, and what is at offsets 100 and 150 afterwards: for a READ in flight whose reply has 50
+        // bytes and the end of the file, for such a reply that came before, and for one without bytes.
+        let table: [(&[(u64, u64)], _, _, _); 6] = [
+            (&[], [Data(50), End], [Data(50), End], End),
+            (&[(0, 100)], [Data(50), End], [Data(50), End], End),
+            (&[(0, 101)], [Wait, Wait], [Wait, Wait], Wait),
+            (&[(149, 150)], [Wait, Wait], [Wait, Wait], Wait),
+            (&[(150, 151)], [Data(50), Wait], [Data(50), Wait], Wait),
+            (&[(0, 100), (150, 151)], [Data(50), Wait], [Data(50), Wait], Wait),
+        ];
+        for (ranges, in_flight, complete, empty) in table {
+            let forgotten = forgotten(ranges);
+            let mut read_ahead = asked();
+            read_ahead.outdate(&forgotten);
+            assert_eq!(read_ahead.wants(1, 100), in_flight[0] != Wait, "{ranges:?}");
+            if read_ahead.wants(1, 100) {
+                read_ahead.receive(100, vec![7; 50].into(), true);
+            }
+            assert_eq!([100, 150].map(|it| at(&read_ahead, it)), in_flight, "{ranges:?}");
+            let mut read_ahead = received(50, true);
+            read_ahead.outdate(&forgotten);
+            assert_eq!([100, 150].map(|it| at(&read_ahead, it)), complete, "{ranges:?}");
+            let mut read_ahead = received(0, true);
+            read_ahead.outdate(&forgotten);
+            assert_eq!(at(&read_ahead, 100), empty, "{ranges:?}");
+            // Bytes in the middle of a file have no end to doubt, and an error is no older than what follows.
+            let mut read_ahead = received(50, false);
+            read_ahead.outdate(&forgotten);
+            assert_eq!(at(&read_ahead, 100), complete[0], "{ranges:?}");
+            let mut read_ahead = asked();
+            read_ahead.fail(100, ());
+            read_ahead.outdate(&forgotten);
+            assert_eq!(at(&read_ahead, 100), Failed, "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_latest_read_of_an_offset_is_wanted() {
+        let mut read_ahead = asked();
+        assert!(read_ahead.wants(1, 100) && !read_ahead.wants(2, 100) && !read_ahead.wants(1, 101));
+        read_ahead.ask(2, 100, 50);
+        assert!(!read_ahead.wants(1, 100) && read_ahead.wants(2, 100));
+        read_ahead.receive(100, vec![7; 50].into(), false);
+        assert!(!read_ahead.wants(2, 100));
+        read_ahead.fail(100, ());
+        assert_eq!(at(&read_ahead, 100), Data(50), "it did not fail");
+    }
+}

@@ -44,7 +44,7 @@ pub(super) struct SyncTime {
 impl SyncTime {
     /// Returns how many bytes at the end of a file are better written stable than committed.
     pub(super) fn tail(&self, pace: Pace) -> u64 {
-        let time = if self.samples.len() < SAMPLES { ASSUMED } else { self.samples[SAMPLES / 2] };
+        let time = if let [_, middle, _] = self.samples[..] { middle } else { ASSUMED };
         if pace.spacing >= time { TAIL * pace.bytes } else { 0 }
     }
 
@@ -68,9 +68,8 @@ impl SyncTime {
         match (stable, self.usual) {
             (false, _) if effort.attempts == 1 => self.usual = Some(effort.elapsed),
             (true, Some(usual)) if effort.attempts == 1 && self.samples.len() < SAMPLES => {
-                let sample = effort.elapsed.saturating_sub(usual);
-                let at = self.samples.partition_point(|&it| it < sample);
-                self.samples.insert(at, sample);
+                self.samples.push(effort.elapsed.saturating_sub(usual));
+                self.samples.sort_unstable();
             }
             (true, Some(_)) if effort.attempts > 1 => self.retried += 1,
             _ => {}
@@ -111,6 +110,77 @@ mod tests {
         assert_eq!((tail(1, 1), tail(2, 1)), ((50 << 15, 3), (50 << 15, 3)));
         assert_eq!(tail(3, 1), (0, 3));
         assert_eq!(tail(1, 2), (0, 5), "what was sent twice tells nothing, and is not tried for ever");
+    }
+
+    /// The time to make a WRITE stable, in milliseconds, as these replies to WRITEs tell: whether each was stable, its attempts, and
+    /// how long it took.
+    fn measured(replies: &[(bool, u32, u64)]) -> Option<u64> {
+        let mut sync_time = SyncTime::default();
+        for &(stable, attempts, milliseconds) in replies {
+            let elapsed = Duration::from_millis(milliseconds);
+            sync_time.handle_reply(stable, Effort { attempts, elapsed });
+        }
+        let tail = |&it: &u64| sync_time.tail(Pace { bytes: 3, spacing: Duration::from_millis(it) });
+        let time = (0..100).find(|it| tail(it) == 6);
+        assert!((0..100).all(|it| tail(&it) == if time.is_some_and(|time| it >= time) { 6 } else { 0 }));
+        time
+    }
+
+    #[test]
+    fn the_middle_of_three_samples_counts() {
+        const ASSUMED_MILLISECONDS: Option<u64> = Some(10);
+        let usual = (false, 1, 50);
+        let table = [
+            (&[][..], ASSUMED_MILLISECONDS),
+            (&[usual, (true, 1, 51), (true, 1, 51)], ASSUMED_MILLISECONDS),
+            (&[usual, (true, 1, 51), (true, 1, 90), (true, 1, 55)], Some(5)),
+            (&[usual, (true, 1, 90), (true, 1, 55), (true, 1, 51)], Some(5)),
+            (&[usual, (true, 1, 55), (true, 1, 51), (true, 1, 90)], Some(5)),
+            // Later ones change nothing, and neither do those that were sent more than once.
+            (&[usual, (true, 1, 55), (true, 1, 55), (true, 1, 55), (true, 1, 51), (true, 1, 51)], Some(5)),
+            (&[usual, (true, 2, 51), (true, 2, 51), (true, 1, 55), (true, 1, 55), (true, 1, 55)], Some(5)),
+            // The latest WRITE that need not be stable counts, unless it was sent more than once.
+            (&[usual, (false, 1, 53), (true, 1, 55), (true, 1, 55), (true, 1, 55)], Some(2)),
+            (&[usual, (false, 2, 53), (true, 1, 55), (true, 1, 55), (true, 1, 55)], Some(5)),
+            (&[usual, (true, 1, 49), (true, 1, 49), (true, 1, 49)], Some(0)),
+            (&[(true, 1, 55), (true, 1, 55), (true, 1, 55), usual], ASSUMED_MILLISECONDS),
+        ];
+        for (replies, time) in table {
+            assert_eq!(measured(replies), time, "{replies:?}");
+        }
+    }
+
+    /// How many samples are wanted in so many WRITEs, of which `left` bytes are left, where `window` bytes leave in a round trip.
+    fn samples(sync_time: &mut SyncTime, writes: u32, window: u64, left: u64) -> usize {
+        let pace = Pace { bytes: window, spacing: Duration::from_millis(2) };
+        let limits = Limits { read_block: 1, write_block: 1000, pace };
+        (0..writes).filter(|_| sync_time.wants_sample(limits, left)).count()
+    }
+
+    #[test]
+    fn every_48th_write_is_a_sample_until_three_were_sent_once_or_five_in_all() {
+        for (writes, window, left, wanted) in [
+            (47, 8000, 32_000, 0),
+            (48, 8000, 32_000, 1),
+            (95, 8000, 32_000, 1),
+            (96, 8000, 32_000, 2),
+            (1000, 8000, 32_000, 3),
+            (1000, 8000, 31_999, 0),
+            (1000, 7999, 32_000, 0),
+        ] {
+            let found = samples(&mut SyncTime::default(), writes, window, left);
+            assert_eq!(found, wanted, "{writes} WRITEs, {window} bytes in a round trip, {left} left");
+        }
+        let mut sync_time = SyncTime::default();
+        let effort = |attempts| Effort { attempts, elapsed: Duration::from_millis(50) };
+        sync_time.handle_reply(true, effort(2));
+        sync_time.handle_reply(false, effort(1));
+        (0..9).for_each(|_| sync_time.handle_reply(true, effort(1)));
+        assert_eq!(samples(&mut sync_time, 1000, 8000, 32_000), 3);
+        for more in [1, 1, 0] {
+            sync_time.handle_reply(true, effort(2));
+            assert_eq!(samples(&mut sync_time, 1000, 8000, 32_000), more);
+        }
     }
 
     #[test]

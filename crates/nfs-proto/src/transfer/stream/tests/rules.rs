@@ -292,6 +292,18 @@ fn without_commit_everything_is_written_stable() {
 }
 
 #[test]
+fn writes_are_stable_once_the_verifier_has_changed_twice() {
+    let mut bench = Bench::new(|_| {});
+    bench.write(0, 300);
+    for verifier in 1..=3 {
+        let (part, stable) = bench.next_write();
+        assert_eq!(stable, stable_how::UNSTABLE, "verifier {verifier}");
+        bench.written(part, 100, writeverf3([verifier; 8]));
+    }
+    assert_eq!(bench.next_write().1, stable_how::FILE_SYNC);
+}
+
+#[test]
 fn a_server_that_gets_nowhere_is_given_up() {
     let mut bench = Bench::new(|_| {});
     bench.write(0, 100);
@@ -328,8 +340,8 @@ fn a_server_that_gets_nowhere_is_given_up() {
 #[test]
 fn a_server_that_reads_nothing_is_given_up() {
     let mut bench = Bench::new(|tuning| tuning.reads = 1);
-    for empty in [8, 8] {
-        for _ in 0..empty {
+    for end in [true, false] {
+        for _ in 0..8 {
             assert_eq!(bench.read(0), Ok(Available::Wait));
             let part = bench.next().unwrap().part;
             bench.stream.handle_read(part, Bytes::new(), false);
@@ -337,7 +349,7 @@ fn a_server_that_reads_nothing_is_given_up() {
         // Data makes up for it.
         assert_eq!(bench.read(0), Ok(Available::Wait));
         let part = bench.next().unwrap().part;
-        bench.stream.handle_read(part, Bytes::from_static(&[7; 10]), true);
+        bench.stream.handle_read(part, Bytes::from_static(&[7; 10]), end);
         bench.stream.seek();
     }
     for _ in 0..9 {
@@ -430,6 +442,51 @@ fn the_end_of_a_file_is_looked_for_again() {
     bench.stream.handle_read(1, vec![7; 3].into(), true);
     assert_eq!(bench.read(5), Ok(Available::Bytes(3)));
     assert_eq!(bench.read(u64::MAX), Ok(Available::End));
+}
+
+#[test]
+fn between_the_end_of_the_servers_file_and_a_dirty_page_is_a_hole() {
+    let mut bench = Bench::new(|tuning| tuning.reads = 1);
+    bench.write(50, 10);
+    assert_eq!(bench.read(0), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(0, 0, 100)]);
+    bench.stream.handle_read(0, vec![8; 5].into(), true);
+    let mut file = [9; 70];
+    for (offset, available) in [
+        (0, Available::Bytes(5)),
+        (5, Available::Bytes(45)),
+        (50, Available::Bytes(10)),
+        (60, Available::End),
+    ] {
+        assert_eq!(bench.stream.read(offset, &mut file[offset as usize..]), Ok(available));
+    }
+    assert_eq!(file[..60], [[8; 5].as_slice(), &[0; 45], &[7; 10]].concat());
+}
+
+#[test]
+fn calls_in_flight_are_cancelled_when_their_results_are_not_wanted() {
+    let mut bench = Bench::new(|tuning| tuning.reads = 1);
+    bench.write(0, 150);
+    bench.stream.flush();
+    assert_eq!(bench.calls(), [(0, 0, 100), (1, 100, 50)]);
+    bench.written(0, 100, OLD);
+    bench.written(1, 50, OLD);
+    assert_eq!(bench.commit(), 2);
+    bench.write(1000, 200);
+    assert_eq!(bench.calls(), [(3, 1000, 100), (4, 1100, 100)]);
+    assert_eq!(bench.read(5000), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(5, 5000, 100)]);
+    let in_flight = |bench: &mut Bench| {
+        bench.stream.cancel_unwanted();
+        (0..7).filter(|&part| bench.stream.is_in_flight(part)).collect::<Vec<_>>()
+    };
+    assert_eq!(in_flight(&mut bench), [2, 3, 4, 5]);
+    bench.stream.seek();
+    assert_eq!(in_flight(&mut bench), [2, 3, 4], "a seek leaves WRITE and COMMIT");
+    assert_eq!(bench.read(6000), Ok(Available::Wait));
+    assert_eq!(bench.calls(), [(6, 6000, 100)]);
+    bench.stream.handle_failure(4, TransferError::SourceShrank { expected: 0, found: 0 });
+    assert_eq!(in_flight(&mut bench), [], "an error leaves nothing");
 }
 
 #[test]
