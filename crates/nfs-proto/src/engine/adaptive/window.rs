@@ -25,6 +25,13 @@ const SMALL_BLOCKS: u64 = 4096;
 /// a short burst from emptying the path.
 const ALLOWANCE: Duration = Duration::from_millis(10);
 
+/// What it may become on paths whose rate rises (cellular links): a window that is full before the rate has risen is too small afterwards,
+/// and growing takes round trips. Chosen on recorded channels: 25 ms is too little, 80 ms overflows 250 packets.
+const MAX_ALLOWANCE: Duration = Duration::from_millis(40);
+
+/// Rounds after a full queue in which a rate that rises is the part that others have left.
+const SHARED: u32 = 100;
+
 /// Paths with a shorter base are wires without fades, and the narrowest place is a server's socket buffer, which holds about a
 /// hundred datagrams.
 const WIRED: Duration = Duration::from_millis(1);
@@ -109,6 +116,10 @@ pub(super) struct Window {
     draining: Option<Instant>,
     /// Rounds until the path is as full again as before it was drained.
     refilling: u32,
+    /// Queueing delay that the window may cause.
+    allowed: Duration,
+    /// Rounds until a queue that was full is forgotten.
+    shared: u32,
     /// Times between the last replies of the start, to bytes.
     spacing: VecDeque<f64>,
     /// Bytes since the first of them.
@@ -142,6 +153,8 @@ impl Window {
             careful: 0,
             draining: None,
             refilling: 0,
+            allowed: ALLOWANCE,
+            shared: 0,
             spacing: VecDeque::new(),
             clump: 0,
             last_reply: None,
@@ -325,6 +338,9 @@ impl Window {
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
             if empty && busy && !lossy && !clumped && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
+                if self.rises() && self.shared == 0 {
+                    self.allowed = (self.allowed * 2).min(MAX_ALLOWANCE);
+                }
                 self.window = careful.unwrap_or_else(|| target.max(self.window + self.window / 4));
             } else if target < self.window || busy {
                 let halfway = u64::midpoint(self.window, target);
@@ -333,6 +349,7 @@ impl Window {
         }
         self.refilling = self.refilling.saturating_sub(1);
         self.careful = self.careful.saturating_sub(1);
+        self.shared = self.shared.saturating_sub(1);
         if now.saturating_duration_since(self.base_seen) > self.base_lifetime() && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
@@ -397,10 +414,16 @@ impl Window {
         self.cut_at = Some(self.delivered);
         self.careful = CAREFUL;
         self.starting = false;
+        (self.allowed, self.shared) = (ALLOWANCE, SHARED);
         self.window = (self.window * 7 / 10).max(MIN_CALLS * u64::from(block));
         self.rates.clear();
         self.rates.push_back(0.0);
         true
+    }
+
+    /// Whether this round had a higher rate than each of those before.
+    fn rises(&self) -> bool {
+        self.rates.back().is_some_and(|latest| self.rates.iter().rev().skip(1).all(|rate| rate < latest))
     }
 
     /// Whether the path holds so little that one call at a time costs next to nothing for a while.
@@ -414,7 +437,7 @@ impl Window {
 
     fn allowance(&self, rate: f64, block: u32) -> f64 {
         let base = self.base();
-        let delay = if base < WIRED { WIRED_ALLOWANCE } else { (8 * base).min(ALLOWANCE).max(base / 8) };
+        let delay = if base < WIRED { WIRED_ALLOWANCE } else { (8 * base).min(self.allowed).max(base / 8) };
         let delay = delay.as_secs_f64();
         f64::from(block).max(rate * delay)
     }
@@ -422,5 +445,51 @@ impl Window {
     fn target(&self, rate: f64, block: u32) -> u64 {
         let base = self.base().as_secs_f64();
         (rate * base + self.allowance(rate, block)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u32 = 1472;
+    const BASE: Duration = Duration::from_millis(50);
+    const MEGABYTE: f64 = 1e6;
+
+    /// A round of a window that was used, at this rate, with so many milliseconds of queueing.
+    fn round(window: &mut Window, rate: f64, queueing: u64) {
+        *window.rates.back_mut().unwrap() = rate;
+        window.round_min = Some(BASE + Duration::from_millis(queueing));
+        window.used = window.window;
+        window.delivered += (rate * BASE.as_secs_f64()) as u64;
+        window.end_round(window.base_seen, BLOCK);
+    }
+
+    #[test]
+    fn a_rate_that_rises_gets_a_standing_queue_until_a_queue_is_full() {
+        #[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+        let mut window = Window::new(Instant::now());
+        (window.starting, window.base) = (false, Some(BASE));
+        for _ in 0..RATE_ROUNDS {
+            round(&mut window, MEGABYTE, 10);
+        }
+        assert_eq!(window.allowed, ALLOWANCE, "a steady rate needs no more");
+        round(&mut window, MEGABYTE, 0);
+        assert_eq!(window.allowed, ALLOWANCE, "the rate is not higher");
+        let allowed = [1.5, 2.0, 3.0].map(|rate| {
+            round(&mut window, rate * MEGABYTE, 0);
+            window.allowed.as_millis()
+        });
+        assert_eq!(allowed, [20, 40, 40]);
+        let target = window.target(3.0 * MEGABYTE, BLOCK);
+        assert_eq!(target, 270_000, "what the path holds, and 40 ms");
+
+        assert!(window.handle_congestion(window.delivered, BLOCK));
+        for number in 1..=SHARED {
+            round(&mut window, f64::from(number) * MEGABYTE, 0);
+            assert_eq!(window.allowed, ALLOWANCE, "round {number}: others may have left");
+        }
+        round(&mut window, f64::from(SHARED + 1) * MEGABYTE, 0);
+        assert_eq!(window.allowed, 2 * ALLOWANCE);
     }
 }
