@@ -151,7 +151,7 @@ async fn what_hangs_delays_nobody_else_and_is_no_loss() {
             }
         }
         let status = client.status();
-        let long = status.belief.map_or(0, |belief| belief.fades.long);
+        let long = status.path_estimate.map_or(0, |path| path.fades.long);
         assert_eq!((long, status.stats.resends.probe), (0, 0), "{transport:?}: {:?}", status.stats);
     }
 }

@@ -7,7 +7,7 @@ use futures_util::{
     future::{BoxFuture, Shared, join_all},
 };
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, Error, MAX_BLOCK_BYTES, Recall, RetryPolicy, Status,
+    BlockSize, Client, ClientConfig, Credential, Error, MAX_BLOCK_BYTES, PathCache, RetryPolicy, Status,
     TransportChoice, Window,
 };
 
@@ -113,7 +113,7 @@ impl Connections {
         config.window = arguments.window.number().map_or(Window::Auto, Window::Calls);
         config.connect_timeout = arguments.timeout;
         config.rate_limit = self.rate_limit;
-        config.recall = Some(Recall::new(paths::recall));
+        config.path_cache = Some(PathCache::new(paths::cached));
         config.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(config)
     }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use nfs_wireless_client::{Belief, Client, Fades};
+use nfs_wireless_client::{Client, Fades, PathEstimate};
 use serde_json::{Value, json};
 
 use crate::local::base_directory;
@@ -21,20 +21,20 @@ const LIFETIME: Duration = Duration::from_secs(30 * 60);
 /// Paths that are kept, the latest first.
 const MOST: usize = 64;
 
-/// Returns what was believed about the path to a server not long ago, from where we are now.
-pub(crate) fn recall(server: SocketAddr) -> Option<Belief> {
+/// Returns the latest estimate of the path to a server from where we are now, if it is not old.
+pub(crate) fn cached(server: SocketAddr) -> Option<PathEstimate> {
     let paths = load(&file()?);
     find(&paths, server, local(server)?, now()?)
 }
 
-/// Keeps what the clients believe.
+/// Keeps the estimates of the clients.
 pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
     let (Some(file), Some(now)) = (file(), now()) else { return };
     let mut learned = Vec::new();
     for client in clients {
         let server = client.address();
-        if let (Some(belief), Some(local)) = (client.status().belief, local(server)) {
-            learned.push(entry(server, local, now, &belief));
+        if let (Some(estimate), Some(local)) = (client.status().path_estimate, local(server)) {
+            learned.push(entry(server, local, now, &estimate));
         }
     }
     if learned.is_empty() {
@@ -82,34 +82,34 @@ fn load(file: &PathBuf) -> Vec<Value> {
     read().unwrap_or_default()
 }
 
-fn entry(server: SocketAddr, local: IpAddr, now: u64, belief: &Belief) -> Value {
+fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -> Value {
     json!({
         "server": server.to_string(),
         "from": local.to_string(),
         "at": now,
-        "bytes_per_second": belief.rate,
-        "base_us": belief.base.as_micros() as u64,
-        "fades_per_second": belief.fades_per_second,
-        "mean_fade_us": belief.mean_fade.as_micros() as u64,
-        "holds": belief.holds,
-        "block": belief.block,
+        "bytes_per_second": estimate.rate,
+        "base_us": estimate.min_rtt.as_micros() as u64,
+        "fades_per_second": estimate.fades_per_second,
+        "mean_fade_us": estimate.mean_fade.as_micros() as u64,
+        "holds": estimate.retransmits,
+        "block": estimate.block,
     })
 }
 
-fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<Belief> {
+fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<PathEstimate> {
     let (server, local) = (server.to_string(), local.to_string());
     let path = paths.iter().find(|it| it["server"] == *server && it["from"] == *local)?;
     let age = now.checked_sub(path["at"].as_u64()?)?;
     if age > LIFETIME.as_secs() {
         return None;
     }
-    Some(Belief {
+    Some(PathEstimate {
         rate: path["bytes_per_second"].as_f64()?,
-        base: Duration::from_micros(path["base_us"].as_u64()?),
+        min_rtt: Duration::from_micros(path["base_us"].as_u64()?),
         fades_per_second: path["fades_per_second"].as_f64()?,
         mean_fade: Duration::from_micros(path["mean_fade_us"].as_u64()?),
         fades: Fades::default(),
-        holds: path["holds"].as_bool()?,
+        retransmits: path["holds"].as_bool()?,
         block: path["block"].as_u64()?.try_into().ok()?,
         in_flight: 0,
     })
@@ -131,13 +131,13 @@ fn merged(mut new: Vec<Value>, old: Vec<Value>) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    const BELIEF: Belief = Belief {
+    const ESTIMATE: PathEstimate = PathEstimate {
         rate: 1e5,
-        base: Duration::from_millis(40),
+        min_rtt: Duration::from_millis(40),
         fades_per_second: 1.5,
         mean_fade: Duration::from_millis(80),
         fades: Fades { short: 0, long: 0 },
-        holds: false,
+        retransmits: false,
         block: 4096,
         in_flight: 0,
     };
@@ -146,13 +146,13 @@ mod tests {
     fn a_path_is_remembered_for_a_while_and_from_the_same_place_only() {
         let server = "192.0.2.1:2049".parse().unwrap();
         let (here, there) = ("192.0.2.7".parse().unwrap(), "198.51.100.7".parse().unwrap());
-        let paths = merged(vec![entry(server, here, 1000, &BELIEF)], Vec::new());
-        assert_eq!(find(&paths, server, here, 1000), Some(BELIEF));
-        assert_eq!(find(&paths, server, here, 1000 + LIFETIME.as_secs()), Some(BELIEF));
+        let paths = merged(vec![entry(server, here, 1000, &ESTIMATE)], Vec::new());
+        assert_eq!(find(&paths, server, here, 1000), Some(ESTIMATE));
+        assert_eq!(find(&paths, server, here, 1000 + LIFETIME.as_secs()), Some(ESTIMATE));
         assert_eq!(find(&paths, server, here, 1001 + LIFETIME.as_secs()), None, "too old");
         assert_eq!(find(&paths, server, here, 999), None, "the clock was set back");
         assert_eq!(find(&paths, server, there, 1000), None);
-        let newer = merged(vec![entry(server, here, 2000, &BELIEF)], paths);
+        let newer = merged(vec![entry(server, here, 2000, &ESTIMATE)], paths);
         assert_eq!(newer.len(), 1);
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let (server, here) = ("192.0.2.1:2049".parse().unwrap(), "192.0.2.7".parse().unwrap());
         let broken = [json!(3), json!({"server": "192.0.2.1:2049", "from": "192.0.2.7", "at": "yesterday"})];
         assert_eq!(find(&broken, server, here, 5), None);
-        let many = (0..200).map(|port| entry(SocketAddr::from(([192, 0, 2, 1], port)), here, 5, &BELIEF));
+        let many = (0..200).map(|port| entry(SocketAddr::from(([192, 0, 2, 1], port)), here, 5, &ESTIMATE));
         assert_eq!(merged(Vec::new(), many.collect()).len(), MOST);
     }
 }

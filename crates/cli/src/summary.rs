@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use nfs_wireless_client::{Belief, Client, Protocol, Stats};
+use nfs_wireless_client::{Client, PathEstimate, Protocol, Stats};
 use serde_json::{Value, json};
 
 use crate::{outcome::Outcome, units};
@@ -26,7 +26,7 @@ pub(crate) struct ClientSummary {
     /// Bytes in one READ or WRITE.
     pub(crate) block_size: u32,
     /// What it believes about its link.
-    pub(crate) belief: Option<Belief>,
+    pub(crate) path: Option<PathEstimate>,
 }
 
 impl Summary {
@@ -87,7 +87,7 @@ impl Summary {
 
     /// Returns a line for each link that was learned.
     pub(crate) fn links(&self) -> Vec<String> {
-        self.clients.iter().filter_map(|client| client.belief).map(|belief| link(&belief)).collect()
+        self.clients.iter().filter_map(|client| client.path).map(|path| link(&path)).collect()
     }
 
     fn sum(&self, count: impl Fn(&Stats) -> u64) -> u64 {
@@ -109,19 +109,19 @@ impl Summary {
 }
 
 /// What is believed about a link, for people.
-fn link(belief: &Belief) -> String {
+fn link(path: &PathEstimate) -> String {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let fades = match (belief.holds, belief.mean_fade) {
+    let fades = match (path.retransmits, path.mean_fade) {
         (true, fade) => format!("fades of {:.0} ms that lose nothing", ms(fade)),
         (false, fade) if fade.is_zero() => "no fades seen".to_owned(),
-        (false, fade) => format!("fades of {:.0} ms, {:.1} a second", ms(fade), belief.fades_per_second),
+        (false, fade) => format!("fades of {:.0} ms, {:.1} a second", ms(fade), path.fades_per_second),
     };
     format!(
         "link {:.2} Mbit/s, round trip {:.1} ms, {fades}, blocks of {}, {} in flight",
-        belief.rate * 8.0 / 1e6,
-        ms(belief.base),
-        units::bytes(belief.block.into()),
-        belief.in_flight,
+        path.rate * 8.0 / 1e6,
+        ms(path.min_rtt),
+        units::bytes(path.block.into()),
+        path.in_flight,
     )
 }
 
@@ -131,7 +131,7 @@ impl ClientSummary {
         let status = client.status();
         // Whichever direction the blocks went, the larger of the two is the one that was not cut down.
         let block_size = status.read_block.max(status.write_block);
-        Self { stats: status.stats, transport: client.protocol(), block_size, belief: status.belief }
+        Self { stats: status.stats, transport: client.protocol(), block_size, path: status.path_estimate }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nfs_wire::auth::Credential;
 use thiserror::Error;
 
-use crate::engine::Belief;
+use crate::engine::PathEstimate;
 
 /// Smallest block of a READ or WRITE that may be configured, in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
@@ -30,8 +30,8 @@ pub struct SessionOptions {
     pub stall_timeout: Option<Duration>,
     /// Upper bound of the transfer rate in bit/s, counted in file bytes. Default: `None`.
     pub rate_limit: Option<u64>,
-    /// What was believed about the path when it was last used. Default: nothing.
-    pub prior: Option<Belief>,
+    /// The estimate of the path from an earlier connection. Default: none.
+    pub prior: Option<PathEstimate>,
 }
 
 impl Default for SessionOptions {

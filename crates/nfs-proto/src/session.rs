@@ -37,8 +37,8 @@ use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, Belief, CallId, CallSpec, Class, Engine, EngineConfig, Head, MAX_CALLS, Owner, Payload, Reply,
-        Stats,
+        self, CallId, CallSpec, Class, Engine, EngineConfig, Head, MAX_CALLS, Owner, PathEstimate, Payload,
+        Reply, Stats,
     },
     transfer::{Copies, Download, Limits, Machine, TransferError, Upload},
 };
@@ -487,8 +487,8 @@ impl Session {
     }
 
     /// Returns what the adaptive policy believes about the path, once something was delivered.
-    pub fn belief(&self) -> Option<Belief> {
-        self.engine.belief()
+    pub fn path_estimate(&self) -> Option<PathEstimate> {
+        self.engine.path_estimate()
     }
 
     /// Returns the counters.

@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use nfs_proto::{
     attr::Metadata,
-    engine::{Belief, Stats},
+    engine::{PathEstimate, Stats},
     transfer::{Limits, Placement, RangeSet, Upload, UploadSpec},
 };
 use nfs_wire::{
@@ -95,7 +95,7 @@ pub struct Status {
     /// When the server was last heard of.
     pub last_heard: Option<Instant>,
     /// What the adaptive policy believes about the path, once something was delivered over UDP.
-    pub belief: Option<Belief>,
+    pub path_estimate: Option<PathEstimate>,
 }
 
 /// Whether data is to be on stable storage when WRITE returns (RFC 1813 §3.3.7).
@@ -234,7 +234,7 @@ impl Client {
             write_block: limits.write_block,
             outstanding: snapshot.outstanding + snapshot.put_off,
             last_heard: snapshot.last_heard,
-            belief: snapshot.belief,
+            path_estimate: snapshot.path_estimate,
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use nfs_proto::{
     config::{BlockSize, ConfigError, RetryPolicy, SessionOptions, Window},
-    engine::Belief,
+    engine::PathEstimate,
 };
 use nfs_wire::auth::Credential;
 
@@ -43,7 +43,7 @@ pub struct ClientConfig {
     /// Upper bound of the transfer rate in bit/s, counted in file bytes. Default: `None`.
     pub rate_limit: Option<u64>,
     /// What is remembered of the path to a server from earlier runs. Default: nothing.
-    pub recall: Option<Recall>,
+    pub path_cache: Option<PathCache>,
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with
     /// the `secure` option. Default: true.
     pub reserved_port: bool,
@@ -75,7 +75,7 @@ impl Default for ClientConfig {
             stall_timeout: None,
             connect_timeout: None,
             rate_limit: None,
-            recall: None,
+            path_cache: None,
             reserved_port: true,
             own_thread: false,
         }
@@ -101,29 +101,29 @@ impl ClientConfig {
             window: self.window,
             stall_timeout: self.stall_timeout,
             rate_limit: self.rate_limit,
-            prior: peer.and_then(|peer| self.recall.as_ref()?.ask(peer)),
+            prior: peer.and_then(|peer| self.path_cache.as_ref()?.ask(peer)),
         }
     }
 }
 
-/// Answers what was believed about the path to an address, for [`ClientConfig::recall`].
+/// The estimates of paths that earlier runs have left, for [`ClientConfig::path_cache`].
 #[derive(Clone)]
-pub struct Recall(Arc<dyn Fn(SocketAddr) -> Option<Belief> + Send + Sync>);
+pub struct PathCache(Arc<dyn Fn(SocketAddr) -> Option<PathEstimate> + Send + Sync>);
 
-impl Recall {
+impl PathCache {
     /// Asks `memory` when a server's address is known.
-    pub fn new(memory: impl Fn(SocketAddr) -> Option<Belief> + Send + Sync + 'static) -> Self {
+    pub fn new(memory: impl Fn(SocketAddr) -> Option<PathEstimate> + Send + Sync + 'static) -> Self {
         Self(Arc::new(memory))
     }
 
-    pub(crate) fn ask(&self, peer: SocketAddr) -> Option<Belief> {
+    pub(crate) fn ask(&self, peer: SocketAddr) -> Option<PathEstimate> {
         (self.0)(peer)
     }
 }
 
-impl fmt::Debug for Recall {
+impl fmt::Debug for PathCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recall")
+        f.write_str("PathCache")
     }
 }
 

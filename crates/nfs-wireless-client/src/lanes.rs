@@ -170,13 +170,14 @@ impl Lanes {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut all = self.first.connection.snapshot();
         for lane in lock(&self.further.lanes).iter() {
-            let Snapshot { stats, outstanding, put_off, last_heard, belief, .. } = lane.connection.snapshot();
+            let Snapshot { stats, outstanding, put_off, last_heard, path_estimate, .. } =
+                lane.connection.snapshot();
             all.stats.add(&stats);
             all.outstanding += outstanding;
             all.put_off += put_off;
             all.waiting |= outstanding > 0;
             all.last_heard = all.last_heard.max(last_heard);
-            all.belief = all.belief.or(belief);
+            all.path_estimate = all.path_estimate.or(path_estimate);
         }
         all
     }

@@ -57,13 +57,13 @@ pub use nfs_wire::{
 pub use nfs_proto::{
     attr::{FileType, Metadata, SetAttributes, SetTime, Time},
     config::{BlockSize, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, Window},
-    engine::{Belief, Fades, Resends, RttHistogram, Stats},
+    engine::{Fades, PathEstimate, Resends, RttHistogram, Stats},
     transfer::{Checkpoint, DirEntry, Placement, Range, RangeSet, TransferError, Upload, UploadSpec},
 };
 
 pub use self::{
     client::{Client, Entry, Pinger, SpecialFile, Stability, Status, Written},
-    config::{ClientConfig, Recall, TransportChoice},
+    config::{ClientConfig, PathCache, TransportChoice},
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,

@@ -31,7 +31,7 @@ pub use self::{
     calls::CallId,
     message::{CallSpec, Class, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     rtt::RttHistogram,
-    stats::{Belief, Fades, Resends, Stats},
+    stats::{Fades, PathEstimate, Resends, Stats},
     window::{Pace, WindowLimits},
 };
 pub(crate) use self::{back_off::back_off, calls::MAX_CALLS};
@@ -65,8 +65,8 @@ pub struct EngineConfig {
     pub window: WindowLimits,
     /// What the adaptive policy may choose blocks from; `None`: they are given.
     pub blocks: Option<BlockRange>,
-    /// What was believed about the path when it was last used; the adaptive policy starts from it.
-    pub prior: Option<Belief>,
+    /// The estimate of the path from an earlier connection, which the adaptive policy starts from.
+    pub prior: Option<PathEstimate>,
     /// The credential of every call, already encoded.
     pub credential: Vec<u8>,
 }
@@ -400,8 +400,8 @@ impl Engine {
     }
 
     /// Returns what the adaptive policy believes about the path, once something was delivered.
-    pub fn belief(&self) -> Option<Belief> {
-        self.recovery.belief()
+    pub fn path_estimate(&self) -> Option<PathEstimate> {
+        self.recovery.path_estimate()
     }
 
     /// Returns the counters.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
-    Belief, CallId, Carrier, Class, Engine, Event, Owner, Pace, Repeat, Transmit, WindowLimits,
+    CallId, Carrier, Class, Engine, Event, Owner, Pace, PathEstimate, Repeat, Transmit, WindowLimits,
     adaptive::{Adaptive, Answered, BlockRange, Progress},
     calls::{Cause, State},
     policy::{self, Policy},
@@ -42,7 +42,7 @@ impl Recovery {
         carrier: Carrier,
         retry: RetryPolicy,
         range: Option<BlockRange>,
-        prior: Option<&Belief>,
+        prior: Option<&PathEstimate>,
         now: Instant,
     ) -> Self {
         match (carrier, policy::build(retry)) {
@@ -149,10 +149,10 @@ impl Recovery {
     }
 
     /// Returns what is believed about the path.
-    pub(super) fn belief(&self) -> Option<Belief> {
+    pub(super) fn path_estimate(&self) -> Option<PathEstimate> {
         match self {
             Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.belief(),
+            Self::Adaptive(adaptive) => adaptive.path_estimate(),
         }
     }
 

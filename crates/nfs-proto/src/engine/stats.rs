@@ -30,21 +30,21 @@ pub struct Stats {
     pub rtt: RttHistogram,
 }
 
-/// What the adaptive policy believes about the path to the server.
+/// What the adaptive policy has measured of the path to the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Belief {
+pub struct PathEstimate {
     /// File bytes per second that the path delivers.
     pub rate: f64,
-    /// Round-trip time without queues.
-    pub base: Duration,
+    /// Lowest round-trip time (`min_rtt`): that without queues.
+    pub min_rtt: Duration,
     /// Fades that destroyed something, per second of good time.
     pub fades_per_second: f64,
     /// Mean length of the fades that were asked into; zero if there was none.
     pub mean_fade: Duration,
     /// Fades that were asked into on this connection, and destroyed what met them.
     pub fades: Fades,
-    /// Whether the link holds what meets a fade, as link-level retransmission does.
-    pub holds: bool,
+    /// Whether the link retransmits what meets a fade, and delivers it late.
+    pub retransmits: bool,
     /// Bytes per READ or WRITE.
     pub block: u32,
     /// READs or WRITEs in flight.

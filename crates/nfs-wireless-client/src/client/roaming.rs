@@ -62,7 +62,7 @@ impl Silence {
             return false;
         }
         if self.since.is_none() || self.heard != snapshot.last_heard {
-            let holds = snapshot.belief.as_ref().is_some_and(|belief| belief.holds);
+            let holds = snapshot.path_estimate.as_ref().is_some_and(|path| path.retransmits);
             let first = if holds { FIRST_LOOK_WHERE_HELD } else { FIRST_LOOK };
             *self = Self {
                 since: Some(now),

@@ -24,7 +24,7 @@ use std::{
 use bytes::Bytes;
 use nfs_proto::{
     attr::Time,
-    engine::{Belief, Stats},
+    engine::{PathEstimate, Stats},
     session::{APPLICATION_CALLS, ServerLimits, Session, SessionConfig, Transfer},
     transfer::Limits,
 };
@@ -59,7 +59,7 @@ pub(crate) struct Snapshot {
     /// Something is to be heard: calls are outstanding, or there is no connection.
     pub(crate) waiting: bool,
     pub(crate) last_heard: Option<Instant>,
-    pub(crate) belief: Option<Belief>,
+    pub(crate) path_estimate: Option<PathEstimate>,
     pub(crate) identifications_may_have_wrapped: bool,
 }
 

@@ -146,7 +146,7 @@ impl Pump {
                     if let Storage::Source(supply) = &storage {
                         tell_the_rest(supply, untold);
                     }
-                    let rate = self.session.belief().map(|belief| belief.rate);
+                    let rate = self.session.path_estimate().map(|estimate| estimate.rate);
                     let _ = handed.send(Task { transfer, storage, accepted, rate });
                 }
             }
@@ -325,7 +325,7 @@ impl Pump {
         snapshot.put_off = self.session.put_off_transfers();
         snapshot.waiting = snapshot.outstanding > 0 || self.lost;
         snapshot.last_heard = self.last_heard;
-        snapshot.belief = self.session.belief();
+        snapshot.path_estimate = self.session.path_estimate();
         snapshot.identifications_may_have_wrapped =
             self.fragments.as_ref().is_some_and(Fragments::may_have_wrapped);
     }

@@ -3,7 +3,7 @@
 //! A fade destroys the whole block that it meets, most of which had left before it, or leaves after it. TCP sends frames, and
 //! its queue in front of a slow link lasts longer than the fade: it loses no time. Its price is that queue, which others wait in.
 
-use nfs_proto::engine::Belief;
+use nfs_proto::engine::PathEstimate;
 
 /// Seconds that a frame takes at least: on faster links a block is no longer than a fade.
 const FRAME: f64 = 0.004;
@@ -27,15 +27,15 @@ const MORE: u32 = 2;
 const WORTH: f64 = 2.0;
 
 /// Whether what is left of an upload over UDP would take less time over TCP.
-pub(super) fn bridged(belief: &Belief, left: u64) -> bool {
-    let fades = belief.fades;
-    !belief.holds
-        && belief.block > FRAGMENTED
-        && FRAME_BYTES / belief.rate >= FRAME
-        && belief.base.as_secs_f64() <= ROUND_TRIP
-        && (SELDOM..=FREQUENT).contains(&belief.fades_per_second)
+pub(super) fn bridged(path: &PathEstimate, left: u64) -> bool {
+    let fades = path.fades;
+    !path.retransmits
+        && path.block > FRAGMENTED
+        && FRAME_BYTES / path.rate >= FRAME
+        && path.min_rtt.as_secs_f64() <= ROUND_TRIP
+        && (SELDOM..=FREQUENT).contains(&path.fades_per_second)
         && fades.short >= ENOUGH + MORE * fades.long
-        && left as f64 / belief.rate >= WORTH
+        && left as f64 / path.rate >= WORTH
 }
 
 #[cfg(test)]
@@ -46,13 +46,13 @@ mod tests {
     use nfs_proto::engine::Fades;
 
     /// The link of 1997 after three fades of 40 ms.
-    const SLOW: Belief = Belief {
+    const SLOW: PathEstimate = PathEstimate {
         rate: 115_000.0,
-        base: Duration::from_millis(61),
+        min_rtt: Duration::from_millis(61),
         fades_per_second: 1.1,
         mean_fade: Duration::from_millis(40),
         fades: Fades { short: 3, long: 0 },
-        holds: false,
+        retransmits: false,
         block: 5632,
         in_flight: 2,
     };
@@ -61,19 +61,19 @@ mod tests {
     fn only_blocks_in_fragments_that_meet_short_fades_on_a_slow_link_lose_more_than_tcp() {
         assert!(bridged(&SLOW, 1 << 20));
         let others = [
-            ("held", Belief { holds: true, ..SLOW }),
-            ("one frame", Belief { block: 1280, ..SLOW }),
-            ("fast", Belief { rate: 6e6, ..SLOW }),
-            ("far away", Belief { base: Duration::from_millis(600), ..SLOW }),
-            ("seldom", Belief { fades_per_second: 0.2, ..SLOW }),
-            ("often", Belief { fades_per_second: 4.0, ..SLOW }),
-            ("not known", Belief { fades: Fades { short: 2, long: 0 }, ..SLOW }),
-            ("long", Belief { fades: Fades { short: 4, long: 1 }, ..SLOW }),
+            ("held", PathEstimate { retransmits: true, ..SLOW }),
+            ("one frame", PathEstimate { block: 1280, ..SLOW }),
+            ("fast", PathEstimate { rate: 6e6, ..SLOW }),
+            ("far away", PathEstimate { min_rtt: Duration::from_millis(600), ..SLOW }),
+            ("seldom", PathEstimate { fades_per_second: 0.2, ..SLOW }),
+            ("often", PathEstimate { fades_per_second: 4.0, ..SLOW }),
+            ("not known", PathEstimate { fades: Fades { short: 2, long: 0 }, ..SLOW }),
+            ("long", PathEstimate { fades: Fades { short: 4, long: 1 }, ..SLOW }),
         ];
-        for (what, belief) in others {
-            assert!(!bridged(&belief, 1 << 20), "{what}");
+        for (what, path) in others {
+            assert!(!bridged(&path, 1 << 20), "{what}");
         }
-        assert!(bridged(&Belief { fades: Fades { short: 5, long: 1 }, ..SLOW }, 1 << 20));
+        assert!(bridged(&PathEstimate { fades: Fades { short: 5, long: 1 }, ..SLOW }, 1 << 20));
         assert!(!bridged(&SLOW, 200_000), "soon over");
     }
 }

@@ -94,7 +94,7 @@ impl Lanes {
             tokio::time::sleep(TICK).await;
             // Over TCP only a stall is a reason to try UDP.
             let left = if lane.protocol == Protocol::Tcp { 0 } else { left() };
-            if lane.connection.snapshot().belief.is_some_and(|belief| bridged(&belief, left))
+            if lane.connection.snapshot().path_estimate.is_some_and(|path| bridged(&path, left))
                 && let Some(choice) = choice
             {
                 lock(choice).advise(clock(), Protocol::Tcp, Reason::Bridged);

@@ -28,7 +28,7 @@ use self::{
     sizer::Sizer,
     window::Window,
 };
-use super::{Belief, Class, Fades, Pace, WindowLimits};
+use super::{Class, Fades, Pace, PathEstimate, WindowLimits};
 
 /// What is believed about the path to one server.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ const MANY_PROBES: f64 = 300.0;
 const FIRST_BLOCK: u32 = 1280;
 
 impl Adaptive {
-    pub(super) fn new(range: Option<BlockRange>, prior: Option<&Belief>, now: Instant) -> Self {
+    pub(super) fn new(range: Option<BlockRange>, prior: Option<&PathEstimate>, now: Instant) -> Self {
         let mut adaptive = Self {
             trips: RoundTrips::default(),
             silence: Silence::new(now),
@@ -127,37 +127,38 @@ impl Adaptive {
             draining: Draining::default(),
             lost: Losses::default(),
         };
-        // Nobody's word is taken for numbers that cannot be.
-        let sound =
-            |it: &&Belief| it.rate.is_finite() && it.rate > 0.0 && it.fades_per_second >= 0.0 && it.block > 0;
+        // Rejects what no path has, such as a rate that is not finite.
+        let sound = |it: &&PathEstimate| {
+            it.rate.is_finite() && it.rate > 0.0 && it.fades_per_second >= 0.0 && it.block > 0
+        };
         if let Some(prior) = prior.filter(sound) {
             adaptive.resume(prior, now);
         }
         adaptive
     }
 
-    /// Starts from what was believed when the path was last used.
-    fn resume(&mut self, prior: &Belief, now: Instant) {
+    /// Starts from the estimate of an earlier connection.
+    fn resume(&mut self, prior: &PathEstimate, now: Instant) {
         if let Some(range) = self.range {
             self.block = prior.block.clamp(range.one_frame.min(range.largest), range.largest);
         }
         let block = if self.block == 0 { prior.block } else { self.block };
-        self.window.resume(now, prior.rate, prior.base, block);
+        self.window.resume(now, prior.rate, prior.min_rtt, block);
         self.sizer.resume(prior.fades_per_second);
-        self.patience.resume(prior.holds);
+        self.patience.resume(prior.retransmits);
         self.pacer.set_rate(now, prior.rate, block);
     }
 
-    /// Returns what is believed, once something was delivered.
-    pub(super) fn belief(&self) -> Option<Belief> {
+    /// Returns the estimate, once something was delivered.
+    pub(super) fn path_estimate(&self) -> Option<PathEstimate> {
         let rate = self.window.rate();
-        (self.window.delivered() > 0 && rate > 0.0 && self.block > 0).then(|| Belief {
+        (self.window.delivered() > 0 && rate > 0.0 && self.block > 0).then(|| PathEstimate {
             rate,
-            base: self.window.base(),
+            min_rtt: self.window.base(),
             fades_per_second: self.sizer.burst_rate(),
             mean_fade: self.silence.mean_fade(),
             fades: self.fades,
-            holds: self.patience.holds(),
+            retransmits: self.patience.holds(),
             block: self.block,
             in_flight: u32::try_from(self.window.bytes(self.block) / u64::from(self.block))
                 .unwrap_or(u32::MAX),

@@ -188,13 +188,13 @@ fn small_calls_whose_path_is_not_known_are_asked_after_seldom() {
 /// A path of 1 MB/s and 100 ms: 100 kB in flight, of which half may leave before a reply has confirmed it.
 #[test]
 fn an_earlier_run_s_window_is_taken_up_with_care() {
-    let prior = Belief {
+    let prior = PathEstimate {
         rate: 1e6,
-        base: Duration::from_millis(100),
+        min_rtt: Duration::from_millis(100),
         fades_per_second: 0.0,
         mean_fade: Duration::ZERO,
         fades: Fades::default(),
-        holds: false,
+        retransmits: false,
         block: 4096,
         in_flight: 0,
     };
