@@ -51,7 +51,7 @@ Exit status:
   0 done and on stable storage     1 some files failed     2 wrong usage
   3 cannot reach or mount          4 source missing        5 gave up on a silent server
   6 a copy differs                 7 local file error      130 interrupted
-After 5, 7 and 130 `nfsw cp`, run again, goes on where it was.";
+After 5, 7 and 130 `nfsw cp`, run again, resumes where it was.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

@@ -148,7 +148,7 @@ fn advice(error: &client::Error) -> Option<&'static str> {
         client::Error::Unreachable { .. } => "is the NFS service running there?",
         client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
         client::Error::Broken { .. } => {
-            "is that an NFS server, and nothing in between? --transport udp may help; run it again, it goes on"
+            "is that an NFS server, and nothing in between? --transport udp may help; run it again, it resumes"
         }
         client::Error::Mount { status: MountStatus::ACCES | MountStatus::PERM, .. }
         | client::Error::Rejected { rejection: Rejection::Authentication(_), .. }

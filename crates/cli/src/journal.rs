@@ -244,6 +244,16 @@ mod tests {
     }
 
     #[test]
+    fn the_slots_take_turns() {
+        let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap()).unwrap();
+        for end in 1..=5 {
+            let state = state(&[(0, end)], &[]);
+            journal.write(&state).unwrap();
+            assert_eq!(reopened(&journal), Some(state));
+        }
+    }
+
+    #[test]
     fn more_ranges_than_fit_are_forgotten() {
         let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap()).unwrap();
         let many: Vec<_> = (0..10_000).map(|index| (index * 10, 5)).collect();
@@ -264,7 +274,9 @@ mod tests {
             number: u64,
         ) {
             let state = state(&solid, &tentative);
-            prop_assert_eq!(State::decode(&state.encode(number)), Some((number, state)));
+            let slot = state.encode(number);
+            prop_assert_eq!(&sealed(&slot[MAGIC.len()..slot.len() - 4]), &slot);
+            prop_assert_eq!(State::decode(&slot), Some((number, state)));
         }
 
         #[test]

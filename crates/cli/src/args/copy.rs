@@ -88,7 +88,7 @@ replaces the link. A link in a directory that is copied into is replaced, or ref
 
 A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
-The same command, run again, goes on where an interrupted run ended: within files above 128 KiB, and \
+The same command, run again, resumes where an interrupted run ended: within files above 128 KiB, and \
 without the files of a tree that are complete and unchanged. What that takes is kept beside downloads \
 (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or ~/.local/state/nfsw. \
 --no-resume begins anew; --inplace, standard input and copies between servers always do. --verify compares every file \

@@ -136,6 +136,8 @@ fn decode(record: &[u8]) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -160,8 +162,8 @@ mod tests {
         assert_eq!(open(1).unwrap_err().kind(), io::ErrorKind::WouldBlock, "one run at a time");
         drop(done);
         // The last record was cut short.
-        let list = File::options().write(true).open(place.path().join("list")).unwrap();
-        list.set_len((HEADER + RECORD + 7) as u64).unwrap();
+        let list_file = || File::options().write(true).open(place.path().join("list")).unwrap();
+        list_file().set_len((HEADER + RECORD + 7) as u64).unwrap();
         let done = open(1).unwrap();
         assert!(done.holds(b"a", source, &copy) && !done.holds(b"b", source, &copy));
         assert!(!done.holds(b"a", source, &other) && !done.holds(b"a", other.identity(), &copy));
@@ -172,6 +174,14 @@ mod tests {
         let done = open(1).unwrap();
         assert!(done.holds(b"a", source, &copy) && done.holds(b"d", source, &copy));
         assert!(!done.holds(b"c", source, &copy));
+        let renamed = Attributes { changed: copy.changed + Duration::from_secs(1), ..copy };
+        assert!(done.holds(b"a", source, &renamed), "RENAME changes ctime");
+        drop(done);
+        // Another version of the format.
+        list_file().write_all_at(&[MAGIC[7] + 1], 7).unwrap();
+        let done = open(1).unwrap();
+        assert!(!done.holds(b"a", source, &copy));
+        done.add(b"a", source, &copy);
         drop(done);
         let done = open(2).unwrap();
         assert!(!done.holds(b"a", source, &copy));

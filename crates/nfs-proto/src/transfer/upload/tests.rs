@@ -1,7 +1,7 @@
+mod checkpoints;
 mod conversation;
 mod data;
 mod naming;
-mod resume;
 
 use nfs_wire::{
     Procedure::{Commit, Getattr, Setattr, Write},
