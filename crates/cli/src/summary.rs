@@ -25,7 +25,7 @@ pub(crate) struct ClientSummary {
     pub(crate) transport: Protocol,
     /// Bytes in one READ or WRITE.
     pub(crate) block_size: u32,
-    /// What it believes about its link.
+    /// What it has measured of its path.
     pub(crate) path: Option<PathEstimate>,
 }
 
@@ -108,7 +108,7 @@ impl Summary {
     }
 }
 
-/// What is believed about a link, for people.
+/// A path estimate, for people.
 fn link(path: &PathEstimate) -> String {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let fades = match (path.retransmits, path.mean_fade) {

@@ -486,7 +486,7 @@ impl Session {
         self.engine.poll_timeout().into_iter().chain(stalls).chain(paced).chain(later).min()
     }
 
-    /// Returns what the adaptive policy believes about the path, once something was delivered.
+    /// Returns what the adaptive policy has measured of the path, once something was delivered.
     pub fn path_estimate(&self) -> Option<PathEstimate> {
         self.engine.path_estimate()
     }

@@ -94,7 +94,7 @@ pub struct Status {
     pub outstanding: usize,
     /// When the server was last heard of.
     pub last_heard: Option<Instant>,
-    /// What the adaptive policy believes about the path, once something was delivered over UDP.
+    /// What the adaptive policy has measured of the path, once something was delivered over UDP.
     pub path_estimate: Option<PathEstimate>,
 }
 

@@ -42,7 +42,7 @@ pub struct ClientConfig {
     pub connect_timeout: Option<Duration>,
     /// Upper bound of the transfer rate in bit/s, counted in file bytes. Default: `None`.
     pub rate_limit: Option<u64>,
-    /// What is remembered of the path to a server from earlier runs. Default: nothing.
+    /// Estimates of paths from earlier runs. Default: none.
     pub path_cache: Option<PathCache>,
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with
     /// the `secure` option. Default: true.
@@ -91,7 +91,7 @@ impl ClientConfig {
         self.session(None).check()
     }
 
-    /// Returns what a session with the server at `peer` is to do; without an address nothing is remembered of it.
+    /// Returns what a session with the server at `peer` is to do; without an address no estimate is looked up.
     pub(crate) fn session(&self, peer: Option<SocketAddr>) -> SessionOptions {
         SessionOptions {
             credential: self.credential.clone(),

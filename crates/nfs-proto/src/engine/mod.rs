@@ -399,7 +399,7 @@ impl Engine {
         self.recovery.bound_blocks(largest);
     }
 
-    /// Returns what the adaptive policy believes about the path, once something was delivered.
+    /// Returns what the adaptive policy has measured of the path, once something was delivered.
     pub fn path_estimate(&self) -> Option<PathEstimate> {
         self.recovery.path_estimate()
     }
