@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use nfs_proto::session::SessionConfig;
+use nfs_proto::{config::RetryPolicy, session::SessionConfig};
 use nfs_wire::{
     FileHandle,
     mount::Export,
@@ -445,8 +445,10 @@ impl Finder<'_> {
         Found { protocol, address }: Found,
         program: Program,
     ) -> Result<Connection, Error> {
-        // What is remembered is how to move files.
-        let options = self.config.session((program.number == Program::NFS.number).then_some(address));
+        // What is remembered is how the adaptive policy moves files.
+        let adapts = protocol == Protocol::Udp && self.config.retry == RetryPolicy::Adaptive;
+        let has_estimates = adapts && program.number == Program::NFS.number;
+        let options = self.config.session(has_estimates.then_some(address));
         // The port mapper asks for no privilege, and reserved ports are few.
         let reserved = self.config.reserved_port && program.number != Program::PORTMAP.number;
         let result = match protocol {

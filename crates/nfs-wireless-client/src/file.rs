@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use nfs_proto::transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult};
 use nfs_wire::{
     FileHandle,
     nfs3_types::nfs3::{stable_how, writeverf3},
@@ -25,7 +26,6 @@ use crate::{
     driver::clock,
     error::Error,
 };
-use nfs_proto::transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult};
 
 /// An open file on the server: [`AsyncRead`], [`AsyncWrite`] and [`AsyncSeek`].
 ///

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use nfs_proto::transfer::{DirEntry, Listing};
 use nfs_wire::{FileHandle, portmap::Protocol};
 
 use crate::{client::Client, error::Error};
-use nfs_proto::transfer::{DirEntry, Listing};
 
 /// Bytes of one page of a listing over UDP: three frames, and less than what every server sends.
 const UDP_PAGE_BYTES: u32 = 4096;

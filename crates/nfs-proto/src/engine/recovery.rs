@@ -148,7 +148,7 @@ impl Recovery {
         }
     }
 
-    /// Returns what is believed about the path.
+    /// Returns the path estimate, once something was delivered.
     pub(super) fn path_estimate(&self) -> Option<PathEstimate> {
         match self {
             Self::Connection | Self::Timers(_) => None,

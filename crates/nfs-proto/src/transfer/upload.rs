@@ -417,16 +417,15 @@ impl Upload {
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
-        match (self.lacks_commit && done.committed == stable_how::UNSTABLE, stable) {
-            (false, _) => {
-                self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
-            }
-            // It left before it was known that there is no COMMIT.
-            (true, stable_how::UNSTABLE) => self.todo.insert(written),
-            (true, stable_how::DATA_SYNC | stable_how::FILE_SYNC) => {
+        if self.lacks_commit && done.committed == stable_how::UNSTABLE {
+            if stable != stable_how::UNSTABLE {
                 let reason = "there is no COMMIT, and WRITE makes nothing stable";
                 return Err(TransferError::NoProgress { procedure: WRITE, reason });
             }
+            // It left before it was known that there is no COMMIT.
+            self.todo.insert(written);
+        } else {
+            self.stability.written(written, done.committed, done.verf, sent_under, &mut self.todo);
         }
         self.check_verifiers(WRITE)?;
         let asked = u32::try_from(range.length()).expect("at most one block");

@@ -1,6 +1,7 @@
 //! Operations on a file, whatever its name.
 
 use bytes::Bytes;
+use nfs_proto::attr::{Metadata, SetAttributes, Time};
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,
     nfs3_types::nfs3::{
@@ -13,7 +14,6 @@ use nfs_wire::{
 
 use super::{Client, Stability, Written, decode};
 use crate::error::Error;
-use nfs_proto::attr::{Metadata, SetAttributes, Time};
 
 impl Client {
     /// Returns the attributes of a file (GETATTR, RFC 1813 §3.3.1).

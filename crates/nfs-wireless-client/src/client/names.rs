@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+use nfs_proto::attr::{FileType, SetAttributes, SetTime, Time, optional};
 use nfs_wire::{
     FileHandle, Procedure, Status,
     nfs3_types::{
@@ -23,7 +24,6 @@ use nfs_wire::{
 
 use super::{Client, CountedError, Entry, decode, packed};
 use crate::error::Error;
-use nfs_proto::attr::{FileType, SetAttributes, SetTime, Time, optional};
 
 /// A file that is neither regular nor a directory nor a link (RFC 1813 §3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! LOOKUP and GETATTR before there is a client: they tell whether the names of a path lead to what was mounted.
 
+use nfs_proto::attr::{Metadata, optional};
 use nfs_wire::{
     DecodeError, FileHandle, Procedure, encode,
     nfs3_types::{
@@ -12,7 +13,6 @@ use nfs_wire::{
 
 use super::{Found, call, search::Looking};
 use crate::{error::Error, lanes::Lane};
-use nfs_proto::attr::{Metadata, optional};
 
 impl Looking for Lane {
     async fn look_up(&self, directory: FileHandle, name: &[u8]) -> Result<(FileHandle, Metadata), Error> {

@@ -7,10 +7,10 @@
 
 use std::{future::poll_fn, task::Poll};
 
+use nfs_proto::attr::{FileType, Metadata};
 use nfs_wire::{FileHandle, MountStatus, mount::Export};
 
 use crate::error::Error;
-use nfs_proto::attr::{FileType, Metadata};
 
 /// MNTs under way at a time, as servers drop bursts of datagrams.
 const MOUNTS_AT_ONCE: usize = 16;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::NEAR;
 use nfs_proto::transfer::{Range, RangeSet};
+
+use super::NEAR;
 
 /// Bytes of a piece where the way is long enough for several connections.
 const SMALL_PIECE: u64 = 256 << 10;

@@ -111,15 +111,13 @@ pub(super) struct Window {
     used: u64,
     /// When the window was last cut, in delivered bytes.
     cut_at: Option<u64>,
-    /// Rounds in which the window grows little, as a queue was full.
-    careful: u32,
     draining: Option<Instant>,
     /// Rounds until the path is as full again as before it was drained.
     refilling: u32,
     /// Queueing delay that the window may cause.
     allowed: Duration,
-    /// Rounds until a queue that was full is forgotten.
-    shared: u32,
+    /// Rounds since a queue was full.
+    since_full: u32,
     /// Times between the last replies of the start, to bytes.
     spacing: VecDeque<f64>,
     /// Bytes since the first of them.
@@ -150,11 +148,10 @@ impl Window {
             best_rate: 0.0,
             used: 0,
             cut_at: None,
-            careful: 0,
             draining: None,
             refilling: 0,
             allowed: ALLOWANCE,
-            shared: 0,
+            since_full: u32::MAX,
             spacing: VecDeque::new(),
             clump: 0,
             last_reply: None,
@@ -201,7 +198,7 @@ impl Window {
         let block = u64::from(block);
         let least = match self.delivered {
             0 => INITIAL_CALLS,
-            _ if 3 * block <= SMALL_BLOCKS && self.careful == 0 => MIN_CALLS + 1,
+            _ if 3 * block <= SMALL_BLOCKS && self.since_full >= CAREFUL => MIN_CALLS + 1,
             _ => MIN_CALLS,
         };
         let window = if self.unconfirmed { self.window / 2 } else { self.window };
@@ -334,11 +331,11 @@ impl Window {
             let queueing = self.round_min.unwrap_or_default().saturating_sub(self.base()).as_secs_f64();
             let empty = 4.0 * queueing < self.allowance(rate, block) / rate.max(1.0);
             let step = u64::from(block / 2).max(SMALL_STEP.min(block.into()));
-            let careful = (self.careful > 0).then_some(self.window + step);
+            let careful = (self.since_full < CAREFUL).then_some(self.window + step);
             let busy = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
             if empty && busy && !lossy && !clumped && self.refilling == 0 && self.draining.is_none() {
                 // Nothing queues, so the window is what limits the rate.
-                if self.rises() && self.shared == 0 {
+                if self.rises() && self.since_full >= SHARED {
                     self.allowed = (self.allowed * 2).min(MAX_ALLOWANCE);
                 }
                 self.window = careful.unwrap_or_else(|| target.max(self.window + self.window / 4));
@@ -348,8 +345,7 @@ impl Window {
             }
         }
         self.refilling = self.refilling.saturating_sub(1);
-        self.careful = self.careful.saturating_sub(1);
-        self.shared = self.shared.saturating_sub(1);
+        self.since_full = self.since_full.saturating_add(1);
         if now.saturating_duration_since(self.base_seen) > self.base_lifetime() && self.draining.is_none() {
             // What is in flight now, and what leaves until it has arrived, still queues.
             let drained = if self.is_narrow(block) { now } else { now + self.last_rtt };
@@ -412,9 +408,8 @@ impl Window {
             return false;
         }
         self.cut_at = Some(self.delivered);
-        self.careful = CAREFUL;
         self.starting = false;
-        (self.allowed, self.shared) = (ALLOWANCE, SHARED);
+        (self.allowed, self.since_full) = (ALLOWANCE, 0);
         self.window = (self.window * 7 / 10).max(MIN_CALLS * u64::from(block));
         self.rates.clear();
         self.rates.push_back(0.0);

@@ -5,11 +5,11 @@ use std::{
     os::fd::OwnedFd,
 };
 
+use nfs_proto::session::{TransferId, Transmit};
 use nfs_wire::{padding, record};
 use tokio::{io::Interest, net::TcpStream};
 
 use super::super::{clock, pump::Pump};
-use nfs_proto::session::{TransferId, Transmit};
 
 /// Bytes gathered before they are written.
 const BATCH_BYTES: usize = 64 << 10;
