@@ -190,11 +190,13 @@ async fn a_call_that_changes_something_may_yet_be_run() {
         let root = client.root();
         file(&client, b"file").await;
         server.strike(Calls::Procedure(Procedure::Remove), Action::DropReply);
+        let lost_replies = || server.server.with_service(|service| service.stats().dropped_replies);
+        let before = lost_replies();
         {
             let remove = client.remove(root, b"file");
             tokio::select! {
                 _ = remove => panic!("{what}: its reply is lost"),
-                () = until("it is sent", || client.status().outstanding > 0) => sleep(SOON / 600).await,
+                () = until("it is run", || lost_replies() > before) => {}
             }
         }
         server.heal();
