@@ -4,6 +4,7 @@
 //!
 //! | layer | what it is |
 //! |---|---|
+//! | [`endpoint`] | several connections: choice of transport, pieces, moves |
 //! | [`session`] | an engine and the transfers that feed it |
 //! | [`transfer`] | download, upload, listing and stream as machines |
 //! | [`engine`] | calls, XIDs, retransmission, window |
@@ -13,6 +14,7 @@
 
 pub mod attr;
 pub mod config;
+pub mod endpoint;
 pub mod engine;
 pub mod session;
 pub mod transfer;

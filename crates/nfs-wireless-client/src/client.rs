@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 use nfs_proto::{
     attr::Metadata,
+    endpoint::Reason,
     engine::{PathEstimate, Stats},
     transfer::{Limits, Placement, RangeSet, Upload, UploadSpec},
 };
@@ -35,8 +36,8 @@ use crate::{
     config::ClientConfig,
     connect::{Finder, Found, Mounted, Offer, Root, listed_export},
     driver::{CallFailure, Observer, Reactor, Sink, Source},
+    endpoint::{Endpoint, Path},
     error::Error,
-    lanes::{Lane, Lanes, Reason},
     read_dir::ReadDir,
 };
 
@@ -56,7 +57,7 @@ pub struct Client {
 }
 
 struct Inner {
-    lanes: Lanes,
+    endpoint: Endpoint,
     /// Where another server was found under its name.
     elsewhere: OnceLock<SocketAddr>,
     /// Rings when a link has changed.
@@ -135,18 +136,18 @@ impl Client {
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounting = async {
             let Mounted { reached, offer } = finder.mount(path).await?;
-            let root = offer.candidates.settle(&reached.lane).await?;
+            let root = offer.candidates.settle(&reached.path).await?;
             Ok((reached, offer, root))
         };
         let (reached, offer, root) = within(&config, host, mounting).await?;
         let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
-        let lanes = Lanes::new(reached, root, config, reactor);
+        let endpoint = Endpoint::new(reached, root, config, reactor);
         let host = host.to_owned();
-        let inner = Inner { lanes, elsewhere, bell, host, export, root, mount, listed, marks };
+        let inner = Inner { endpoint, elsewhere, bell, host, export, root, mount, listed, marks };
         let inner = Arc::new(inner);
         let client = Arc::downgrade(&inner);
-        inner.lanes.reactor.spawn(roaming::follow(client));
+        inner.endpoint.reactor.spawn(roaming::follow(client));
         Ok(Self { inner })
     }
 
@@ -158,7 +159,7 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub async fn unmount(&self) -> Result<(), Error> {
-        let Inner { lanes: Lanes { reactor, config, .. }, mount, export, .. } = &*self.inner;
+        let Inner { endpoint: Endpoint { reactor, config, .. }, mount, export, .. } = &*self.inner;
         let finder = Finder { reactor, config, host: "" };
         within(config, "the MOUNT service", finder.unmount(*mount, export)).await
     }
@@ -170,15 +171,15 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub async fn export_of(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
-        let Inner { lanes, mount, listed, host, .. } = &*self.inner;
-        let config = &lanes.config;
+        let Inner { endpoint, mount, listed, host, .. } = &*self.inner;
+        let config = &endpoint.config;
         if listed_export(listed, path) == Some(self.export()) {
             return Ok(self.export().to_vec());
         }
-        let finder = Finder { reactor: &lanes.reactor, config, host };
+        let finder = Finder { reactor: &endpoint.reactor, config, host };
         let search = async {
             let candidates = finder.mount_again(*mount, path, listed).await?;
-            candidates.settle(lanes.first()).await
+            candidates.settle(endpoint.first()).await
         };
         Ok(within(config, host, search).await?.export)
     }
@@ -196,12 +197,12 @@ impl Client {
 
     /// Returns the address of the NFS service.
     pub fn address(&self) -> SocketAddr {
-        self.inner.lanes.first().address()
+        self.inner.endpoint.first().address()
     }
 
     /// Returns how long the NFS service took to answer when it was reached.
     pub fn round_trip(&self) -> Duration {
-        self.inner.lanes.first().round_trip
+        self.inner.endpoint.first().round_trip
     }
 
     /// Returns the transport in use for READs.
@@ -211,7 +212,7 @@ impl Client {
 
     /// Returns the transports in use for READs and for WRITEs, and why each.
     pub fn transports(&self) -> [(Protocol, Reason); 2] {
-        self.inner.lanes.verdicts()
+        self.inner.endpoint.verdicts()
     }
 
     /// Returns the path of the mounted export.
@@ -226,7 +227,7 @@ impl Client {
 
     /// Returns what the client has seen so far.
     pub fn status(&self) -> Status {
-        let snapshot = self.inner.lanes.snapshot();
+        let snapshot = self.inner.endpoint.snapshot();
         let limits = self.limits();
         Status {
             stats: snapshot.stats,
@@ -244,12 +245,12 @@ impl Client {
     ///
     /// Never over TCP or IPv6, nor with the default block size, which keeps datagrams short enough or few enough.
     pub fn identifications_may_have_wrapped(&self) -> bool {
-        self.inner.lanes.identifications_may_have_wrapped()
+        self.inner.endpoint.identifications_may_have_wrapped()
     }
 
     /// Returns the bytes per READ and WRITE in use now, without the counters.
     pub(crate) fn limits(&self) -> Limits {
-        self.inner.lanes.limits()
+        self.inner.endpoint.limits()
     }
 
     /// Calls NULL, which does nothing, and returns how long that took.
@@ -300,7 +301,7 @@ impl Client {
         sink: impl Sink + 'static,
         observer: Option<Observer>,
     ) -> Result<Option<Metadata>, Error> {
-        let done = self.inner.lanes.download(&file, ranges, Box::new(sink), observer).await;
+        let done = self.inner.endpoint.download(&file, ranges, Box::new(sink), observer).await;
         done.map_err(|error| self.inner.explain(error))
     }
 
@@ -325,7 +326,7 @@ impl Client {
             Placement::Resumable { .. } | Placement::InPlace | Placement::Existing(_) => None,
         };
         let size = spec.size;
-        let result = self.inner.lanes.upload(Upload::new(spec), size, Box::new(source), observer).await;
+        let result = self.inner.endpoint.upload(Upload::new(spec), size, Box::new(source), observer).await;
         let result = result.map_err(|error| self.inner.explain(error));
         if let (Err(error), Some((directory, name))) = (&result, temporary)
             && !error.is_silence()
@@ -383,20 +384,23 @@ impl Client {
         arguments: Vec<u8>,
     ) -> Result<(Bytes, u32), Error> {
         let what = procedure.name();
-        let Inner { lanes, .. } = &*self.inner;
-        let answer = lanes.call(procedure, lanes.config.call_timeout, arguments).await.map_err(
-            |failure| match failure {
-                CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
-                CallFailure::Unreachable(source) => Error::Unreachable {
-                    what: "the NFSv3 service",
-                    address: lanes.first().address(),
-                    protocol: lanes.first().protocol,
-                    source,
-                },
-                CallFailure::Broken(reason) => Error::Broken { address: lanes.first().address(), reason },
-                CallFailure::Closed => self.inner.explain(Error::Closed),
-            },
-        )?;
+        let Inner { endpoint, .. } = &*self.inner;
+        let answer =
+            endpoint.call(procedure, endpoint.config.call_timeout, arguments).await.map_err(|failure| {
+                match failure {
+                    CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
+                    CallFailure::Unreachable(source) => Error::Unreachable {
+                        what: "the NFSv3 service",
+                        address: endpoint.first().address(),
+                        protocol: endpoint.first().protocol,
+                        source,
+                    },
+                    CallFailure::Broken(reason) => {
+                        Error::Broken { address: endpoint.first().address(), reason }
+                    }
+                    CallFailure::Closed => self.inner.explain(Error::Closed),
+                }
+            })?;
         answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
         Ok((answer.results, answer.attempts))
     }
@@ -434,7 +438,7 @@ impl From<CountedError> for Error {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Lane { protocol, .. } = self.inner.lanes.first();
+        let Path { protocol, .. } = self.inner.endpoint.first();
         let export = String::from_utf8_lossy(&self.inner.export);
         formatter
             .debug_struct("Client")

@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use nfs_proto::{config::RetryPolicy, session::SessionConfig};
+use nfs_proto::{
+    config::RetryPolicy,
+    endpoint::{NEAR, Reason, other},
+    session::SessionConfig,
+};
 use nfs_wire::{
     FileHandle,
     mount::Export,
@@ -25,8 +29,8 @@ pub(crate) use self::search::{Candidates, Root, listed_export};
 use crate::{
     config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor, clock},
+    endpoint::Path,
     error::Error,
-    lanes::{Lane, NEAR, Reason, other},
 };
 
 /// Where NFS usually listens when no port mapper can be asked.
@@ -79,9 +83,9 @@ pub(crate) struct Offer {
 /// The NFS service, on the transport to begin with.
 #[derive(Debug)]
 pub(crate) struct Reached {
-    pub(crate) lane: Lane,
+    pub(crate) path: Path,
     /// On the other one, if that was asked and has answered.
-    pub(crate) other: Option<Lane>,
+    pub(crate) other: Option<Path>,
     pub(crate) reason: Reason,
 }
 
@@ -130,7 +134,7 @@ impl Finder<'_> {
             reached = &mut reaching => {
                 let reached = reached?;
                 let again = async {
-                    let Lane { round_trip, protocol, .. } = reached.lane;
+                    let Path { round_trip, protocol, .. } = reached.path;
                     tokio::time::sleep(ONE_DATAGRAM + MOUNT_ROUND_TRIPS * round_trip).await;
                     self.mount_over(address, path, protocol).await
                 };
@@ -154,7 +158,7 @@ impl Finder<'_> {
             let found =
                 async { tokio::try_join!(self.root_at(address, export), self.nfs_over(address, protocol)) };
             match tokio::time::timeout(TIME_TO_ANSWER, found).await {
-                Ok(Ok((root, lane))) => return Ok((lane.address(), root)),
+                Ok(Ok((root, path))) => return Ok((path.address(), root)),
                 Ok(Err(error)) => last = error,
                 Err(_) => {}
             }
@@ -176,16 +180,16 @@ impl Finder<'_> {
     }
 
     /// Connects to the NFS service without mounting anything.
-    pub(crate) async fn nfs_only(&self) -> Result<Lane, Error> {
-        self.on_each_address(|address| Box::pin(async move { Ok(self.nfs(address).await?.lane) })).await
+    pub(crate) async fn nfs_only(&self) -> Result<Path, Error> {
+        self.on_each_address(|address| Box::pin(async move { Ok(self.nfs(address).await?.path) })).await
     }
 
     /// Makes a further connection to the NFS service at an address.
-    pub(crate) async fn further(&self, address: SocketAddr, protocol: Protocol) -> Result<Lane, Error> {
+    pub(crate) async fn further(&self, address: SocketAddr, protocol: Protocol) -> Result<Path, Error> {
         let found = Found { protocol, address };
         let connection = self.connect(found, Program::NFS).await?;
         let round_trip = nfs_null(&connection, found).await?;
-        Ok(Lane::new(connection, protocol, address, round_trip))
+        Ok(Path::new(connection, protocol, address, round_trip))
     }
 
     async fn on_each_address<'a, T>(
@@ -251,11 +255,11 @@ impl Finder<'_> {
             TransportChoice::Auto => None,
         };
         if let Some(protocol) = given {
-            let lane = self.nfs_over(address, protocol).await?;
-            return Ok(Reached { lane, other: None, reason: Reason::Given });
+            let path = self.nfs_over(address, protocol).await?;
+            return Ok(Reached { path, other: None, reason: Reason::Given });
         }
         let started = clock();
-        let only = |lane| Reached { lane, other: None, reason: Reason::OnlyOne };
+        let only = |path| Reached { path, other: None, reason: Reason::OnlyOne };
         let (udp, tcp) = (self.nfs_over(address, Protocol::Udp), self.nfs_over(address, Protocol::Tcp));
         tokio::pin!(udp, tcp);
         tokio::select! {
@@ -264,10 +268,10 @@ impl Finder<'_> {
                 let Ok(udp) = result else { return tcp.await.map(only) };
                 let round_trip = udp.round_trip;
                 if is_far(&udp) {
-                    return Ok(Reached { lane: udp, other: None, reason: Reason::Far(round_trip) });
+                    return Ok(Reached { path: udp, other: None, reason: Reason::Far(round_trip) });
                 }
                 match tokio::time::timeout(SECOND_TRANSPORT_TIME, tcp).await {
-                    Ok(Ok(lane)) => Ok(Reached { lane, other: Some(udp), reason: Reason::Near(round_trip) }),
+                    Ok(Ok(path)) => Ok(Reached { path, other: Some(udp), reason: Reason::Near(round_trip) }),
                     Ok(Err(_)) | Err(_) => Ok(only(udp)),
                 }
             }
@@ -284,7 +288,7 @@ impl Finder<'_> {
                     match tokio::time::timeout(wait, again).await {
                         Ok(Ok(udp)) => {
                             let reason = Reason::Far(tcp.round_trip);
-                            Ok(Reached { lane: udp, other: Some(tcp), reason })
+                            Ok(Reached { path: udp, other: Some(tcp), reason })
                         }
                         Ok(Err(_)) | Err(_) => Ok(only(tcp)),
                     }
@@ -294,11 +298,11 @@ impl Finder<'_> {
         }
     }
 
-    async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Lane, Error> {
+    async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Path, Error> {
         let service = self.service(address, Program::NFS, protocol).await?;
         let round_trip = service.blame(nfs_null(&service.connection, service.found).await)?;
         let Found { protocol, address } = service.found;
-        Ok(Lane::new(service.connection, protocol, address, round_trip))
+        Ok(Path::new(service.connection, protocol, address, round_trip))
     }
 
     /// Finds a service over one transport and connects to it.
@@ -539,8 +543,8 @@ async fn first_of<T>(
 }
 
 /// Whether the server is further away than the network of a house.
-fn is_far(lane: &Lane) -> bool {
-    lane.round_trip >= NEAR && !is_here(lane.address())
+fn is_far(path: &Path) -> bool {
+    path.round_trip >= NEAR && !is_here(path.address())
 }
 
 /// Whether an address is one of this machine's.

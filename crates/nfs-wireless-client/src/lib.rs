@@ -40,9 +40,9 @@ mod client;
 mod config;
 mod connect;
 mod driver;
+mod endpoint;
 mod error;
 mod file;
-mod lanes;
 mod read_dir;
 
 pub use nfs_wire::{
@@ -57,6 +57,7 @@ pub use nfs_wire::{
 pub use nfs_proto::{
     attr::{FileType, Metadata, SetAttributes, SetTime, Time},
     config::{BlockSize, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, Window},
+    endpoint::Reason,
     engine::{Fades, PathEstimate, Resends, RttHistogram, Stats},
     transfer::{Checkpoint, DirEntry, Placement, Range, RangeSet, TransferError, Upload, UploadSpec},
 };
@@ -67,6 +68,5 @@ pub use self::{
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,
-    lanes::Reason,
     read_dir::ReadDir,
 };

@@ -30,8 +30,8 @@ impl Pinger {
         config.check()?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
-        let lane = within(&config, host, finder.nfs_only()).await?;
-        let (address, connection) = (lane.address(), lane.connection);
+        let path = within(&config, host, finder.nfs_only()).await?;
+        let (address, connection) = (path.address(), path.connection);
         connection.persist();
         Ok(Self { connection, address, timeout: config.call_timeout, _reactor: reactor })
     }

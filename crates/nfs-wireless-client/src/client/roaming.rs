@@ -11,8 +11,8 @@ use super::{Client, Inner};
 use crate::{
     connect::Finder,
     driver::{Change, Snapshot, clock},
+    endpoint::Endpoint,
     error::Error,
-    lanes::Lanes,
 };
 
 /// How often it is looked whether the server is silent.
@@ -39,7 +39,7 @@ pub(super) async fn follow(client: Weak<Inner>) {
             () = sleep(TICK) => false,
         };
         let Some(inner) = client.upgrade() else { return };
-        if silence.is_worth_a_look(clock(), rang, &inner.lanes.snapshot()) {
+        if silence.is_worth_a_look(clock(), rang, &inner.endpoint.snapshot()) {
             silence.looked_in_vain = !inner.look(silence.looked_in_vain).await;
         }
     }
@@ -90,7 +90,7 @@ impl Client {
     /// The server is asked at once whether it answers, over a way found anew; nothing is lost when the hint was wrong. On
     /// Linux `RTNLGRP_LINK` and the groups of addresses and routes (rtnetlink(7)) tell when to call this.
     pub fn link_event(&self) {
-        self.inner.lanes.change(Change::Link);
+        self.inner.endpoint.change(Change::Link);
         self.inner.bell.notify_one();
     }
 
@@ -103,23 +103,23 @@ impl Client {
 impl Inner {
     /// Looks where the server is now, and goes there; whether there is one.
     async fn look(&self, looked_in_vain: bool) -> bool {
-        let Lanes { reactor, config, .. } = &self.lanes;
+        let Endpoint { reactor, config, .. } = &self.endpoint;
         let finder = Finder { reactor, config, host: &self.host };
-        for (protocol, before) in self.lanes.addresses() {
+        for (protocol, before) in self.endpoint.addresses() {
             match finder.find_again(before, protocol, &self.export).await {
                 Ok((address, _)) if address == before => {
                     if looked_in_vain {
-                        self.lanes.change(Change::Link);
+                        self.endpoint.change(Change::Link);
                     }
                 }
                 Ok((address, root)) if root == self.root => {
                     tracing::debug!(%before, %address, "the server has moved");
-                    self.lanes.move_to(protocol, address);
+                    self.endpoint.move_to(protocol, address);
                 }
                 Ok((address, _)) => {
                     tracing::debug!(%before, %address, "another server");
                     let _ = self.elsewhere.set(address);
-                    self.lanes.change(Change::End);
+                    self.endpoint.change(Change::End);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "looked for the server in vain");

@@ -12,9 +12,9 @@ use nfs_wire::{
 };
 
 use super::{Found, call, search::Looking};
-use crate::{error::Error, lanes::Lane};
+use crate::{endpoint::Path, error::Error};
 
-impl Looking for Lane {
+impl Looking for Path {
     async fn look_up(&self, directory: FileHandle, name: &[u8]) -> Result<(FileHandle, Metadata), Error> {
         let what = diropargs3 { dir: directory.to_fh3(), name: filename3(Opaque::borrowed(name)) };
         let found: LOOKUP3resok = ask(self, Procedure::Lookup, &LOOKUP3args { what }).await?;
@@ -34,15 +34,15 @@ impl Looking for Lane {
     }
 }
 
-async fn ask<T>(lane: &Lane, procedure: Procedure, arguments: &impl Pack) -> Result<T, Error>
+async fn ask<T>(path: &Path, procedure: Procedure, arguments: &impl Pack) -> Result<T, Error>
 where
     T: for<'a> Results<'a>,
 {
     let what = procedure.name();
     let mut bytes = Vec::with_capacity(arguments.packed_size());
     encode(&mut bytes, arguments);
-    let found = Found { protocol: lane.protocol, address: lane.address() };
-    let answer = call(&lane.connection, Program::NFS, procedure.number(), bytes, found).await?;
+    let found = Found { protocol: path.protocol, address: path.address() };
+    let answer = call(&path.connection, Program::NFS, procedure.number(), bytes, found).await?;
     answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
     reply::decode(&answer.results)
         .map_err(|source| Error::Protocol { what, source })?

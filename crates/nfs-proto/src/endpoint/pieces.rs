@@ -1,10 +1,9 @@
-//! A download in pieces: which lane asks for which, and which are asked for again on another one.
+//! A download in pieces: which connection asks for which, and which are asked for again on another one.
 
 use std::time::{Duration, Instant};
 
-use nfs_proto::transfer::{Range, RangeSet};
-
 use super::NEAR;
+use crate::transfer::{Range, RangeSet};
 
 /// Bytes of a piece where the way is long enough for several connections.
 const SMALL_PIECE: u64 = 256 << 10;
@@ -12,9 +11,9 @@ const SMALL_PIECE: u64 = 256 << 10;
 /// Bytes of a piece on short ways, and the longest READ.
 const LARGE_PIECE: u64 = 1 << 20;
 
-/// Bytes that a lane is asked for at once: by a download with one lane, and by a lane that is silent.
-const MOST_AHEAD: u64 = 4 << 20;
-const LEAST_AHEAD: u64 = 512 << 10;
+/// Bytes that a connection is asked for at once: by a download with one connection, and by a connection that is silent.
+const MAX_AHEAD: u64 = 4 << 20;
+const MIN_AHEAD: u64 = 512 << 10;
 
 /// What it takes to notice and to ask.
 const NOTICE: Duration = Duration::from_millis(100);
@@ -23,7 +22,7 @@ const NOTICE: Duration = Duration::from_millis(100);
 const RATE_ROUND_TRIPS: u32 = 4;
 const RATE_TIME: Duration = Duration::from_millis(400);
 
-/// A lane that is asked and silent for so many eighths of a round trip, and this long at least, is not waited for.
+/// A connection that is asked and silent for so many eighths of a round trip, and this long at least, is not waited for.
 const STUCK_EIGHTHS: u32 = 16;
 const STUCK: Duration = Duration::from_millis(100);
 
@@ -42,7 +41,7 @@ const COPIES: usize = 2;
 
 /// One connection, as seen by one download.
 #[derive(Clone, Debug)]
-struct Lane {
+struct Connection {
     round_trip: Duration,
     /// Bytes that arrived lately, each counting less with time.
     recent: f64,
@@ -56,13 +55,13 @@ struct Lane {
 
 /// Names one attempt at a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RunId(u32);
+pub struct RunId(u32);
 
-/// A piece on its way over a lane.
+/// A piece on its way over a connection.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     id: RunId,
-    lane: usize,
+    connection: usize,
     asked: Range,
 }
 
@@ -73,7 +72,7 @@ pub(super) struct Pieces {
     waiting: RangeSet,
     done: RangeSet,
     wanted: u64,
-    lanes: Vec<Lane>,
+    connections: Vec<Connection>,
     runs: Vec<Run>,
     next_run: u32,
     again: u64,
@@ -87,7 +86,7 @@ impl Pieces {
             wanted: wanted.bytes(),
             waiting: wanted,
             done: RangeSet::new(),
-            lanes: Vec::new(),
+            connections: Vec::new(),
             runs: Vec::new(),
             next_run: 0,
             again: 0,
@@ -95,30 +94,30 @@ impl Pieces {
         }
     }
 
-    /// Takes another lane into use; they are numbered in this order.
-    pub(super) fn add_lane(&mut self, now: Instant, round_trip: Duration) {
-        let lane = Lane { round_trip, recent: 0.0, bytes: 0, heard: now, trouble: 0, silence: 0 };
-        self.lanes.push(lane);
+    /// Takes another connection into use; they are numbered in this order.
+    pub(super) fn add_connection(&mut self, now: Instant, round_trip: Duration) {
+        let connection = Connection { round_trip, recent: 0.0, bytes: 0, heard: now, trouble: 0, silence: 0 };
+        self.connections.push(connection);
     }
 
-    /// Returns what a lane is to be asked for now, if anything.
-    pub(super) fn next(&mut self, now: Instant, lane: usize) -> Option<(RunId, RangeSet)> {
-        let pending = self.pending(lane);
-        if pending >= self.ahead(now, lane) {
+    /// Returns what a connection is to be asked for now, if anything.
+    pub(super) fn next(&mut self, now: Instant, connection: usize) -> Option<(RunId, RangeSet)> {
+        let pending = self.pending(connection);
+        if pending >= self.ahead(now, connection) {
             return None;
         }
-        let long = self.lanes.get(lane)?.round_trip >= NEAR;
+        let long = self.connections.get(connection)?.round_trip >= NEAR;
         let most = if long { SMALL_PIECE } else { LARGE_PIECE };
         let asked = match self.waiting.take(most) {
             Some(range) => range,
-            None => self.slowest(now, lane)?,
+            None => self.slowest(now, connection)?,
         };
         let id = RunId(self.next_run);
         self.next_run += 1;
         if pending == 0 {
-            self.lanes[lane].heard = now;
+            self.connections[connection].heard = now;
         }
-        self.runs.push(Run { id, lane, asked });
+        self.runs.push(Run { id, connection, asked });
         Some((id, self.done.gaps(asked)))
     }
 
@@ -129,11 +128,11 @@ impl Pieces {
         let new = self.done.bytes() - before;
         self.again += range.length() - new;
         if let Some(run) = self.runs.iter().find(|run| run.id == id) {
-            let lane = &mut self.lanes[run.lane];
-            lane.look(now);
-            lane.recent = lane.decayed(now) + range.length() as f64;
-            lane.bytes += range.length();
-            (lane.heard, lane.silence) = (now, 0);
+            let connection = &mut self.connections[run.connection];
+            connection.look(now);
+            connection.recent = connection.decayed(now) + range.length() as f64;
+            connection.bytes += range.length();
+            (connection.heard, connection.silence) = (now, 0);
         }
         if new > 0 {
             self.arrived = now;
@@ -157,15 +156,15 @@ impl Pieces {
         self.runs.iter().find(|run| self.done.gaps(run.asked).is_empty()).map(|run| run.id)
     }
 
-    /// Looks for lanes that have fallen silent; returns how much trouble there was so far: one for each loss that was seen, three
+    /// Looks for connections that have fallen silent; returns how much trouble there was so far: one for each loss that was seen, three
     /// for one that took long.
     pub(super) fn trouble(&mut self, now: Instant) -> u32 {
-        for lane in 0..self.lanes.len() {
-            if self.pending(lane) > 0 {
-                self.lanes[lane].look(now);
+        for connection in 0..self.connections.len() {
+            if self.pending(connection) > 0 {
+                self.connections[connection].look(now);
             }
         }
-        self.lanes.iter().map(|lane| lane.trouble).sum()
+        self.connections.iter().map(|connection| connection.trouble).sum()
     }
 
     /// Returns the bytes that have not arrived.
@@ -183,35 +182,44 @@ impl Pieces {
         self.arrived
     }
 
-    /// Bytes that a lane was asked for and that have not arrived.
-    fn pending(&self, lane: usize) -> u64 {
-        self.runs.iter().filter(|run| run.lane == lane).map(|run| self.done.gaps(run.asked).bytes()).sum()
+    /// Bytes that a connection was asked for and that have not arrived.
+    fn pending(&self, connection: usize) -> u64 {
+        self.runs
+            .iter()
+            .filter(|run| run.connection == connection)
+            .map(|run| self.done.gaps(run.asked).bytes())
+            .sum()
     }
 
-    fn ahead(&self, now: Instant, lane: usize) -> u64 {
-        let Some(it) = self.lanes.get(lane) else { return 0 };
+    fn ahead(&self, now: Instant, connection: usize) -> u64 {
+        let Some(it) = self.connections.get(connection) else { return 0 };
         if it.round_trip < NEAR {
-            return MOST_AHEAD;
+            return MAX_AHEAD;
         }
         // Less would keep a connection from widening its window.
         if it.is_stuck(now) {
-            LEAST_AHEAD
+            MIN_AHEAD
         } else {
-            (MOST_AHEAD / self.lanes.len() as u64).max(LEAST_AHEAD * 2)
+            (MAX_AHEAD / self.connections.len() as u64).max(MIN_AHEAD * 2)
         }
     }
 
-    /// Returns the piece of another lane that is worth asking for on this one: the one that would arrive last.
-    fn slowest(&self, now: Instant, lane: usize) -> Option<Range> {
-        let own = &self.lanes[lane];
-        if own.is_stuck(now) && self.pending(lane) > 0 {
+    /// Returns the piece of another connection that is worth asking for on this one: the one that would arrive last.
+    fn slowest(&self, now: Instant, connection: usize) -> Option<Range> {
+        let own = &self.connections[connection];
+        if own.is_stuck(now) && self.pending(connection) > 0 {
             return None;
         }
-        let rate = self.lanes.iter().map(|lane| lane.rate(now)).fold(own.rate(now), f64::max).max(1.0);
+        let rate = self
+            .connections
+            .iter()
+            .map(|connection| connection.rate(now))
+            .fold(own.rate(now), f64::max)
+            .max(1.0);
         let mut worst: Option<(f64, Range)> = None;
-        for (index, other) in self.lanes.iter().enumerate().filter(|&(index, _)| index != lane) {
+        for (index, other) in self.connections.iter().enumerate().filter(|&(index, _)| index != connection) {
             let mut before = 0;
-            for run in self.runs.iter().filter(|run| run.lane == index) {
+            for run in self.runs.iter().filter(|run| run.connection == index) {
                 let missing = self.done.gaps(run.asked).bytes();
                 before += missing;
                 let copies = self.runs.iter().filter(|it| it.asked == run.asked).count();
@@ -230,7 +238,7 @@ impl Pieces {
     }
 }
 
-impl Lane {
+impl Connection {
     fn span(&self) -> Duration {
         RATE_TIME.max(self.round_trip * RATE_ROUND_TRIPS)
     }
@@ -274,19 +282,19 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Bytes per millisecond of a lane at a millisecond.
+    /// Bytes per millisecond of a connection at a millisecond.
     type Rate = fn(u64) -> u64;
 
-    /// Downloads a file over lanes that each deliver in order; returns the milliseconds it took and the bytes that came twice.
-    fn download(size: u64, round_trip: u64, lanes: &[Rate]) -> (u64, u64) {
+    /// Downloads a file over connections that each deliver in order; returns the milliseconds it took and the bytes that came twice.
+    fn download(size: u64, round_trip: u64, connections: &[Rate]) -> (u64, u64) {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
         let mut pieces = Pieces::new(RangeSet::new().missing(size), epoch);
-        for _ in lanes {
-            pieces.add_lane(epoch, Duration::from_millis(round_trip));
+        for _ in connections {
+            pieces.add_connection(epoch, Duration::from_millis(round_trip));
         }
-        // What a lane was asked for, from when on it may arrive.
-        let mut queues: Vec<Vec<(u64, RunId, RangeSet)>> = vec![vec![]; lanes.len()];
+        // What a connection was asked for, from when on it may arrive.
+        let mut queues: Vec<Vec<(u64, RunId, RangeSet)>> = vec![vec![]; connections.len()];
         let mut arrived = vec![0_u8; size as usize / 1024];
         for millisecond in 0..600_000 {
             let now = epoch + Duration::from_millis(millisecond);
@@ -295,8 +303,8 @@ mod tests {
                     assert!(!ranges.is_empty());
                     queue.push((millisecond + round_trip, id, ranges));
                 }
-                assert!(queue.iter().map(|(.., ranges)| ranges.bytes()).sum::<u64>() <= 8 * MOST_AHEAD);
-                let mut budget = lanes[index](millisecond);
+                assert!(queue.iter().map(|(.., ranges)| ranges.bytes()).sum::<u64>() <= 8 * MAX_AHEAD);
+                let mut budget = connections[index](millisecond);
                 while let Some((from, id, ranges)) = queue.first_mut().filter(|_| budget > 0) {
                     let Some(range) = ranges.take(budget.min(1024)).filter(|_| *from <= millisecond) else {
                         break;
@@ -326,19 +334,19 @@ mod tests {
     const SIZE: u64 = 16 << 20;
 
     #[test]
-    fn one_lane_is_kept_busy() {
+    fn one_connection_is_kept_busy() {
         let (time, twice) = download(SIZE, 50, &[|_| 10 << 10]);
         assert!(time < 1600 + 200 && twice == 0, "{time} ms, {twice} bytes twice");
     }
 
     #[test]
-    fn lanes_add_up_whatever_their_rates() {
+    fn connections_add_up_whatever_their_rates() {
         let (time, twice) = download(SIZE, 50, &[|_| 6 << 10, |_| 2 << 10, |_| 1 << 10, |_| 1 << 10]);
         assert!(time < 1600 * 5 / 4 && twice < SIZE / 16, "{time} ms, {twice} bytes twice");
     }
 
     #[test]
-    fn what_a_stalled_lane_owes_comes_over_another() {
+    fn what_a_stalled_connection_owes_comes_over_another() {
         let stalls: Rate = |millisecond| if millisecond < 400 { 5 << 10 } else { 0 };
         let (time, twice) = download(SIZE, 50, &[stalls, |_| 5 << 10]);
         assert!(time < 3200 * 5 / 4 && twice == 0, "{time} ms, {twice} bytes twice");
@@ -357,7 +365,7 @@ mod tests {
         let epoch = Instant::now();
         let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
         let mut pieces = Pieces::new(RangeSet::new().missing(SIZE), epoch);
-        pieces.add_lane(epoch, Duration::from_millis(100));
+        pieces.add_connection(epoch, Duration::from_millis(100));
         let (id, _) = pieces.next(epoch, 0).unwrap();
         assert_eq!(pieces.trouble(at(5000)), 0, "nothing has come yet: the server may be slow");
         pieces.handle_bytes(at(5000), id, Range { start: 0, end: 1000 });

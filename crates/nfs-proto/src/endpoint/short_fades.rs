@@ -3,7 +3,7 @@
 //! A fade destroys the whole block that it meets, most of which had left before it, or leaves after it. TCP sends frames, and
 //! its queue in front of a slow link lasts longer than the fade: it loses no time. Its price is that queue, which others wait in.
 
-use nfs_proto::engine::PathEstimate;
+use crate::engine::PathEstimate;
 
 /// Seconds that a frame takes at least: on faster links a block is no longer than a fade.
 const FRAME: f64 = 0.004;
@@ -27,7 +27,7 @@ const MORE: u32 = 2;
 const WORTH: f64 = 2.0;
 
 /// Whether what is left of an upload over UDP would take less time over TCP.
-pub(super) fn bridged(path: &PathEstimate, left: u64) -> bool {
+pub(super) fn lose_less_over_tcp(path: &PathEstimate, left: u64) -> bool {
     let fades = path.fades;
     !path.retransmits
         && path.block > FRAGMENTED
@@ -43,7 +43,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use nfs_proto::engine::Fades;
+    use crate::engine::Fades;
 
     /// The link of 1997 after three fades of 40 ms.
     const SLOW: PathEstimate = PathEstimate {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn only_blocks_in_fragments_that_meet_short_fades_on_a_slow_link_lose_more_than_tcp() {
-        assert!(bridged(&SLOW, 1 << 20));
+        assert!(lose_less_over_tcp(&SLOW, 1 << 20));
         let others = [
             ("held", PathEstimate { retransmits: true, ..SLOW }),
             ("one frame", PathEstimate { block: 1280, ..SLOW }),
@@ -71,9 +71,9 @@ mod tests {
             ("long", PathEstimate { fades: Fades { short: 4, long: 1 }, ..SLOW }),
         ];
         for (what, path) in others {
-            assert!(!bridged(&path, 1 << 20), "{what}");
+            assert!(!lose_less_over_tcp(&path, 1 << 20), "{what}");
         }
-        assert!(bridged(&PathEstimate { fades: Fades { short: 5, long: 1 }, ..SLOW }, 1 << 20));
-        assert!(!bridged(&SLOW, 200_000), "soon over");
+        assert!(lose_less_over_tcp(&PathEstimate { fades: Fades { short: 5, long: 1 }, ..SLOW }, 1 << 20));
+        assert!(!lose_less_over_tcp(&SLOW, 200_000), "soon over");
     }
 }

@@ -9,47 +9,30 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use nfs_proto::{
     attr::Metadata,
-    config::Window,
+    endpoint::{ConnectionId, Direction, DownloadPlan, DownloadStep, RunId, TICK},
     session::Transfer,
     transfer::{Download, Range, RangeSet, TransferError},
 };
 use nfs_wire::{FileHandle, portmap::Protocol};
 use tokio::sync::{Notify, oneshot};
 
-use super::{
-    Counted, Direction, Lane, Lanes, NEAR, TICK,
-    choice::{Choice, Use, other},
-    lock,
-    pieces::{Pieces, RunId},
-};
+use super::{Connections, Counted, Endpoint, lock};
 use crate::{
     driver::{Arrivals, Observer, Sink, Storage, Strand, Task, clock},
     error::Error,
 };
-
-/// TCP connections of one download at most.
-const MOST_LANES: usize = 4;
-
-/// A further connection is made when so much is left,
-const WORTH_A_LANE: u64 = 2 << 20;
-
-/// and for so much trouble: a first loss is what ends the slow start of every connection.
-const TROUBLE: u32 = 3;
-
-/// A connection gets so long to show what it is worth before the next one is made or asked.
-const JOIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A slow disk may owe so many bytes before no more are asked for; those asked for by then still come.
 const MOST_UNSTORED: u64 = 4 << 20;
 
 /// What the runs of a download share.
 struct Shared {
-    pieces: Mutex<Pieces>,
+    plan: Mutex<DownloadPlan>,
     told: Mutex<Told>,
     target: Strand<Target>,
     failed: OnceLock<Arc<io::Error>>,
@@ -137,16 +120,14 @@ struct RunSink {
     shared: Arc<Shared>,
     run: RunId,
     protocol: Protocol,
-    choice: Option<Arc<Mutex<Choice>>>,
+    connections: Arc<Connections>,
 }
 
 impl RunSink {
     /// Takes note of bytes that arrived; returns how many of them are new.
     fn count(&self, now: Instant, range: Range) -> u64 {
-        if let Some(choice) = &self.choice {
-            lock(choice).handle_bytes(now, self.protocol, range.length());
-        }
-        lock(&self.shared.pieces).handle_bytes(now, self.run, range)
+        self.connections.machine().handle_bytes(now, Direction::Down, self.protocol, range.length());
+        lock(&self.shared.plan).handle_bytes(now, self.run, range)
     }
 }
 
@@ -201,15 +182,15 @@ impl Arrivals for RunSink {
 }
 
 /// A piece on its way.
-struct Run<'a> {
+struct Run {
     id: RunId,
-    future: Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>,
+    future: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
 }
 
 /// A connection that is being made or asked.
-type Joining<'a> = Pin<Box<dyn Future<Output = Option<Arc<Lane>>> + Send + 'a>>;
+type Joining<'a> = Pin<Box<dyn Future<Output = Option<ConnectionId>> + Send + 'a>>;
 
-impl Lanes {
+impl Endpoint {
     /// Copies ranges of a file into `sink`. READs that another connection answers sooner are made again on it. Returns the
     /// attributes that the replies told, if all were of one version and came over UDP.
     pub(crate) async fn download(
@@ -219,12 +200,10 @@ impl Lanes {
         sink: Box<dyn Sink>,
         observer: Option<Observer>,
     ) -> Result<Option<Metadata>, Error> {
-        let choice = self.choice(Direction::Down).cloned();
-        let _counted = Counted::begin(choice.as_ref());
+        let _counted = Counted::begin(&self.connections, Direction::Down);
         let end = ranges.end();
-        let pieces = Pieces::new(ranges, clock());
         let shared = Arc::new(Shared {
-            pieces: Mutex::new(pieces),
+            plan: Mutex::new(DownloadPlan::new(clock(), ranges)),
             told: Mutex::new(Told::Nothing),
             target: Strand::new(Target { sink, observer }, self.reactor.storage_pool()),
             failed: OnceLock::new(),
@@ -232,95 +211,56 @@ impl Lanes {
             bell: Notify::new(),
         });
         let _abandoned = Abandoned(Arc::clone(&shared));
-        let mut lanes: Vec<Arc<Lane>> = Vec::new();
         let mut joining: Option<Joining<'_>> = None;
-        let mut join_from = clock();
-        let mut runs: Vec<Run<'_>> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
         let result = loop {
-            let now = clock();
-            let (left, trouble) = {
-                let mut pieces = lock(&shared.pieces);
-                (pieces.left(), pieces.trouble(now))
-            };
-            if left == 0 {
+            while let Some(step) = self.next_step(&shared) {
+                match step {
+                    DownloadStep::Read { connection, run, ranges } => {
+                        runs.push(self.run(file, &shared, connection, run, ranges));
+                    }
+                    DownloadStep::Cancel(id) => runs.retain(|run| run.id != id),
+                    DownloadStep::Join { protocol, number: 0, must_answer: true } => {
+                        joining = Some(Box::pin(self.answering(protocol)));
+                    }
+                    DownloadStep::Join { protocol, number, .. } => {
+                        joining = Some(Box::pin(self.connection(protocol, number)));
+                    }
+                }
+            }
+            if lock(&shared.plan).left() == 0 {
                 break Ok(());
             }
             if let Some(error) = shared.failed.get() {
                 break Err(Error::Local(Arc::clone(error)));
             }
-            // What moves well over TCP need not be compared with UDP.
-            let quiet = trouble == 0 && lanes.first().is_some_and(|lane| lane.protocol == Protocol::Tcp);
-            let uses = self.decide(Direction::Down, if quiet { 0 } else { left });
-            if lanes.is_empty() {
-                let lane = self.find(uses.current, 0).unwrap_or_else(|| Arc::clone(&self.first));
-                add(&shared.pieces, &mut lanes, lane);
-            }
-            for (index, lane) in lanes.iter().enumerate() {
-                if lane.protocol != uses.current && !uses.trial {
-                    continue;
-                }
-                while shared.keeps_up() {
-                    let Some((id, asked)) = lock(&shared.pieces).next(now, index) else { break };
-                    let sink = RunSink {
-                        shared: Arc::clone(&shared),
-                        run: id,
-                        protocol: lane.protocol,
-                        choice: choice.clone(),
-                    };
-                    let task = Task {
-                        transfer: Transfer::Download(Download::ranges(file, asked)),
-                        storage: Storage::Sink(Box::new(sink)),
-                        accepted: None,
-                        rate: None,
-                    };
-                    let lane = Arc::clone(lane);
-                    let future = Box::pin(async move { lane.connection.start(task).done().await });
-                    runs.push(Run { id, future });
-                }
-            }
-            if joining.is_none() && join_from <= now {
-                joining = self.next_lane(&lanes, uses, left, trouble);
-            }
             tokio::select! {
                 biased;
                 (id, result) = first_of(&mut runs) => match result {
-                    Ok(()) => lock(&shared.pieces).end(id),
+                    Ok(()) => lock(&shared.plan).handle_end(id),
                     Err(error) => {
-                        let quiet = clock().saturating_duration_since(lock(&shared.pieces).arrived());
+                        let quiet = clock().saturating_duration_since(lock(&shared.plan).arrived());
                         match error {
                             // Others may have brought more meanwhile.
-                            Error::Stalled(limit) if quiet < limit => lock(&shared.pieces).end(id),
+                            Error::Stalled(limit) if quiet < limit => lock(&shared.plan).handle_end(id),
                             error => break Err(error),
                         }
                     }
                 },
-                lane = joined(&mut joining) => {
+                connection = joined(&mut joining) => {
                     joining = None;
-                    join_from = clock() + JOIN_INTERVAL;
-                    if let Some(lane) = lane {
-                        if lane.protocol != uses.current && let Some(choice) = &choice {
-                            lock(choice).handle_answer(clock());
-                        }
-                        if !lanes.iter().any(|it| Arc::ptr_eq(it, &lane)) {
-                            add(&shared.pieces, &mut lanes, lane);
-                        }
-                    }
+                    lock(&shared.plan).handle_join(clock(), &mut self.connections.machine(), connection);
                 }
                 () = shared.bell.notified() => {}
                 () = tokio::time::sleep(TICK) => {}
-            }
-            let mut pieces = lock(&shared.pieces);
-            while let Some(id) = pieces.needless() {
-                pieces.end(id);
-                runs.retain(|run| run.id != id);
             }
         };
         drop(runs);
         // The file is closed before anybody hears of it.
         let result = result.and(shared.close().await);
-        if lanes.len() > 1 {
-            let twice = lock(&shared.pieces).twice();
-            tracing::debug!(lanes = lanes.len(), twice, "downloaded over several connections");
+        let (connections, twice) = lock(&shared.plan).connections_and_bytes_twice();
+        if connections > 1 {
+            tracing::debug!(connections, twice, "downloaded over several connections");
         }
         let told = match &*lock(&shared.told) {
             Told::Same(told) => Some(*told),
@@ -334,31 +274,39 @@ impl Lanes {
         })
     }
 
-    /// Begins to make, or to ask, the connection that would help, if one would.
-    fn next_lane(&self, lanes: &[Arc<Lane>], uses: Use, left: u64, trouble: u32) -> Option<Joining<'_>> {
-        let has = |protocol| lanes.iter().filter(|lane| lane.protocol == protocol).count();
-        if has(uses.current) == 0 {
-            return Some(Box::pin(self.lane(uses.current, 0)));
-        }
-        if uses.ask || (uses.trial && has(other(uses.current)) == 0) {
-            return Some(Box::pin(self.answering(other(uses.current))));
-        }
-        let tcp = has(Protocol::Tcp);
-        let wanted = (1 + (trouble / TROUBLE) as usize).min(MOST_LANES);
-        let far = lanes.iter().any(|lane| lane.protocol == Protocol::Tcp && lane.round_trip >= NEAR);
-        let free = self.config.rate_limit.is_none() && self.config.window == Window::Auto;
-        let more = uses.current == Protocol::Tcp && tcp < wanted && far && free && left >= WORTH_A_LANE;
-        more.then(|| -> Joining<'_> { Box::pin(self.lane(Protocol::Tcp, tcp)) })
+    fn next_step(&self, shared: &Shared) -> Option<DownloadStep> {
+        let keeps_up = shared.keeps_up();
+        lock(&shared.plan).poll(clock(), &mut self.connections.machine(), keeps_up)
+    }
+
+    /// Begins to read ranges on a connection.
+    fn run(
+        &self,
+        file: &FileHandle,
+        shared: &Arc<Shared>,
+        connection: ConnectionId,
+        id: RunId,
+        ranges: RangeSet,
+    ) -> Run {
+        let path = self.connections.path(connection);
+        let sink = RunSink {
+            shared: Arc::clone(shared),
+            run: id,
+            protocol: path.protocol,
+            connections: Arc::clone(&self.connections),
+        };
+        let task = Task {
+            transfer: Transfer::Download(Download::ranges(file, ranges)),
+            storage: Storage::Sink(Box::new(sink)),
+            accepted: None,
+            rate: None,
+        };
+        Run { id, future: Box::pin(async move { path.connection.start(task).done().await }) }
     }
 }
 
-fn add(pieces: &Mutex<Pieces>, lanes: &mut Vec<Arc<Lane>>, lane: Arc<Lane>) {
-    lock(pieces).add_lane(clock(), lane.round_trip);
-    lanes.push(lane);
-}
-
 /// Waits for the end of a run, and takes it off the list.
-async fn first_of(runs: &mut Vec<Run<'_>>) -> (RunId, Result<(), Error>) {
+async fn first_of(runs: &mut Vec<Run>) -> (RunId, Result<(), Error>) {
     poll_fn(|context| {
         for at in 0..runs.len() {
             if let Poll::Ready(result) = runs[at].future.as_mut().poll(context) {
@@ -370,7 +318,7 @@ async fn first_of(runs: &mut Vec<Run<'_>>) -> (RunId, Result<(), Error>) {
     .await
 }
 
-async fn joined(joining: &mut Option<Joining<'_>>) -> Option<Arc<Lane>> {
+async fn joined(joining: &mut Option<Joining<'_>>) -> Option<ConnectionId> {
     match joining {
         Some(joining) => joining.await,
         None => std::future::pending().await,

@@ -51,7 +51,7 @@ pub enum Reason {
     /// The other one moved nothing for so long, and this one does.
     Stalled(Duration),
     /// It loses less to the short fades of a slow link.
-    Bridged,
+    ShortFades,
     /// Both were tried side by side: bytes per second of this one and of the other.
     Faster(f64, f64),
 }
@@ -76,7 +76,7 @@ impl fmt::Display for Reason {
                     time.as_secs_f64()
                 )
             }
-            Self::Bridged => f.write_str("it loses less to the short fades of a link so slow"),
+            Self::ShortFades => f.write_str("it loses less to the short fades of a link so slow"),
             Self::Faster(this, other) => write!(
                 f,
                 "side by side this one moved {:.2} Mbit/s, the other one {:.2} Mbit/s",
@@ -89,13 +89,13 @@ impl fmt::Display for Reason {
 
 /// What data calls are to use now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Use {
+pub struct Use {
     /// The transport.
-    pub(super) current: Protocol,
+    pub current: Protocol,
     /// Whether the other one is to be tried as well.
-    pub(super) trial: bool,
+    pub trial: bool,
     /// Whether the other one is to be connected and asked: [`Choice::handle_answer`] takes note.
-    pub(super) ask: bool,
+    pub ask: bool,
 }
 
 /// A plain machine for one direction of one client: the time is an argument.
@@ -317,14 +317,14 @@ impl Choice {
 }
 
 /// Returns the other transport.
-pub(crate) const fn other(protocol: Protocol) -> Protocol {
+pub const fn other(protocol: Protocol) -> Protocol {
     match protocol {
         Protocol::Udp => Protocol::Tcp,
         Protocol::Tcp => Protocol::Udp,
     }
 }
 
-const fn index(protocol: Protocol) -> usize {
+pub(super) const fn index(protocol: Protocol) -> usize {
     match protocol {
         Protocol::Udp => 0,
         Protocol::Tcp => 1,
@@ -448,7 +448,7 @@ mod tests {
             let now = epoch + Duration::from_millis(100) * tick;
             let uses = choice.decide(now, 0);
             if tick.is_multiple_of(10) {
-                choice.advise(now, Protocol::Tcp, Reason::Bridged);
+                choice.advise(now, Protocol::Tcp, Reason::ShortFades);
             }
             if uses.ask {
                 choice.handle_answer(now);

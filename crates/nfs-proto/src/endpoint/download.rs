@@ -1,0 +1,169 @@
+//! A download over one connection or several.
+
+use std::time::{Duration, Instant};
+
+use nfs_wire::portmap::Protocol;
+
+use super::{
+    ConnectionId, Direction, Endpoint, NEAR,
+    choice::{Use, other},
+    pieces::{Pieces, RunId},
+};
+use crate::transfer::{Range, RangeSet};
+
+/// TCP connections of one download at most.
+const MAX_CONNECTIONS: usize = 4;
+
+/// A further connection is made when so much is left,
+const WORTH_A_CONNECTION: u64 = 2 << 20;
+
+/// and for so much trouble: a first loss is what ends the slow start of every connection.
+const TROUBLE: u32 = 3;
+
+/// A connection gets so long to show what it is worth before the next one is made or asked.
+const JOIN_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a driver is to do for a download.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DownloadStep {
+    /// Read these ranges on a connection; [`DownloadPlan::handle_end`] takes note of the end.
+    Read {
+        /// Which connection.
+        connection: ConnectionId,
+        /// Names the attempt.
+        run: RunId,
+        /// What to read.
+        ranges: RangeSet,
+    },
+    /// Give up a run: others have brought its bytes.
+    Cancel(RunId),
+    /// Have the connection over this transport with this number, and make it if there is none yet. [`DownloadPlan::handle_join`]
+    /// takes note of it.
+    Join {
+        /// Over which transport.
+        protocol: Protocol,
+        /// Which of the connections over it.
+        number: usize,
+        /// Whether it has to answer a NULL call now, if it is there already.
+        must_answer: bool,
+    },
+}
+
+/// One download over the connections of an endpoint: which of them reads what.
+#[derive(Debug)]
+pub struct DownloadPlan {
+    pieces: Pieces,
+    /// In the order of their numbers in `pieces`.
+    connections: Vec<ConnectionId>,
+    is_joining: bool,
+    join_from: Instant,
+}
+
+impl DownloadPlan {
+    /// Starts to read `wanted`.
+    pub fn new(now: Instant, wanted: RangeSet) -> Self {
+        Self { pieces: Pieces::new(wanted, now), connections: Vec::new(), is_joining: false, join_from: now }
+    }
+
+    /// Returns what is to be done next. `takes_more`: whether what is read has somewhere to go.
+    pub fn poll(&mut self, now: Instant, endpoint: &mut Endpoint, takes_more: bool) -> Option<DownloadStep> {
+        if let Some(run) = self.pieces.needless() {
+            self.pieces.end(run);
+            return Some(DownloadStep::Cancel(run));
+        }
+        let (left, trouble) = (self.pieces.left(), self.pieces.trouble(now));
+        if left == 0 {
+            return None;
+        }
+        // What moves well over TCP need not be compared with UDP.
+        let first = self.connections.first();
+        let is_quiet = trouble == 0 && first.is_some_and(|&first| endpoint.protocol(first) == Protocol::Tcp);
+        let uses = endpoint.decide(now, Direction::Down, if is_quiet { 0 } else { left });
+        if self.connections.is_empty() {
+            self.add(now, endpoint, endpoint.carrier(uses.current));
+        }
+        for (index, &connection) in self.connections.iter().enumerate() {
+            if takes_more
+                && (endpoint.protocol(connection) == uses.current || uses.trial)
+                && let Some((run, ranges)) = self.pieces.next(now, index)
+            {
+                return Some(DownloadStep::Read { connection, run, ranges });
+            }
+        }
+        if self.is_joining || now < self.join_from {
+            return None;
+        }
+        let join = self.join(endpoint, uses, left, trouble);
+        self.is_joining = join.is_some();
+        join
+    }
+
+    /// Takes note of bytes that arrived, or were stored, on behalf of a run; returns how many of them are new.
+    pub fn handle_bytes(&mut self, now: Instant, run: RunId, range: Range) -> u64 {
+        self.pieces.handle_bytes(now, run, range)
+    }
+
+    /// Takes note of the end of a run; what it has not brought is asked for again.
+    pub fn handle_end(&mut self, run: RunId) {
+        self.pieces.end(run);
+    }
+
+    /// Takes note of the connection that was to join; `None`: the server refuses, or does not answer.
+    pub fn handle_join(&mut self, now: Instant, endpoint: &mut Endpoint, connection: Option<ConnectionId>) {
+        self.is_joining = false;
+        self.join_from = now + JOIN_INTERVAL;
+        let Some(connection) = connection else { return };
+        let protocol = endpoint.protocol(connection);
+        let choice = endpoint.choice_mut(Direction::Down);
+        if choice.verdict().0 != protocol {
+            choice.handle_answer(now);
+        }
+        if !self.connections.contains(&connection) {
+            self.add(now, endpoint, connection);
+        }
+    }
+
+    /// Returns the bytes that have not arrived.
+    pub fn left(&self) -> u64 {
+        self.pieces.left()
+    }
+
+    /// Returns when something new arrived last.
+    pub const fn arrived(&self) -> Instant {
+        self.pieces.arrived()
+    }
+
+    /// Returns how many connections took part, and how many bytes arrived twice.
+    pub const fn connections_and_bytes_twice(&self) -> (usize, u64) {
+        (self.connections.len(), self.pieces.twice())
+    }
+
+    fn add(&mut self, now: Instant, endpoint: &Endpoint, connection: ConnectionId) {
+        self.pieces.add_connection(now, endpoint.round_trip(connection));
+        self.connections.push(connection);
+    }
+
+    /// Returns the connection that would help, if one would.
+    fn join(&self, endpoint: &Endpoint, uses: Use, left: u64, trouble: u32) -> Option<DownloadStep> {
+        let over = |protocol| {
+            let connections = self.connections.iter();
+            connections.filter(move |&&connection| endpoint.protocol(connection) == protocol)
+        };
+        if over(uses.current).count() == 0 {
+            return Some(DownloadStep::Join { protocol: uses.current, number: 0, must_answer: false });
+        }
+        let elsewhere = other(uses.current);
+        if uses.ask || (uses.trial && over(elsewhere).count() == 0) {
+            return Some(DownloadStep::Join { protocol: elsewhere, number: 0, must_answer: true });
+        }
+        let number = over(Protocol::Tcp).count();
+        let wanted = (1 + (trouble / TROUBLE) as usize).min(MAX_CONNECTIONS);
+        let is_far = over(Protocol::Tcp).any(|&connection| endpoint.round_trip(connection) >= NEAR);
+        let more = endpoint.config.several_connections
+            && uses.current == Protocol::Tcp
+            && number < wanted
+            && is_far
+            && left >= WORTH_A_CONNECTION;
+        more.then_some(DownloadStep::Join { protocol: Protocol::Tcp, number, must_answer: false })
+    }
+}

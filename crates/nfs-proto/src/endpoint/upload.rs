@@ -1,0 +1,164 @@
+//! An upload that moves to the other transport when that does better.
+
+use std::time::{Duration, Instant};
+
+use nfs_wire::portmap::Protocol;
+
+use super::{
+    ConnectionId, Direction, Endpoint, Reason, TICK, choice::other, short_fades::lose_less_over_tcp,
+};
+use crate::engine::PathEstimate;
+
+/// Before it moves, an upload waits for what is in flight until nothing has come for so long and two round trips,
+const SILENT: Duration = Duration::from_millis(500);
+const SILENT_ROUND_TRIPS: u32 = 2;
+
+/// but not longer than so many times that.
+const MAX_SILENCES: u32 = 4;
+
+/// What a driver is to do for an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadStep {
+    /// Have a connection over this transport answer a NULL call, and make it if there is none yet. [`UploadPlan::handle_answer`] takes
+    /// note.
+    Ask(Protocol),
+    /// Make no further calls; [`UploadPlan::handle_drained`] takes note when none is outstanding.
+    Hold,
+    /// Take the transfer back from its connection, unless it waits for a call that must not be run twice;
+    /// [`UploadPlan::handle_detached`] takes note.
+    Detach,
+}
+
+/// One upload over the connections of an endpoint: on which of them it is. WRITEs are made on one at a time.
+#[derive(Debug)]
+pub struct UploadPlan {
+    connection: ConnectionId,
+    left: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Looks again then whether the other transport would do better.
+    Writing { look: Instant },
+    /// The other transport has been asked.
+    Asking,
+    /// Waits for what is in flight.
+    Draining { to: ConnectionId, began: Instant, heard: Instant, is_drained: bool },
+    /// Is being taken back.
+    Detaching { to: ConnectionId },
+}
+
+impl UploadPlan {
+    /// Starts an upload of so many bytes.
+    pub fn new(now: Instant, endpoint: &mut Endpoint, bytes: u64) -> Self {
+        let protocol = endpoint.decide(now, Direction::Up, bytes).current;
+        let state = State::Writing { look: now + TICK };
+        Self { connection: endpoint.carrier(protocol), left: bytes, state }
+    }
+
+    /// Returns the connection that carries it.
+    pub const fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// Returns what is to be done next. `path` and `last_heard` are what its connection knows: the estimate, and when it received
+    /// something last.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        path: Option<&PathEstimate>,
+        last_heard: Option<Instant>,
+    ) -> Option<UploadStep> {
+        match self.state {
+            State::Writing { look } if look <= now => self.look(now, endpoint, path, last_heard),
+            State::Draining { to, is_drained, .. } if is_drained || self.drained_by(endpoint)? <= now => {
+                self.state = State::Detaching { to };
+                Some(UploadStep::Detach)
+            }
+            State::Writing { .. } | State::Asking | State::Draining { .. } | State::Detaching { .. } => None,
+        }
+    }
+
+    /// Takes note of bytes that the server accepted.
+    pub fn handle_accepted(&mut self, now: Instant, endpoint: &mut Endpoint, bytes: u64) {
+        endpoint.handle_bytes(now, Direction::Up, endpoint.protocol(self.connection), bytes);
+        self.left = self.left.saturating_sub(bytes);
+        if let State::Draining { heard, .. } = &mut self.state {
+            *heard = now;
+        }
+    }
+
+    /// Takes note that the other transport has answered, or does not.
+    pub fn handle_answer(&mut self, now: Instant, endpoint: &mut Endpoint, has_answered: bool) {
+        if has_answered {
+            endpoint.choice_mut(Direction::Up).handle_answer(now);
+        }
+        self.state = State::Writing { look: now + TICK };
+    }
+
+    /// Takes note that none of its calls is outstanding.
+    pub const fn handle_drained(&mut self) {
+        if let State::Draining { is_drained, .. } = &mut self.state {
+            *is_drained = true;
+        }
+    }
+
+    /// Takes note that the transfer was taken back, and is now carried by [`Self::connection`]; or could not be.
+    pub fn handle_detached(&mut self, now: Instant, was_handed_over: bool) {
+        if let State::Detaching { to } = self.state
+            && was_handed_over
+        {
+            self.connection = to;
+        }
+        self.state = State::Writing { look: now + TICK };
+    }
+
+    /// Returns when to poll it next, whatever happens.
+    pub fn poll_timeout(&self, endpoint: &Endpoint) -> Option<Instant> {
+        match self.state {
+            State::Writing { look } => Some(look),
+            State::Draining { .. } => self.drained_by(endpoint),
+            State::Asking | State::Detaching { .. } => None,
+        }
+    }
+
+    fn look(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        path: Option<&PathEstimate>,
+        last_heard: Option<Instant>,
+    ) -> Option<UploadStep> {
+        self.state = State::Writing { look: now + TICK };
+        let protocol = endpoint.protocol(self.connection);
+        // Over TCP only a stall is a reason to try UDP.
+        let left = if protocol == Protocol::Tcp { 0 } else { self.left };
+        if endpoint.config.either_transport && path.is_some_and(|path| lose_less_over_tcp(path, left)) {
+            endpoint.choice_mut(Direction::Up).advise(now, Protocol::Tcp, Reason::ShortFades);
+        }
+        let uses = endpoint.decide(now, Direction::Up, left);
+        if uses.ask {
+            self.state = State::Asking;
+            return Some(UploadStep::Ask(other(uses.current)));
+        }
+        let wanted = if uses.trial { other(uses.current) } else { uses.current };
+        let to = endpoint.find(wanted, 0).filter(|_| wanted != protocol)?;
+        let silent = self.silent(endpoint);
+        let heard = last_heard.unwrap_or(now).max(now - silent);
+        self.state = State::Draining { to, began: now, heard, is_drained: false };
+        Some(UploadStep::Hold)
+    }
+
+    /// When what is in flight is waited for no longer.
+    fn drained_by(&self, endpoint: &Endpoint) -> Option<Instant> {
+        let State::Draining { began, heard, .. } = self.state else { return None };
+        let silent = self.silent(endpoint);
+        Some((heard + silent).min(began + silent * MAX_SILENCES))
+    }
+
+    fn silent(&self, endpoint: &Endpoint) -> Duration {
+        SILENT + endpoint.round_trip(self.connection) * SILENT_ROUND_TRIPS
+    }
+}

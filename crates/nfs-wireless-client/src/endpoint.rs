@@ -1,0 +1,310 @@
+//! The connections of a client: carries out what the machines of [`nfs_proto::endpoint`] decide. docs/transports.md.
+//!
+//! The first connection carries calls that must not be run twice. Where the transport was left open there may be a
+//! second one over the other transport, and for large downloads over TCP further ones.
+
+mod download;
+mod upload;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use nfs_proto::{
+    config::Window,
+    endpoint::{self, ConnectionId, Direction, EndpointConfig, Failover, Reason, Route, other},
+    transfer::Limits,
+};
+use nfs_wire::{FileHandle, Procedure, portmap::Protocol, rpc::Program};
+use tokio::sync::watch;
+
+use crate::{
+    config::{ClientConfig, TransportChoice},
+    connect::{Finder, Reached},
+    driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
+};
+
+/// A connection, and where it leads.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) connection: Connection,
+    pub(crate) protocol: Protocol,
+    /// Where the server is.
+    address: Mutex<SocketAddr>,
+    pub(crate) round_trip: Duration,
+}
+
+impl Path {
+    pub(crate) const fn new(
+        connection: Connection,
+        protocol: Protocol,
+        address: SocketAddr,
+        round_trip: Duration,
+    ) -> Self {
+        Self { connection, protocol, address: Mutex::new(address), round_trip }
+    }
+
+    /// Returns where the server is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        *lock(&self.address)
+    }
+}
+
+/// The machine, and the connections that it knows by their numbers.
+#[derive(Debug)]
+struct Connections {
+    machine: Mutex<endpoint::Endpoint>,
+    paths: Mutex<Vec<Arc<Path>>>,
+    /// One attempt over each transport at a time; those who wait for it have receivers.
+    making: Mutex<[Weak<watch::Sender<()>>; 2]>,
+}
+
+impl Connections {
+    fn machine(&self) -> MutexGuard<'_, endpoint::Endpoint> {
+        lock(&self.machine)
+    }
+
+    fn path(&self, id: ConnectionId) -> Arc<Path> {
+        Arc::clone(&lock(&self.paths)[id.0])
+    }
+
+    fn all(&self) -> Vec<Arc<Path>> {
+        lock(&self.paths).clone()
+    }
+
+    fn add(&self, path: Path) {
+        let mut machine = self.machine();
+        machine.add(path.protocol, path.round_trip);
+        lock(&self.paths).push(Arc::new(path));
+    }
+}
+
+/// All connections of a client.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    // Connections are dropped first: without commands their drivers end before a thread of their own does.
+    first: Arc<Path>,
+    connections: Arc<Connections>,
+    pub(crate) config: ClientConfig,
+    /// The root of the export.
+    root: FileHandle,
+    pub(crate) reactor: Reactor,
+}
+
+impl Endpoint {
+    pub(crate) fn new(reached: Reached, root: FileHandle, config: ClientConfig, reactor: Reactor) -> Self {
+        let Reached { path, other, reason } = reached;
+        let decisions = EndpointConfig {
+            either_transport: config.transport == TransportChoice::Auto,
+            several_connections: config.rate_limit.is_none() && config.window == Window::Auto,
+        };
+        let machine = endpoint::Endpoint::new(decisions, clock(), path.protocol, path.round_trip, reason);
+        let first = Arc::new(path);
+        let connections = Connections {
+            machine: Mutex::new(machine),
+            paths: Mutex::new(vec![Arc::clone(&first)]),
+            making: Mutex::default(),
+        };
+        other.into_iter().for_each(|other| connections.add(other));
+        connections.all().iter().for_each(|path| path.connection.mounted(root, None));
+        Self { first, connections: Arc::new(connections), config, root, reactor }
+    }
+
+    /// Returns the first connection.
+    pub(crate) fn first(&self) -> &Path {
+        &self.first
+    }
+
+    /// Returns what READs, or WRITEs, take, and why.
+    pub(crate) fn verdicts(&self) -> [(Protocol, Reason); 2] {
+        let machine = self.connections.machine();
+        [Direction::Down, Direction::Up].map(|direction| machine.verdict(direction))
+    }
+
+    /// Returns the bytes per READ and WRITE in use now.
+    pub(crate) fn limits(&self) -> Limits {
+        let [down, up] = self.verdicts().map(|(protocol, _)| {
+            let path = self.find(protocol).unwrap_or_else(|| Arc::clone(&self.first));
+            path.connection.limits().unwrap_or_default()
+        });
+        Limits { read_block: down.read_block, write_block: up.write_block, ..Limits::default() }
+    }
+
+    /// Whether fragments of different datagrams may have been put together on any of them.
+    pub(crate) fn identifications_may_have_wrapped(&self) -> bool {
+        self.connections.all().iter().any(|path| path.connection.identifications_may_have_wrapped())
+    }
+
+    /// Returns what the connections know about themselves, all together.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let mut all = self.first.connection.snapshot();
+        for path in &self.connections.all()[1..] {
+            let Snapshot { stats, outstanding, put_off, last_heard, path_estimate, .. } =
+                path.connection.snapshot();
+            all.stats.add(&stats);
+            all.outstanding += outstanding;
+            all.put_off += put_off;
+            all.waiting |= outstanding > 0;
+            all.last_heard = all.last_heard.max(last_heard);
+            all.path_estimate = all.path_estimate.or(path_estimate);
+        }
+        all
+    }
+
+    /// Returns where the server is, over each transport that there is a connection of; the first one's before the other's.
+    pub(crate) fn addresses(&self) -> Vec<(Protocol, SocketAddr)> {
+        let first = (self.first.protocol, self.first.address());
+        let second = self.find(other(first.0)).map(|path| (path.protocol, path.address()));
+        std::iter::once(first).chain(second).collect()
+    }
+
+    /// Says to every connection that the way to the server has changed.
+    pub(crate) fn change(&self, change: Change) {
+        self.connections.all().iter().for_each(|path| path.connection.change(change));
+    }
+
+    /// Goes to another address with the connections over a transport.
+    pub(crate) fn move_to(&self, protocol: Protocol, address: SocketAddr) {
+        for path in self.connections.all().iter().filter(|path| path.protocol == protocol) {
+            *lock(&path.address) = address;
+            path.connection.change(Change::Server(address));
+        }
+    }
+
+    /// Makes a call. Dropping the future cancels it.
+    ///
+    /// On TCP nothing is sent again while its connection lives. But a call that may be made twice goes out once more over the
+    /// other transport if that answers and this one does not.
+    pub(crate) async fn call(
+        &self,
+        procedure: Procedure,
+        timeout: Option<Duration>,
+        arguments: Vec<u8>,
+    ) -> Result<Answer, CallFailure> {
+        let number = (Program::NFS, procedure.number());
+        let Route { connection, failover } = self.connections.machine().route(procedure);
+        let path = self.connections.path(connection);
+        let Some(Failover { after, grace }) = failover else {
+            return path.connection.call(number, timeout, arguments).await;
+        };
+        // Whoever waits for a place is not yet waiting for the server.
+        let call = path.connection.place(timeout).await?.call(number, arguments.clone());
+        tokio::pin!(call);
+        tokio::select! {
+            biased;
+            answer = &mut call => return answer,
+            () = tokio::time::sleep(after) => {}
+        }
+        let again = async {
+            let other = self.answering(other(path.protocol)).await?;
+            tokio::time::sleep(grace).await;
+            self.connections.path(other).connection.call(number, timeout, arguments).await.ok()
+        };
+        tokio::select! {
+            biased;
+            answer = &mut call => answer,
+            Some(answer) = again => {
+                self.connections.machine().handle_failover(procedure, path.protocol);
+                tracing::debug!(what = procedure.name(), "moved to the other transport");
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Returns a connection over a transport once it has answered a NULL call, made now.
+    async fn answering(&self, protocol: Protocol) -> Option<ConnectionId> {
+        let known = self.connections.machine().find(protocol, 0);
+        let Some(id) = known else { return self.connection(protocol, 0).await };
+        let path = self.connections.path(id);
+        let answer = path.connection.call((Program::NFS, Procedure::Null.number()), None, Vec::new()).await;
+        answer.is_ok().then_some(id)
+    }
+
+    /// Returns the first connection over a transport, if there is one.
+    fn find(&self, protocol: Protocol) -> Option<Arc<Path>> {
+        let id = self.connections.machine().find(protocol, 0)?;
+        Some(self.connections.path(id))
+    }
+
+    /// Returns the connection over a transport with this number, and makes it if it is the next one; it has answered a NULL call
+    /// then. `None`: the server refuses.
+    async fn connection(&self, protocol: Protocol, number: usize) -> Option<ConnectionId> {
+        loop {
+            let mut attempt = {
+                let mut making = lock(&self.connections.making);
+                let machine = self.connections.machine();
+                if let Some(id) = machine.find(protocol, number) {
+                    return Some(id);
+                }
+                if !machine.may_connect(clock(), protocol) {
+                    return None;
+                }
+                drop(machine);
+                let making = &mut making[usize::from(protocol == Protocol::Tcp)];
+                match making.upgrade() {
+                    Some(attempt) => attempt.subscribe(),
+                    None => {
+                        let (attempt, waiting) = watch::channel(());
+                        let attempt = Arc::new(attempt);
+                        *making = Arc::downgrade(&attempt);
+                        self.make(protocol, attempt);
+                        waiting
+                    }
+                }
+            };
+            // It fails when the attempt has ended.
+            let _ = attempt.changed().await;
+        }
+    }
+
+    /// Begins to make a connection, in a task that continues when whoever wanted it is not polled; it ends when nobody waits for
+    /// `attempt` any more.
+    fn make(&self, protocol: Protocol, attempt: Arc<watch::Sender<()>>) {
+        // Where nobody has been asked for the port it is the same on both transports.
+        let (address, root, config) = (self.first.address(), self.root, self.config.clone());
+        let known = self.find(protocol).and_then(|it| it.connection.snapshot().server_limits);
+        let (connections, reactor) = (Arc::clone(&self.connections), self.reactor.clone());
+        self.reactor.spawn(async move {
+            let finder = Finder { reactor: &reactor, config: &config, host: "" };
+            let made = tokio::select! {
+                made = finder.further(address, protocol) => made,
+                () = attempt.closed() => return,
+            };
+            match made {
+                Ok(path) => {
+                    path.connection.mounted(root, known);
+                    connections.add(path);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, ?protocol, "no further connection");
+                    connections.machine().handle_refused(clock(), protocol);
+                }
+            }
+        });
+    }
+}
+
+/// A transfer that the endpoint counts.
+struct Counted {
+    connections: Arc<Connections>,
+    direction: Direction,
+}
+
+impl Counted {
+    fn begin(connections: &Arc<Connections>, direction: Direction) -> Self {
+        connections.machine().begin(clock(), direction);
+        Self { connections: Arc::clone(connections), direction }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.connections.machine().end(clock(), self.direction);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
