@@ -244,6 +244,12 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_cannot_be_read_is_an_error() {
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        assert_eq!(Journal::open(directory).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[test]
     fn the_slots_take_turns() {
         let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap()).unwrap();
         for end in 1..=5 {

@@ -88,10 +88,17 @@ fn names_follow_the_rules_of_cp() {
     }
     assert_eq!(fs::read_to_string(server.path("dir/dir/b")).unwrap(), "b");
 
+    // A directory is told by the name that it was given.
+    symlink("dir", server.path("link")).unwrap();
+    let said = ok(["cp", "--dry-run", &local("renamed"), &server.url("/link")]);
+    assert!(said.ends_with("/renamed -> 127.0.0.1:/link/renamed\n"), "{said}");
+
     let error = fails(2, ["cp", &server.url("/a"), &server.url("/dir/b"), &local("renamed")]);
     assert!(error.contains("not a directory"), "{error}");
     let output = nfsw(["cp", &server.url("/a"), &server.url("/missing"), &local("renamed")]);
     assert_eq!(output.status.code(), Some(2), "one of several is missing: {}", stderr(&output));
+    let error = fails(4, ["cp", &local("missing"), &server.url("/")]);
+    assert!(error.contains("missing: "), "{error}");
     let error = fails(1, ["cp", &server.url("/dir"), &local("")]);
     assert!(error.contains("-r"), "{error}");
     let error = fails(1, ["cp", "-r", &server.url("/dir"), &local("renamed")]);
@@ -116,6 +123,20 @@ fn modes_follow_the_umask_unless_kept() {
     assert_eq!(mode(&here.path().join("kept")), 0o777);
     run(&format!("cp kept '{}'", server.url("/plain")));
     assert_eq!(mode(&server.path("plain")), 0o750);
+    fs::set_permissions(here.path().join("kept"), Permissions::from_mode(0o444)).unwrap();
+    run(&format!("cp kept '{}'", server.url("/unwritable")));
+    assert_eq!(mode(&server.path("unwritable")), 0o440);
+    for (directory, plain) in [(0o777, 0o750), (0o755, 0o750), (0o711, 0o710), (0o555, 0o550)] {
+        let (name, url) = (format!("directory {directory:o}"), server.url(&format!("/{directory:o}")));
+        fs::create_dir(here.path().join(&name)).unwrap();
+        fs::set_permissions(here.path().join(&name), Permissions::from_mode(directory)).unwrap();
+        run(&format!("cp -r '{name}' '{url}'"));
+        assert_eq!(mode(&server.path(&format!("{directory:o}"))), plain);
+        run(&format!("cp -rp '{name}' '{}'", server.url(&format!("/kept {directory:o}"))));
+        assert_eq!(mode(&server.path(&format!("kept {directory:o}"))), directory);
+        run(&format!("cp -r '{}' 'back {directory:o}'", server.url(&format!("/kept {directory:o}"))));
+        assert_eq!(mode(&here.path().join(format!("back {directory:o}"))), plain);
+    }
     // What is replaced keeps its mode.
     fs::set_permissions(here.path().join("plain"), Permissions::from_mode(0o600)).unwrap();
     run(&format!("cp '{}' plain", server.url("/program")));
@@ -457,6 +478,29 @@ fn a_server_is_copied_to_itself_and_to_another() {
     assert!(error.contains("same file"), "{error}");
     for root in [&tree, &other.path("copy"), &server.path("second")] {
         unlock(root);
+    }
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_temporary_file_is_named() {
+    let server = Server::start();
+    fs::write(server.path("file"), b"x").unwrap();
+    fs::create_dir(server.path(".copy.nfsw-part")).unwrap();
+    let error = fails(1, ["cp", &server.url("/file"), &server.url("/copy")]);
+    assert!(error.contains("is a directory"), "{error}");
+}
+
+#[test]
+fn a_copy_that_goes_well_says_nothing() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let local = here.path().join("file");
+    fs::write(server.path("file"), noise(300_000)).unwrap();
+    for names in
+        [[&server.url("/file"), local.to_str().unwrap()], [local.to_str().unwrap(), &server.url("/copy")]]
+    {
+        let output = nfsw(["cp"].iter().chain(&names));
+        assert!(output.status.success() && output.stdout.is_empty());
+        assert_eq!(stderr(&output), "");
     }
 }
 

@@ -343,3 +343,26 @@ fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let base = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
     base + Duration::from_nanos(nanoseconds.unsigned_abs())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_takes_less_of_its_disk_than_its_size_has_holes() {
+        let attributes = |size: u64, content: &[u8]| {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(size).unwrap();
+            file.write_all_at(content, 0).unwrap();
+            file.sync_all().unwrap();
+            Attributes::from(&file.metadata().unwrap())
+        };
+        let (sparse, dense) = (attributes(1 << 20, b"x"), attributes(1 << 20, &vec![1; 1 << 20]));
+        assert!(sparse.wants_holes(Sparse::Auto) && !dense.wants_holes(Sparse::Auto));
+        assert!(!sparse.wants_holes(Sparse::Never) && dense.wants_holes(Sparse::Always));
+        let exact = Attributes { stored: 1 << 20, ..dense };
+        assert!(!exact.wants_holes(Sparse::Auto));
+    }
+}

@@ -388,3 +388,25 @@ pub(super) fn set_times(times: Times) -> SetAttributes {
         ..SetAttributes::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Instant};
+
+    use super::*;
+    use crate::{
+        args::OutputArgs,
+        remote,
+        served::{Served, connection},
+    };
+
+    #[tokio::test]
+    async fn a_server_tells_the_step_of_its_times() {
+        let server = Served::start();
+        let reporter = Reporter::new(&OutputArgs { json: false, stats: false }, Instant::now());
+        let connections = Connections::new(connection(), None, Arc::default());
+        let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
+        let step = Place::remote(found).time_step(&connections, &reporter).await.unwrap();
+        assert_eq!(step, Duration::from_nanos(1));
+    }
+}

@@ -164,7 +164,7 @@ impl Receiving {
             }
             let written = lock(&self.recorder).state.tentative.clone();
             let waiting = written.bytes() - lock(&self.recorder).state.solid.bytes();
-            if waiting < FLUSH_BYTES && (waiting == 0 || flushed.elapsed() < FLUSH_INTERVAL) {
+            if !is_to_be_flushed(waiting, flushed.elapsed()) {
                 continue;
             }
             let Ok(file) = self.file.try_clone() else { continue };
@@ -199,6 +199,11 @@ impl Sink for Recorded {
         }
         Ok(())
     }
+}
+
+/// Whether it is time to flush bytes that wait for it, so long after the last time.
+fn is_to_be_flushed(waiting: u64, elapsed: Duration) -> bool {
+    waiting >= FLUSH_BYTES || waiting > 0 && elapsed >= FLUSH_INTERVAL
 }
 
 fn lock(recorder: &Mutex<Recorder>) -> std::sync::MutexGuard<'_, Recorder> {
@@ -335,5 +340,204 @@ impl Source for Sending {
         state.token[..verifier.len()].copy_from_slice(&verifier);
         (state.solid, state.tentative) = (stable, unstable);
         recorder.record();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 4 << 20;
+
+    const SOURCE: Identity = Identity { file: (1, 2), size: SIZE, modified: 3, changed: 4 };
+
+    /// A directory on this machine that a file named `file` is copied into.
+    struct Target {
+        path: tempfile::TempDir,
+        directory: Directory,
+    }
+
+    impl Target {
+        fn new() -> Self {
+            let path = tempfile::tempdir().unwrap();
+            Self { directory: Directory::open(path.path()).unwrap(), path }
+        }
+
+        fn part(&self) -> Part {
+            Part::beside(&self.directory, b"file", 0o600).unwrap()
+        }
+
+        fn receive(&self, part: &Part, source: Identity) -> Receiving {
+            Receiving::open(&self.directory, b"file", part, source).unwrap()
+        }
+
+        /// What a later run would find in the journal.
+        fn state(&self) -> State {
+            Journal::open(self.journal()).unwrap().1.unwrap()
+        }
+
+        fn journal(&self) -> File {
+            File::options().read(true).write(true).open(self.path.path().join(".file.nfsw-journal")).unwrap()
+        }
+
+        fn change_state(&self, change: impl FnOnce(&mut State)) {
+            let (mut journal, state) = Journal::open(self.journal()).unwrap();
+            let mut state = state.unwrap();
+            change(&mut state);
+            journal.write(&state).unwrap();
+        }
+
+        /// Leaves a complete copy under its name, and its journal.
+        fn complete(&self) {
+            let part = self.part();
+            let receiving = self.receive(&part, SOURCE);
+            write(&receiving, &part, 0, SIZE);
+            receiving.record();
+            part.finish().unwrap();
+        }
+
+        fn is_complete(&self, source: Identity) -> bool {
+            Receiving::is_complete(&self.directory, b"file", source).unwrap()
+        }
+    }
+
+    fn write(receiving: &Receiving, part: &Part, start: u64, length: u64) {
+        let mut sink = receiving.sink(Writer::new(part.writer().unwrap()));
+        sink.write_at(start, &vec![7; length as usize]).unwrap();
+    }
+
+    fn range(start: u64, end: u64) -> RangeSet {
+        let mut set = RangeSet::new();
+        set.insert(Range { start, end });
+        set
+    }
+
+    #[test]
+    fn the_journal_is_written_after_many_bytes_or_some_time() {
+        let target = Target::new();
+        let part = target.part();
+        let receiving = target.receive(&part, SOURCE);
+        // Where this takes long, it is written for that reason.
+        let start = Instant::now();
+        let has = |ranges: RangeSet| target.state().tentative == ranges || start.elapsed() >= INTERVAL;
+        write(&receiving, &part, 0, SIZE / 16 - 1);
+        assert!(has(RangeSet::new()));
+        write(&receiving, &part, SIZE / 16 - 1, 1);
+        assert!(has(range(0, SIZE / 16)));
+        lock(&receiving.recorder).recorded -= INTERVAL;
+        write(&receiving, &part, SIZE / 16, 1);
+        assert_eq!(target.state().tentative, range(0, SIZE / 16 + 1));
+        write(&receiving, &part, SIZE / 16 + 1, 1);
+        assert!(has(range(0, SIZE / 16 + 1)));
+        drop(receiving);
+        assert_eq!(target.state().tentative, range(0, SIZE / 16 + 2), "nothing is lost at the end of a run");
+    }
+
+    #[test]
+    fn few_bytes_are_flushed_after_some_seconds_and_many_at_once() {
+        let second = Duration::from_secs(1);
+        assert!(!is_to_be_flushed(0, 100 * second));
+        assert!(!is_to_be_flushed(1, 9 * second) && is_to_be_flushed(1, 10 * second));
+        assert!(!is_to_be_flushed((32 << 20) - 1, second) && is_to_be_flushed(32 << 20, second));
+    }
+
+    #[tokio::test]
+    async fn what_is_flushed_is_good_after_a_power_failure() {
+        let target = Target::new();
+        let part = target.part();
+        let receiving = target.receive(&part, Identity { size: 2 * FLUSH_BYTES, ..SOURCE });
+        write(&receiving, &part, 0, FLUSH_BYTES);
+        let is_flushed = async {
+            while target.state().solid != range(0, FLUSH_BYTES) {
+                tokio::time::sleep(FLUSH_CHECK / 10).await;
+            }
+        };
+        tokio::select! {
+            error = receiving.flush() => panic!("{error}"),
+            flushed = tokio::time::timeout(Duration::from_secs(30), is_flushed) => flushed.unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_a_run_has_received_is_there_for_the_next_one() {
+        let target = Target::new();
+        let part = target.part();
+        write(&target.receive(&part, SOURCE), &part, 10, 90);
+        let next = target.receive(&part, SOURCE);
+        assert_eq!((&next.had, next.source_changed), (&range(10, 100), false));
+        drop(next);
+        let changed = target.receive(&part, Identity { changed: 5, ..SOURCE });
+        assert_eq!((&changed.had, changed.source_changed), (&RangeSet::new(), true));
+        assert_eq!(part.size().unwrap(), 0);
+    }
+
+    #[test]
+    fn after_a_power_failure_only_what_was_on_the_disk_is_there() {
+        for token in [[0; 16], [9; 16]] {
+            let target = Target::new();
+            let part = target.part();
+            write(&target.receive(&part, SOURCE), &part, 0, 100);
+            target.change_state(|state| {
+                state.solid = range(0, 40);
+                state.token = token;
+            });
+            assert_eq!(target.receive(&part, SOURCE).had, range(0, 40), "{token:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_complete_that_has_its_name_all_bytes_and_no_later_change() {
+        let target = Target::new();
+        assert!(!target.is_complete(SOURCE));
+        target.complete();
+        assert!(target.is_complete(SOURCE));
+        assert!(!target.is_complete(Identity { changed: 5, ..SOURCE }));
+        target.change_state(|state| state.tentative = range(0, SIZE - 1));
+        assert!(!target.is_complete(SOURCE), "a byte is missing");
+        target.change_state(|state| state.tentative = range(0, SIZE));
+        assert!(target.is_complete(SOURCE));
+        target.change_state(|state| state.token = [9; 16]);
+        assert!(!target.is_complete(SOURCE), "the machine was started anew");
+        target.change_state(|state| state.solid = range(0, SIZE));
+        assert!(target.is_complete(SOURCE));
+
+        let copy = File::options().write(true).open(target.path.path().join("file")).unwrap();
+        let recorded = target.journal().metadata().unwrap().modified().unwrap();
+        copy.set_modified(recorded + Duration::from_secs(1)).unwrap();
+        assert!(!target.is_complete(SOURCE), "it was changed since");
+        let modified = nanoseconds(recorded + Duration::from_secs(1));
+        target.change_state(|state| state.source.modified = modified);
+        target.journal().set_modified(recorded).unwrap();
+        assert!(target.is_complete(Identity { modified, ..SOURCE }), "it was given the time of its source");
+        target.change_state(|state| state.source = SOURCE);
+        copy.set_modified(recorded).unwrap();
+        assert!(target.is_complete(SOURCE));
+        copy.set_len(SIZE + 1).unwrap();
+        copy.set_modified(recorded).unwrap();
+        assert!(!target.is_complete(SOURCE), "it is longer");
+    }
+
+    #[test]
+    fn an_upload_is_known_until_it_is_complete() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateHome::at(place.path());
+        let server = "192.0.2.1:2049".parse().unwrap();
+        let open = |source| Earlier::open(&state, b"target", server, source).unwrap().unwrap();
+        assert!(!Earlier::exists(&state, b"target"));
+        let earlier = open(SOURCE);
+        assert!(Earlier::exists(&state, b"target") && !Earlier::exists(&state, b"other"));
+        assert!(!earlier.source_changed() && earlier.checkpoint().is_none());
+        let mut recorder = earlier.recorder().unwrap();
+        recorder.state.solid = range(0, 100);
+        recorder.record();
+        drop((recorder, earlier));
+        let earlier = open(SOURCE);
+        assert!(!earlier.source_changed());
+        assert_eq!(earlier.checkpoint().unwrap().stable, range(0, 100));
+        drop(earlier);
+        let earlier = open(Identity { changed: 5, ..SOURCE });
+        assert!(earlier.source_changed() && earlier.checkpoint().is_none());
+        earlier.finish();
+        assert!(!Earlier::exists(&state, b"target"));
     }
 }

@@ -153,9 +153,12 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether what was read may be of several versions of the file; its attributes now, if so.
-    async fn changed(&self) -> Result<Option<Attributes>, client::Error> {
-        let now = Attributes::from(&self.source.client.metadata(self.source.handle).await?);
-        Ok(Some(now).filter(|now| differ(now, &self.attributes)))
+    async fn changed(&mut self) -> Result<Option<Attributes>, client::Error> {
+        let told = self.source.client.metadata(self.source.handle).await;
+        if told.as_ref().is_err_and(client::Error::is_stale) && matches!(self.find_again().await, Ok(true)) {
+            return Ok(None);
+        }
+        Ok(Some(Attributes::from(&told?)).filter(|now| differ(now, &self.attributes)))
     }
 
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
@@ -304,7 +307,7 @@ impl Run<'_> {
             Origin::Local(_) => unreachable!("local files are uploaded"),
         };
         let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
-        if let Input::Remote(reading) = &source
+        if let Input::Remote(reading) = &mut source
             && attributes.size > SMALL_BYTES
             && moved.as_ref().err().is_none_or(StreamError::is_of_a_change)
             && let Some(now) = reading.changed().await.at(node)?

@@ -86,7 +86,8 @@ impl Digest {
     }
 
     fn chunk(&self, index: usize) -> Option<blake3::Hash> {
-        let begun = || (index == self.complete.len() && self.hashed > 0).then(|| self.hasher.finalize());
+        // Of no bytes, if none came after the last chunk: no other chunk has this hash.
+        let begun = || (index == self.complete.len()).then(|| self.hasher.finalize());
         self.complete.get(index).copied().or_else(begun)
     }
 }

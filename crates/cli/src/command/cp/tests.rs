@@ -1,6 +1,9 @@
 //! Copies without a process of their own: each against a server in this one, and stopped where a
 //! test wants it.
 
+mod copy_calls;
+mod copy_lists;
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
@@ -33,7 +36,7 @@ struct Trial {
     state: tempfile::TempDir,
 }
 
-/// What a run is asked for: over one transport, without lines for people.
+/// What a run is asked for: over one transport, unless it names its own, without lines for people.
 const OPTIONS: [&str; 3] = ["--transport", "tcp", "--quiet"];
 
 impl Trial {
@@ -48,16 +51,28 @@ impl Trial {
         (result, counts)
     }
 
+    /// Copies; returns the exit status.
+    async fn exit(&self, arguments: &[&str]) -> Exit {
+        let (result, reporter, connections) = self.run(arguments).await;
+        reporter.finish(result, &connections.summary())
+    }
+
     /// As [`Trial::copy`]; also returns how many connections there are in the end.
     async fn copy_over(&self, arguments: &[&str]) -> (anyhow::Result<()>, serde_json::Value, usize) {
-        let arguments = served::cp(&[&OPTIONS[..], arguments].concat());
+        let (result, reporter, connections) = self.run(arguments).await;
+        (result, reporter.counts(), connections.summary().clients.len())
+    }
+
+    async fn run(&self, arguments: &[&str]) -> (anyhow::Result<()>, Reporter, Connections) {
+        let options = if arguments.contains(&OPTIONS[0]) { &OPTIONS[2..] } else { &OPTIONS };
+        let arguments = served::cp(&[options, arguments].concat());
         let copy = Copy { state: StateHome::at(self.state.path()), ..check(&arguments).unwrap() };
         let output = OutputArgs { json: false, stats: false };
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), arguments.bwlimit, activity);
         let result = copy::run(&copy, &connections, &reporter).await;
-        (result, reporter.counts(), connections.summary().clients.len())
+        (result, reporter, connections)
     }
 
     /// Copies, and stops without a word as soon as the server leaves a call unanswered and nothing

@@ -130,10 +130,8 @@ impl Run<'_> {
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
-        // No journal may claim anything of the file that is begun here.
-        if attributes.size > SMALL_BYTES || part.size().map_err(here)? > 0 {
-            directory.remove(&journal(name)).map_err(here)?;
-        }
+        // No journal may claim anything of the file that is begun here, or outlast it.
+        directory.remove(&journal(name)).map_err(here)?;
         part.clear().map_err(here)?;
         if attributes.size == 0 {
             return Ok(Ok(None));

@@ -1,0 +1,107 @@
+//! What a run knows of the files that an earlier one has copied, and when it may leave them out.
+
+use super::*;
+
+/// Makes a directory with two files of these contents.
+fn make_pair(root: &Path, content: &str) {
+    fs::create_dir_all(root).unwrap();
+    for name in ["a", "b"] {
+        fs::write(root.join(name), content).unwrap();
+    }
+}
+
+/// Files that were copied, and those that were left out as they had been.
+fn copied(counts: &serde_json::Value) -> (u64, u64) {
+    (counts["done"].as_u64().unwrap(), counts["skipped"]["complete"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn of_several_files_those_that_are_complete_are_not_copied_again() {
+    for is_upload in [true, false] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(is_upload, "from", "to");
+        make_pair(&source, "content");
+        fs::create_dir(&target).unwrap();
+        let named = |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+        let run = [&named("a")[..], &named("b"), &named("c"), &to];
+        fs::write(source.join("c"), "content").unwrap();
+        fs::create_dir(target.join("c")).unwrap();
+        let (_, counts) = trial.copy(&run).await;
+        assert_eq!((copied(&counts), &counts["failed"]), ((2, 0), &1.into()));
+        assert_eq!(copied(&trial.copy(&run).await.1), (0, 2), "upload: {is_upload}");
+        // Not what has changed, nor what is copied alone, nor anything once all is complete.
+        fs::write(source.join("b"), "other").unwrap();
+        assert_eq!(copied(&trial.copy(&run).await.1), (1, 1));
+        assert_eq!(copied(&trial.copy(&[run[0], &to]).await.1), (1, 0));
+        fs::remove_dir(target.join("c")).unwrap();
+        assert_eq!(copied(&trial.copy(&run).await.1), (2, 1));
+        assert_eq!(names(trial.state.path()), [""; 0]);
+        assert_eq!(copied(&trial.copy(&run).await.1), (3, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_complete_file_that_turns_out_different_is_copied_again() {
+    for is_upload in [true, false] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(is_upload, "from", "to");
+        make_pair(&source, "content");
+        fs::create_dir(&target).unwrap();
+        let named = |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+        let run = ["--verify", &named("a"), &named("b"), &named("missing"), &to];
+        assert_eq!(copied(&trial.copy(&run).await.1), (2, 0));
+        tamper_with(&target.join("b"));
+        let (_, counts) = trial.copy(&run).await;
+        assert_eq!((copied(&counts), &counts["failed"]), ((0, 1), &2.into()), "{counts}");
+        assert_eq!(copied(&trial.copy(&run).await.1), (1, 1), "upload: {is_upload}");
+        assert_eq!(fs::read(target.join("b")).unwrap(), b"content");
+    }
+}
+
+/// Changes a byte of a file, and none of the attributes that a copy is known by.
+fn tamper_with(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let mut content = fs::read(path).unwrap();
+    content[0] ^= 1;
+    fs::write(path, content).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+}
+
+#[tokio::test]
+async fn a_list_outlasts_copies_of_something_else_to_the_same_place() {
+    let trial = Trial::start();
+    let ([one, to], [source, target]) = trial.ends(true, "one/.", "to");
+    let ([other, _], [other_source, _]) = trial.ends(true, "other/.", "to");
+    make_pair(&trial.here.path().join("one"), "content");
+    symlink("nowhere", source.join("link")).unwrap();
+    fs::create_dir_all(trial.here.path().join("other")).unwrap();
+    fs::write(other_source.join("c"), "content").unwrap();
+    fs::create_dir(&target).unwrap();
+    assert_eq!(copied(&trial.copy(&["-rL", &one, &to]).await.1), (2, 0));
+    assert_eq!(copied(&trial.copy(&["-rL", &other, &to]).await.1), (1, 0));
+    assert_eq!(copied(&trial.copy(&["-rL", &one, &to]).await.1), (0, 2));
+}
+
+#[tokio::test]
+async fn after_what_ends_a_run_no_other_failure_is_told() {
+    let trial = Trial::start();
+    let ([from, to], [source, target]) = trial.ends(true, "from", "to");
+    make_pair(&source, "content");
+    fs::create_dir(&target).unwrap();
+    let named = |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+    let run = ["--verify", &named("a"), &named("b"), &named("missing"), &to];
+    assert_eq!(copied(&trial.copy(&run).await.1), (2, 0));
+    // One is different, which takes long to find out; the other is to be copied, which cannot be.
+    tamper_with(&target.join("a"));
+    fs::write(source.join("b"), "other").unwrap();
+    let rule = |calls, action| Rule { calls: Calls::Procedure(calls), when: When::Always, action };
+    trial.server.service(|service| {
+        service.set_faults(Faults::from(vec![
+            rule(Procedure::Read, Action::DelayReply(Duration::from_millis(300))),
+            rule(Procedure::Create, Action::Fail(Status::ROFS)),
+        ]));
+    });
+    let (result, counts) = trial.copy(&run).await;
+    assert!(format!("{:#}", result.unwrap_err()).contains("read-only"));
+    assert_eq!(counts["failed"], 1, "that one is missing");
+}
