@@ -21,6 +21,11 @@ const INITIAL_CALLS: u64 = 4;
 const MIN_CALLS: u64 = 2;
 const SMALL_BLOCKS: u64 = 4096;
 
+/// Of longer blocks a window holds few, and what is left over beside them is a large part of it. Where the path holds more than one of them as many
+/// may be in flight as the window comes nearest to, and not those that it holds whole.
+const LARGE_BLOCK: u64 = 8192;
+const HELD_BLOCKS: f64 = 1.5;
+
 /// Queueing delay that the window may cause beyond one block: an eighth of the base, or eight times the base up to this. It is what keeps
 /// a short burst from emptying the path.
 const ALLOWANCE: Duration = Duration::from_millis(10);
@@ -202,6 +207,10 @@ impl Window {
             _ => MIN_CALLS,
         };
         let window = if self.unconfirmed { self.window / 2 } else { self.window };
+        let path = self.rate() * self.base().as_secs_f64();
+        let is_rounded =
+            block > LARGE_BLOCK && path >= HELD_BLOCKS * block as f64 && self.since_full >= CAREFUL;
+        let window = if is_rounded { window + block / 2 } else { window };
         window.max(least * block)
     }
 
@@ -458,6 +467,24 @@ mod tests {
         window.used = window.window;
         window.delivered += (rate * BASE.as_secs_f64()) as u64;
         window.end_round(window.base_seen, BLOCK);
+    }
+
+    #[test]
+    fn a_window_is_rounded_to_large_blocks_until_a_queue_is_full() {
+        #[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+        let mut window = Window::new(Instant::now());
+        (window.starting, window.base, window.delivered) = (false, Some(BASE), 1);
+        window.window = 90_000;
+        window.rates = VecDeque::from([600_000.0]);
+        assert_eq!(window.bytes(32_768) / 32_768, 2, "the path holds 30 KB");
+        window.rates = VecDeque::from([MEGABYTE]);
+        assert_eq!(window.bytes(32_768) / 32_768, 3, "90 KB are nearer to three than to two");
+        assert_eq!((window.bytes(8192), window.bytes(4096)), (90_000, 90_000));
+        window.window = 80_000;
+        assert_eq!(window.bytes(32_768) / 32_768, 2);
+        assert!(window.handle_congestion(1, 32_768));
+        (window.window, window.rates) = (90_000, VecDeque::from([MEGABYTE]));
+        assert_eq!(window.bytes(32_768) / 32_768, 2, "others need the queue, too");
     }
 
     #[test]
