@@ -134,6 +134,8 @@ pub struct Transmit<'a> {
     pub head: &'a [u8],
     /// File bytes that follow the head, padded by the driver to a multiple of four.
     pub payload: Option<Payload>,
+    /// Whether it must not be fragmented on its way.
+    pub dont_fragment: bool,
 }
 
 /// What the application should learn.
@@ -411,6 +413,19 @@ impl Session {
         self.stirred = true;
     }
 
+    /// Takes note of the MTU of the route to the server: before anything is sent, and whenever the system has learned another one.
+    /// `sees_fragments`: [`Session::handle_fragments`] will say what arrives in fragments.
+    pub fn handle_route_mtu(&mut self, mtu: u32, sees_fragments: bool) {
+        self.engine.handle_route_mtu(mtu, sees_fragments);
+        self.stirred = true;
+    }
+
+    /// Takes note that the datagram for the next [`Session::handle_head`] was put together of fragments, the largest of which has so many
+    /// bytes, IP header included; `None`: of none.
+    pub fn handle_fragments(&mut self, largest: Option<u32>) {
+        self.engine.handle_fragments(largest);
+    }
+
     /// Takes note that the server has another address now. Downloads and calls go on there. Uploads end as stale, for
     /// what was written is at the new address only if a look at the file says so.
     pub fn handle_move(&mut self, now: Instant, peer: SocketAddr) {
@@ -468,6 +483,7 @@ impl Session {
             transfer: owner_transfer(transmit.owner).map(|(transfer, _)| transfer),
             head: transmit.head,
             payload: transmit.payload,
+            dont_fragment: transmit.dont_fragment,
         })
     }
 

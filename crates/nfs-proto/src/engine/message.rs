@@ -75,6 +75,8 @@ pub struct Transmit<'a> {
     pub head: &'a [u8],
     /// File bytes that follow the head; the driver pads them to a multiple of four.
     pub payload: Option<Payload>,
+    /// Whether it must not be fragmented on its way.
+    pub dont_fragment: bool,
 }
 
 /// What the head of a received message turned out to be.

@@ -9,6 +9,7 @@ mod back_off;
 mod calls;
 mod ignored;
 mod message;
+mod path_mtu;
 mod policy;
 mod recovery;
 mod rtt;
@@ -90,6 +91,8 @@ pub struct Engine {
     /// A NULL call into the silence is to be sent, before anything else.
     probe: Option<Program>,
     probe_head: Vec<u8>,
+    /// Bytes of the IP packet that is being taken in.
+    arriving: u32,
     /// When a READ or WRITE that waits for its turn may leave.
     paced_until: Option<Instant>,
     ignored: Ignored,
@@ -117,6 +120,7 @@ impl Engine {
             bulk: VecDeque::new(),
             probe: None,
             probe_head: Vec::new(),
+            arriving: 0,
             paced_until: None,
             ignored: Ignored::default(),
             events: VecDeque::new(),
@@ -174,6 +178,7 @@ impl Engine {
             self.stats.stray_replies += 1;
             return Ok(Head::Stray);
         }
+        self.arriving = self.packet_headers() + bytes.len() as u32;
         let mut reader = Reader::new(bytes);
         let header = match ReplyHeader::decode(&mut reader) {
             Ok(header) => header,
@@ -324,6 +329,9 @@ impl Engine {
         if let Some(program) = self.probe.take() {
             return Some(self.transmit_probe(program));
         }
+        if let Some(bytes) = self.recovery.adaptive().and_then(|it| it.poll_mtu_probe(now)) {
+            return Some(self.transmit_mtu_probe(Program::NFS, bytes));
+        }
         let (id, cause) = self.next_to_send()?;
         Some(self.transmit(id, cause))
     }
@@ -397,6 +405,22 @@ impl Engine {
     /// Takes note that the server takes at most `largest` bytes per READ and WRITE.
     pub const fn bound_blocks(&mut self, largest: u32) {
         self.recovery.bound_blocks(largest);
+    }
+
+    /// Takes note of the MTU of the route to the server: before anything is sent, and whenever the system has learned another one.
+    /// `sees_fragments`: [`Engine::handle_fragments`] will say what arrives in fragments.
+    pub fn handle_route_mtu(&mut self, mtu: u32, sees_fragments: bool) {
+        if let Some(adaptive) = self.recovery.adaptive() {
+            adaptive.handle_route_mtu(mtu, sees_fragments);
+        }
+    }
+
+    /// Takes note that the datagram for the next [`Engine::handle_head`] was put together of fragments, the largest of which has so many
+    /// bytes, IP header included; `None`: of none.
+    pub fn handle_fragments(&mut self, largest: Option<u32>) {
+        if let Some(adaptive) = self.recovery.adaptive() {
+            adaptive.handle_fragments(largest);
+        }
     }
 
     /// Returns what the adaptive policy has measured of the path, once something was delivered.
@@ -535,8 +559,16 @@ impl Engine {
         if self.recovery.handle_sent(self.now, class, bytes, alone, self.window.bytes()) {
             self.order.push_back((number, id));
         }
+        let headers = self.packet_headers();
         let slot = self.calls.at(id.slot);
-        Transmit { id, owner: slot.owner, head: &slot.head, payload: slot.payload }
+        let payload = slot.payload.map_or(0, |payload| payload.length.next_multiple_of(4));
+        let dont_fragment = self.recovery.keeps_whole(headers + slot.head.len() as u32 + payload);
+        Transmit { id, owner: slot.owner, head: &slot.head, payload: slot.payload, dont_fragment }
+    }
+
+    /// Returns the bytes of IP and UDP headers.
+    const fn packet_headers(&self) -> u32 {
+        if self.peer.is_ipv4() { 20 + 8 } else { 40 + 8 }
     }
 
     fn leave_window(&mut self, index: u32) {

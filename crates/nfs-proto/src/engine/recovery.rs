@@ -27,6 +27,9 @@ pub(super) enum Recovery {
 /// A slot that no call has: the calls of probes.
 const PROBE_SLOT: u32 = u32::MAX;
 
+/// Another: the padded calls that look for the path's MTU. Their size is in place of the generation.
+const MTU_PROBE_SLOT: u32 = u32::MAX - 1;
+
 /// How long a call that must not run twice is given, times the times it was overtaken: not every server has a reply cache, and a copy
 /// that is run late makes again what was renamed or removed meanwhile. A server's threads and a disk's seeks are mostly less far apart.
 const CAUTION: Duration = Duration::from_millis(250);
@@ -140,6 +143,22 @@ impl Recovery {
         }
     }
 
+    /// Returns the policy that learns about the path, if it is in use.
+    pub(super) fn adaptive(&mut self) -> Option<&mut Adaptive> {
+        match self {
+            Self::Connection | Self::Timers(_) => None,
+            Self::Adaptive(adaptive) => Some(adaptive),
+        }
+    }
+
+    /// Whether a datagram of so many bytes must not be fragmented.
+    pub(super) const fn keeps_whole(&self, bytes: u32) -> bool {
+        match self {
+            Self::Connection | Self::Timers(_) => false,
+            Self::Adaptive(adaptive) => adaptive.keeps_whole(bytes),
+        }
+    }
+
     /// Returns how blocks leave.
     pub(super) fn pace(&self) -> Pace {
         match self {
@@ -249,6 +268,12 @@ impl Engine {
 
     /// A reply to a call that has ended, or to a probe.
     pub(super) fn handle_late(&mut self, late: &Attempt) {
+        if late.call.slot == MTU_PROBE_SLOT {
+            if let Recovery::Adaptive(adaptive) = &mut self.recovery {
+                adaptive.handle_mtu_probe_reply(late.call.generation);
+            }
+            return;
+        }
         let is_probe = late.call.slot == PROBE_SLOT;
         if is_probe {
             self.ignored.handle_answer(Class::Control, late.sent);
@@ -294,6 +319,7 @@ impl Engine {
             held,
             waiting,
             probe: attempt.call.slot == PROBE_SLOT,
+            size: self.arriving,
         };
         adaptive.handle_reply(self.now, &answered);
     }
@@ -337,7 +363,8 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         let last = slot.xids.last().and_then(|xid| self.xids.find(*xid));
         if slot.class != Class::Control {
-            adaptive.handle_loss(self.now, slot.bytes, slot.last_sent, last.map_or(0, |it| it.before.bytes));
+            let delivered = last.map_or(0, |it| it.before.bytes);
+            adaptive.handle_loss(self.now, slot.class, slot.bytes, slot.last_sent, delivered);
         }
     }
 
@@ -427,7 +454,17 @@ impl Engine {
     pub(super) fn transmit_probe(&mut self, program: Program) -> Transmit<'_> {
         self.transmissions += 1;
         self.stats.probes += 1;
-        let id = CallId { slot: PROBE_SLOT, generation: 0 };
+        self.transmit_null(CallId { slot: PROBE_SLOT, generation: 0 }, program, 0)
+    }
+
+    /// Makes a NULL call of so many bytes, headers of IP and UDP included, that must not be fragmented. Whether it is answered says nothing about
+    /// anything but the path's MTU: it has no place in the order of transmissions.
+    pub(super) fn transmit_mtu_probe(&mut self, program: Program, bytes: u32) -> Transmit<'_> {
+        self.stats.mtu_probes += 1;
+        self.transmit_null(CallId { slot: MTU_PROBE_SLOT, generation: bytes }, program, bytes)
+    }
+
+    fn transmit_null(&mut self, id: CallId, program: Program, bytes: u32) -> Transmit<'_> {
         let attempt = Attempt {
             call: id,
             index: 0,
@@ -443,6 +480,9 @@ impl Engine {
         let xid = self.xids.assign(attempt, |call| calls.is_live(call));
         self.probe_head.clear();
         encode_call_header(&mut self.probe_head, xid, program, NULL, &self.credential);
-        Transmit { id, owner: Owner(u64::MAX), head: &self.probe_head, payload: None }
+        let padded = bytes.saturating_sub(self.packet_headers()) as usize;
+        self.probe_head.resize(self.probe_head.len().max(padded), 0);
+        let dont_fragment = bytes > 0;
+        Transmit { id, owner: Owner(u64::MAX), head: &self.probe_head, payload: None, dont_fragment }
     }
 }

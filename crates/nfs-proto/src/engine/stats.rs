@@ -16,6 +16,8 @@ pub struct Stats {
     pub resends: Resends,
     /// NULL calls that asked into a silence.
     pub probes: u64,
+    /// NULL calls that looked for the path's MTU.
+    pub mtu_probes: u64,
     /// Resends that turned out to be needless: an earlier attempt's reply arrived anyway.
     pub useless_resends: u64,
     /// Replies to calls that were answered, cancelled or unknown, and messages from elsewhere.
@@ -84,6 +86,7 @@ impl Stats {
         self.resends.probe += other.resends.probe;
         self.resends.reconnect += other.resends.reconnect;
         self.probes += other.probes;
+        self.mtu_probes += other.mtu_probes;
         self.useless_resends += other.useless_resends;
         self.stray_replies += other.stray_replies;
         self.malformed += other.malformed;

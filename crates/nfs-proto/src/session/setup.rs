@@ -26,9 +26,8 @@ const TCP_WINDOW_BYTES: u64 = 4 << 20;
 /// READs and WRITEs in flight over TCP.
 const TCP_WINDOW_CALLS: u32 = 64;
 
-/// Payload of an Ethernet frame after the IP and UDP headers.
-const FRAME_PAYLOAD_V4: u32 = 1500 - 28;
-const FRAME_PAYLOAD_V6: u32 = 1500 - 48;
+/// What policies that do not look for the path's MTU take for it.
+const ETHERNET_MTU: u32 = 1500;
 
 /// RPC and READ reply before the data: 24 + 104 bytes with attributes (RFC 1813 §3.3.6).
 const READ_OVERHEAD: u32 = 128;
@@ -36,8 +35,8 @@ const READ_OVERHEAD: u32 = 128;
 /// WRITE call before the data, without credential and handle: RPC header 40, lengths and fields 28 bytes.
 const WRITE_OVERHEAD: u32 = 40 + 28;
 
-/// Largest READ or WRITE over UDP that all known servers and the IP header leave room for, in bytes.
-const MAX_UDP_BLOCK: u32 = 32 << 10;
+/// Largest READ or WRITE over UDP that the IP header leaves room for, in bytes; nfs-ganesha answers up to 65,350.
+const MAX_UDP_BLOCK: u32 = 60 << 10;
 
 impl SessionConfig {
     /// Derives the settings of a session from what was chosen and the transport's limits; `receive_buffer` is the size of our
@@ -68,7 +67,7 @@ impl SessionConfig {
         let chosen = |size| matches!(size, BlockSize::Auto { .. });
         let blocks =
             (adaptive && chosen(options.read_block) && chosen(options.write_block)).then(|| BlockRange {
-                one_frame: auto_read.min(auto_write),
+                headers: write_headers(peer, credential.len()),
                 largest: limits.read_block.max(limits.write_block),
             });
         let window = match protocol {
@@ -114,12 +113,21 @@ impl SessionConfig {
 
 /// Returns the largest READ and WRITE blocks that fit one Ethernet frame.
 fn unfragmented(peer: SocketAddr, credential: usize) -> (u32, u32) {
-    let frame = if peer.is_ipv4() { FRAME_PAYLOAD_V4 } else { FRAME_PAYLOAD_V6 };
+    let write = ETHERNET_MTU - write_headers(peer, credential);
+    // Multiples of 64 keep source and file offsets aligned to cache lines.
+    (ETHERNET_MTU - packet_headers(peer) - READ_OVERHEAD, write / 64 * 64)
+}
+
+/// Returns the bytes of a WRITE call before its data, IP and UDP headers included.
+fn write_headers(peer: SocketAddr, credential: usize) -> u32 {
     let handle = nfs_wire::nfs3_types::nfs3::NFS3_FHSIZE as u32;
     let credential = u32::try_from(credential).expect("a credential has at most 408 bytes");
-    let write = frame - WRITE_OVERHEAD - handle - credential;
-    // Multiples of 64 keep source and file offsets aligned to cache lines.
-    (frame - READ_OVERHEAD, write / 64 * 64)
+    packet_headers(peer) + WRITE_OVERHEAD + handle + credential
+}
+
+/// Returns the bytes of IP and UDP headers.
+const fn packet_headers(peer: SocketAddr) -> u32 {
+    if peer.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }
 
 #[cfg(test)]
@@ -132,11 +140,9 @@ mod tests {
         let udp = |options: &SessionOptions, peer: &str| {
             SessionConfig::new(options, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
         };
-        let one_frame = |options: &SessionOptions, peer: &str| {
-            let peer = peer.parse().unwrap();
-            SessionConfig::new(options, peer, Protocol::Udp, 1 << 20).engine.blocks.unwrap().one_frame
-        };
-        assert_eq!(one_frame(&options, "192.0.2.1:2049"), 1280, "WRITE has more headers than READ");
+        let config = SessionConfig::new(&options, "192.0.2.1:2049".parse().unwrap(), Protocol::Udp, 1 << 20);
+        let headers = config.engine.blocks.unwrap().headers;
+        assert_eq!(headers, 28 + 40 + 28 + 64 + 8, "WRITE has more of them than READ");
         assert_eq!(udp(&options, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "what may be chosen at most");
         options.retry = RetryPolicy::hybrid();
         let limits = udp(&options, "192.0.2.1:2049");

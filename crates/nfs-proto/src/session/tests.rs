@@ -272,7 +272,7 @@ fn a_mount_that_a_fade_takes_is_asked_again_as_soon_as_one_reply_shows_its_end()
 fn adaptive() -> Bench {
     Bench::new(|config| {
         config.engine.retry = RetryPolicy::Adaptive;
-        config.engine.blocks = Some(BlockRange { one_frame: 1280, largest: 32 << 10 });
+        config.engine.blocks = Some(BlockRange { headers: 220, largest: 32 << 10 });
         config.engine.window = WindowLimits { calls: 64, read_bytes: 1 << 20, write_bytes: 1 << 20 };
         config.limits = Limits { read_block: 32 << 10, write_block: 32 << 10, ..Limits::default() };
     })

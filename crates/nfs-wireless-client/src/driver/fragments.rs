@@ -2,9 +2,6 @@
 
 use std::time::Instant;
 
-/// Largest UDP payload that one Ethernet frame carries over IPv4; what is longer is taken to be fragmented.
-const ONE_FRAME_BYTES: usize = 1472;
-
 /// How long receivers keep fragments (Linux `ipfrag_time`), in seconds, and one more for the one that has begun.
 const SECONDS: usize = 31;
 
@@ -13,7 +10,7 @@ const SECONDS: usize = 31;
 /// keeps to half of them.
 const MOST_DATAGRAMS: u32 = 3 << 14;
 
-/// Counts long datagrams, in both directions together.
+/// Counts datagrams that may be fragmented, in both directions together.
 #[derive(Debug)]
 pub(super) struct Fragments {
     started: Instant,
@@ -28,9 +25,9 @@ impl Fragments {
         Self { started: now, newest: 0, counts: [0; SECONDS], wrapped: false }
     }
 
-    /// A datagram with a UDP payload of so many bytes was sent or received.
-    pub(super) fn count(&mut self, now: Instant, payload_bytes: usize) {
-        if payload_bytes <= ONE_FRAME_BYTES || self.wrapped {
+    /// A datagram was sent or received that may be fragmented.
+    pub(super) fn count(&mut self, now: Instant) {
+        if self.wrapped {
             return;
         }
         let second = now.saturating_duration_since(self.started).as_secs().max(self.newest);
@@ -60,12 +57,12 @@ mod tests {
     }
 
     /// Counts at an even rate for so long.
-    fn wraps(datagrams_per_second: u32, seconds: u32, payload_bytes: usize) -> bool {
+    fn wraps(datagrams_per_second: u32, seconds: u32) -> bool {
         let start = epoch();
         let mut fragments = Fragments::new(start);
         for number in 0..datagrams_per_second * seconds {
             let at = start + Duration::from_secs(1) / datagrams_per_second * number;
-            fragments.count(at, payload_bytes);
+            fragments.count(at);
         }
         fragments.may_have_wrapped()
     }
@@ -73,11 +70,10 @@ mod tests {
     #[test]
     fn what_would_wrap_within_the_reassembly_time_is_too_much() {
         // 140 Mbit/s in blocks of 8 KiB.
-        assert!(wraps(2185, 30, 8192 + 128));
-        assert!(!wraps(1500, 300, 8192 + 128), "slower, for however long");
-        assert!(!wraps(20_000, 2, 8192), "faster, but not for long enough");
-        assert!(wraps(20_000, 3, 1473));
-        assert!(!wraps(20_000, 10, 1472), "one frame each");
+        assert!(wraps(2185, 30));
+        assert!(!wraps(1500, 300), "slower, for however long");
+        assert!(!wraps(20_000, 2), "faster, but not for long enough");
+        assert!(wraps(20_000, 3));
     }
 
     #[test]
@@ -86,11 +82,11 @@ mod tests {
         let mut fragments = Fragments::new(start);
         for burst in 0..10 {
             for _ in 0..MOST_DATAGRAMS - 1 {
-                fragments.count(start + Duration::from_secs(32 * burst), 9000);
+                fragments.count(start + Duration::from_secs(32 * burst));
             }
         }
         assert!(!fragments.may_have_wrapped());
-        fragments.count(start + Duration::from_secs(32 * 9 + 30), 9000);
+        fragments.count(start + Duration::from_secs(32 * 9 + 30));
         assert!(fragments.may_have_wrapped());
     }
 }

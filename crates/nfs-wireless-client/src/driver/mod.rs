@@ -11,6 +11,7 @@ mod socket;
 mod storage;
 mod strand;
 mod stream;
+mod whole;
 
 use std::{
     net::SocketAddr,

@@ -15,7 +15,6 @@ mod window;
 
 use std::time::{Duration, Instant};
 
-pub use self::sizer::BlockRange;
 pub(super) use self::window::Progress;
 use self::{
     draining::Draining,
@@ -25,10 +24,22 @@ use self::{
     patience::Patience,
     rtt::{MIN_ALLOWANCE, RoundTrips},
     silence::{PROBE_BYTES, Silence},
-    sizer::Sizer,
+    sizer::{Blocks, Sizer},
     window::Window,
 };
-use super::{Class, Fades, Pace, PathEstimate, WindowLimits};
+use super::{
+    Class, Fades, Pace, PathEstimate, WindowLimits,
+    path_mtu::{Direction, PathMtu},
+};
+
+/// What blocks may be chosen from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// Bytes of headers of a datagram with a block: IP, UDP, RPC and those of a WRITE.
+    pub headers: u32,
+    /// Largest block, in bytes.
+    pub largest: u32,
+}
 
 /// What is believed about the path to one server.
 #[derive(Debug)]
@@ -46,9 +57,13 @@ pub(super) struct Adaptive {
     /// What may be chosen for the next ones; `None` leaves the choice to the caller.
     range: Option<BlockRange>,
     sizer: Sizer,
+    /// Meaningful only where blocks are chosen here.
+    path_mtu: PathMtu,
+    /// The block of one frame when the last one was chosen.
+    one_frame: u32,
     fragments: Fragments,
-    /// Larger blocks do not arrive, and those under way are to be cut anew.
-    cut: bool,
+    /// Blocks larger than this do not arrive, and those under way are to be cut anew.
+    cut: Option<u32>,
     pacer: Pacer,
     draining: Draining,
     lost: Losses,
@@ -70,6 +85,8 @@ pub(super) struct Answered {
     pub(super) waiting: bool,
     /// Whether it was a probe.
     pub(super) probe: bool,
+    /// Bytes of the IP packet that the reply came in.
+    pub(super) size: u32,
 }
 
 /// Losses and replies of the last rounds, to tell a full queue from a burst.
@@ -105,8 +122,14 @@ const VERY_FAR: Duration = Duration::from_millis(400);
 /// So many probes in a round trip are next to nothing.
 const MANY_PROBES: f64 = 300.0;
 
-/// Block of the first READ or WRITE, in bytes: one frame, as the link may be slow.
+/// Block of the first READ or WRITE at most, in bytes: one frame, as the link may be slow.
 const FIRST_BLOCK: u32 = 1280;
+
+/// Largest block of several frames, in bytes: some servers take no larger one, and one lost frame loses all of it.
+const MAX_FRAGMENTED: u32 = 32 << 10;
+
+/// IPv4 header, which each fragment has (RFC 791 §3.1).
+const IP_HEADER: u32 = 20;
 
 impl Adaptive {
     pub(super) fn new(range: Option<BlockRange>, prior: Option<&PathEstimate>, now: Instant) -> Self {
@@ -121,8 +144,10 @@ impl Adaptive {
             outgoing: None,
             range,
             sizer: Sizer::new(now),
+            path_mtu: PathMtu::new(range.map_or(0, |it| it.headers), range.map_or(0, |it| it.largest)),
+            one_frame: 0,
             fragments: Fragments::default(),
-            cut: false,
+            cut: None,
             pacer: Pacer::new(now),
             draining: Draining::default(),
             lost: Losses::default(),
@@ -139,7 +164,7 @@ impl Adaptive {
 
     /// Starts from the estimate of an earlier connection.
     fn resume(&mut self, prior: &PathEstimate, now: Instant) {
-        if let Some(range) = self.range {
+        if let Some(range) = self.blocks() {
             self.block = prior.block.clamp(range.one_frame.min(range.largest), range.largest);
         }
         let block = if self.block == 0 { prior.block } else { self.block };
@@ -172,15 +197,25 @@ impl Adaptive {
 
     /// Returns the bytes of the last READ or WRITE, or of the first, if the choice is ours.
     pub(super) fn block(&self) -> Option<u32> {
-        let range = self.range?;
-        Some(if self.block == 0 { FIRST_BLOCK.min(range.largest) } else { self.block })
+        let range = self.blocks()?;
+        let first = FIRST_BLOCK.min(range.one_frame).min(range.largest);
+        Some(if self.block == 0 { first } else { self.block })
     }
 
     /// Returns the bytes of the next READ or WRITE, if the choice is ours.
     pub(super) fn next_block(&mut self, now: Instant) -> Option<u32> {
-        let mut range = self.range?;
-        let block = self.block()?;
+        let mut range = self.blocks()?;
+        let mut block = self.block()?;
         let rate = self.window.capacity();
+        // Blocks of one frame stay so when the path's MTU turns out to be smaller.
+        if std::mem::replace(&mut self.one_frame, range.one_frame) == block {
+            block = block.min(range.one_frame);
+        }
+        if block <= range.one_frame
+            && let Some(probe) = self.path_mtu.read_to_probe(now)
+        {
+            return Some(probe);
+        }
         if self.fragments.wants_trial(now) {
             // Not more than fits beside what arrives.
             let fitting = u32::try_from(self.window.bytes(block) / 4).unwrap_or(u32::MAX);
@@ -205,10 +240,44 @@ impl Adaptive {
             && largest < range.largest
         {
             range.largest = largest;
-            if largest < range.one_frame {
-                range.one_frame = largest;
-            }
+            self.path_mtu.bound_blocks(largest);
         }
+    }
+
+    /// Returns the blocks that may be chosen now, if the choice is ours.
+    fn blocks(&self) -> Option<Blocks> {
+        let most = self.range?.largest;
+        let one_frame = self.path_mtu.block();
+        let largest = most.min(MAX_FRAGMENTED).max(one_frame);
+        Some(Blocks { one_frame, largest, frame: self.path_mtu.size() - IP_HEADER })
+    }
+
+    /// The driver has found out the MTU of the route; `sees_fragments`: it will say what arrives in fragments.
+    pub(super) fn handle_route_mtu(&mut self, mtu: u32, sees_fragments: bool) {
+        if self.path_mtu.handle_route_mtu(mtu, sees_fragments) {
+            self.cut = Some(self.path_mtu.block());
+        }
+    }
+
+    /// Whether what is taken in next was put together of fragments, and the size of the largest.
+    pub(super) const fn handle_fragments(&mut self, largest: Option<u32>) {
+        self.path_mtu.handle_fragments(largest);
+    }
+
+    /// Whether a datagram of so many bytes must not be fragmented.
+    pub(super) const fn keeps_whole(&self, bytes: u32) -> bool {
+        self.range.is_some() && self.path_mtu.keeps_whole(bytes)
+    }
+
+    /// Returns the size of a padded call that is to be sent now, to learn whether it arrives.
+    pub(super) fn poll_mtu_probe(&mut self, now: Instant) -> Option<u32> {
+        self.range?;
+        self.path_mtu.poll_probe(now, self.trips.timeout(Class::Control))
+    }
+
+    /// A padded call of so many bytes was answered.
+    pub(super) fn handle_mtu_probe_reply(&mut self, bytes: u32) {
+        self.path_mtu.handle_probe_reply(bytes);
     }
 
     /// Returns how blocks leave.
@@ -254,9 +323,11 @@ impl Adaptive {
         if class != Class::Control {
             self.pacer.spend(now, bytes, self.block);
             self.sizer.handle_sent(bytes);
-            if self.needs_fragments(bytes) {
+            if self.needs_fragments(class, bytes) {
                 self.fragments.handle_sent(now);
             }
+            let direction = Direction::of(class);
+            self.path_mtu.handle_sent(now, direction, bytes, self.trips.timeout(class));
         }
         if alone {
             self.sizer.handle_idle(now);
@@ -270,7 +341,9 @@ impl Adaptive {
 
     /// Takes a reply in.
     pub(super) fn handle_reply(&mut self, now: Instant, answered: &Answered) {
-        let Answered { class, bytes, sent, before, exact, held, waiting, probe } = *answered;
+        let Answered { class, bytes, sent, before, exact, held, waiting, probe, size } = *answered;
+        let moved = (class != Class::Control).then(|| (Direction::of(class), bytes));
+        self.path_mtu.handle_reply(now, sent, size, moved);
         let rtt = now.saturating_duration_since(sent);
         let outgoing = self.outgoing == Some(bytes);
         let stopped = self.silence.stopped(now, sent);
@@ -280,6 +353,7 @@ impl Adaptive {
             if class != Class::Control {
                 self.window.handle_reply(now, answered, self.block, outgoing, self.patience.holds());
                 self.pacer.set_rate(now, self.window.peak(), self.block);
+                self.path_mtu.set_rate(self.window.rate());
             }
         }
         let overtook_nothing = held;
@@ -293,7 +367,7 @@ impl Adaptive {
         self.sizer.handle_flow(now, if ended.asked { ended.excess } else { Duration::ZERO });
         if class != Class::Control {
             self.sizer.handle_block(now, bytes, sent, waiting);
-            if self.needs_fragments(bytes) {
+            if self.needs_fragments(class, bytes) {
                 self.fragments.handle_arrival();
             }
         }
@@ -340,8 +414,8 @@ impl Adaptive {
     }
 
     /// Whether a block is one of several frames, and the choice ours.
-    fn needs_fragments(&self, bytes: u32) -> bool {
-        self.range.is_some_and(|range| bytes > range.one_frame)
+    fn needs_fragments(&self, class: Class, bytes: u32) -> bool {
+        self.range.is_some() && self.path_mtu.is_fragmented(Direction::of(class), bytes)
     }
 
     /// Returns how long a call usually takes at most.
@@ -351,18 +425,31 @@ impl Adaptive {
 
     /// Returns the largest block that arrives, once when it is found that larger ones do not.
     pub(super) fn take_cut(&mut self) -> Option<u32> {
-        std::mem::take(&mut self.cut).then_some(self.range?.one_frame)
+        self.cut.take()
     }
 
     /// A call for `bytes` was lost that was sent at `sent`, when `delivered` bytes had been delivered.
-    pub(super) fn handle_loss(&mut self, now: Instant, bytes: u32, sent: Instant, delivered: u64) {
+    pub(super) fn handle_loss(
+        &mut self,
+        now: Instant,
+        class: Class,
+        bytes: u32,
+        sent: Instant,
+        delivered: u64,
+    ) {
+        if class == Class::Read && self.path_mtu.handle_probe_loss(now, bytes) {
+            self.cut = Some(bytes - 1);
+            return;
+        }
         if self.patience.handle_loss(sent) {
             return;
         }
         let barred = self.fragments.are_barred();
-        if self.needs_fragments(bytes) && self.fragments.handle_loss(now, sent) {
-            self.cut = true;
-            if !barred {
+        let vain = self.needs_fragments(class, bytes) && self.fragments.handle_loss(now, sent);
+        let hole = self.range.is_some() && self.path_mtu.handle_loss(now, Direction::of(class), bytes, sent);
+        if vain || hole {
+            self.cut = Some(self.path_mtu.block());
+            if hole || !barred {
                 self.lost = Losses::default();
                 self.window.start_over();
             }
@@ -375,7 +462,7 @@ impl Adaptive {
             self.window.was_cut_since(delivered) || (!explained && self.window.is_queueing(self.block));
         if full || self.lost.heavy_rounds >= HEAVY_ROUNDS {
             if self.window.handle_congestion(delivered, self.block)
-                && let Some(range) = self.range
+                && let Some(range) = self.blocks()
             {
                 self.sizer.handle_congestion(now, self.block, range);
             }
@@ -432,6 +519,7 @@ impl Adaptive {
 
     /// The link below has changed: asks at once into a silence.
     pub(super) fn handle_link_event(&mut self, now: Instant) {
+        self.path_mtu.handle_link_event();
         self.silence.handle_link_event(now);
     }
 

@@ -7,17 +7,22 @@ use std::time::{Duration, Instant};
 
 use super::trial::Trial;
 
-/// Limits of the block, in bytes.
+/// Blocks to choose from, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockRange {
-    /// Largest block whose message fits one Ethernet frame.
-    pub one_frame: u32,
+pub(super) struct Blocks {
+    /// Largest block whose message fits the path's MTU: one frame.
+    pub(super) one_frame: u32,
     /// Largest block at all.
-    pub largest: u32,
+    pub(super) largest: u32,
+    /// Bytes of a datagram in each of its frames.
+    pub(super) frame: u32,
 }
 
-/// Blocks tried between one frame and the largest: the small ones leave little of their frames empty.
+/// Blocks tried beside one frame and the largest: the small ones leave little of Ethernet's frames empty.
 const BLOCKS: [u32; 7] = [2560, 4096, 5632, 8704, 12800, 16 << 10, 32 << 10];
+
+/// Where frames are large, blocks of one Ethernet frame are tried, too: they lose least to a burst.
+const SMALL: u32 = 1280;
 
 /// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
 const HEADERS: f64 = 340.0;
@@ -33,9 +38,8 @@ const WORTH_A_TRIAL: f64 = 0.985;
 /// does the pace of a few replies mean anything.
 const TRIAL_FRAME: f64 = 0.004;
 
-/// Headers of IP and link in each Ethernet frame, and the bytes they leave.
+/// Headers of IP and link in each frame.
 const FRAME_HEADERS: f64 = 38.0;
-const FRAME_BYTES: f64 = 1480.0;
 
 /// Bursts and good time that are taken for granted before anything was seen: one burst a second, but not for long.
 const PRIOR_BURSTS: f64 = 0.7;
@@ -78,6 +82,13 @@ const TWO_IN_A_ROW: f64 = 1.0 + FORGETTING;
 /// A change of block must gain this much, and one in three of what bursts cost now: it unsettles base and pace, by which they are found.
 const HYSTERESIS: f64 = 0.003;
 const UNSETTLED: f64 = 1.0 / 3.0;
+
+impl Blocks {
+    /// Returns the block that loses least to a burst.
+    fn small(self) -> u32 {
+        SMALL.min(self.one_frame)
+    }
+}
 
 /// Counts bursts, and chooses the block.
 #[derive(Debug)]
@@ -204,11 +215,11 @@ impl Sizer {
     }
 
     /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better.
-    pub(super) fn handle_congestion(&mut self, now: Instant, block: u32, range: BlockRange) {
+    pub(super) fn handle_congestion(&mut self, now: Instant, block: u32, range: Blocks) {
         self.drops = self.drops * FORGETTING + 1.0;
         self.fades *= FORGETTING;
         if self.drops >= TWO_IN_A_ROW && self.drops > 2.0 * self.fades {
-            self.cap = Some(((block / 2).max(range.one_frame), now));
+            self.cap = Some(((block / 2).max(range.small()), now));
             self.drops = 0.0;
         }
     }
@@ -230,21 +241,14 @@ impl Sizer {
 
     /// Returns the block to use from now on. `rate` is the path's in bytes per second, 0 if it is not known yet; `holds`: link-level
     /// retransmission makes bursts harmless.
-    pub(super) fn choose(
-        &mut self,
-        now: Instant,
-        rate: f64,
-        holds: bool,
-        block: u32,
-        range: BlockRange,
-    ) -> u32 {
+    pub(super) fn choose(&mut self, now: Instant, rate: f64, holds: bool, block: u32, range: Blocks) -> u32 {
         if let Some((cap, since)) = self.cap
             && now.saturating_duration_since(since) > CAP_LIFETIME
         {
             self.cap = (2 * cap < range.largest).then_some((2 * cap, now));
         }
         if self.strikes >= STRIKES {
-            self.cap = Some(((self.size / 2).max(range.one_frame), now));
+            self.cap = Some(((self.size / 2).max(range.small()), now));
             self.strikes = 0;
         }
         let largest = self.cap.map_or(range.largest, |(cap, _)| cap.min(range.largest));
@@ -253,21 +257,19 @@ impl Sizer {
         }
         let bursts = if holds { self.unexpected_burst_rate() } else { self.burst_rate() };
         let one_frame = range.one_frame.min(range.largest);
+        let small = range.small().min(largest);
         let kept = KEPT_FOR_A_BURST * bursts;
         let allowed = |bytes: u32| {
-            bytes == one_frame
+            bytes <= one_frame
                 || f64::from(rate_of(rate, bytes)) < SAFE_DATAGRAMS_PER_SECOND
                     && f64::from(bytes) * kept < INCOMPLETE_BYTES
         };
-        let candidates = BLOCKS
-            .into_iter()
-            .filter(|&bytes| bytes > one_frame && bytes <= largest)
-            .chain([one_frame, largest]);
+        let candidates = BLOCKS.into_iter().chain([one_frame, largest, small]).filter(|&it| it <= largest);
         let headers = match self.trial.answer(now) {
             Some(true) => Headers::Compressed,
             Some(false) | None => Headers::Whole,
         };
-        let price = |bytes: u32, headers| cost(bytes, bytes == one_frame, headers, rate, bursts);
+        let price = |bytes: u32, headers| cost(bytes, range, headers, rate, bursts);
         let best = candidates
             .filter(|&bytes| allowed(bytes))
             .map(|bytes| (price(bytes, headers), bytes))
@@ -277,15 +279,15 @@ impl Sizer {
         };
         // A link that compresses headers looks like any other until blocks of one frame are tried.
         if self.bursts >= 1.0
-            && bytes > one_frame
+            && bytes > small
             && !holds
             && self.fades > 2.0 * self.drops
-            && rate < f64::from(one_frame) / TRIAL_FRAME
+            && rate < f64::from(small) / TRIAL_FRAME
             && self.trial.answer(now).is_none()
-            && price(one_frame, Headers::Compressed) < WORTH_A_TRIAL * least
+            && price(small, Headers::Compressed) < WORTH_A_TRIAL * least
         {
-            self.trial.begin(one_frame, |larger| {
-                let ratio = |headers| overhead(one_frame, true, headers) / overhead(larger, false, headers);
+            self.trial.begin(small, |larger| {
+                let ratio = |headers| overhead(small, range, headers) / overhead(larger, range, headers);
                 (ratio(Headers::Compressed), ratio(Headers::Whole))
             });
         }
@@ -310,18 +312,18 @@ fn rate_of(rate: f64, block: u32) -> f32 {
 }
 
 /// Bytes on the air for each byte of the file.
-fn overhead(block: u32, one_frame: bool, headers: Headers) -> f64 {
+fn overhead(block: u32, range: Blocks, headers: Headers) -> f64 {
     let bytes = f64::from(block);
-    let headers = match (headers, one_frame) {
+    let headers = match (headers, block <= range.small()) {
         (Headers::Whole, _) => HEADERS,
         (Headers::Compressed, true) => HEADERS_OF_ONE_FRAME,
         (Headers::Compressed, false) => HEADERS_OF_FRAGMENTS,
     };
-    (bytes + headers + FRAME_HEADERS * ((bytes + 136.0) / FRAME_BYTES).ceil()) / bytes
+    (bytes + headers + FRAME_HEADERS * ((bytes + 136.0) / f64::from(range.frame)).ceil()) / bytes
 }
 
-fn cost(block: u32, one_frame: bool, headers: Headers, rate: f64, bursts: f64) -> f64 {
-    let overhead = overhead(block, one_frame, headers);
+fn cost(block: u32, range: Blocks, headers: Headers, rate: f64, bursts: f64) -> f64 {
+    let overhead = overhead(block, range, headers);
     let time = f64::from(block) * overhead / (rate * 1.06);
     overhead / (1.0 - (bursts * time).min(0.99))
 }
@@ -331,7 +333,7 @@ fn cost(block: u32, one_frame: bool, headers: Headers, rate: f64, bursts: f64) -
 mod tests {
     use super::*;
 
-    const RANGE: BlockRange = BlockRange { one_frame: 1280, largest: 32 << 10 };
+    const RANGE: Blocks = Blocks { one_frame: 1280, largest: 32 << 10, frame: 1480 };
 
     #[test]
     fn after_full_queues_blocks_grow_again_a_step_at_a_time() {

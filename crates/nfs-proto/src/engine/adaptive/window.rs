@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Answered;
+use super::{Answered, Class};
 
 /// Rounds over which the highest rate counts.
 const RATE_ROUNDS: usize = 8;
@@ -38,9 +38,10 @@ const MAX_ALLOWANCE: Duration = Duration::from_millis(40);
 const SHARED: u32 = 100;
 
 /// Paths with a shorter base are wires without fades, and the narrowest place is a server's socket buffer, which holds about a
-/// hundred datagrams.
+/// hundred datagrams: less than that of WRITEs, and so many calls of READs. What READs bring comes in our own buffer, which bounds them, too.
 const WIRED: Duration = Duration::from_millis(1);
 const WIRED_ALLOWANCE: Duration = Duration::from_micros(500);
+const WIRED_READS: f64 = 64.0;
 
 /// How long a base round-trip time is believed, at least, and in round trips: to measure it again costs a part of one.
 const BASE_LIFETIME: Duration = Duration::from_secs(10);
@@ -108,6 +109,8 @@ pub(super) struct Window {
     /// Lowest round-trip time in this round.
     round_min: Option<Duration>,
     starting: bool,
+    /// Whether what was answered last is a READ.
+    reads: bool,
     /// Rate and base are an earlier run's.
     unconfirmed: bool,
     stale_rounds: u32,
@@ -148,6 +151,7 @@ impl Window {
             bases: Vec::new(),
             round_min: None,
             starting: true,
+            reads: false,
             unconfirmed: false,
             stale_rounds: 0,
             best_rate: 0.0,
@@ -228,11 +232,12 @@ impl Window {
         outgoing: bool,
         holds: bool,
     ) {
-        let Answered { bytes, sent, before, waiting, .. } = *answered;
+        let Answered { class, bytes, sent, before, waiting, .. } = *answered;
         let rtt = now.saturating_duration_since(sent).max(Duration::from_micros(1));
         if std::mem::take(&mut self.unconfirmed) && rtt > self.base() * 2 + WRONG_BASE {
             *self = Self { delivered: self.delivered, ..Self::new(now) };
         }
+        self.reads = class == Class::Read;
         self.delivered += u64::from(bytes);
         self.answered = waiting.then_some(sent);
         // What was held comes at once, and was not delivered at once (draft-cheng-iccrg-delivery-rate-estimation §2.2).
@@ -442,8 +447,12 @@ impl Window {
     fn allowance(&self, rate: f64, block: u32) -> f64 {
         let base = self.base();
         let delay = if base < WIRED { WIRED_ALLOWANCE } else { (8 * base).min(self.allowed).max(base / 8) };
-        let delay = delay.as_secs_f64();
-        f64::from(block).max(rate * delay)
+        let reads = if self.reads && base < WIRED {
+            (rate * self.allowed.as_secs_f64()).min(WIRED_READS * f64::from(block))
+        } else {
+            0.0
+        };
+        f64::from(block).max(rate * delay.as_secs_f64()).max(reads)
     }
 
     fn target(&self, rate: f64, block: u32) -> u64 {
@@ -513,5 +522,17 @@ mod tests {
         }
         round(&mut window, f64::from(SHARED + 1) * MEGABYTE, 0);
         assert_eq!(window.allowed, 2 * ALLOWANCE);
+    }
+
+    #[test]
+    fn on_a_wire_reads_may_queue_for_longer_than_writes_but_not_in_too_many_calls() {
+        #[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+        let mut window = Window::new(Instant::now());
+        window.base = Some(Duration::from_micros(100));
+        let rate = 100.0 * MEGABYTE;
+        assert_eq!(window.target(rate, BLOCK), 60_000, "0.5 ms beyond what the path holds");
+        window.reads = true;
+        assert_eq!(window.target(rate, 32 << 10), 1_010_000, "10 ms");
+        assert_eq!(window.target(rate, BLOCK), 10_000 + 64 * u64::from(BLOCK));
     }
 }

@@ -372,3 +372,61 @@ fn a_long_silence_is_asked_into_at_once_when_the_link_has_changed() {
     let (_, later) = path.pass(5000);
     assert!(later.len() <= 20, "but not for long: {}", later.len());
 }
+
+#[test]
+fn writes_on_a_route_of_jumbo_frames_grow_after_a_padded_call_that_was_not_fragmented() {
+    let mut path = Path::new();
+    let start = path.bench.at(0);
+    let config = EngineConfig {
+        carrier: Carrier::Datagrams,
+        retry: RetryPolicy::Adaptive,
+        window: WindowLimits { calls: 1024, read_bytes: u64::MAX, write_bytes: u64::MAX },
+        blocks: Some(BlockRange { headers: 220, largest: 8704 }),
+        prior: None,
+        credential: vec![0; 8],
+    };
+    path.bench.engine = Engine::new(config, server(), 1, start);
+    path.bench.engine.handle_route_mtu(9000, true);
+    let (mut probed, mut blocks) = (Vec::new(), Vec::new());
+    for round in 0..60 {
+        let now = path.bench.at(5 * round);
+        let block = path.bench.engine.next_block(now).unwrap();
+        blocks.push(block);
+        let payload = Some(Payload { offset: 0, length: block });
+        let spec = CallSpec {
+            program: Program::NFS,
+            procedure: 7,
+            class: Class::Write,
+            repeat: Repeat::Idempotent,
+            hedge: false,
+            owner: Owner(1),
+            payload,
+            bytes: block,
+            deadline: None,
+            not_before: None,
+        };
+        path.bench.engine.submit(now, spec, |buffer| buffer.resize(buffer.len() + 64, 0)).unwrap();
+        let known = if probed.is_empty() { 1500 } else { 8924 };
+        let mut calls = Vec::new();
+        while let Some(transmit) = path.bench.engine.poll_transmit(now) {
+            calls.push(Xid(u32::from_be_bytes(transmit.head[..4].try_into().unwrap())));
+            match transmit.payload {
+                Some(payload) => {
+                    let bytes = payload.length + transmit.head.len() as u32 + 28;
+                    assert_eq!(transmit.dont_fragment, bytes <= known, "{bytes}");
+                }
+                None => {
+                    assert!(transmit.dont_fragment);
+                    probed.push(transmit.head.len() + 28);
+                }
+            }
+        }
+        for xid in calls {
+            path.bench.reply(5 * round + 5, xid);
+        }
+    }
+    assert_eq!(probed, [8924], "once is enough, and no larger than needed");
+    assert_eq!(blocks.last(), Some(&8704));
+    assert_eq!(path.bench.engine.stats().mtu_probes, 1);
+    assert_eq!(path.bench.engine.stats().probes, 0);
+}

@@ -67,7 +67,9 @@ impl Sender {
         let now = clock();
         while self.buffer.len() < BATCH_BYTES && self.file.is_none() {
             let start = self.buffer.len();
-            let Some(Transmit { transfer, head, payload }) = pump.session.poll_transmit(now) else { return };
+            let Some(Transmit { transfer, head, payload, .. }) = pump.session.poll_transmit(now) else {
+                return;
+            };
             let length = payload.map_or(0, |payload| payload.length as usize);
             self.buffer.extend_from_slice(&record::mark(head.len() + length + padding(length)));
             self.buffer.extend_from_slice(head);

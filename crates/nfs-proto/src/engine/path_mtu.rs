@@ -1,0 +1,438 @@
+//! The largest datagrams that cross the path in one piece, in each direction (RFC 8899).
+//!
+//! The driver says what the MTU of the route is. Upwards, larger sizes are probed with padded NULL calls that must not be fragmented, and any
+//! reply acknowledges one. Downwards, a READ is the probe: its reply arrives whole, or the size of its fragments is the path's MTU. Both happen
+//! only while data moves, and neither needs a timer. All sizes are those of IP packets, in bytes.
+
+use std::time::{Duration, Instant};
+
+use super::Class;
+
+/// Every path of IPv6 carries this, and nearly every path of IPv4 (`BASE_PLPMTU`, RFC 8899 §5.1.2; RFC 8200 §5).
+const BASE: u32 = 1280;
+
+/// What is assumed before anything is known: Ethernet's MTU, if the route has no smaller one.
+const ASSUMED: u32 = 1500;
+
+/// Largest IPv4 packet (RFC 791 §3.1).
+const LARGEST: u32 = 65_535;
+
+/// Sizes probed between the largest that is known to pass and the smallest that does not: usual MTUs of tunnels (WireGuard, PPPoE, 6in4, GRE),
+/// Ethernet, jumbo frames and loopback.
+const USUAL: [u32; 14] =
+    [1280, 1380, 1400, 1420, 1440, 1454, 1476, 1480, 1492, 1500, 4352, 9000, 16_384, 65_535];
+
+/// Probes of one size that are lost before it is taken for too large (`MAX_PROBES`, RFC 8899 §5.1.2).
+const MAX_PROBES: u32 = 3;
+
+/// How long a size that did not pass is believed not to (`PMTU_RAISE_TIMER`, RFC 8899 §5.1.1).
+const RAISE: Duration = Duration::from_secs(600);
+
+/// Bytes that are acknowledged for each byte of a probe: a probe costs a slow link a fifth of the time since the last one at most.
+const EARNED: u64 = 4;
+
+/// A black hole (RFC 8899 §4.3): so many rounds in a row in which everything of one size was lost, with so many datagrams lost in all.
+/// Losses are of one round if the later was sent before the earlier was known. What never arrived is given up sooner.
+const BLACK_HOLE: (u32, u32) = (3, 6);
+const BLACK_HOLE_AT_FIRST: (u32, u32) = (2, 4);
+
+/// Time that a probe of more than [`ASSUMED`] may take the path, in seconds: on slower ones large datagrams gain little, and others wait for them.
+const AFFORDABLE: f64 = 0.010;
+
+/// Headers of a datagram with a block at least: IPv4 and UDP, and the reply to a READ without attributes (RFC 1813 §3.3.6).
+const LEAST_HEADERS: u32 = 28 + 24 + 20;
+
+/// Blocks end at multiples of this.
+const ALIGNMENT: u32 = 64;
+
+/// Data that takes both directions within this time shares one size of blocks.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// After so long without a reply nothing is probed: the link may be silent.
+const SILENCE: Duration = Duration::from_millis(20);
+
+/// Which way datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// To the server.
+    Up,
+    /// From the server.
+    Down,
+}
+
+/// Finds the path's MTU in both directions.
+#[derive(Debug)]
+pub(super) struct PathMtu {
+    up: Search,
+    down: Search,
+    /// Headers of a datagram with a block: IP, UDP, RPC and those of a WRITE, which has more than the reply to a READ.
+    headers: u32,
+    /// The largest block at all.
+    most: u32,
+    /// Whether the driver sees the size of fragments (`IP_RECVFRAGSIZE`).
+    sees_fragments: bool,
+    /// The largest fragment of the datagram that is being taken in.
+    fragment: Option<u32>,
+    /// The largest probe that takes the path no longer than [`AFFORDABLE`].
+    affordable: u32,
+    /// When the last reply came.
+    heard: Option<Instant>,
+    /// When data was sent, or asked for, last.
+    used: [Option<Instant>; 2],
+}
+
+/// A padded call, or a READ, whose reply is awaited.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    bytes: u32,
+    /// Bytes that the READ asks for; 0 for a padded call.
+    block: u32,
+    sent: Instant,
+    /// When it is lost, if something sent after it was answered by then.
+    lost_at: Instant,
+}
+
+/// The search in one direction.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    /// The largest size in use (`PLPMTU`); 0 where not even [`BASE`] passes.
+    size: u32,
+    /// The largest size that arrived.
+    confirmed: u32,
+    /// What the route allows.
+    route: u32,
+    /// The size that is looked for first: the route's, or one that was in use until nothing of it arrived any more.
+    goal: u32,
+    /// The smallest size that does not pass, and since when that is known.
+    fails: Option<(u32, Instant)>,
+    /// Probes of the present candidate that were lost.
+    lost_probes: u32,
+    /// Bytes acknowledged since the last probe.
+    earned: u64,
+    probe: Option<Probe>,
+    hole: Hole,
+}
+
+/// Losses since something of their size arrived.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    rounds: u32,
+    found: Option<Instant>,
+    lost: u32,
+    /// The smallest of them.
+    least: u32,
+}
+
+impl Direction {
+    /// Returns which way data goes.
+    pub(super) const fn of(class: Class) -> Self {
+        match class {
+            Class::Read => Self::Down,
+            Class::Write | Class::Control => Self::Up,
+        }
+    }
+}
+
+impl PathMtu {
+    /// `headers`: bytes of a datagram with a block beyond the block itself; `most`: the largest block.
+    pub(super) const fn new(headers: u32, most: u32) -> Self {
+        let (up, down) = (Search::new(ASSUMED), Search::new(ASSUMED));
+        let (sees_fragments, fragment, affordable) = (false, None, ASSUMED);
+        Self { up, down, headers, most, sees_fragments, fragment, affordable, heard: None, used: [None; 2] }
+    }
+
+    /// The path carries so many bytes per second.
+    pub(super) fn set_rate(&mut self, rate: f64) {
+        self.affordable = ((rate * AFFORDABLE) as u32).max(ASSUMED);
+    }
+
+    /// No block is larger.
+    pub(super) const fn bound_blocks(&mut self, most: u32) {
+        self.most = most;
+    }
+
+    /// The MTU of the route is `mtu`: at first, after an ICMP message (RFC 8899 §4.6.2), or on another link. Whether a smaller size is in
+    /// use now.
+    pub(super) fn handle_route_mtu(&mut self, mtu: u32, sees_fragments: bool) -> bool {
+        self.sees_fragments = sees_fragments;
+        let mtu = mtu.min(LARGEST);
+        let before = (self.up.size, self.down.size);
+        self.up.set_route(mtu);
+        // The way back has the same links, most likely; what has arrived by it is known better.
+        if self.down.confirmed <= mtu {
+            self.down.set_route(mtu);
+        }
+        self.up.size < before.0 || self.down.size < before.1
+    }
+
+    /// The link below has changed: what was learned may belong to another path.
+    pub(super) const fn handle_link_event(&mut self) {
+        (self.up, self.down) = (Search::new(self.up.route), Search::new(self.up.route));
+    }
+
+    /// Returns the largest block of a call or reply that is taken to arrive in one piece.
+    pub(super) fn block(&self) -> u32 {
+        self.block_of(self.size())
+    }
+
+    /// Returns the path's MTU in the directions that data has taken within the last second.
+    pub(super) fn size(&self) -> u32 {
+        let [up, down] = [Direction::Up, Direction::Down].map(|direction| self.size_of(direction));
+        match self.used {
+            [Some(sent), Some(asked)] if sent > asked + TOGETHER => up,
+            [Some(sent), Some(asked)] if asked > sent + TOGETHER => down,
+            [Some(_), None] => up,
+            [None, Some(_)] => down,
+            [None, None] | [Some(_), Some(_)] => up.min(down),
+        }
+    }
+
+    /// Whether the datagram that carries a block of so many bytes is of several fragments.
+    pub(super) fn is_fragmented(&self, direction: Direction, block: u32) -> bool {
+        block > self.block_of(self.size_of(direction))
+    }
+
+    /// Whether a datagram of so many bytes must not be fragmented.
+    pub(super) const fn keeps_whole(&self, bytes: u32) -> bool {
+        bytes <= self.up.size
+    }
+
+    /// The datagram that is taken in next was put together of fragments, the largest of which has so many bytes; or of none.
+    pub(super) const fn handle_fragments(&mut self, fragment: Option<u32>) {
+        self.fragment = fragment;
+    }
+
+    /// Data of so many bytes was sent or asked for; without an answer it is lost after `timeout`.
+    pub(super) fn handle_sent(&mut self, now: Instant, direction: Direction, block: u32, timeout: Duration) {
+        self.used[direction as usize] = Some(now);
+        if direction == Direction::Down
+            && let Some(bytes) = self.candidate(now, Direction::Down)
+            && block == self.block_of(bytes)
+        {
+            self.handle_probe_sent(now, direction, Probe { bytes, block, sent: now, lost_at: now + timeout });
+        }
+    }
+
+    /// Returns the size of a padded call that is to be sent now, if one is. Without an answer it is lost after `timeout`.
+    pub(super) fn poll_probe(&mut self, now: Instant, timeout: Duration) -> Option<u32> {
+        self.used[Direction::Up as usize].filter(|&sent| now <= sent + TOGETHER)?;
+        let bytes = self.candidate(now, Direction::Up)?;
+        let probe = Probe { bytes, block: 0, sent: now, lost_at: now + timeout };
+        self.handle_probe_sent(now, Direction::Up, probe);
+        Some(bytes)
+    }
+
+    /// Returns the bytes that the next READ is to ask for, if it is to be a probe.
+    pub(super) fn read_to_probe(&self, now: Instant) -> Option<u32> {
+        self.used[Direction::Down as usize].filter(|&asked| now <= asked + TOGETHER)?;
+        self.candidate(now, Direction::Down).map(|bytes| self.block_of(bytes))
+    }
+
+    /// A padded call of so many bytes was answered.
+    pub(super) fn handle_probe_reply(&mut self, bytes: u32) {
+        self.up.confirm(bytes);
+    }
+
+    /// A datagram of `reply` bytes answers what was sent at `sent`. Of a READ or WRITE, it is told what it moved. Whether a smaller size is in
+    /// use now.
+    pub(super) fn handle_reply(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        reply: u32,
+        moved: Option<(Direction, u32)>,
+    ) -> bool {
+        self.heard = Some(now);
+        let before = self.down.size;
+        match self.fragment.take() {
+            Some(fragment) => self.down.settle(now, fragment.clamp(BASE, LARGEST)),
+            None => {
+                let probe = self.down.probe.filter(|probe| moved == Some((Direction::Down, probe.block)));
+                match probe.filter(|probe| reply > probe.block) {
+                    Some(probe) => self.down.confirm(probe.bytes),
+                    None if self.sees_fragments || reply <= self.down.size => self.down.confirm(reply),
+                    // It may have been of fragments.
+                    None => {}
+                }
+            }
+        }
+        if let Some((direction, block)) = moved {
+            if direction == Direction::Up && !self.is_fragmented(Direction::Up, block) {
+                self.up.confirm((block + self.headers).min(self.up.size));
+            }
+            self.search_mut(direction).earned += u64::from(block);
+        }
+        self.up.look_back(now, sent);
+        self.down.look_back(now, sent);
+        self.down.size < before
+    }
+
+    /// A READ of so many bytes was lost. Whether it was a probe, whose loss says nothing but that it was too large.
+    pub(super) fn handle_probe_loss(&mut self, now: Instant, block: u32) -> bool {
+        let lost = self.down.probe.take_if(|probe| probe.block == block);
+        lost.inspect(|probe| self.down.handle_probe_lost(now, probe.bytes)).is_some()
+    }
+
+    /// A block was lost that was sent at `sent`, or asked for, while something sent later was answered. Whether it is clear now that its size
+    /// does not pass, so that a smaller one is in use.
+    pub(super) fn handle_loss(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        block: u32,
+        sent: Instant,
+    ) -> bool {
+        let bytes = block + LEAST_HEADERS;
+        let (fits_base, fragmented) = (block <= self.block_of(BASE), self.is_fragmented(direction, block));
+        let search = self.search_mut(direction);
+        let size = match direction {
+            _ if search.size > BASE => BASE,
+            // Not even that passes: fragments may.
+            Direction::Up if search.size > 0 => 0,
+            // Servers decide for themselves what they fragment.
+            Direction::Up | Direction::Down => return false,
+        };
+        // What is smaller than the next size says nothing of this one; fragments have rules of their own.
+        if fragmented || fits_base && size == BASE || !search.is_black_hole(now, bytes, sent) {
+            return false;
+        }
+        tracing::debug!(?direction, bytes, size, "black hole: smaller datagrams from now on");
+        *search = Search { size, goal: search.size, ..Search::new(search.route) };
+        true
+    }
+
+    /// Returns the size to probe now, if there is one.
+    fn candidate(&self, now: Instant, direction: Direction) -> Option<u32> {
+        let search = self.search(direction);
+        let candidate = search.candidate(now, |size| self.block_of(size) > self.block_of(search.size))?;
+        let candidate = candidate.min(self.most.saturating_add(self.headers));
+        if direction == Direction::Down && !self.sees_fragments && candidate > ASSUMED {
+            return None;
+        }
+        let heard = self.heard.is_some_and(|heard| now <= heard + SILENCE);
+        (heard
+            && candidate <= self.affordable
+            && search.probe.is_none()
+            && search.earned >= EARNED * u64::from(candidate))
+        .then_some(candidate)
+    }
+
+    fn handle_probe_sent(&mut self, now: Instant, direction: Direction, probe: Probe) {
+        let search = self.search_mut(direction);
+        if search.fails.take_if(|(_, since)| now.saturating_duration_since(*since) >= RAISE).is_some() {
+            search.goal = search.route;
+        }
+        (search.earned, search.probe) = (0, Some(probe));
+    }
+
+    fn size_of(&self, direction: Direction) -> u32 {
+        self.search(direction).size.max(BASE)
+    }
+
+    /// Returns the largest block that fits a datagram of so many bytes: a multiple of 64 keeps offsets aligned to cache lines.
+    fn block_of(&self, bytes: u32) -> u32 {
+        (bytes.saturating_sub(self.headers) / ALIGNMENT * ALIGNMENT).min(self.most)
+    }
+
+    const fn search(&self, direction: Direction) -> &Search {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    const fn search_mut(&mut self, direction: Direction) -> &mut Search {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+}
+
+impl Search {
+    const fn new(route: u32) -> Self {
+        let size = if route < ASSUMED { route } else { ASSUMED };
+        let hole = Hole { rounds: 0, found: None, lost: 0, least: u32::MAX };
+        Self {
+            size,
+            confirmed: 0,
+            route,
+            goal: route,
+            fails: None,
+            lost_probes: 0,
+            earned: 0,
+            probe: None,
+            hole,
+        }
+    }
+
+    fn set_route(&mut self, mtu: u32) {
+        if mtu < self.size {
+            *self = Self::new(mtu);
+        } else if mtu != self.route {
+            let size = self.size.max(mtu.min(ASSUMED));
+            *self = Self { size, route: mtu, goal: mtu, fails: None, lost_probes: 0, ..*self };
+        }
+    }
+
+    /// Returns the size to try next, of those with which anything `gains`: the largest first, as it is right most often, then half of the
+    /// usual ones that are left.
+    fn candidate(&self, now: Instant, gains: impl Fn(u32) -> bool) -> Option<u32> {
+        let Some((fails, since)) = self.fails else {
+            return Some(self.goal).filter(|&goal| self.size < goal && gains(goal));
+        };
+        if now.saturating_duration_since(since) >= RAISE {
+            return Some(self.route).filter(|&route| self.size < route && gains(route));
+        }
+        let left = USUAL.into_iter().filter(|&usual| self.size < usual && usual < fails && gains(usual));
+        left.clone().nth(left.count() / 2)
+    }
+
+    /// A datagram of so many bytes arrived in one piece.
+    fn confirm(&mut self, bytes: u32) {
+        self.probe.take_if(|probe| bytes >= probe.bytes);
+        self.confirmed = self.confirmed.max(bytes);
+        if bytes >= self.hole.least {
+            self.hole = Self::new(0).hole;
+        }
+        if bytes > self.size {
+            (self.size, self.lost_probes) = (bytes, 0);
+            self.fails.take_if(|(fails, _)| *fails <= bytes);
+        }
+    }
+
+    /// Fragments of this size arrived: what is longer comes in fragments.
+    fn settle(&mut self, now: Instant, bytes: u32) {
+        let fails = Some((bytes + 1, now));
+        *self = Self { size: bytes, confirmed: bytes, fails, ..Self::new(self.route) };
+    }
+
+    /// What was sent at `sent` is answered: a probe that was sent before it and is due is lost.
+    fn look_back(&mut self, now: Instant, sent: Instant) {
+        if let Some(probe) = self.probe.take_if(|probe| sent > probe.sent && now >= probe.lost_at) {
+            self.handle_probe_lost(now, probe.bytes);
+        }
+    }
+
+    fn handle_probe_lost(&mut self, now: Instant, bytes: u32) {
+        self.lost_probes += 1;
+        if self.lost_probes >= MAX_PROBES {
+            (self.fails, self.lost_probes) = (Some((bytes, now)), 0);
+        }
+    }
+
+    fn is_black_hole(&mut self, now: Instant, bytes: u32, sent: Instant) -> bool {
+        let Hole { rounds, found, lost, least } = &mut self.hole;
+        if found.is_none_or(|found| sent >= found) {
+            *rounds += 1;
+            *found = Some(now);
+        }
+        *lost += 1;
+        *least = bytes.min(*least);
+        let enough = if self.confirmed >= bytes { BLACK_HOLE } else { BLACK_HOLE_AT_FIRST };
+        *rounds >= enough.0 && *lost >= enough.1
+    }
+}
+
+#[cfg(test)]
+mod tests;
