@@ -32,7 +32,7 @@ pub(super) fn figure(
         title: experiment.title.clone(),
         source: match citation {
             Some(citation) => format!("{}. {citation}.", places.join("; ")),
-            None => "docs/adaptive.md".to_owned(),
+            None => "docs/experiments.md".to_owned(),
         },
         says: items.iter().flat_map(|item| item.says.clone()).collect(),
         remarks: experiment.remarks.clone(),

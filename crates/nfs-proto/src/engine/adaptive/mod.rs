@@ -1,6 +1,6 @@
 //! The adaptive policy: what it believes about the path, and what follows from it.
 //!
-//! One file for each idea; this one only joins them. `docs/adaptive.md` describes the whole.
+//! One file for each idea; this one only joins them. `docs/algorithm.md` describes the whole.
 
 mod draining;
 mod fragments;
