@@ -36,6 +36,9 @@ const EARNED: u64 = 4;
 const BLACK_HOLE: (u32, u32) = (3, 6);
 const BLACK_HOLE_AT_FIRST: (u32, u32) = (2, 4);
 
+/// A probe is lost after twice the usual timeout, and not before this: servers answer out of order, and large datagrams last.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Time that a probe of more than [`ASSUMED`] may take the path, in seconds: on slower ones large datagrams gain little, and others wait for them.
 const AFFORDABLE: f64 = 0.010;
 
@@ -202,22 +205,26 @@ impl PathMtu {
         self.fragment = fragment;
     }
 
-    /// Data of so many bytes was sent or asked for; without an answer it is lost after `timeout`.
+    /// Data of so many bytes was sent or asked for; `timeout` is that of its answer.
     pub(super) fn handle_sent(&mut self, now: Instant, direction: Direction, block: u32, timeout: Duration) {
         self.used[direction as usize] = Some(now);
         if direction == Direction::Down
             && let Some(bytes) = self.candidate(now, Direction::Down)
             && block == self.block_of(bytes)
         {
-            self.handle_probe_sent(now, direction, Probe { bytes, block, sent: now, lost_at: now + timeout });
+            self.handle_probe_sent(
+                now,
+                direction,
+                Probe { bytes, block, sent: now, lost_at: now + PROBE_TIMEOUT.max(2 * timeout) },
+            );
         }
     }
 
-    /// Returns the size of a padded call that is to be sent now, if one is. Without an answer it is lost after `timeout`.
+    /// Returns the size of a padded call that is to be sent now, if one is. `timeout` is that of its answer.
     pub(super) fn poll_probe(&mut self, now: Instant, timeout: Duration) -> Option<u32> {
         self.used[Direction::Up as usize].filter(|&sent| now <= sent + TOGETHER)?;
         let bytes = self.candidate(now, Direction::Up)?;
-        let probe = Probe { bytes, block: 0, sent: now, lost_at: now + timeout };
+        let probe = Probe { bytes, block: 0, sent: now, lost_at: now + PROBE_TIMEOUT.max(2 * timeout) };
         self.handle_probe_sent(now, Direction::Up, probe);
         Some(bytes)
     }
@@ -233,17 +240,16 @@ impl PathMtu {
         self.up.confirm(bytes);
     }
 
-    /// A datagram of `reply` bytes answers what was sent at `sent`. Of a READ or WRITE, it is told what it moved. Whether a smaller size is in
-    /// use now.
+    /// A datagram of `reply` bytes answers what was sent at `sent`. Of a READ or WRITE, it is told what it moved. Returns the bytes that a READ
+    /// asked for that turns out to be a lost probe.
     pub(super) fn handle_reply(
         &mut self,
         now: Instant,
         sent: Instant,
         reply: u32,
         moved: Option<(Direction, u32)>,
-    ) -> bool {
+    ) -> Option<u32> {
         self.heard = Some(now);
-        let before = self.down.size;
         match self.fragment.take() {
             Some(fragment) => self.down.settle(now, fragment.clamp(BASE, LARGEST)),
             None => {
@@ -263,14 +269,12 @@ impl PathMtu {
             self.search_mut(direction).earned += u64::from(block);
         }
         self.up.look_back(now, sent);
-        self.down.look_back(now, sent);
-        self.down.size < before
+        self.down.look_back(now, sent)
     }
 
-    /// A READ of so many bytes was lost. Whether it was a probe, whose loss says nothing but that it was too large.
-    pub(super) fn handle_probe_loss(&mut self, now: Instant, block: u32) -> bool {
-        let lost = self.down.probe.take_if(|probe| probe.block == block);
-        lost.inspect(|probe| self.down.handle_probe_lost(now, probe.bytes)).is_some()
+    /// Whether a READ of so many bytes is a probe, the loss of which says nothing but that it may be too large.
+    pub(super) fn is_probe(&self, block: u32) -> bool {
+        self.down.probe.is_some_and(|probe| probe.block == block)
     }
 
     /// A block was lost that was sent at `sent`, or asked for, while something sent later was answered. Whether it is clear now that its size
@@ -408,10 +412,12 @@ impl Search {
     }
 
     /// What was sent at `sent` is answered: a probe that was sent before it and is due is lost.
-    fn look_back(&mut self, now: Instant, sent: Instant) {
-        if let Some(probe) = self.probe.take_if(|probe| sent > probe.sent && now >= probe.lost_at) {
-            self.handle_probe_lost(now, probe.bytes);
-        }
+    ///
+    /// Returns the bytes that it asked for.
+    fn look_back(&mut self, now: Instant, sent: Instant) -> Option<u32> {
+        let probe = self.probe.take_if(|probe| sent > probe.sent && now >= probe.lost_at)?;
+        self.handle_probe_lost(now, probe.bytes);
+        Some(probe.block)
     }
 
     fn handle_probe_lost(&mut self, now: Instant, bytes: u32) {

@@ -343,7 +343,9 @@ impl Adaptive {
     pub(super) fn handle_reply(&mut self, now: Instant, answered: &Answered) {
         let Answered { class, bytes, sent, before, exact, held, waiting, probe, size } = *answered;
         let moved = (class != Class::Control).then(|| (Direction::of(class), bytes));
-        self.path_mtu.handle_reply(now, sent, size, moved);
+        if let Some(probe) = self.path_mtu.handle_reply(now, sent, size, moved) {
+            self.cut = Some(probe - 1);
+        }
         let rtt = now.saturating_duration_since(sent);
         let outgoing = self.outgoing == Some(bytes);
         let stopped = self.silence.stopped(now, sent);
@@ -437,8 +439,7 @@ impl Adaptive {
         sent: Instant,
         delivered: u64,
     ) {
-        if class == Class::Read && self.path_mtu.handle_probe_loss(now, bytes) {
-            self.cut = Some(bytes - 1);
+        if class == Class::Read && self.path_mtu.is_probe(bytes) {
             return;
         }
         if self.patience.handle_loss(sent) {

@@ -53,7 +53,7 @@ impl Path {
         let reply = block + 156;
         if reply > self.mtu {
             if !self.tells {
-                if !self.path_mtu.handle_probe_loss(self.now, block) {
+                if !self.path_mtu.is_probe(block) {
                     self.path_mtu.handle_loss(self.now, Direction::Down, block, sent);
                 }
                 // Small calls are answered.
@@ -146,6 +146,22 @@ fn nothing_is_probed_into_a_silence() {
     path.now += SILENCE + MS;
     path.path_mtu.handle_sent(path.now, Direction::Up, 1280, MS);
     assert_eq!(path.path_mtu.poll_probe(path.now, MS), None);
+}
+
+#[test]
+fn a_probe_that_was_overtaken_is_given_time() {
+    let mut path = Path::new(9000, 9000, true);
+    while path.probes.is_empty() {
+        path.mtu = if path.path_mtu.read_to_probe(path.now).is_some() { 1500 } else { 9000 };
+        path.tells = false;
+        path.read();
+    }
+    let (asked, block) = (path.now - 10 * MS, path.path_mtu.block_of(9000));
+    assert!(path.path_mtu.is_probe(block));
+    let later = asked + 90 * MS;
+    assert_eq!(path.path_mtu.handle_reply(later, asked + MS, 150, None), None);
+    path.path_mtu.handle_reply(later, asked, block + 156, Some((Direction::Down, block)));
+    assert_eq!(path.path_mtu.down.size, 9000);
 }
 
 #[test]
