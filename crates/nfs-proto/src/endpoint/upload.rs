@@ -146,7 +146,7 @@ impl UploadPlan {
         let wanted = if uses.trial { other(uses.current) } else { uses.current };
         let to = endpoint.find(wanted, 0).filter(|_| wanted != protocol)?;
         let silent = self.silent(endpoint);
-        let heard = last_heard.unwrap_or(now).max(now - silent);
+        let heard = last_heard.unwrap_or(now).max(now.checked_sub(silent).unwrap_or(now));
         self.state = State::Draining { to, began: now, heard, is_drained: false };
         Some(UploadStep::Hold)
     }
