@@ -214,12 +214,12 @@ impl Sizer {
         self.victims = self.victims.saturating_sub(1);
     }
 
-    /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better.
+    /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better; one frame is none.
     pub(super) fn handle_congestion(&mut self, now: Instant, block: u32, range: Blocks) {
         self.drops = self.drops * FORGETTING + 1.0;
         self.fades *= FORGETTING;
         if self.drops >= TWO_IN_A_ROW && self.drops > 2.0 * self.fades {
-            self.cap = Some(((block / 2).max(range.small()), now));
+            self.cap = Some(((block / 2).max(range.one_frame), now));
             self.drops = 0.0;
         }
     }
@@ -248,7 +248,7 @@ impl Sizer {
             self.cap = (2 * cap < range.largest).then_some((2 * cap, now));
         }
         if self.strikes >= STRIKES {
-            self.cap = Some(((self.size / 2).max(range.small()), now));
+            self.cap = Some(((self.size / 2).max(range.one_frame), now));
             self.strikes = 0;
         }
         let largest = self.cap.map_or(range.largest, |(cap, _)| cap.min(range.largest));
@@ -349,6 +349,17 @@ mod tests {
             block
         };
         assert_eq!([1, 30, 31, 61, 62, 92, 93].map(&mut most), [4096, 4096, 8192, 8192, 16384, 16384, 32768]);
+    }
+
+    #[test]
+    fn a_full_queue_is_no_reason_for_less_than_one_frame() {
+        let epoch = Instant::now();
+        let range = Blocks { one_frame: 8768, largest: 32 << 10, frame: 8980 };
+        let mut sizer = Sizer::new(epoch);
+        for _ in 0..2 {
+            sizer.handle_congestion(epoch, 8768, range);
+        }
+        assert_eq!(sizer.choose(epoch, 1e6, true, 8768, range), 8768);
     }
 
     #[test]
