@@ -15,7 +15,8 @@ use super::{
     whole::Whole,
 };
 
-/// What is longer may be fragmented, if nothing keeps it whole: largest UDP payload that one Ethernet frame carries over IPv4.
+/// What is longer may have been fragmented somewhere, and put together again by a proxy or a translator of addresses, though it leaves and
+/// arrives in one piece here: largest UDP payload that one Ethernet frame carries over IPv4.
 const ONE_FRAME_BYTES: usize = 1472;
 
 /// Batches of datagrams taken in before anything is sent.
@@ -35,7 +36,6 @@ pub(super) async fn run(
     let mut outgoing = Outgoing { bytes: Vec::with_capacity(2048), dont_fragment: false };
     let mut batches = 0;
     // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
-    pump.sees_fragments = whole.sees_fragments();
     pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
     learn_route(&mut pump, &socket, &whole);
     loop {
@@ -77,7 +77,7 @@ pub(super) async fn run(
         while !outgoing.bytes.is_empty() || next_datagram(&mut pump, &mut outgoing) {
             match whole.send(&socket, &outgoing.bytes, outgoing.dont_fragment) {
                 Ok(()) => {
-                    if !outgoing.dont_fragment && outgoing.bytes.len() > ONE_FRAME_BYTES {
+                    if outgoing.bytes.len() > ONE_FRAME_BYTES {
                         count(&mut pump, now);
                     }
                     outgoing.bytes.clear();
@@ -155,7 +155,7 @@ fn take_refusal(pump: &mut Pump, socket: &UdpSocket, whole: &Whole) {
 
 fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8], fragment: Option<u32>) {
     let now = clock();
-    if fragment.is_some() || !pump.sees_fragments && datagram.len() > ONE_FRAME_BYTES {
+    if fragment.is_some() || datagram.len() > ONE_FRAME_BYTES {
         count(pump, now);
     }
     pump.session.handle_fragments(fragment);

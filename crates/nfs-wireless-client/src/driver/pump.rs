@@ -28,8 +28,6 @@ pub(super) struct Pump {
     pub(super) session: Session,
     /// Of datagrams over IPv4 only.
     pub(super) fragments: Option<Fragments>,
-    /// Whether the system tells which of them came in fragments.
-    pub(super) sees_fragments: bool,
     calls: BTreeMap<u64, Waiting>,
     running: BTreeMap<TransferId, Running>,
     persistent: bool,
@@ -72,7 +70,6 @@ impl Pump {
         Self {
             session,
             fragments: None,
-            sees_fragments: false,
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
             persistent: false,
