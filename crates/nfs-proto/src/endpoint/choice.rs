@@ -94,7 +94,7 @@ pub struct Use {
     pub current: Protocol,
     /// Whether the other one is to be tried as well.
     pub trial: bool,
-    /// Whether the other one is to be connected and asked: [`Choice::handle_answer`] takes note.
+    /// Whether the other one is to be connected and asked with a NULL call.
     pub ask: bool,
 }
 
