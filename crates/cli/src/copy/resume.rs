@@ -497,7 +497,7 @@ mod tests {
         target.change_state(|state| state.tentative = range(0, SIZE));
         assert!(target.is_complete(SOURCE));
         target.change_state(|state| state.token = [9; 16]);
-        assert!(!target.is_complete(SOURCE), "the machine was started anew");
+        assert!(!target.is_complete(SOURCE), "the machine was restarted");
         target.change_state(|state| state.solid = range(0, SIZE));
         assert!(target.is_complete(SOURCE));
 

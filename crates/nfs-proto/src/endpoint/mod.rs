@@ -20,6 +20,7 @@ pub use self::{
     pieces::RunId,
     upload::{UploadPlan, UploadStep},
 };
+pub use crate::engine::Direction;
 use crate::{engine::Repeat, transfer::Copies};
 
 /// Servers below this round trip are near: there TCP costs least work, and fades are no matter of a link so short.
@@ -41,15 +42,6 @@ const REFUSED: Duration = Duration::from_secs(30);
 /// Names a connection of an [`Endpoint`]; the first is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub usize);
-
-/// Which way data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the server: READ.
-    Down,
-    /// To the server: WRITE.
-    Up,
-}
 
 /// Which connection a call takes, and when it is made on the other transport, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,25 @@ pub enum Class {
     Write,
 }
 
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the server: WRITE.
+    Up,
+    /// From the server: READ.
+    Down,
+}
+
+impl Direction {
+    /// Returns which way the long message of a call goes.
+    pub(super) const fn of(class: Class) -> Self {
+        match class {
+            Class::Read => Self::Down,
+            Class::Write | Class::Control => Self::Up,
+        }
+    }
+}
+
 /// What running a call twice does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {

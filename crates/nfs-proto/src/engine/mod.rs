@@ -30,7 +30,7 @@ use nfs_wire::{
 pub use self::{
     adaptive::BlockRange,
     calls::CallId,
-    message::{CallSpec, Class, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
+    message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     rtt::RttHistogram,
     stats::{Fades, PathEstimate, Resends, Stats},
     window::{Pace, WindowLimits},

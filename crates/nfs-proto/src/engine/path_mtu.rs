@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Class;
+use super::Direction;
 
 /// Every path of IPv6 carries this, and nearly every path of IPv4 (`BASE_PLPMTU`, RFC 8899 §5.1.2; RFC 8200 §5).
 const BASE: u32 = 1280;
@@ -53,15 +53,6 @@ const TOGETHER: Duration = Duration::from_secs(1);
 
 /// After so long without a reply nothing is probed: the link may be silent.
 const SILENCE: Duration = Duration::from_millis(20);
-
-/// Which way datagrams go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// To the server.
-    Up,
-    /// From the server.
-    Down,
-}
 
 /// Finds the path's MTU in both directions.
 #[derive(Debug)]
@@ -124,16 +115,6 @@ struct Hole {
     lost: u32,
     /// The smallest of them.
     least: u32,
-}
-
-impl Direction {
-    /// Returns which way data goes.
-    pub(super) const fn of(class: Class) -> Self {
-        match class {
-            Class::Read => Self::Down,
-            Class::Write | Class::Control => Self::Up,
-        }
-    }
 }
 
 impl PathMtu {
@@ -212,11 +193,7 @@ impl PathMtu {
             && let Some(bytes) = self.candidate(now, Direction::Down)
             && block == self.block_of(bytes)
         {
-            self.handle_probe_sent(
-                now,
-                direction,
-                Probe { bytes, block, sent: now, lost_at: now + PROBE_TIMEOUT.max(2 * timeout) },
-            );
+            self.handle_probe_sent(now, direction, (bytes, block), timeout);
         }
     }
 
@@ -224,8 +201,7 @@ impl PathMtu {
     pub(super) fn poll_probe(&mut self, now: Instant, timeout: Duration) -> Option<u32> {
         self.used[Direction::Up as usize].filter(|&sent| now <= sent + TOGETHER)?;
         let bytes = self.candidate(now, Direction::Up)?;
-        let probe = Probe { bytes, block: 0, sent: now, lost_at: now + PROBE_TIMEOUT.max(2 * timeout) };
-        self.handle_probe_sent(now, Direction::Up, probe);
+        self.handle_probe_sent(now, Direction::Up, (bytes, 0), timeout);
         Some(bytes)
     }
 
@@ -321,7 +297,15 @@ impl PathMtu {
         .then_some(candidate)
     }
 
-    fn handle_probe_sent(&mut self, now: Instant, direction: Direction, probe: Probe) {
+    /// A probe was sent: the size of its datagram, and the bytes that it asks for. `timeout` is that of its answer.
+    fn handle_probe_sent(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        (bytes, block): (u32, u32),
+        timeout: Duration,
+    ) {
+        let probe = Probe { bytes, block, sent: now, lost_at: now + PROBE_TIMEOUT.max(2 * timeout) };
         let search = self.search_mut(direction);
         if search.fails.take_if(|(_, since)| now.saturating_duration_since(*since) >= RAISE).is_some() {
             search.goal = search.route;
@@ -353,10 +337,13 @@ impl PathMtu {
     }
 }
 
+impl Hole {
+    const NONE: Self = Self { rounds: 0, found: None, lost: 0, least: u32::MAX };
+}
+
 impl Search {
     const fn new(route: u32) -> Self {
         let size = if route < ASSUMED { route } else { ASSUMED };
-        let hole = Hole { rounds: 0, found: None, lost: 0, least: u32::MAX };
         Self {
             size,
             confirmed: 0,
@@ -366,7 +353,7 @@ impl Search {
             lost_probes: 0,
             earned: 0,
             probe: None,
-            hole,
+            hole: Hole::NONE,
         }
     }
 
@@ -397,7 +384,7 @@ impl Search {
         self.probe.take_if(|probe| bytes >= probe.bytes);
         self.confirmed = self.confirmed.max(bytes);
         if bytes >= self.hole.least {
-            self.hole = Self::new(0).hole;
+            self.hole = Hole::NONE;
         }
         if bytes > self.size {
             (self.size, self.lost_probes) = (bytes, 0);

@@ -1,4 +1,7 @@
-use nfs_wire::rpc::{ReplyHeader, Xid};
+use nfs_wire::{
+    Procedure,
+    rpc::{ReplyHeader, Xid},
+};
 
 use super::*;
 use crate::{

@@ -171,19 +171,20 @@ fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8], fragment: Option<
 }
 
 /// Puts the next message together; false when there is none.
-fn next_datagram(pump: &mut Pump, Outgoing { bytes: outgoing, dont_fragment: whole }: &mut Outgoing) -> bool {
+fn next_datagram(pump: &mut Pump, outgoing: &mut Outgoing) -> bool {
     let now = clock();
     while let Some(Transmit { transfer, head, payload, dont_fragment }) = pump.session.poll_transmit(now) {
-        *whole = dont_fragment;
-        outgoing.clear();
-        outgoing.extend_from_slice(head);
+        outgoing.dont_fragment = dont_fragment;
+        let bytes = &mut outgoing.bytes;
+        bytes.clear();
+        bytes.extend_from_slice(head);
         let (Some(transfer), Some(payload)) = (transfer, payload) else { return true };
         let length = payload.length as usize;
-        if pump.load(now, transfer, payload.offset, length, outgoing) {
-            outgoing.resize(outgoing.len() + padding(length), 0);
+        if pump.load(now, transfer, payload.offset, length, bytes) {
+            bytes.resize(bytes.len() + padding(length), 0);
             return true;
         }
-        outgoing.clear();
+        bytes.clear();
     }
     false
 }

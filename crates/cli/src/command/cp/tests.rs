@@ -75,6 +75,12 @@ impl Trial {
         (result, reporter, connections)
     }
 
+    /// From now on these things go wrong; of two that disagree the first.
+    fn faults(&self, rules: &[(Calls, When, Action)]) {
+        let rules = rules.iter().map(|&(calls, when, action)| Rule { calls, when, action });
+        self.server.service(|service| service.set_faults(Faults::from(rules.collect::<Vec<_>>())));
+    }
+
     /// Copies, and stops without a word as soon as the server leaves a call unanswered and nothing
     /// moves any more. Whether it was stopped.
     async fn stop(&self, arguments: &[&str]) -> bool {
@@ -102,12 +108,11 @@ impl Trial {
     /// From the n-th NFS call on the server does not answer, having carried out what it was asked
     /// for or not.
     fn fail_after(&self, calls: u64, action: Action) {
-        let rule = Rule { calls: Calls::Program(nfs3::PROGRAM), when: When::After(calls), action };
-        self.server.service(|service| service.set_faults(Faults::from(vec![rule])));
+        self.faults(&[(Calls::Program(nfs3::PROGRAM), When::After(calls), action)]);
     }
 
     fn heal(&self) {
-        self.server.service(|service| service.set_faults(Faults::default()));
+        self.faults(&[]);
     }
 
     /// Source and target of a copy of `from` to `to`, as they are named and as they are on this
@@ -333,8 +338,7 @@ async fn a_file_without_progress_is_not_excused_by_others_that_have_it() {
         fs::write(source.join("broken"), vec![1; 3 << 20]).unwrap();
         fs::write(source.join("whole"), vec![2; 900_000]).unwrap();
         let calls = Calls::Reaching { procedure: Procedure::Read, offset: 1 << 20 };
-        let rule = Rule { calls, when: When::Always, action: Action::Fail(Status::STALE) };
-        trial.server.service(|service| service.set_faults(Faults::from(vec![rule])));
+        trial.faults(&[(calls, When::Always, Action::Fail(Status::STALE))]);
         let run = ["-r", option, "--bwlimit", "8M", &from, &to];
         let copy = tokio::time::timeout(Duration::from_secs(30), trial.copy(&run));
         let (result, counts) = copy.await.expect("it ends");

@@ -27,10 +27,7 @@ use self::{
     sizer::{Blocks, Sizer},
     window::Window,
 };
-use super::{
-    Class, Fades, Pace, PathEstimate, WindowLimits,
-    path_mtu::{Direction, PathMtu},
-};
+use super::{Class, Direction, Fades, Pace, PathEstimate, WindowLimits, path_mtu::PathMtu};
 
 /// What blocks may be chosen from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +59,7 @@ pub(super) struct Adaptive {
     /// The block of one frame when the last one was chosen.
     one_frame: u32,
     fragments: Fragments,
-    /// Blocks larger than this do not arrive, and those under way are to be cut anew.
+    /// Blocks larger than this do not arrive, and those under way are to be re-segmented.
     cut: Option<u32>,
     pacer: Pacer,
     draining: Draining,

@@ -18,12 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FAR_AWAY: (Calls, When, Action) = (Calls::Any, When::Always, Action::DelayReply(FAR));
 
 impl Trial {
-    /// From now on these things go wrong; of two that disagree the first.
-    fn faults(&self, rules: &[(Calls, When, Action)]) {
-        let rules = rules.iter().map(|&(calls, when, action)| Rule { calls, when, action });
-        self.server.service(|service| service.set_faults(Faults::from(rules.collect::<Vec<_>>())));
-    }
-
     /// Calls of a procedure that were answered with success or served in vain.
     fn served(&self, procedure: Procedure) -> u64 {
         self.server.service(|service| service.stats().served[procedure.number() as usize])

@@ -10,6 +10,16 @@ fn make_pair(root: &Path, content: &str) {
     }
 }
 
+/// Two files in a directory, how the command names what is in it, and an empty directory to copy them to.
+fn pair_to_copy(is_upload: bool) -> (Trial, impl Fn(&str) -> String, String, [PathBuf; 2]) {
+    let trial = Trial::start();
+    let ([from, to], [source, target]) = trial.ends(is_upload, "from", "to");
+    make_pair(&source, "content");
+    fs::create_dir(&target).unwrap();
+    let named = move |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+    (trial, named, to, [source, target])
+}
+
 /// Files that were copied, and those that were left out as they had been.
 fn copied(counts: &serde_json::Value) -> (u64, u64) {
     (counts["done"].as_u64().unwrap(), counts["skipped"]["complete"].as_u64().unwrap())
@@ -18,11 +28,7 @@ fn copied(counts: &serde_json::Value) -> (u64, u64) {
 #[tokio::test]
 async fn of_several_files_those_that_are_complete_are_not_copied_again() {
     for is_upload in [true, false] {
-        let trial = Trial::start();
-        let ([from, to], [source, target]) = trial.ends(is_upload, "from", "to");
-        make_pair(&source, "content");
-        fs::create_dir(&target).unwrap();
-        let named = |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+        let (trial, named, to, [source, target]) = pair_to_copy(is_upload);
         let run = [&named("a")[..], &named("b"), &named("c"), &to];
         fs::write(source.join("c"), "content").unwrap();
         fs::create_dir(target.join("c")).unwrap();
@@ -43,11 +49,7 @@ async fn of_several_files_those_that_are_complete_are_not_copied_again() {
 #[tokio::test]
 async fn a_complete_file_that_turns_out_different_is_copied_again() {
     for is_upload in [true, false] {
-        let trial = Trial::start();
-        let ([from, to], [source, target]) = trial.ends(is_upload, "from", "to");
-        make_pair(&source, "content");
-        fs::create_dir(&target).unwrap();
-        let named = |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+        let (trial, named, to, [_, target]) = pair_to_copy(is_upload);
         let run = ["--verify", &named("a"), &named("b"), &named("missing"), &to];
         assert_eq!(copied(&trial.copy(&run).await.1), (2, 0));
         tamper_with(&target.join("b"));
@@ -84,23 +86,17 @@ async fn a_list_outlasts_copies_of_something_else_to_the_same_place() {
 
 #[tokio::test]
 async fn after_what_ends_a_run_no_other_failure_is_told() {
-    let trial = Trial::start();
-    let ([from, to], [source, target]) = trial.ends(true, "from", "to");
-    make_pair(&source, "content");
-    fs::create_dir(&target).unwrap();
-    let named = |name: &str| from.replacen("/from", &format!("/from/{name}"), 1);
+    let (trial, named, to, [source, target]) = pair_to_copy(true);
     let run = ["--verify", &named("a"), &named("b"), &named("missing"), &to];
     assert_eq!(copied(&trial.copy(&run).await.1), (2, 0));
     // One is different, which takes long to find out; the other is to be copied, which cannot be.
     tamper_with(&target.join("a"));
     fs::write(source.join("b"), "other").unwrap();
-    let rule = |calls, action| Rule { calls: Calls::Procedure(calls), when: When::Always, action };
-    trial.server.service(|service| {
-        service.set_faults(Faults::from(vec![
-            rule(Procedure::Read, Action::DelayReply(Duration::from_millis(300))),
-            rule(Procedure::Create, Action::Fail(Status::ROFS)),
-        ]));
-    });
+    let late = Action::DelayReply(Duration::from_millis(300));
+    trial.faults(&[
+        (Calls::Procedure(Procedure::Read), When::Always, late),
+        (Calls::Procedure(Procedure::Create), When::Always, Action::Fail(Status::ROFS)),
+    ]);
     let (result, counts) = trial.copy(&run).await;
     assert!(format!("{:#}", result.unwrap_err()).contains("read-only"));
     assert_eq!(counts["failed"], 1, "that one is missing");
