@@ -45,6 +45,7 @@ impl Summary {
                 "timeout": self.sum(|stats| stats.resends.timeout),
                 "rack": self.sum(|stats| stats.resends.rack),
                 "probe": self.sum(|stats| stats.resends.probe),
+                "hedge": self.sum(|stats| stats.resends.hedge),
                 "reconnect": self.sum(|stats| stats.resends.reconnect),
             },
             "useless_resends": self.sum(|stats| stats.useless_resends),
@@ -165,7 +166,7 @@ mod tests {
         for field in fields.split(' ') {
             assert!(json.get(field).is_some(), "{field}");
         }
-        for cause in ["timeout", "rack", "probe", "reconnect"] {
+        for cause in ["timeout", "rack", "probe", "hedge", "reconnect"] {
             assert_eq!(json["resends"][cause], 0, "{cause}");
         }
     }

@@ -32,13 +32,24 @@ pub(super) enum State {
 
 /// Why a call is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum Reason {
+    /// A classic policy's timer ran out.
     Timeout,
+    /// Something sent later was acknowledged, and the reordering window is over (RACK, RFC 8985).
     Rack,
+    /// Neither calls nor probes were answered for seconds.
     Probe,
-    /// In case it is lost, before anything says so.
+    /// Hedged request: in case it is lost, before anything says so (Dean and Barroso 2013).
     Hedge,
+    /// The connection was made anew.
     Reconnect,
+}
+
+/// A call that is to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resend {
+    pub(super) id: CallId,
+    pub(super) reason: Reason,
 }
 
 /// One call. `head` and `xids` keep their capacity when the slot is used again.

@@ -4,20 +4,18 @@
 //! send now, [`Engine::handle_head`] takes what was received, [`Engine::complete`] ends a call,
 //! [`Engine::poll_timeout`] and [`Engine::handle_timeout`] make time pass. The engine knows RPC, not NFS.
 
-mod adaptive;
 mod back_off;
 mod calls;
 mod ignored;
+mod in_flight;
 mod message;
-mod path_mtu;
-mod policy;
 mod recovery;
-mod rtt;
+mod resend;
+mod rtt_histogram;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod timer;
-mod window;
 mod xids;
 
 use std::{collections::VecDeque, net::SocketAddr, time::Instant};
@@ -27,21 +25,21 @@ use nfs_wire::{
     rpc::{Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 
-pub use self::{
-    adaptive::BlockRange,
-    calls::CallId,
-    message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
-    rtt::RttHistogram,
-    stats::{Fades, PathEstimate, Resends, Stats},
-    window::{Pace, WindowLimits},
-};
 pub(crate) use self::{back_off::back_off, calls::MAX_CALLS};
+pub use self::{
+    calls::CallId,
+    in_flight::{Pace, WindowLimits},
+    message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
+    recovery::BlockRange,
+    rtt_histogram::RttHistogram,
+    stats::{Fades, PathEstimate, Resends, Stats},
+};
 use self::{
-    calls::{Calls, Cause, State},
+    calls::{Calls, Reason, Resend, State},
     ignored::Ignored,
+    in_flight::InFlight,
     recovery::Recovery,
     timer::TimerTable,
-    window::Window,
     xids::{Attempt, Xids},
 };
 use crate::config::RetryPolicy;
@@ -78,14 +76,14 @@ pub struct Engine {
     credential: Vec<u8>,
     peer: SocketAddr,
     recovery: Recovery,
-    window: Window,
+    in_flight: InFlight,
     calls: Calls,
     xids: Xids,
     timers: TimerTable,
     /// Transmissions in the order of sending, with their numbers; what is older than an answered one has left.
     order: VecDeque<(u64, CallId)>,
     transmissions: u64,
-    resend: VecDeque<(CallId, Cause)>,
+    resend: VecDeque<Resend>,
     control: VecDeque<CallId>,
     bulk: VecDeque<CallId>,
     /// A NULL call into the silence is to be sent, before anything else.
@@ -109,7 +107,7 @@ impl Engine {
             credential,
             peer,
             recovery: Recovery::new(carrier, retry, blocks, prior.as_ref(), now),
-            window: Window::new(window),
+            in_flight: InFlight::new(window),
             calls: Calls::default(),
             xids: Xids::new(seed),
             timers: TimerTable::default(),
@@ -279,8 +277,7 @@ impl Engine {
             .collect();
         lost.sort_unstable();
         for (_, id) in lost {
-            self.calls.at(id.slot).state = State::Resending;
-            self.resend.push_back((id, Cause::Reconnect));
+            self.send_again(id, Reason::Reconnect);
         }
     }
 
@@ -304,11 +301,9 @@ impl Engine {
             let (state, deadline) = (slot.state, slot.deadline);
             match state {
                 State::InFlight => {
-                    slot.hedge = false;
-                    let cause = self.recovery.cause_of_timers();
-                    self.repeat(id, cause);
+                    self.send_again(id, Reason::Timeout);
                 }
-                State::Suspect => self.handle_margin_over(id),
+                State::Suspect => self.handle_reordering_window_over(id),
                 State::Postponed => {
                     slot.state = State::Queued;
                     let class = slot.class;
@@ -320,7 +315,7 @@ impl Engine {
                 self.timers.set(index, deadline);
             }
         }
-        self.handle_silence();
+        self.handle_probe_timeout();
     }
 
     /// Returns the next message to send.
@@ -332,8 +327,8 @@ impl Engine {
         if let Some(bytes) = self.recovery.adaptive().and_then(|it| it.poll_mtu_probe(now)) {
             return Some(self.transmit_mtu_probe(Program::NFS, bytes));
         }
-        let (id, cause) = self.next_to_send()?;
-        Some(self.transmit(id, cause))
+        let (id, reason) = self.next_to_send()?;
+        Some(self.transmit(id, reason))
     }
 
     /// Returns the next call that expired or is sent again.
@@ -351,8 +346,8 @@ impl Engine {
     pub fn has_room(&self, class: Class, bytes: u32) -> bool {
         // Calls that were answered meanwhile are still in the queues, and wait for nothing.
         !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
-            && !self.resend.iter().any(|&(id, _)| self.calls.is_in(id, State::Resending))
-            && self.window.admits(&self.recovery.limits(self.window.limits()), class, bytes)
+            && !self.resend.iter().any(|resend| self.calls.is_in(resend.id, State::Resending))
+            && self.in_flight.admits(&self.recovery.limits(self.in_flight.limits()), class, bytes)
             && self.calls.outstanding() < MAX_CALLS
     }
 
@@ -445,17 +440,17 @@ impl Engine {
     }
 
     /// Takes the next call off the queues, and why it is sent again if it is.
-    fn next_to_send(&mut self) -> Option<(CallId, Option<Cause>)> {
-        let limits = self.recovery.limits(self.window.limits());
+    fn next_to_send(&mut self) -> Option<(CallId, Option<Reason>)> {
+        let limits = self.recovery.limits(self.in_flight.limits());
         self.paced_until = None;
-        while let Some(&(id, cause)) = self.resend.front() {
+        while let Some(&Resend { id, reason }) = self.resend.front() {
             let Some(slot) = self.calls.find(id).filter(|slot| slot.state == State::Resending) else {
                 self.resend.pop_front();
                 continue;
             };
             let class = slot.class;
             if class != Class::Control && !slot.counted {
-                if !self.window.admits(&limits, class, slot.bytes) {
+                if !self.in_flight.admits(&limits, class, slot.bytes) {
                     break;
                 }
                 self.paced_until = self.wait_until(class);
@@ -464,7 +459,7 @@ impl Engine {
                 }
             }
             self.resend.pop_front();
-            return Some((id, Some(cause)));
+            return Some((id, Some(reason)));
         }
         while let Some(id) = self.control.pop_front() {
             if self.calls.is_in(id, State::Queued) {
@@ -477,7 +472,7 @@ impl Engine {
                 continue;
             };
             let class = slot.class;
-            if !self.window.admits(&limits, class, slot.bytes) {
+            if !self.in_flight.admits(&limits, class, slot.bytes) {
                 return None;
             }
             self.paced_until = self.wait_until(class);
@@ -497,7 +492,7 @@ impl Engine {
         self.recovery.paced_until(self.now).max(ignored)
     }
 
-    fn transmit(&mut self, id: CallId, cause: Option<Cause>) -> Transmit<'_> {
+    fn transmit(&mut self, id: CallId, reason: Option<Reason>) -> Transmit<'_> {
         let alone = self.order.is_empty();
         self.transmissions += 1;
         let number = self.transmissions;
@@ -508,7 +503,7 @@ impl Engine {
             Some(attempt) => {
                 attempt.sends += 1;
                 attempt.sent = self.now;
-                attempt.hedged |= cause == Some(Cause::Hedge);
+                attempt.hedged |= reason == Some(Reason::Hedge);
             }
             // The first attempt; or an outage that lasted half a day, so that probes have pushed this XID out of memory: no
             // server's reply cache holds it either.
@@ -519,9 +514,9 @@ impl Engine {
                     sends: 1,
                     number,
                     sent: self.now,
-                    before: self.recovery.progress(self.now),
+                    before: self.recovery.delivered(self.now),
                     answered: false,
-                    hedged: cause == Some(Cause::Hedge),
+                    hedged: reason == Some(Reason::Hedge),
                     surplus: 0,
                 };
                 let calls = &self.calls;
@@ -532,14 +527,14 @@ impl Engine {
             }
         }
         let slot = self.calls.at(id.slot);
-        match cause {
-            Some(cause) => self.stats.resends.count(cause),
+        match reason {
+            Some(reason) => self.stats.resends.count(reason),
             None if slot.attempts == 0 => self.stats.calls += 1,
             None => {}
         }
         if !slot.counted {
             slot.counted = true;
-            self.window.enter(slot.class, slot.bytes);
+            self.in_flight.enter(slot.class, slot.bytes);
         }
         let resends = slot.attempts;
         slot.attempts += 1;
@@ -548,15 +543,13 @@ impl Engine {
         slot.number = number;
         let (class, bytes, deadline) = (slot.class, slot.bytes, slot.deadline);
         self.ignored.handle_sent(self.now, class);
-        let hedge = slot.hedge;
-        let hedged = || if hedge { self.recovery.hedge_after() } else { None };
-        if let Some(timeout) = self.recovery.timeout(class, resends).or_else(hedged) {
+        if let Some(timeout) = self.recovery.timeout(class, resends) {
             let again = self.now.checked_add(timeout);
             if let Some(due) = again.into_iter().chain(deadline).min() {
                 self.timers.set(id.slot, due);
             }
         }
-        if self.recovery.handle_sent(self.now, class, bytes, alone, self.window.bytes()) {
+        if self.recovery.handle_sent(self.now, class, bytes, alone, self.in_flight.bytes()) {
             self.order.push_back((number, id));
         }
         let headers = self.packet_headers();
@@ -576,7 +569,7 @@ impl Engine {
         if slot.counted {
             slot.counted = false;
             let (class, bytes) = (slot.class, slot.bytes);
-            self.window.leave(class, bytes);
+            self.in_flight.leave(class, bytes);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{calls::Cause, rtt::RttHistogram};
+use super::{calls::Reason, rtt_histogram::RttHistogram};
 
 /// Counters of an engine, copied out by value.
 #[derive(Clone, Debug, Default)]
@@ -12,13 +12,13 @@ pub struct Stats {
     pub calls: u64,
     /// Calls that were answered, whatever the answer.
     pub replies: u64,
-    /// Attempts after the first, by cause.
+    /// Attempts after the first, by reason.
     pub resends: Resends,
     /// NULL calls that asked into a silence.
     pub probes: u64,
     /// NULL calls that looked for the path's MTU.
     pub mtu_probes: u64,
-    /// Resends that turned out to be needless: an earlier attempt's reply arrived anyway.
+    /// Resends that turned out to be spurious: an earlier attempt's reply arrived anyway.
     pub useless_resends: u64,
     /// Replies to calls that were answered, cancelled or unknown, and messages from elsewhere.
     pub stray_replies: u64,
@@ -62,7 +62,7 @@ pub struct Fades {
     pub long: u32,
 }
 
-/// Attempts after the first, by cause.
+/// Attempts after the first, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resends {
@@ -72,6 +72,8 @@ pub struct Resends {
     pub rack: u64,
     /// A silence lasted for seconds, and probes were not answered either.
     pub probe: u64,
+    /// Hedged requests: in case the first attempt is lost, before anything says so.
+    pub hedge: u64,
     /// The connection was lost and made again.
     pub reconnect: u64,
 }
@@ -84,6 +86,7 @@ impl Stats {
         self.resends.timeout += other.resends.timeout;
         self.resends.rack += other.resends.rack;
         self.resends.probe += other.resends.probe;
+        self.resends.hedge += other.resends.hedge;
         self.resends.reconnect += other.resends.reconnect;
         self.probes += other.probes;
         self.mtu_probes += other.mtu_probes;
@@ -107,12 +110,13 @@ impl Fades {
 }
 
 impl Resends {
-    pub(super) const fn count(&mut self, cause: Cause) {
-        match cause {
-            Cause::Timeout => self.timeout += 1,
-            Cause::Rack => self.rack += 1,
-            Cause::Probe | Cause::Hedge => self.probe += 1,
-            Cause::Reconnect => self.reconnect += 1,
+    pub(super) const fn count(&mut self, reason: Reason) {
+        match reason {
+            Reason::Timeout => self.timeout += 1,
+            Reason::Rack => self.rack += 1,
+            Reason::Probe => self.probe += 1,
+            Reason::Hedge => self.hedge += 1,
+            Reason::Reconnect => self.reconnect += 1,
         }
     }
 
@@ -122,12 +126,13 @@ impl Resends {
             timeout: self.timeout - before.timeout,
             rack: self.rack - before.rack,
             probe: self.probe - before.probe,
+            hedge: self.hedge - before.hedge,
             reconnect: self.reconnect - before.reconnect,
         }
     }
 
     /// Returns the sum over all causes.
     pub const fn total(&self) -> u64 {
-        self.timeout + self.rack + self.probe + self.reconnect
+        self.timeout + self.rack + self.probe + self.hedge + self.reconnect
     }
 }

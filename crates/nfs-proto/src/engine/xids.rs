@@ -11,7 +11,7 @@ use nfs_wire::rpc::Xid;
 
 use self::cipher::Cipher;
 
-use super::{CallId, adaptive::Progress};
+use super::{CallId, recovery::Delivered};
 
 /// Attempts that are remembered after their call has ended, to tell late replies from strangers'.
 const REMEMBERED: usize = 1024;
@@ -32,13 +32,13 @@ pub(super) struct Attempt {
     pub(super) number: u64,
     /// When it was sent last.
     pub(super) sent: Instant,
-    /// How far deliveries had come then.
-    pub(super) before: Progress,
+    /// What had been delivered then.
+    pub(super) before: Delivered,
     /// Whether a reply has been seen.
     pub(super) answered: bool,
-    /// Whether the call was sent again in case it is lost: then needless resends say nothing about how late replies may be.
+    /// Whether the call was sent again in case it is lost: then spurious resends say nothing about how late replies may be.
     pub(super) hedged: bool,
-    /// Needless resends that a late reply to this attempt proves.
+    /// Spurious resends that a late reply to this attempt proves.
     pub(super) surplus: u32,
 }
 
@@ -93,7 +93,7 @@ mod tests {
             sends: 1,
             number: 0,
             sent,
-            before: Progress { bytes: 0, answered: sent },
+            before: Delivered { bytes: 0, acked_sent: sent },
             answered: false,
             hedged: false,
             surplus: 0,

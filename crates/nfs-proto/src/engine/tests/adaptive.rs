@@ -306,52 +306,45 @@ proptest! {
 }
 
 #[test]
-fn small_calls_are_sent_twice_on_a_very_long_way_and_needless_copies_teach_nothing() {
-    for (round_trip, hedged) in [(600, true), (300, false)] {
-        for repeat in [Repeat::Idempotent, Repeat::SameXid] {
-            let mut path = Path::new();
-            let exchange = |path: &mut Path| {
-                path.submit(Class::Control, repeat);
-                let (calls, _) = path.sent();
-                path.pass(round_trip);
-                assert!(path.reply(calls[0]));
-            };
-            (0..4).for_each(|_| exchange(&mut path));
-            let resends = path.bench.engine.stats().resends.total();
-            path.submit_hedged(Class::Control, repeat, true);
-            path.submit_hedged(Class::Control, repeat, true);
-            let (first, _) = path.sent();
-            let (again, probes) = path.pass(round_trip / 8 + 5);
-            assert_eq!((again.len(), probes.len()), if hedged { (2, 0) } else { (0, 1) });
-            assert_eq!(again == first, hedged && repeat == Repeat::SameXid);
-            path.pass(round_trip - round_trip / 8 - 5);
-            first.iter().for_each(|&xid| assert!(path.reply(xid)));
-            path.pass(round_trip / 8 + 5);
-            again.iter().for_each(|&xid| assert!(!path.reply(xid), "answered already"));
-            let sent = path.bench.engine.stats().resends.total() - resends;
-            assert_eq!(sent, if hedged { 2 } else { 0 });
-            // As soon as before: the margin is not longer.
-            path.submit(Class::Read, Repeat::Idempotent);
-            path.submit(Class::Read, Repeat::Idempotent);
-            let (reads, _) = path.sent();
-            path.pass(round_trip);
-            assert!(path.reply(reads[1]));
-            let (lost, _) = path.pass(1);
-            assert_eq!(lost.len(), 1, "{round_trip} ms, {repeat:?}");
+fn on_a_long_path_a_tail_loss_probe_follows_small_calls() {
+    for (rtt, probed) in [(300, 1), (100, 0)] {
+        let mut path = Path::new();
+        for _ in 0..4 {
+            path.submit(Class::Control, Repeat::SameXid);
+            let (calls, _) = path.sent();
+            path.pass(rtt);
+            assert!(path.reply(calls[0]));
         }
+        path.submit(Class::Control, Repeat::SameXid);
+        let (first, _) = path.sent();
+        let (again, probes) = path.pass(rtt / 8 + 5);
+        assert_eq!((again.len(), probes.len()), (0, probed), "{rtt} ms");
+        path.pass(rtt - rtt / 8 - 5);
+        assert!(path.reply(first[0]));
     }
 }
 
 #[test]
-fn small_calls_that_a_queue_delays_are_not_sent_twice() {
-    let mut path = Path::new();
-    path.learn();
-    for _ in 0..20 {
-        path.submit_hedged(Class::Control, Repeat::Idempotent, true);
-        let (calls, _) = path.sent();
-        let (again, _) = path.pass(600);
-        assert!(again.is_empty());
-        assert!(path.reply(calls[0]));
+fn before_anything_was_received_small_calls_are_hedged_and_the_copies_teach_nothing() {
+    for repeat in [Repeat::Idempotent, Repeat::SameXid] {
+        let mut path = Path::new();
+        path.submit_hedged(Class::Control, repeat, true);
+        let (first, _) = path.sent();
+        let (again, probes) = path.pass(105);
+        assert_eq!((again.len(), probes.len()), (1, 0));
+        assert_eq!(again == first, repeat == Repeat::SameXid);
+        path.pass(195);
+        assert!(path.reply(first[0]));
+        assert!(!path.reply(again[0]), "answered already");
+        assert_eq!(path.bench.engine.stats().resends.hedge, 1);
+        // As soon as before: the reordering window is not longer.
+        path.submit(Class::Read, Repeat::Idempotent);
+        path.submit(Class::Read, Repeat::Idempotent);
+        let (reads, _) = path.sent();
+        path.pass(300);
+        assert!(path.reply(reads[1]));
+        path.pass(40);
+        assert_eq!(path.bench.engine.stats().resends.rack, 1, "{repeat:?}");
     }
 }
 

@@ -1,28 +1,15 @@
-//! How losses are found: by timers alone, or by everything that replies tell.
+//! The one place that sends again: what was lost, and why a call is sent once more.
 
 use std::time::{Duration, Instant};
 
 use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
-    CallId, Carrier, Class, Engine, Event, Owner, Pace, PathEstimate, Repeat, Transmit, WindowLimits,
-    adaptive::{Adaptive, Answered, BlockRange, Progress},
-    calls::{Cause, State},
-    policy::{self, Policy},
+    CallId, Class, Engine, Event, Owner, Repeat, Transmit,
+    calls::{Reason, Resend, State},
+    recovery::{Acked, Recovery},
     xids::Attempt,
 };
-use crate::config::RetryPolicy;
-
-/// What decides that a call is sent again.
-#[derive(Debug)]
-pub(super) enum Recovery {
-    /// A connection loses nothing.
-    Connection,
-    /// A timer for each call.
-    Timers(Box<dyn Policy>),
-    /// Later replies, silences, and what was learned from them.
-    Adaptive(Box<Adaptive>),
-}
 
 /// A slot that no call has: the calls of probes.
 const PROBE_SLOT: u32 = u32::MAX;
@@ -40,172 +27,6 @@ const LATE: Duration = Duration::from_millis(200);
 /// NULL, which does nothing, in every program (RFC 5531 §12.1).
 const NULL: u32 = 0;
 
-impl Recovery {
-    pub(super) fn new(
-        carrier: Carrier,
-        retry: RetryPolicy,
-        range: Option<BlockRange>,
-        prior: Option<&PathEstimate>,
-        now: Instant,
-    ) -> Self {
-        match (carrier, policy::build(retry)) {
-            (Carrier::Connection, _) => Self::Connection,
-            (Carrier::Datagrams, Some(policy)) => Self::Timers(policy),
-            (Carrier::Datagrams, None) => Self::Adaptive(Box::new(Adaptive::new(range, prior, now))),
-        }
-    }
-
-    pub(super) const fn gives_fresh_xids(&self) -> bool {
-        matches!(self, Self::Adaptive(_))
-    }
-
-    /// Returns how far deliveries have come.
-    pub(super) fn progress(&self, now: Instant) -> Progress {
-        match self {
-            Self::Connection | Self::Timers(_) => Progress { bytes: 0, answered: now },
-            Self::Adaptive(adaptive) => adaptive.progress(now),
-        }
-    }
-
-    /// Returns the timeout of an attempt, if there is one.
-    pub(super) fn timeout(&self, class: Class, resends: u32) -> Option<Duration> {
-        match self {
-            Self::Connection | Self::Adaptive(_) => None,
-            Self::Timers(policy) => Some(policy.timeout(class, resends)),
-        }
-    }
-
-    /// Returns how long a call usually takes at most, where that is measured.
-    pub(super) fn usual_timeout(&self, class: Class) -> Option<Duration> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => Some(adaptive.usual_timeout(class)),
-        }
-    }
-
-    /// Returns when a small call is sent again in case it is lost, if that costs next to nothing.
-    pub(super) fn hedge_after(&self) -> Option<Duration> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.hedge_after(),
-        }
-    }
-
-    /// Returns why a call that a timer fires for while it is in flight is sent again.
-    pub(super) const fn cause_of_timers(&self) -> Cause {
-        match self {
-            Self::Connection | Self::Timers(_) => Cause::Timeout,
-            Self::Adaptive(_) => Cause::Hedge,
-        }
-    }
-
-    /// Narrows the limits of the window.
-    pub(super) fn limits(&self, limits: WindowLimits) -> WindowLimits {
-        match self {
-            Self::Connection => limits,
-            Self::Timers(policy) => WindowLimits {
-                calls: policy.window().map_or(limits.calls, |it| it.min(limits.calls)),
-                ..limits
-            },
-            Self::Adaptive(adaptive) => adaptive.limits(limits),
-        }
-    }
-
-    /// Returns the bytes of the next READ or WRITE, if the policy chooses them.
-    pub(super) fn next_block(&mut self, now: Instant) -> Option<u32> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.next_block(now),
-        }
-    }
-
-    /// Returns the largest block that arrives, once when the policy finds that larger ones do not.
-    pub(super) fn take_cut(&mut self) -> Option<u32> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.take_cut(),
-        }
-    }
-
-    /// Returns the bytes of the last READ or WRITE, or of the first, if the policy chooses them.
-    pub(super) fn block(&self) -> Option<u32> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.block(),
-        }
-    }
-
-    /// The server takes at most so many bytes per READ and WRITE.
-    pub(super) const fn bound_blocks(&mut self, largest: u32) {
-        match self {
-            Self::Connection | Self::Timers(_) => {}
-            Self::Adaptive(adaptive) => adaptive.bound_blocks(largest),
-        }
-    }
-
-    /// Returns the policy that learns about the path, if it is in use.
-    pub(super) fn adaptive(&mut self) -> Option<&mut Adaptive> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => Some(adaptive),
-        }
-    }
-
-    /// Whether a datagram of so many bytes must not be fragmented.
-    pub(super) const fn keeps_whole(&self, bytes: u32) -> bool {
-        match self {
-            Self::Connection | Self::Timers(_) => false,
-            Self::Adaptive(adaptive) => adaptive.keeps_whole(bytes),
-        }
-    }
-
-    /// Returns how blocks leave.
-    pub(super) fn pace(&self) -> Pace {
-        match self {
-            Self::Connection | Self::Timers(_) => Pace::default(),
-            Self::Adaptive(adaptive) => adaptive.pace(),
-        }
-    }
-
-    /// Returns the path estimate, once something was delivered.
-    pub(super) fn path_estimate(&self) -> Option<PathEstimate> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.path_estimate(),
-        }
-    }
-
-    /// A call was sent; whether the order of transmissions matters.
-    pub(super) fn handle_sent(
-        &mut self,
-        now: Instant,
-        class: Class,
-        bytes: u32,
-        alone: bool,
-        in_flight: u64,
-    ) -> bool {
-        let Self::Adaptive(adaptive) = self else { return false };
-        adaptive.handle_sent(now, class, bytes, alone, in_flight);
-        true
-    }
-
-    /// Returns when to ask into a silence.
-    pub(super) fn next_probe(&self) -> Option<Instant> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.next_probe(),
-        }
-    }
-
-    /// Returns when the next READ or WRITE may leave, if not now.
-    pub(super) fn paced_until(&self, now: Instant) -> Option<Instant> {
-        match self {
-            Self::Connection | Self::Timers(_) => None,
-            Self::Adaptive(adaptive) => adaptive.paced_until(now),
-        }
-    }
-}
-
 /// What a reply showed about the call that it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
@@ -216,7 +37,7 @@ pub(super) struct Answer {
 }
 
 impl Engine {
-    /// Looks at the reply of a call before the call is forgotten: its time, and which resends were needless.
+    /// Looks at the reply of a call before the call is forgotten: its time, and which resends were spurious.
     pub(super) fn take_reply(&mut self, id: CallId) -> Option<Answer> {
         let slot = self.calls.at(id.slot);
         let xid = slot.replied.or_else(|| slot.xids.last().copied())?;
@@ -227,7 +48,7 @@ impl Engine {
         if attempt.sends == 1 {
             self.stats.rtt.record(self.now.saturating_duration_since(attempt.sent));
         }
-        // Attempts after the answered one were needless. An answer to an earlier one may still come, and then those
+        // Attempts after the answered one were spurious. An answer to an earlier one may still come, and then those
         // between were.
         let later = slot.xids.len() as u64 - 1 - u64::from(attempt.index);
         self.stats.useless_resends += later;
@@ -235,10 +56,10 @@ impl Engine {
         let was_taken_for_lost = after.any(|&xid| self.xids.find(xid).is_none_or(|it| !it.hedged));
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
             if was_taken_for_lost {
-                adaptive.handle_needless_resend();
+                adaptive.on_spurious_retransmission();
             }
             if (counted_lost || later > 0 && by_peer) && class != Class::Control {
-                adaptive.handle_false_alarm(attempt.sent, bytes);
+                adaptive.on_spurious_loss(attempt.sent, bytes);
             }
         }
         for earlier in &slot.xids[..attempt.index as usize] {
@@ -285,7 +106,7 @@ impl Engine {
         }
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
             if late.surplus > 0 && !late.hedged {
-                adaptive.handle_needless_resend();
+                adaptive.on_spurious_retransmission();
             }
             // A reply counts once, however often it comes.
             if !late.answered {
@@ -299,7 +120,7 @@ impl Engine {
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
             adaptive.look_back(self.now);
         }
-        let held = oldest.is_none_or(|(number, _)| attempt.number <= number);
+        let is_oldest = oldest.is_none_or(|(number, _)| attempt.number <= number);
         while let Some(&(number, id)) = self.order.front() {
             if number >= attempt.number {
                 break;
@@ -310,18 +131,18 @@ impl Engine {
         self.oldest();
         let waiting = !self.order.is_empty();
         let Recovery::Adaptive(adaptive) = &mut self.recovery else { return };
-        let answered = Answered {
+        let acked = Acked {
             class,
             bytes,
             sent: attempt.sent,
             before: attempt.before,
             exact,
-            held,
+            oldest: is_oldest,
             waiting,
             probe: attempt.call.slot == PROBE_SLOT,
             size: self.arriving,
         };
-        adaptive.handle_reply(self.now, &answered);
+        adaptive.on_ack(self.now, &acked);
     }
 
     /// Something sent after transmission `number` was answered: if the call still waits for it, it is probably lost.
@@ -337,7 +158,7 @@ impl Engine {
         slot.overtaken_by_peer = by_peer;
         let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
         let cautious = slot.repeat == Repeat::SameXid;
-        let mut due = self.now + adaptive.margin(self.now, class, sent, losses, evidence);
+        let mut due = self.now + adaptive.reordering_window(self.now, class, sent, evidence);
         if cautious {
             due = due.max(sent + CAUTION * losses);
         }
@@ -349,12 +170,12 @@ impl Engine {
         }
     }
 
-    /// The margin of a suspect is over: it is lost.
-    pub(super) fn handle_margin_over(&mut self, id: CallId) {
+    /// The reordering window of a suspect is over: it is lost.
+    pub(super) fn handle_reordering_window_over(&mut self, id: CallId) {
         if !self.calls.at(id.slot).overtaken_by_peer {
             self.count_loss(id);
         }
-        self.repeat(id, Cause::Rack);
+        self.send_again(id, Reason::Rack);
     }
 
     /// The last attempt of a call is lost: to a burst, or to a full queue.
@@ -364,7 +185,7 @@ impl Engine {
         let last = slot.xids.last().and_then(|xid| self.xids.find(*xid));
         if slot.class != Class::Control {
             let delivered = last.map_or(0, |it| it.before.bytes);
-            adaptive.handle_loss(self.now, slot.class, slot.bytes, slot.last_sent, delivered);
+            adaptive.on_loss(self.now, slot.class, slot.bytes, slot.last_sent, delivered);
         }
     }
 
@@ -381,22 +202,24 @@ impl Engine {
     }
 
     /// Sends a call again.
-    pub(super) fn repeat(&mut self, id: CallId, cause: Cause) {
+    pub(super) fn send_again(&mut self, id: CallId, reason: Reason) {
         let slot = self.calls.at(id.slot);
         slot.state = State::Resending;
         let (class, bytes, attempts) = (slot.class, slot.bytes, slot.attempts);
-        if class != Class::Control {
+        if class != Class::Control && reason != Reason::Reconnect {
             let elapsed = self.now.saturating_duration_since(slot.submitted);
             self.events.push_back(Event::Silent { class, bytes, attempts, elapsed });
         }
         if let Recovery::Timers(policy) = &mut self.recovery {
             policy.handle_timeout(class, attempts - 1);
         }
+        tracing::debug!(?class, bytes, attempts, ?reason, "sends again");
+        let resend = Resend { id, reason };
         // What still counts in the window needs no room in it, and must not wait behind what does.
-        match cause {
-            Cause::Probe => self.resend.push_front((id, cause)),
-            Cause::Timeout | Cause::Rack | Cause::Hedge | Cause::Reconnect => {
-                self.resend.push_back((id, cause))
+        match reason {
+            Reason::Probe => self.resend.push_front(resend),
+            Reason::Timeout | Reason::Rack | Reason::Hedge | Reason::Reconnect => {
+                self.resend.push_back(resend);
             }
         }
     }
@@ -421,8 +244,8 @@ impl Engine {
         }
     }
 
-    /// Asks into a silence that has lasted too long.
-    pub(super) fn handle_silence(&mut self) {
+    /// Sends a probe when the PTO is over.
+    pub(super) fn handle_probe_timeout(&mut self) {
         if self.recovery.next_probe().is_none_or(|due| due > self.now) {
             return;
         }
@@ -438,15 +261,15 @@ impl Engine {
         };
         let mut hedges = self.order.iter().filter(waits);
         let hedge = if adaptive.wants_hedge() { hedges.next().copied() } else { None };
-        let resend = adaptive.handle_silence(self.now, hedge.is_some() && hedges.next().is_some());
+        let resend = adaptive.on_probe_timeout(self.now, hedge.is_some() && hedges.next().is_some());
         if let Some((_, id)) = hedge {
             self.calls.at(id.slot).hedge = false;
-            self.repeat(id, Cause::Hedge);
+            self.send_again(id, Reason::Hedge);
             return;
         }
         self.probe = oldest.and_then(|(_, id)| self.calls.peek(id)).map(|slot| slot.program);
         if let Some((_, id)) = oldest.filter(|_| resend) {
-            self.repeat(id, Cause::Probe);
+            self.send_again(id, Reason::Probe);
         }
     }
 
@@ -471,7 +294,7 @@ impl Engine {
             sends: 1,
             number: self.transmissions,
             sent: self.now,
-            before: self.recovery.progress(self.now),
+            before: self.recovery.delivered(self.now),
             answered: false,
             hedged: false,
             surplus: 0,

@@ -26,14 +26,14 @@ pub struct Pace {
 
 /// What is in flight, and whether more may be.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct InFlight {
     limits: WindowLimits,
     calls: u32,
     read_bytes: u64,
     write_bytes: u64,
 }
 
-impl Window {
+impl InFlight {
     pub(super) const fn new(limits: WindowLimits) -> Self {
         Self { limits, calls: 0, read_bytes: 0, write_bytes: 0 }
     }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_window_is_full_at_its_calls_or_its_bytes_but_never_for_the_first() {
         let limits = WindowLimits { calls: 3, read_bytes: 100, write_bytes: 50 };
-        let mut window = Window::new(limits);
+        let mut window = InFlight::new(limits);
         assert!(window.admits(&limits, Class::Write, 4096), "one call is always admitted");
         window.enter(Class::Read, 60);
         assert!(window.admits(&limits, Class::Read, 40) && !window.admits(&limits, Class::Read, 41));

@@ -8,11 +8,11 @@ use super::Class;
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// Smallest allowance over the smoothed round-trip time: timers of drivers are good to a few milliseconds.
-pub(super) const MIN_ALLOWANCE: Duration = Duration::from_millis(10);
+pub(super) const MIN_VARIATION: Duration = Duration::from_millis(10);
 
-/// Smoothed round-trip time and its mean deviation, for each class.
+/// Smoothed round-trip time and its variation, for each class.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RoundTrips {
+pub(super) struct RttEstimator {
     classes: [Option<Estimate>; 3],
     last: Option<Class>,
 }
@@ -20,18 +20,18 @@ pub(super) struct RoundTrips {
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     smoothed: Duration,
-    deviation: Duration,
+    variation: Duration,
 }
 
-impl RoundTrips {
+impl RttEstimator {
     /// Takes a sample in.
     pub(super) fn sample(&mut self, class: Class, rtt: Duration) {
         let estimate = &mut self.classes[class as usize];
         *estimate = Some(match *estimate {
-            None => Estimate { smoothed: rtt, deviation: rtt / 2 },
-            Some(Estimate { smoothed, deviation }) => Estimate {
+            None => Estimate { smoothed: rtt, variation: rtt / 2 },
+            Some(Estimate { smoothed, variation }) => Estimate {
                 smoothed: (smoothed * 7 + rtt) / 8,
-                deviation: (deviation * 3 + rtt.abs_diff(smoothed)) / 4,
+                variation: (variation * 3 + rtt.abs_diff(smoothed)) / 4,
             },
         });
         self.last = Some(class);
@@ -49,7 +49,7 @@ impl RoundTrips {
 
     /// Returns how long a reply of this class may take before its absence means something.
     pub(super) fn timeout(&self, class: Class) -> Duration {
-        self.estimate(class).map_or(INITIAL_RTO, |it| it.smoothed + (4 * it.deviation).max(MIN_ALLOWANCE))
+        self.estimate(class).map_or(INITIAL_RTO, |it| it.smoothed + (4 * it.variation).max(MIN_VARIATION))
     }
 
     fn estimate(&self, class: Class) -> Option<Estimate> {
@@ -65,17 +65,17 @@ mod tests {
 
     #[test]
     fn timeouts_follow_the_samples_of_their_class() {
-        let mut trips = RoundTrips::default();
-        assert_eq!(trips.timeout(Class::Read), INITIAL_RTO);
-        trips.sample(Class::Read, 100 * MS);
-        assert_eq!(trips.timeout(Class::Read), 300 * MS);
-        assert_eq!(trips.timeout(Class::Control), 300 * MS, "a class without samples borrows");
+        let mut rtt = RttEstimator::default();
+        assert_eq!(rtt.timeout(Class::Read), INITIAL_RTO);
+        rtt.sample(Class::Read, 100 * MS);
+        assert_eq!(rtt.timeout(Class::Read), 300 * MS);
+        assert_eq!(rtt.timeout(Class::Control), 300 * MS, "a class without samples borrows");
         for _ in 0..100 {
-            trips.sample(Class::Read, 100 * MS);
+            rtt.sample(Class::Read, 100 * MS);
         }
-        let settled = trips.timeout(Class::Read);
+        let settled = rtt.timeout(Class::Read);
         assert!(settled >= 109 * MS && settled <= 110 * MS, "{settled:?}");
-        trips.sample(Class::Control, 5 * MS);
-        assert_eq!(trips.timeout(Class::Control), 15 * MS);
+        rtt.sample(Class::Control, 5 * MS);
+        assert_eq!(rtt.timeout(Class::Control), 15 * MS);
     }
 }

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-/// Bounds of the margin before any reordering was seen.
+/// Bounds of the window before any reordering was seen.
 const SMALLEST: Duration = Duration::from_millis(1);
 const LARGEST: Duration = Duration::from_millis(50);
 
 /// A small call overtakes data inside servers: its reply is weaker evidence.
 const SMALL_CALL: Duration = Duration::from_millis(6);
 
-/// Most doublings of the margin.
+/// Most doublings of the window.
 const MAX_DOUBLINGS: u32 = 6;
 
 /// An eighth of the base round-trip time, doubled whenever it proved too short.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Margin {
+pub(super) struct ReorderingWindow {
     doublings: u32,
 }
 
-impl Margin {
+impl ReorderingWindow {
     /// An earlier attempt was answered after all.
-    pub(super) fn lengthen(&mut self) {
+    pub(super) fn on_spurious(&mut self) {
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
     }
 
-    /// Returns the margin. `weak`: the evidence is of another class than the suspect.
+    /// Returns the window. `weak`: the evidence is of another class than the suspect.
     pub(super) fn get(&self, base: Duration, smoothed: Duration, weak: bool) -> Duration {
         let margin =
             ((base / 8).clamp(SMALLEST, LARGEST) * (1 << self.doublings)).min(smoothed.max(SMALLEST));
@@ -37,16 +37,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_margin_doubles_when_it_was_too_short_up_to_a_round_trip() {
+    fn the_window_doubles_when_it_was_too_short_up_to_a_round_trip() {
         let ms = Duration::from_millis;
-        let mut margin = Margin::default();
-        assert_eq!(margin.get(ms(40), ms(110), false), ms(5));
-        assert_eq!(margin.get(ms(40), ms(110), true), ms(6));
-        margin.lengthen();
-        assert_eq!(margin.get(ms(40), ms(110), false), ms(10));
+        let mut window = ReorderingWindow::default();
+        assert_eq!(window.get(ms(40), ms(110), false), ms(5));
+        assert_eq!(window.get(ms(40), ms(110), true), ms(6));
+        window.on_spurious();
+        assert_eq!(window.get(ms(40), ms(110), false), ms(10));
         for _ in 0..100 {
-            margin.lengthen();
+            window.on_spurious();
         }
-        assert_eq!(margin.get(ms(40), ms(110), false), ms(110));
+        assert_eq!(window.get(ms(40), ms(110), false), ms(110));
     }
 }

@@ -10,7 +10,7 @@ use super::Class;
 use crate::config::RetryPolicy;
 
 /// Decides how long to wait for the reply to an attempt, and how many calls may wait.
-pub(super) trait Policy: fmt::Debug + Send {
+pub(in crate::engine) trait Policy: fmt::Debug + Send {
     /// Returns the timeout of attempt `resends` of a call; 0 is the first send.
     fn timeout(&self, class: Class, resends: u32) -> Duration;
 

@@ -1,0 +1,199 @@
+//! How many bytes one READ or WRITE should move (Dube et al. 1997 §5.1).
+//!
+//! Large blocks waste fewer headers, small ones lose less to a fade: each loss episode destroys one block on average. With rate C and
+//! λ loss episodes per second of good time, a block of b bytes takes D(b) = air(b)/C and costs air(b)/b · 1/(1 − λ·D(b)) per byte.
+
+use std::time::{Duration, Instant};
+
+/// Blocks to choose from, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    /// Largest block whose message fits the path's MTU: one frame.
+    pub(super) one_frame: u32,
+    /// Largest block at all.
+    pub(super) largest: u32,
+    /// Bytes of a datagram in each of its frames.
+    pub(super) frame: u32,
+}
+
+/// Blocks tried beside one frame and the largest: the small ones leave little of Ethernet's frames empty.
+const BLOCKS: [u32; 7] = [2560, 4096, 5632, 8704, 12800, 16 << 10, 32 << 10];
+
+/// Where frames are large, blocks of one Ethernet frame are tried, too: they lose least to a fade.
+const SMALL: u32 = 1280;
+
+/// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
+const HEADERS: f64 = 340.0;
+
+/// Headers of IP and link in each frame.
+const FRAME_HEADERS: f64 = 38.0;
+
+/// How long congestion keeps blocks small; then they may be twice as large, for as long again.
+const CAP_LIFETIME: Duration = Duration::from_secs(30);
+
+/// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
+const SAFE_DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
+
+/// Bytes of incomplete datagrams that a receiver keeps: four fifths of Linux's `ipfrag_high_thresh`. What comes beyond is dropped, and that for up
+/// to 30 s. A loss episode leaves two blocks incomplete, half of each there on average, in buffers 1.6 times as large (2304 bytes for a frame).
+const INCOMPLETE_BYTES: f64 = 0.8 * 4_194_304.0;
+const KEPT_PER_EPISODE: f64 = 1.6 * 30.0;
+
+/// What earlier losses count when another one comes.
+const FORGETTING: f64 = 0.9;
+
+/// Congestion events that make blocks small.
+const TWO_IN_A_ROW: f64 = 1.0 + FORGETTING;
+
+/// A change of block must gain this much, and one in three of what fades cost now: it unsettles min_rtt and the reply interval, by which they are found.
+const HYSTERESIS: f64 = 0.003;
+const UNSETTLED: f64 = 1.0 / 3.0;
+
+impl Blocks {
+    /// Returns the block that loses least to a fade.
+    fn small(self) -> u32 {
+        SMALL.min(self.one_frame)
+    }
+}
+
+/// What the path is like, as far as the block depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// Rate of the bottleneck in bytes per second; 0 if it is not known yet.
+    pub(super) rate: f64,
+    /// Loss episodes per second of good time.
+    pub(super) episodes_per_second: f64,
+}
+
+/// Chooses the block.
+#[derive(Debug, Default)]
+pub(super) struct BlockPolicy {
+    /// Losses to fades and to full queues, the latest counting most.
+    fades: f64,
+    drops: f64,
+    /// No larger blocks: their fragments overflow a queue.
+    cap: Option<(u32, Instant)>,
+}
+
+impl BlockPolicy {
+    /// A loss episode destroyed blocks.
+    pub(super) fn on_loss_episode(&mut self) {
+        self.fades = self.fades * FORGETTING + 1.0;
+        self.drops *= FORGETTING;
+    }
+
+    /// The last loss episode was none.
+    pub(super) fn on_spurious(&mut self) {
+        self.fades = ((self.fades - 1.0) / FORGETTING).max(0.0);
+    }
+
+    /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better; one frame is none.
+    pub(super) fn on_congestion_event(&mut self, now: Instant, block: u32, range: Blocks) {
+        self.drops = self.drops * FORGETTING + 1.0;
+        self.fades *= FORGETTING;
+        if self.drops >= TWO_IN_A_ROW && self.drops > 2.0 * self.fades {
+            self.cap = Some(((block / 2).max(range.one_frame), now));
+            self.drops = 0.0;
+        }
+    }
+
+    /// Returns the block to use from now on.
+    pub(super) fn choose(&mut self, now: Instant, path: Path, block: u32, range: Blocks) -> u32 {
+        let Path { rate, episodes_per_second } = path;
+        if let Some((cap, since)) = self.cap
+            && now.saturating_duration_since(since) > CAP_LIFETIME
+        {
+            self.cap = (2 * cap < range.largest).then_some((2 * cap, now));
+        }
+        let largest = self.cap.map_or(range.largest, |(cap, _)| cap.min(range.largest));
+        if rate <= 0.0 {
+            return block.min(largest);
+        }
+        let one_frame = range.one_frame.min(range.largest);
+        let small = range.small().min(largest);
+        let kept = KEPT_PER_EPISODE * episodes_per_second;
+        let is_allowed = |bytes: u32| {
+            bytes <= one_frame
+                || f64::from(rate_of(rate, bytes)) < SAFE_DATAGRAMS_PER_SECOND
+                    && f64::from(bytes) * kept < INCOMPLETE_BYTES
+        };
+        let candidates = BLOCKS.into_iter().chain([one_frame, largest, small]).filter(|&it| it <= largest);
+        let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);
+        let best = candidates
+            .filter(|&bytes| is_allowed(bytes))
+            .map(|bytes| (price(bytes), bytes))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((least, bytes)) = best else {
+            return block;
+        };
+        let doubt = UNSETTLED * episodes_per_second * f64::from(block) / rate;
+        let gains = least < price(block) * (1.0 - HYSTERESIS - doubt);
+        if block > largest || !is_allowed(block) || gains { bytes } else { block }
+    }
+}
+
+fn rate_of(rate: f64, block: u32) -> f32 {
+    (rate / f64::from(block)) as f32
+}
+
+/// Bytes on the air for each byte of the file.
+fn overhead(block: u32, range: Blocks) -> f64 {
+    let bytes = f64::from(block);
+    (bytes + HEADERS + FRAME_HEADERS * ((bytes + 136.0) / f64::from(range.frame)).ceil()) / bytes
+}
+
+fn cost(block: u32, range: Blocks, rate: f64, episodes: f64) -> f64 {
+    let overhead = overhead(block, range);
+    let time = f64::from(block) * overhead / (rate * 1.06);
+    overhead / (1.0 - (episodes * time).min(0.99))
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a beginning of time")]
+mod tests {
+    use super::*;
+
+    const RANGE: Blocks = Blocks { one_frame: 1280, largest: 32 << 10, frame: 1480 };
+    const CLEAN: Path = Path { rate: 1e6, episodes_per_second: 0.0 };
+
+    #[test]
+    fn after_congestion_blocks_grow_again_a_step_at_a_time() {
+        let epoch = Instant::now();
+        let mut policy = BlockPolicy::default();
+        let mut block = 8192;
+        for _ in 0..2 {
+            policy.on_congestion_event(epoch, block, RANGE);
+        }
+        let mut choose = |seconds| {
+            block = policy.choose(epoch + Duration::from_secs(seconds), CLEAN, block, RANGE);
+            block
+        };
+        assert_eq!(
+            [1, 30, 31, 61, 62, 92, 93].map(&mut choose),
+            [4096, 4096, 8192, 8192, 16384, 16384, 32768]
+        );
+    }
+
+    #[test]
+    fn congestion_is_no_reason_for_less_than_one_frame() {
+        let epoch = Instant::now();
+        let range = Blocks { one_frame: 8768, largest: 32 << 10, frame: 8980 };
+        let mut policy = BlockPolicy::default();
+        for _ in 0..2 {
+            policy.on_congestion_event(epoch, 8768, range);
+        }
+        assert_eq!(policy.choose(epoch, CLEAN, 8768, range), 8768);
+    }
+
+    #[test]
+    fn the_more_loss_episodes_the_smaller_the_block() {
+        let epoch = Instant::now();
+        let choose = |episodes_per_second| {
+            let path = Path { rate: 125_000.0, episodes_per_second };
+            BlockPolicy::default().choose(epoch, path, 8704, RANGE)
+        };
+        let chosen = [0.0, 0.3, 1.0, 3.0, 30.0].map(choose);
+        assert!(chosen.is_sorted_by(|a, b| a >= b), "{chosen:?}");
+        assert_eq!((chosen[0], chosen[4]), (32 << 10, 1280));
+    }
+}

@@ -1,0 +1,391 @@
+//! Congestion control: how many bytes may be in flight. The window is what the path holds, and a little more.
+//!
+//! The rate is what was *delivered* between the sending of a call and its reply; bytes in flight divided by the round-trip
+//! time would run away with the queue that they themselves make.
+
+use std::time::{Duration, Instant};
+
+use super::{Acked, Class, path_estimator::PathEstimator};
+
+/// Blocks in flight at first.
+const INITIAL_BLOCKS: u64 = 4;
+
+/// Blocks that may always be in flight: three if they are together not longer than [`SMALL_BLOCKS`] bytes and no queue was full lately. With two
+/// blocks of one frame a half-duplex link carries both replies, and is then idle until both next calls have crossed it and the wire behind it.
+const MIN_BLOCKS: u64 = 2;
+const SMALL_BLOCKS: u64 = 4096;
+
+/// Of longer blocks a window holds few, and what is left over beside them is a large part of it. Where the path holds more than one of them as many
+/// may be in flight as the window comes nearest to, and not those that it holds whole.
+const LARGE_BLOCK: u64 = 8192;
+const HELD_BLOCKS: f64 = 1.5;
+
+/// Standing queue that the window may cause beyond one block: an eighth of min_rtt, or eight times min_rtt up to this. It is what keeps
+/// a short burst from emptying the path.
+const ALLOWANCE: Duration = Duration::from_millis(10);
+
+/// What it may become on paths whose rate rises (cellular links): a window that is full before the rate has risen is too small afterwards,
+/// and growing takes round trips. Chosen on recorded channels: 25 ms is too little, 80 ms overflows 250 packets.
+const MAX_ALLOWANCE: Duration = Duration::from_millis(40);
+
+/// Rounds after a congestion event in which a rate that rises is the part that others have left.
+const SHARED: u32 = 100;
+
+/// Paths with a shorter min_rtt are wires without fades, and the narrowest place is a server's socket buffer, which holds about a
+/// hundred datagrams: less than that of WRITEs, and so many calls of READs. What READs bring comes in our own buffer, which bounds them, too.
+const WIRED: Duration = Duration::from_millis(1);
+const WIRED_ALLOWANCE: Duration = Duration::from_micros(500);
+const WIRED_READS: f64 = 64.0;
+
+/// Part of the bandwidth-delay product that is left in flight during ProbeRTT.
+const PROBE_RTT_GAIN: f64 = 0.85;
+
+/// A first round trip that is twice an earlier connection's min_rtt and this much longer belongs to another path.
+const WRONG_MIN_RTT: Duration = Duration::from_millis(50);
+
+/// Rounds after a congestion event in which the window grows by half a block at most, or by a small one: TCP's grows by a segment (RFC 5681 §3.1),
+/// and a block may be 22.
+const CAREFUL: u32 = 20;
+const SMALL_STEP: u64 = 1460;
+
+/// Blocks in a window that ProbeRTT reduces to one block.
+const NARROW: u64 = 8;
+
+/// A round without this much growth of the rate counts against startup (RFC 9743 has no number; BBR has 1.25).
+const STARTUP_GROWTH: f64 = 1.2;
+
+/// The congestion window, in bytes.
+#[derive(Debug)]
+pub(super) struct Controller {
+    window: u64,
+    /// The round ends with the reply to a call sent after this much was delivered.
+    round_end: u64,
+    /// Bytes lost in this round.
+    lost: u64,
+    /// Whether the last block acknowledged was a READ's.
+    reads: bool,
+    /// Rate and min_rtt are an earlier connection's.
+    unconfirmed: bool,
+    /// Rounds of startup in a row in which the rate did not grow.
+    stale_rounds: u32,
+    best_rate: f64,
+    /// Most that was in flight in this round.
+    used: u64,
+    /// When the last congestion event was, in delivered bytes.
+    congestion_at: Option<u64>,
+    /// ProbeRTT ends with the reply to a call sent after this.
+    probe_rtt: Option<Instant>,
+    /// Standing queue that the window may cause.
+    allowed: Duration,
+    rounds_since_congestion: u32,
+}
+
+impl Controller {
+    pub(super) const fn new() -> Self {
+        Self {
+            window: 0,
+            round_end: 0,
+            lost: 0,
+            reads: false,
+            unconfirmed: false,
+            stale_rounds: 0,
+            best_rate: 0.0,
+            used: 0,
+            congestion_at: None,
+            probe_rtt: None,
+            allowed: ALLOWANCE,
+            rounds_since_congestion: u32::MAX,
+        }
+    }
+
+    /// Starts from an earlier connection's rate and min_rtt, carefully: half of what they allow until a reply confirms them, nothing of it
+    /// if that refutes them.
+    pub(super) fn resume(&mut self, path: &PathEstimator, block: u32) {
+        self.best_rate = path.rate();
+        self.unconfirmed = true;
+        self.window = self.target(path, path.rate(), block);
+    }
+
+    /// So much is in flight now.
+    pub(super) fn on_sent(&mut self, bytes_in_flight: u64) {
+        self.used = self.used.max(bytes_in_flight);
+    }
+
+    /// A READ or WRITE was acknowledged.
+    pub(super) fn on_ack(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
+        let rtt = now.saturating_duration_since(acked.sent).max(Duration::from_micros(1));
+        if std::mem::take(&mut self.unconfirmed) && rtt > path.min_rtt.get() * 2 + WRONG_MIN_RTT {
+            path.reset(now);
+            *self = Self::new();
+        }
+        self.reads = acked.class == Class::Read;
+        path.sample_min_rtt(now, rtt, acked, block);
+        if self.probe_rtt.is_some_and(|since| acked.sent >= since) {
+            path.min_rtt.set(now, rtt);
+            self.probe_rtt = None;
+        }
+        path.delivery.handle_ack(rtt, acked, path.arq.retransmits());
+        if path.is_startup {
+            self.grow(now, path, acked, block);
+        }
+        if acked.before.bytes >= self.round_end {
+            self.end_round(now, path, block);
+        }
+    }
+
+    /// A block was lost.
+    pub(super) fn on_loss(&mut self, bytes: u32) {
+        self.lost += u64::from(bytes);
+    }
+
+    /// A queue is full: something was lost of what was sent when so much had been delivered.
+    ///
+    /// Returns whether that was news: it is acted on once for all that was in flight together.
+    pub(super) fn on_congestion_event(
+        &mut self,
+        path: &mut PathEstimator,
+        delivered: u64,
+        block: u32,
+    ) -> bool {
+        if self.had_congestion_since(delivered) {
+            return false;
+        }
+        self.congestion_at = Some(path.delivery.bytes());
+        path.is_startup = false;
+        (self.allowed, self.rounds_since_congestion) = (ALLOWANCE, 0);
+        self.window = (self.window * 7 / 10).max(MIN_BLOCKS * u64::from(block));
+        path.delivery.reset();
+        true
+    }
+
+    /// What was lost was no sign of too much in flight: startup begins again.
+    pub(super) fn start_again(&mut self, path: &mut PathEstimator) {
+        (self.stale_rounds, self.best_rate) = (0, 0.0);
+        path.start_again();
+    }
+
+    /// Blocks have another size from now on.
+    pub(super) fn handle_block_change(&mut self, from: u32, to: u32) {
+        self.window = (self.window + u64::from(to)).saturating_sub(from.into());
+    }
+
+    /// Returns the window in bytes.
+    pub(super) fn window(&self, path: &PathEstimator, block: u32) -> u64 {
+        if self.probe_rtt.is_some() {
+            let reduced = (PROBE_RTT_GAIN * path.bdp()) as u64;
+            return if self.is_narrow(block) { block.into() } else { reduced.max(block.into()) };
+        }
+        let block = u64::from(block);
+        let is_clear = self.rounds_since_congestion >= CAREFUL;
+        let least = match path.delivery.bytes() {
+            0 => INITIAL_BLOCKS,
+            _ if 3 * block <= SMALL_BLOCKS && is_clear => MIN_BLOCKS + 1,
+            _ => MIN_BLOCKS,
+        };
+        let window = if self.unconfirmed { self.window / 2 } else { self.window };
+        let is_rounded = block > LARGE_BLOCK && path.bdp() >= HELD_BLOCKS * block as f64 && is_clear;
+        let window = if is_rounded { window + block / 2 } else { window };
+        window.max(least * block)
+    }
+
+    /// Whether there was a congestion event after so much had been delivered. What was sent after the last reply before that counts anew: where a
+    /// whole window is lost, that is worse than one full queue.
+    pub(super) fn had_congestion_since(&self, delivered: u64) -> bool {
+        self.congestion_at.is_some_and(|at| delivered < at)
+    }
+
+    /// Whether the last reply had queued for longer than the window allows.
+    pub(super) fn is_queueing(&self, path: &PathEstimator, block: u32) -> bool {
+        let rate = path.rate();
+        path.min_rtt.queueing().as_secs_f64() * rate > self.allowance(path, rate, block)
+    }
+
+    /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
+    fn grow(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
+        self.window = self.window.max(INITIAL_BLOCKS * u64::from(block)) + u64::from(acked.bytes);
+        if path.spacing.handle_reply(now, acked.sent, acked.bytes)
+            && let Some(rate) = path.spacing.rate()
+        {
+            self.window = self.target(path, rate, block);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant, path: &mut PathEstimator, block: u32) {
+        // What is in flight is more than arrives, whatever queues.
+        let is_lossy = std::mem::take(&mut self.lost) * 8 > path.delivery.bytes() - self.round_end;
+        self.round_end = path.delivery.bytes();
+        let rate = path.rate();
+        let target = self.target(path, rate, block);
+        let queueing = path.min_rtt.queueing_in_round().as_secs_f64();
+        let allowance = self.allowance(path, rate, block) / rate.max(1.0);
+        if path.is_startup {
+            self.stale_rounds =
+                if rate > self.best_rate * STARTUP_GROWTH { 0 } else { self.stale_rounds + 1 };
+            self.best_rate = self.best_rate.max(rate);
+            if queueing > allowance || self.stale_rounds >= 3 {
+                path.is_startup = false;
+                self.window = target;
+            }
+        } else {
+            let step = u64::from(block / 2).max(SMALL_STEP.min(block.into()));
+            let careful = (self.rounds_since_congestion < CAREFUL).then_some(self.window + step);
+            let is_used = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
+            if 4.0 * queueing < allowance && is_used && !is_lossy && self.probe_rtt.is_none() {
+                // Nothing queues, so the window is what limits the rate.
+                if path.delivery.rises() && self.rounds_since_congestion >= SHARED {
+                    self.allowed = (self.allowed * 2).min(MAX_ALLOWANCE);
+                }
+                self.window = careful.unwrap_or_else(|| target.max(self.window + self.window / 4));
+            } else if target < self.window || is_used {
+                let halfway = u64::midpoint(self.window, target);
+                self.window = careful.map_or(halfway, |most| halfway.min(most));
+            }
+        }
+        self.rounds_since_congestion = self.rounds_since_congestion.saturating_add(1);
+        if path.min_rtt.has_expired(now) && self.probe_rtt.is_none() {
+            // What is in flight now, and what leaves until it has arrived, still queues.
+            let drained = if self.is_narrow(block) { now } else { now + path.min_rtt.latest() };
+            self.probe_rtt = Some(drained);
+        }
+        self.used = 0;
+        path.min_rtt.end_round();
+        path.delivery.end_round();
+    }
+
+    /// Whether the path holds so little that one block at a time costs next to nothing for a while.
+    fn is_narrow(&self, block: u32) -> bool {
+        self.window <= NARROW * u64::from(block)
+    }
+
+    /// Returns the bytes that may queue.
+    fn allowance(&self, path: &PathEstimator, rate: f64, block: u32) -> f64 {
+        let min_rtt = path.min_rtt.get();
+        let is_wired = min_rtt < WIRED;
+        let delay = if is_wired { WIRED_ALLOWANCE } else { (8 * min_rtt).min(self.allowed).max(min_rtt / 8) };
+        let reads = if self.reads && is_wired {
+            (rate * self.allowed.as_secs_f64()).min(WIRED_READS * f64::from(block))
+        } else {
+            0.0
+        };
+        f64::from(block).max(rate * delay.as_secs_f64()).max(reads)
+    }
+
+    fn target(&self, path: &PathEstimator, rate: f64, block: u32) -> u64 {
+        (rate * path.min_rtt.get().as_secs_f64() + self.allowance(path, rate, block)) as u64
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+mod tests {
+    use super::{super::delivery_rate::Delivered, *};
+
+    const BLOCK: u32 = 1472;
+    const MIN_RTT: Duration = Duration::from_millis(50);
+    const MEGABYTE: f64 = 1e6;
+
+    /// A path past startup with a rate, and a controller for it.
+    fn path(rate: f64) -> (PathEstimator, Controller) {
+        let now = Instant::now();
+        let mut path = PathEstimator::new(now);
+        path.is_startup = false;
+        path.min_rtt.set(now, MIN_RTT);
+        path.delivery.resume(rate);
+        path.delivery.handle_ack(Duration::from_secs(1), &acked(now, 1, 0), false);
+        (path, Controller::new())
+    }
+
+    fn acked(sent: Instant, bytes: u32, before: u64) -> Acked {
+        Acked {
+            class: Class::Write,
+            bytes,
+            sent,
+            before: Delivered { bytes: before, acked_sent: sent },
+            exact: true,
+            oldest: true,
+            waiting: true,
+            probe: false,
+            size: 0,
+        }
+    }
+
+    /// A round of a window that was used, at this rate, with so many milliseconds of queueing.
+    fn round(path: &mut PathEstimator, controller: &mut Controller, rate: f64, queueing: u64) {
+        let now = Instant::now();
+        let bytes = (rate * MIN_RTT.as_secs_f64()) as u32;
+        path.min_rtt.sample(now, MIN_RTT + Duration::from_millis(queueing));
+        let before = path.delivery.bytes();
+        path.delivery.handle_ack(MIN_RTT, &acked(now, bytes, before), false);
+        controller.on_sent(controller.window);
+        controller.end_round(now, path, BLOCK);
+    }
+
+    #[test]
+    fn the_window_is_rounded_to_large_blocks_until_a_queue_is_full() {
+        let (path_of_30_kb, mut controller) = path(600_000.0);
+        controller.window = 90_000;
+        assert_eq!(controller.window(&path_of_30_kb, 32_768) / 32_768, 2);
+        let (mut path, _) = path(MEGABYTE);
+        let window = |controller: &Controller, block| controller.window(&path, block);
+        assert_eq!(window(&controller, 32_768) / 32_768, 3, "90 KB are nearer to three than to two");
+        assert_eq!((window(&controller, 8192), window(&controller, 4096)), (90_000, 90_000));
+        controller.window = 80_000;
+        assert_eq!(window(&controller, 32_768) / 32_768, 2);
+        assert!(controller.on_congestion_event(&mut path, 0, 32_768));
+        controller.window = 90_000;
+        path.delivery.resume(MEGABYTE);
+        assert_eq!(controller.window(&path, 32_768) / 32_768, 2, "others need the queue, too");
+    }
+
+    #[test]
+    fn a_congestion_event_counts_once_for_what_was_in_flight_together() {
+        let (mut path, mut controller) = path(MEGABYTE);
+        controller.window = 100_000;
+        assert!(controller.on_congestion_event(&mut path, 0, BLOCK));
+        assert_eq!(controller.window, 70_000);
+        assert!(!controller.on_congestion_event(&mut path, 0, BLOCK), "sent before the first was known");
+        assert!(controller.on_congestion_event(&mut path, 1, BLOCK));
+        assert_eq!(controller.window, 49_000);
+    }
+
+    #[test]
+    fn a_rate_that_rises_gets_a_standing_queue_until_a_queue_is_full() {
+        let (mut path, mut controller) = path(0.0);
+        for _ in 0..8 {
+            round(&mut path, &mut controller, MEGABYTE, 10);
+        }
+        assert_eq!(controller.allowed, ALLOWANCE, "a steady rate needs no more");
+        round(&mut path, &mut controller, MEGABYTE, 0);
+        assert_eq!(controller.allowed, ALLOWANCE, "the rate is not higher");
+        let allowed = [1.5, 2.0, 3.0].map(|rate| {
+            round(&mut path, &mut controller, rate * MEGABYTE, 0);
+            controller.allowed.as_millis()
+        });
+        assert_eq!(allowed, [20, 40, 40]);
+        assert_eq!(
+            controller.target(&path, 3.0 * MEGABYTE, BLOCK),
+            270_000,
+            "what the path holds, and 40 ms"
+        );
+
+        let delivered = path.delivery.bytes();
+        assert!(controller.on_congestion_event(&mut path, delivered, BLOCK));
+        for number in 1..=SHARED {
+            round(&mut path, &mut controller, f64::from(number) * MEGABYTE, 0);
+            assert_eq!(controller.allowed, ALLOWANCE, "round {number}: others may have left");
+        }
+        round(&mut path, &mut controller, f64::from(SHARED + 1) * MEGABYTE, 0);
+        assert_eq!(controller.allowed, 2 * ALLOWANCE);
+    }
+
+    #[test]
+    fn on_a_wire_reads_may_queue_for_longer_than_writes_but_not_in_too_many_calls() {
+        let (mut path, mut controller) = path(0.0);
+        path.min_rtt.set(Instant::now(), Duration::from_micros(100));
+        let rate = 100.0 * MEGABYTE;
+        assert_eq!(controller.target(&path, rate, BLOCK), 60_000, "0.5 ms beyond what the path holds");
+        controller.reads = true;
+        assert_eq!(controller.target(&path, rate, 32 << 10), 1_010_000, "10 ms");
+        assert_eq!(controller.target(&path, rate, BLOCK), 10_000 + 64 * u64::from(BLOCK));
+    }
+}

@@ -1,0 +1,144 @@
+//! Does the link retransmit frames (ARQ), so that what meets a fade is late, not lost? Learned from how loss episodes end, and from losses.
+
+use std::time::Instant;
+
+/// Weight of one observation.
+const GAIN: f64 = 0.34;
+
+/// Below this score the link retransmits, and sending again is useless.
+const RETRANSMITS_BELOW: f64 = 0.3;
+
+/// Score at first: nothing is known, and one fade that was retransmitted is enough.
+const UNKNOWN: f64 = 0.4;
+
+/// A score: 0 where every episode ended with what had been sent before it; 1 where it ended with what was sent later, or something was lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkArq {
+    score: f64,
+    /// When an episode ended with what had been sent before it. The link has retransmitted if nothing is lost until what is sent now is answered:
+    /// where a queue overflows, the first of a window arrives, and others do not.
+    unproven: Option<Instant>,
+}
+
+impl Default for LinkArq {
+    fn default() -> Self {
+        Self { score: UNKNOWN, unproven: None }
+    }
+}
+
+impl LinkArq {
+    /// Starts from what an earlier connection has found; the next episode that ends otherwise refutes it, or the next loss.
+    pub(super) const fn resume(&mut self, retransmits: bool) {
+        if retransmits {
+            self.score = RETRANSMITS_BELOW / 2.0;
+        }
+    }
+
+    /// A loss episode ended; `is_held`: with the reply to the oldest call, sent before it.
+    pub(super) fn handle_fade(&mut self, now: Instant, is_held: bool) {
+        if is_held {
+            self.unproven.get_or_insert(now);
+        } else {
+            self.learn(false);
+        }
+    }
+
+    /// What was sent at `sent` is answered, so that what was sent before it is answered, too, or lost.
+    pub(super) fn handle_reply(&mut self, sent: Instant) {
+        if self.unproven.is_some_and(|ended| sent >= ended) {
+            self.unproven = None;
+            self.learn(true);
+        }
+    }
+
+    /// A call was declared lost.
+    pub(super) fn on_loss(&mut self) {
+        self.unproven = None;
+        self.learn(false);
+    }
+
+    /// What had been declared lost is answered: undoes that. `met_fade`: the link has retransmitted it while others passed; else it was
+    /// overtaken inside the server.
+    pub(super) fn on_spurious(&mut self, met_fade: bool) {
+        self.score = ((self.score - GAIN) / (1.0 - GAIN)).max(0.0);
+        if met_fade {
+            self.learn(true);
+        }
+    }
+
+    fn learn(&mut self, retransmits: bool) {
+        let outcome = if retransmits { 0.0 } else { 1.0 };
+        self.score += GAIN * (outcome - self.score);
+    }
+
+    /// Whether the link retransmits what meets a fade.
+    pub(super) fn retransmits(&self) -> bool {
+        self.score < RETRANSMITS_BELOW
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// An episode that ends, after which everything is answered.
+    fn held(arq: &mut LinkArq, now: Instant) {
+        arq.handle_fade(now, true);
+        assert!(!arq.retransmits(), "what else was in flight is not known yet");
+        arq.handle_reply(now - MS);
+        assert!(!arq.retransmits(), "that was in flight then");
+        arq.handle_reply(now);
+    }
+
+    #[test]
+    fn one_held_episode_shows_retransmission_and_one_loss_refutes_it() {
+        let (mut arq, now) = (LinkArq::default(), Instant::now());
+        assert!(!arq.retransmits());
+        held(&mut arq, now);
+        assert!(arq.retransmits());
+        arq.handle_fade(now, false);
+        assert!(!arq.retransmits());
+        held(&mut arq, now);
+        assert!(!arq.retransmits());
+        held(&mut arq, now);
+        assert!(arq.retransmits());
+    }
+
+    #[test]
+    fn an_episode_is_not_held_where_the_rest_of_the_window_is_lost() {
+        let (mut arq, now) = (LinkArq::default(), Instant::now());
+        for _ in 0..10 {
+            arq.handle_fade(now, true);
+            arq.on_loss();
+            arq.handle_reply(now + MS);
+        }
+        assert!(!arq.retransmits());
+    }
+
+    #[test]
+    fn what_is_answered_after_all_in_a_fade_was_retransmitted() {
+        let mut arq = LinkArq::default();
+        arq.on_loss();
+        arq.on_spurious(true);
+        assert!(arq.retransmits());
+    }
+
+    #[test]
+    fn calls_that_servers_answer_out_of_order_are_no_retransmission() {
+        let mut arq = LinkArq::default();
+        for calls in 1..10 {
+            for _ in 0..calls {
+                arq.on_loss();
+            }
+            for _ in 0..calls {
+                arq.on_spurious(false);
+            }
+            assert!(!arq.retransmits());
+        }
+    }
+}
