@@ -11,6 +11,14 @@ use crate::{
     exit::Failure,
 };
 
+/// Reads a link's file; traces lie beside it.
+pub(crate) fn link_of_file(path: &Path) -> anyhow::Result<LinkConfig> {
+    let text = fs::read_to_string(path).map_err(|error| local(path, &error))?;
+    let directory = path.parent().unwrap_or_else(|| Path::new(""));
+    LinkConfig::from_toml(&text, |name| fs::read_to_string(directory.join(name)))
+        .map_err(|error| Failure::usage(format!("{}: {error}", show(path))))
+}
+
 impl LinkOptions {
     /// Returns the link.
     pub(crate) fn link(&self) -> anyhow::Result<LinkConfig> {

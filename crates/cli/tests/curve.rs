@@ -37,9 +37,30 @@ fn published_figures_are_printed_with_ours_beside_them() {
 }
 
 #[test]
+fn recorded_channels_are_read_from_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    // 1.5 Mbit/s for 8 s, then nothing for 2 s.
+    let opportunities: String = (1..=1000).map(|number| format!("{}\n", 8 * number)).collect();
+    fs::write(directory.path().join("train.trace"), opportunities + "10000\n").unwrap();
+    fs::write(directory.path().join("train.toml"), "rate_trace = \"train.trace\"\ndelay = \"20ms\"\n")
+        .unwrap();
+    let traces = ["--traces", directory.path().to_str().unwrap()];
+    let figure =
+        |more: &[&str]| ok([&["curve", "--figure", "recorded", "--runs", "1"], more, &traces].concat());
+    let text = figure(&[]);
+    assert!(text.contains("train") && text.contains("median over the limit"), "{text}");
+    let rows: Vec<serde_json::Value> =
+        figure(&["--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lasted = |row: &serde_json::Value| row["mean_s"].as_f64().unwrap();
+    assert!(rows.len() >= 2 && rows.iter().all(|row| (28.0..40.0).contains(&lasted(row))), "{rows:?}");
+}
+
+#[test]
 fn what_cannot_be_is_said_with_the_choice_and_the_bound() {
     for (arguments, part) in [
         (&["curve", "--figure", "1997-2"][..], "rxhex-13"),
+        (&["curve", "--figure", "cellular,recorded"], "--traces"),
+        (&["curve", "--figure", "recorded", "--traces", "missing"], "missing"),
         (&["curve", "--figure", "1997-5", "--bad", "40"], "--bad"),
         (&["curve", "--room", "attic"], "paper-1997"),
         (&["curve", "--policy", "hope"], "exponential"),

@@ -22,6 +22,9 @@ pub enum Error {
         /// The names there are.
         known: String,
     },
+    /// There are no recorded channels.
+    #[error("recorded channels are not part of this program; name a directory with --traces")]
+    NoChannels,
     /// A room's file cannot be read.
     #[error("room {name:?}: {message}")]
     Room {

@@ -1,5 +1,6 @@
 //! Named experiments: the papers' figures and tables, run again, with the published numbers beside ours.
 
+mod channels;
 mod dube;
 mod free;
 mod headers;
@@ -13,6 +14,7 @@ pub use free::free;
 
 use std::{collections::BTreeMap, fmt, iter};
 
+use linkemu::LinkConfig;
 use serde::Serialize;
 
 use crate::{
@@ -243,23 +245,38 @@ pub fn experiments() -> Result<Vec<Experiment>, Error> {
     all.extend(rx_hex::experiments()?);
     all.extend(michalakis::experiments()?);
     all.extend(targets::experiments()?);
+    all.push(channels::cellular()?);
     Ok(all)
 }
 
-/// The experiment of this name, or all that repeat a paper's for `all`.
+/// The experiments of these names, separated by commas; `all` are those that repeat a paper's. `recorded` copies over `channels`.
 ///
 /// # Errors
-/// [`Error::UnknownFigure`] names those there are.
-pub fn named(name: &str) -> Result<Vec<Experiment>, Error> {
-    let all = experiments()?;
-    let known = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
-    if name == "all" {
-        return Ok(all.into_iter().filter(|experiment| experiment.name != targets::NAME).collect());
+/// [`Error::UnknownFigure`] names those there are; [`Error::NoChannels`] says that `recorded` has none.
+pub fn named(names: &str, channels: &[(String, LinkConfig)]) -> Result<Vec<Experiment>, Error> {
+    let mut all = experiments()?;
+    let mut chosen = Vec::new();
+    for name in names.split(',') {
+        match name {
+            "all" => chosen.extend(all.iter().filter(|it| !is_about_targets(&it.name)).cloned()),
+            channels::RECORDED if channels.is_empty() => return Err(Error::NoChannels),
+            channels::RECORDED => chosen.push(channels::recorded(channels)?),
+            _ => {
+                let Some(index) = all.iter().position(|experiment| experiment.name == name) else {
+                    let mut known: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
+                    known.push(channels::RECORDED);
+                    return Err(Error::UnknownFigure { name: name.to_owned(), known: known.join(", ") });
+                };
+                chosen.push(all.swap_remove(index));
+            }
+        }
     }
-    match all.iter().find(|experiment| experiment.name == name) {
-        Some(experiment) => Ok(vec![experiment.clone()]),
-        None => Err(Error::UnknownFigure { name: name.to_owned(), known: known() }),
-    }
+    Ok(chosen)
+}
+
+/// Whether an experiment is about what the engine is to reach, and none of a paper's.
+fn is_about_targets(name: &str) -> bool {
+    [targets::NAME, channels::CELLULAR, channels::RECORDED].contains(&name)
 }
 
 /// How often [`run`] reports progress for these experiments.

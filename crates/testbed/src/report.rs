@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn report_has_a_page_and_every_file_it_links_to() {
         let directory = std::env::temp_dir().join(format!("nfsw-report-{}", std::process::id()));
-        let mut experiments = figures::named("1995-table-7").expect("known");
-        experiments.extend(figures::named("rxhex-5").expect("known"));
+        let mut experiments = figures::named("1995-table-7", &[]).expect("known");
+        experiments.extend(figures::named("rxhex-5", &[]).expect("known"));
         let figures = figures::run(&experiments, 2, 1, &|_| true).expect("valid plans");
         let page = write(&figures, 2, 1, &directory).expect("a writable directory");
         let text = fs::read_to_string(page).expect("written");

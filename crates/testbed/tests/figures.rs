@@ -9,12 +9,12 @@ use testbed::{
 const RUNS: u32 = 3;
 
 fn run(name: &str, runs: u32) -> Figure {
-    figures::run(&figures::named(name).unwrap(), runs, 1, &|_| true).unwrap().remove(0)
+    figures::run(&figures::named(name, &[]).unwrap(), runs, 1, &|_| true).unwrap().remove(0)
 }
 
 /// The tables of some figures, with the rows of the adaptive policy or without them.
 fn tables(names: &[&str], adaptive: bool) -> String {
-    let experiments: Vec<_> = names.iter().flat_map(|name| figures::named(name).unwrap()).collect();
+    let experiments: Vec<_> = names.iter().flat_map(|name| figures::named(name, &[]).unwrap()).collect();
     let figures = figures::run(&experiments, RUNS, 1, &|_| true).unwrap();
     let mut text = String::new();
     for figure in figures {
@@ -201,7 +201,7 @@ fn back_off_loses_time_after_disconnections_and_probes_do_not() {
 
 #[test]
 fn unknown_figure_names_those_there_are() {
-    let message = figures::named("1997-2").unwrap_err().to_string();
+    let message = figures::named("1997-2", &[]).unwrap_err().to_string();
     assert!(
         message.contains("1997-3") && message.contains("rxhex-13") && message.contains("all"),
         "{message}"
@@ -210,7 +210,7 @@ fn unknown_figure_names_those_there_are() {
 
 #[test]
 fn interrupted_figures_show_the_points_that_are_complete() {
-    let experiments = figures::named("1997-5").unwrap();
+    let experiments = figures::named("1997-5", &[]).unwrap();
     let half = figures::jobs(&experiments, 2) / 2;
     let figures = figures::run(&experiments, 2, 1, &|done| done < half).unwrap();
     let rows = figures[0].rows.len();

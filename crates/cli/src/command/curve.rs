@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,6 +12,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use linkemu::LinkConfig;
 use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 use testbed::{
     Operation, Outage, Plan, Room, Row,
@@ -24,6 +25,7 @@ use crate::{
     args::{CurveArgs, LinkOptions, Op, Policy},
     error::{explain, local, show},
     exit::{Exit, Failure},
+    link_options::link_of_file,
     signals::interrupted,
     units::AutoOr,
 };
@@ -75,7 +77,8 @@ fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
 
 /// Runs published figures again.
 fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
-    let experiments = figures::named(name).map_err(|error| Failure::usage(error.to_string()))?;
+    let channels = arguments.traces.as_deref().map(recorded_channels).transpose()?.unwrap_or_default();
+    let experiments = figures::named(name, &channels).map_err(|error| Failure::usage(error.to_string()))?;
     let (runs, seed) = (arguments.runs, arguments.link.seed);
     let (figures, interrupted) =
         watched(figures::jobs(&experiments, runs), |done| figures::run(&experiments, runs, seed, done))?;
@@ -89,6 +92,22 @@ fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Done)
+}
+
+/// The links that are described in a directory, by their names.
+fn recorded_channels(directory: &Path) -> anyhow::Result<Vec<(String, LinkConfig)>> {
+    let wrong = |error: io::Error| Failure::usage(format!("--traces {}: {error}", show(directory)));
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(directory).map_err(wrong)? {
+        files.push(entry.map_err(wrong)?.path());
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::usage(format!("--traces {}: no *.toml there", show(directory))));
+    }
+    let name = |file: &Path| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    files.iter().map(|file| Ok((name(file), link_of_file(file)?))).collect()
 }
 
 /// A figure for a terminal.

@@ -79,7 +79,7 @@ fn targets(panel: &[Target], results: &Results, figure: &mut Figure) {
                 Bound::None => (String::new(), true),
             };
             table.rows.push(vec![
-                if index == 0 { target.case.to_owned() } else { String::new() },
+                if index == 0 { target.case.clone() } else { String::new() },
                 check.what.to_owned(),
                 format!("{value:.2}"),
                 reach,
@@ -91,7 +91,7 @@ fn targets(panel: &[Target], results: &Results, figure: &mut Figure) {
             let Some(row) = row else { continue };
             figure.rows.push(FigureRow {
                 figure: figure.name.clone(),
-                panel: target.case.to_owned(),
+                panel: target.case.clone(),
                 series: series.clone(),
                 x: row.bad_ms.unwrap_or_default(),
                 published_min_s: None,

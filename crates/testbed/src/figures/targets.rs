@@ -15,7 +15,7 @@ pub(super) const NAME: &str = "adaptive-targets";
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// Room, link and task.
-    pub(super) case: &'static str,
+    pub(super) case: String,
     /// What is run, each under a name.
     pub(super) plans: Vec<(String, Plan)>,
     pub(super) checks: Vec<Check>,
@@ -58,8 +58,8 @@ impl Bound {
     }
 }
 
-const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
-const AUTO: BlockSize = BlockSize::Auto { max: None };
+pub(super) const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
+pub(super) const AUTO: BlockSize = BlockSize::Auto { max: None };
 
 /// The blocks that `auto` is compared with.
 const FIXED: [u32; 6] = [1024, 2560, 4096, 5632, 8704, 32 << 10];
@@ -67,7 +67,7 @@ const FIXED: [u32; 6] = [1024, 2560, 4096, 5632, 8704, 32 << 10];
 /// Mean bad periods of the papers' link, in milliseconds.
 const BAD: [u64; 9] = [0, 20, 40, 60, 80, 100, 120, 140, 160];
 
-fn plan(room: &str, operation: Operation, block: BlockSize) -> Result<Plan, Error> {
+pub(super) fn plan(room: &str, operation: Operation, block: BlockSize) -> Result<Plan, Error> {
     let mut plan = Plan::new(Room::named(room)?);
     (plan.operation, plan.block, plan.window) = (operation, block, Window::Auto);
     plan.policy = RetryPolicy::Adaptive;
@@ -80,11 +80,11 @@ fn with_bad(mut plan: Plan, bad: u64) -> Plan {
     plan
 }
 
-const fn most(what: &'static str, value: fn(&[Row]) -> f64, bound: f64) -> Check {
+pub(super) const fn most(what: &'static str, value: fn(&[Row]) -> f64, bound: f64) -> Check {
     Check { what, step: 1, value, bound: Bound::Most(bound) }
 }
 
-const fn least(what: &'static str, value: fn(&[Row]) -> f64, bound: f64) -> Check {
+pub(super) const fn least(what: &'static str, value: fn(&[Row]) -> f64, bound: f64) -> Check {
     Check { what, step: 1, value, bound: Bound::Least(bound) }
 }
 
@@ -168,14 +168,14 @@ fn papers_link() -> Result<Vec<Target>, Error> {
         })?;
         for (case, operation, bound) in [(reads, Operation::Read, 1.0), (writes, Operation::Write, 1.5)] {
             let checks = vec![over_edge(bound), worst_edge(4.0), useless(0.5)];
-            targets.push(Target { case, plans: one_way(plans.clone(), operation), checks });
+            targets.push(Target { case: case.into(), plans: one_way(plans.clone(), operation), checks });
         }
     }
     let ticks = over_bads("modern", block, |plan| {
         plan.room.link.channel.granularity = Some(Duration::from_millis(20));
     })?;
     targets.push(Target {
-        case: "4096 B, 20 ms ticks",
+        case: "4096 B, 20 ms ticks".into(),
         plans: ticks,
         checks: vec![over_edge(1.5), worst_edge(4.0), useless(0.5)],
     });
@@ -191,7 +191,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
         }
     }
     targets.push(Target {
-        case: "block auto",
+        case: "block auto".into(),
         plans: contest,
         checks: vec![Check {
             what: "over the best fixed block (%)",
@@ -204,7 +204,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
         }],
     });
     targets.push(Target {
-        case: "4096 B, no errors",
+        case: "4096 B, no errors".into(),
         plans: one_way(over_bads("modern", block, |_| {})?, Operation::Read).into_iter().take(1).collect(),
         checks: vec![over_limit(0.3)],
     });
@@ -216,12 +216,12 @@ fn papers_link() -> Result<Vec<Target>, Error> {
         bound,
     };
     targets.push(Target {
-        case: "4096 B and a ping",
+        case: "4096 B and a ping".into(),
         plans: pinged(block)?,
         checks: vec![ping(Bound::Most(120.0))],
     });
     targets.push(Target {
-        case: "block auto and a ping",
+        case: "block auto and a ping".into(),
         plans: pinged(AUTO)?,
         checks: vec![ping(Bound::None)],
     });
@@ -232,7 +232,11 @@ fn papers_link() -> Result<Vec<Target>, Error> {
             plan.room.link.channel.set_good_mean(Duration::from_secs(4));
             plans.push((operation.name().to_owned(), plan));
         }
-        targets.push(Target { case, plans, checks: vec![over_limit(4.0), worst_edge(8.0), useless(0.5)] });
+        targets.push(Target {
+            case: case.into(),
+            plans,
+            checks: vec![over_limit(4.0), worst_edge(8.0), useless(0.5)],
+        });
     }
     for (case, fixed, arq, bound) in [
         ("stop-and-wait, block auto", "stop-and-wait, 32768 B", ArqKind::StopAndWait, 4.0),
@@ -240,7 +244,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
     ] {
         for (case, block) in [(case, AUTO), (fixed, BlockSize::Exact(32 << 10))] {
             let plans = over_bads("modern", block, |plan| plan.room.link.arq.kind = arq)?;
-            targets.push(Target { case, plans, checks: vec![over_limit(bound), useless(0.5)] });
+            targets.push(Target { case: case.into(), plans, checks: vec![over_limit(bound), useless(0.5)] });
         }
     }
     Ok(targets)
@@ -251,7 +255,11 @@ fn shared_links() -> Result<Vec<Target>, Error> {
     let mut targets = Vec::new();
     for (case, clients) in [("2 clients, one queue", 2), ("8 clients, one queue", 8)] {
         let plans = both("modern", |plan| (plan.clients, plan.block) = (clients, BlockSize::Exact(4096)))?;
-        targets.push(Target { case, plans, checks: vec![jain(0.98), last_over(1.0), useless(0.5)] });
+        targets.push(Target {
+            case: case.into(),
+            plans,
+            checks: vec![jain(0.98), last_over(1.0), useless(0.5)],
+        });
     }
     let plans = both("modern", |plan| {
         (plan.clients, plan.block) = (8, BlockSize::Exact(4096));
@@ -260,7 +268,7 @@ fn shared_links() -> Result<Vec<Target>, Error> {
         plan.room.link.channel.set_bad_mean(Duration::from_millis(160));
     })?;
     targets.push(Target {
-        case: "8 clients, queues by datagram, stop-and-wait, 160 ms",
+        case: "8 clients, queues by datagram, stop-and-wait, 160 ms".into(),
         plans,
         checks: vec![last_over(9.0), jain(0.99), useless(0.5)],
     });
@@ -278,14 +286,14 @@ fn shared_links() -> Result<Vec<Target>, Error> {
         };
         for (case, block) in [(case, AUTO), (fixed, BlockSize::Exact(block))] {
             targets.push(Target {
-                case,
+                case: case.into(),
                 plans: wired(4, false, block)?,
                 checks: vec![last_over(4.0), useless(0.1), jain(0.95)],
             });
         }
         let share = |rows: &[Row]| 100.0 * rows[0].competitor_share.unwrap_or(f64::NAN);
         targets.push(Target {
-            case: "the same queue, one client beside TCP",
+            case: "the same queue, one client beside TCP".into(),
             plans: wired(1, true, AUTO)?,
             checks: vec![least("TCP's part of its fair share (%)", share, 40.0)],
         });
@@ -306,22 +314,22 @@ fn other_links() -> Result<Vec<Target>, Error> {
     };
     let mut targets = vec![
         Target {
-            case: "slip-9600, block 512",
+            case: "slip-9600, block 512".into(),
             plans: slip(1, Some(512))?,
             checks: vec![over_limit(0.5), useless(0.5)],
         },
         Target {
-            case: "slip-9600, block 512, a second client midway",
+            case: "slip-9600, block 512, a second client midway".into(),
             plans: slip(2, Some(512))?,
             checks: vec![last_over(5.0), useless(0.5)],
         },
         Target {
-            case: "slip-9600, --max-block 4096",
+            case: "slip-9600, --max-block 4096".into(),
             plans: slip(1, Some(4096))?,
             checks: vec![over_limit(10.0)],
         },
         Target {
-            case: "slip-9600, --max-block 4096, a second client midway",
+            case: "slip-9600, --max-block 4096, a second client midway".into(),
             plans: slip(2, Some(4096))?,
             checks: vec![last_over(10.0)],
         },
@@ -364,7 +372,11 @@ fn other_links() -> Result<Vec<Target>, Error> {
                     plan.room.link.channel.set_bad_mean(Duration::from_millis(bad));
                     plan.room.link.channel.set_loss(loss)?;
                 }
-                targets.push(Target { case, plans, checks: vec![of_limit(bound), useless(0.5)] });
+                targets.push(Target {
+                    case: case.into(),
+                    plans,
+                    checks: vec![of_limit(bound), useless(0.5)],
+                });
             }
         }
     }
@@ -384,7 +396,7 @@ fn outage<const MILLIS: u64>(case: &'static str, most_beyond: f64) -> Result<Tar
     let beyond = most("lost beyond the outage (ms)", beyond, most_beyond);
     let checks =
         [beyond, most("probes", |rows| rows[0].probes, 100.0)].map(|check| Check { step: 2, ..check });
-    Ok(Target { case, plans, checks: checks.into() })
+    Ok(Target { case: case.into(), plans, checks: checks.into() })
 }
 
 /// Times without a link, and the hosts of 1997.
@@ -408,7 +420,7 @@ fn outages_and_old_hosts() -> Result<Vec<Target>, Error> {
     }
     let gain: fn(&[Row]) -> f64 = |rows| 100.0 * (rows[0].mean_s / rows[1].mean_s - 1.0);
     targets.push(Target {
-        case: "paper-1997 at 160 ms",
+        case: "paper-1997 at 160 ms".into(),
         plans,
         checks: vec![
             Check {
