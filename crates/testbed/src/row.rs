@@ -51,6 +51,8 @@ pub struct Row {
     pub block: OrAuto,
     /// READs and WRITEs in flight.
     pub window: OrAuto,
+    /// What calls travelled over.
+    pub transport: &'static str,
     /// Name of the policy.
     pub policy: &'static str,
     /// Name of the link-level retransmission.
@@ -137,6 +139,7 @@ impl Row {
                 Window::Auto => OrAuto::Auto,
                 Window::Calls(calls) => OrAuto::Number(calls),
             },
+            transport: plan.transport.name(),
             policy: policy_name(plan.policy),
             arq: plan.room.link.arq.kind.name(),
             scheduler: plan.room.link.queue.scheduler.name(),

@@ -15,9 +15,11 @@ use nfs_wire::{
 };
 
 use crate::{
-    Error, Limit, Operation, Plan,
+    Error, Limit, Operation, Plan, TcpStats, Transport,
     competitor::{self, Receiver, Sender},
+    host::Host,
     mobile::{Mobile, Progress, Work},
+    path::Path,
     ping::Ping,
     server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
 };
@@ -42,6 +44,8 @@ pub struct Copy {
     pub rtt_mean: Duration,
     /// Bytes per READ and WRITE in the end.
     pub limits: Limits,
+    /// TCP connections made because another had died.
+    pub reconnections: u64,
 }
 
 /// What one run shows.
@@ -60,6 +64,8 @@ pub struct Run {
     pub pings: Vec<Duration>,
     /// Bytes per second that the competitor got while copies were under way.
     pub competitor_rate: Option<f64>,
+    /// What the senders of TCP have done, at both ends of all connections to the server.
+    pub tcp: TcpStats,
     /// The link's counters.
     pub link: linkemu::Stats,
 }
@@ -69,6 +75,10 @@ const AFTERMATH: Duration = Duration::from_secs(3);
 
 /// Longer than any plan's patience: mobiles give up by themselves.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The ports that mobiles call from.
+const UDP_PORT: u16 = 700;
+const TCP_PORT: u16 = 701;
 
 /// Bytes of the client's receive buffer, as Linux grants to who asks for more than its default.
 const RECEIVE_BUFFER: usize = 8 << 20;
@@ -154,7 +164,13 @@ fn stop_competitor(world: &mut Simulation<Machine>, (from, to): Flow) -> Option<
 }
 
 /// The client of mobile `number`.
-pub(crate) fn session(plan: &Plan, seed: u64, number: u16, epoch: Instant) -> Result<Session, Error> {
+pub(crate) fn session(
+    plan: &Plan,
+    protocol: Protocol,
+    seed: u64,
+    number: u16,
+    epoch: Instant,
+) -> Result<Session, Error> {
     let mobile = AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] };
     let options = SessionOptions {
         credential: Credential::Sys(mobile),
@@ -165,7 +181,7 @@ pub(crate) fn session(plan: &Plan, seed: u64, number: u16, epoch: Instant) -> Re
         ..SessionOptions::default()
     };
     options.check()?;
-    let settings = SessionConfig::new(&options, server_address(), Protocol::Udp, RECEIVE_BUFFER);
+    let settings = SessionConfig::new(&options, server_address(), protocol, RECEIVE_BUFFER);
     Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch))
 }
 
@@ -176,7 +192,16 @@ fn mobile(
     server: &mut ServerHost,
     epoch: Instant,
 ) -> Result<Mobile, Error> {
-    let session = session(plan, seed, number, epoch)?;
+    let path = match plan.transport {
+        Transport::Udp => {
+            let session = session(plan, Protocol::Udp, seed, number, epoch)?;
+            Path::datagrams(session, Endpoint::mobile(number, UDP_PORT))
+        }
+        Transport::Tcp => {
+            let session = session(plan, Protocol::Tcp, seed, number, epoch)?;
+            Path::stream(session, Endpoint::mobile(number, TCP_PORT))
+        }
+    };
     let name = format!("file-{number}");
     let size = match plan.operation {
         Operation::Read => plan.size,
@@ -185,14 +210,9 @@ fn mobile(
     let (file, root) = server.place(epoch, &name, size);
     let work = Work { operation: plan.operation, file, root, size: plan.size, patience: plan.patience };
     let starts = epoch + plan.spacing * u32::from(number);
-    Ok(Mobile::new(
-        (number, seed ^ u64::from(number) << 32),
-        session,
-        plan.room.client,
-        work,
-        starts,
-        u32::from(plan.warm),
-    ))
+    let seed = seed ^ u64::from(number) << 32;
+    let host = Host::new(plan.operation, plan.room.client, plan.size, seed, starts);
+    Ok(Mobile::new(path, host, work, starts, u32::from(plan.warm)))
 }
 
 fn report(
@@ -230,8 +250,15 @@ fn report(
         _ => Vec::new(),
     };
     let last_done = ends.and_then(|ends| ends.into_iter().max());
+    let mut tcp = match world.node(SERVER.station) {
+        Some(Machine::Server(server)) => server.tcp_stats(),
+        _ => TcpStats::NONE,
+    };
+    for number in 0..plan.clients {
+        tcp = tcp.plus(&find(world, number).tcp_stats());
+    }
     let link = world.cell().stats();
-    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, link })
+    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, tcp, link })
 }
 
 fn copy(mobile: &Mobile, first: Instant) -> Copy {
@@ -249,6 +276,7 @@ fn copy(mobile: &Mobile, first: Instant) -> Copy {
         useless_resends: now.useless_resends - before.useless_resends,
         rtt_mean: now.rtt.mean_since(&before.rtt).unwrap_or_default(),
         limits: mobile.limits(),
+        reconnections: mobile.reconnections(),
     }
 }
 

@@ -28,7 +28,7 @@ Examples:
 pub(crate) struct CurveArgs {
     /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them; a wrong
     /// name lists the right ones.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "print_room", "op", "policy", "block", "max_block",
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["room", "print_room", "op", "transport", "policy", "block", "max_block",
         "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
         "retry_limit", "scheduler", "queue", "header_compression"])]
@@ -42,7 +42,10 @@ pub(crate) struct CurveArgs {
     /// What to copy: from the server, to it, or one after the other.
     #[arg(long, value_enum, value_name = "OP", default_value = "both")]
     pub(crate) op: Op,
-    /// Policies of the client.
+    /// What calls travel over: UDP, or one TCP connection, simulated as Linux has it (CUBIC, SACK, RACK-TLP).
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "udp")]
+    pub(crate) transport: Vec<CurveTransport>,
+    /// Policies of the client over UDP.
     #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_value = "adaptive")]
     pub(crate) policy: Vec<Policy>,
     /// Bytes in one READ or WRITE, or auto.
@@ -90,6 +93,15 @@ pub(crate) struct CurveArgs {
 pub(crate) enum Competitor {
     /// Additive increase, multiplicative decrease, in the direction of the copy.
     Aimd,
+}
+
+/// `--transport`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CurveTransport {
+    /// Datagrams.
+    Udp,
+    /// One TCP connection.
+    Tcp,
 }
 
 /// `--op`
