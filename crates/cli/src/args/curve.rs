@@ -69,7 +69,7 @@ pub(crate) struct CurveArgs {
     /// When the server cannot be reached, counted from the first call (2s:10s).
     #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
     pub(crate) outage: Vec<(Duration, Duration)>,
-    /// Let an endless flow of somebody else share the link: aimd is TCP's congestion control (NewReno).
+    /// Let an endless flow of somebody else share the link: tcp is a TCP connection with CUBIC.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) competitor: Option<Competitor>,
     /// Copy once before, so that the client knows the link.
@@ -91,8 +91,8 @@ pub(crate) struct CurveArgs {
 /// `--competitor`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Competitor {
-    /// Additive increase, multiplicative decrease, in the direction of the copy.
-    Aimd,
+    /// A TCP connection with CUBIC, in the direction of the copy.
+    Tcp,
 }
 
 /// `--transport`

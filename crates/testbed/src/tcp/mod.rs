@@ -21,10 +21,8 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-use self::segment::MSS;
 pub use self::sender::TcpStats;
 pub(crate) use self::{
     connection::{Connection, Phase},
-    segment::Segment,
+    segment::{MSS, Segment},
 };
