@@ -34,8 +34,8 @@ pub(crate) struct Host {
     buffer: Vec<u8>,
     /// Bytes that arrived since somebody looked, with the transfer that they came for.
     pub(crate) arrived: Vec<(TransferId, Range)>,
-    /// Calls of the application that were answered since then, by their tokens.
-    pub(crate) answered: Vec<u64>,
+    /// Calls of the application that were answered since then, by their tokens, and the round trips that they took.
+    pub(crate) answered: Vec<(u64, Duration)>,
 }
 
 impl Host {

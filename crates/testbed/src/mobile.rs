@@ -9,7 +9,7 @@ use nfs_proto::{
     session::{Event, Transfer, TransferId},
     transfer::{Download, Limits, Placement, Upload, UploadSpec},
 };
-use nfs_wire::FileHandle;
+use nfs_wire::{FileHandle, portmap::Protocol};
 
 use crate::{Operation, TcpStats, host::Host, path::Path};
 
@@ -25,7 +25,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    fn transfer(&self) -> Transfer {
+    pub(crate) fn transfer(&self) -> Transfer {
         match self.operation {
             Operation::Read => Transfer::Download(Download::new(&self.file, self.size)),
             Operation::Write => Transfer::Upload(Box::new(Upload::new(UploadSpec::new(
@@ -45,6 +45,36 @@ pub(crate) enum Progress {
     Copying,
     Finished(Instant),
     Failed,
+}
+
+/// A mobile that copies a file, whatever over.
+pub(crate) trait Copier: Node {
+    fn progress(&self) -> Progress;
+
+    /// When the copy that counts began, or will.
+    fn starts(&self) -> Instant;
+
+    /// Whether the bytes that arrived are those of the file.
+    fn intact(&self) -> bool;
+
+    /// The counters now, and when the copy that counts began.
+    fn stats(&self) -> (Stats, Stats);
+
+    fn limits(&self) -> Limits;
+
+    /// TCP connections made because another had died.
+    fn reconnections(&self) -> u64;
+
+    /// What its senders of TCP have done.
+    fn tcp_stats(&self) -> TcpStats;
+
+    /// The transport in use for the file's data, and how often it has changed.
+    fn transport(&self) -> (Protocol, u32);
+
+    /// Whether nothing is left to wait for.
+    fn is_done(&self) -> bool {
+        matches!(self.progress(), Progress::Finished(_) | Progress::Failed)
+    }
 }
 
 /// One mobile that copies one file: the client of the programs, but for sockets and clock.
@@ -76,46 +106,10 @@ impl Mobile {
         }
     }
 
-    pub(crate) const fn progress(&self) -> Progress {
-        self.progress
-    }
-
-    /// When the copy that counts began, or will.
-    pub(crate) const fn starts(&self) -> Instant {
-        self.starts
-    }
-
-    /// Whether nothing is left to wait for.
-    pub(crate) const fn is_done(&self) -> bool {
-        matches!(self.progress, Progress::Finished(_) | Progress::Failed)
-    }
-
-    pub(crate) const fn intact(&self) -> bool {
-        self.host.intact()
-    }
-
-    /// The counters now, and when the copy that counts began.
-    pub(crate) const fn stats(&self) -> (&Stats, &Stats) {
-        (self.path.session.stats(), &self.before)
-    }
-
-    pub(crate) fn limits(&self) -> Limits {
-        self.path.session.limits()
-    }
-
-    /// Connections made after the first.
-    pub(crate) fn reconnections(&self) -> u64 {
-        self.path.reconnections()
-    }
-
-    /// What its senders of TCP have done.
-    pub(crate) fn tcp_stats(&self) -> TcpStats {
-        self.path.tcp_stats()
-    }
-
     fn handle_events(&mut self, now: Instant) {
         // One transfer: nobody has to know what its bytes came for.
         self.host.arrived.clear();
+        self.host.answered.clear();
         while let Some(event) = self.path.session.poll_event() {
             match event {
                 Event::Finished(_) if self.rehearsals > 0 => {
@@ -132,6 +126,40 @@ impl Mobile {
 
     fn gives_up_at(&self) -> Instant {
         self.starts + self.work.patience
+    }
+}
+
+impl Copier for Mobile {
+    fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    fn starts(&self) -> Instant {
+        self.starts
+    }
+
+    fn intact(&self) -> bool {
+        self.host.intact()
+    }
+
+    fn stats(&self) -> (Stats, Stats) {
+        (self.path.session.stats().clone(), self.before.clone())
+    }
+
+    fn limits(&self) -> Limits {
+        self.path.session.limits()
+    }
+
+    fn reconnections(&self) -> u64 {
+        self.path.reconnections()
+    }
+
+    fn tcp_stats(&self) -> TcpStats {
+        self.path.tcp_stats()
+    }
+
+    fn transport(&self) -> (Protocol, u32) {
+        (self.path.protocol(), 0)
     }
 }
 

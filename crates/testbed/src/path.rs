@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use linkemu::{Endpoint, Outgoing};
 use nfs_proto::session::{Incoming, Session};
-use nfs_wire::padding;
+use nfs_wire::{padding, portmap::Protocol};
 
 use crate::{
     host::Host,
@@ -42,13 +42,20 @@ impl Path {
         Self { session, place, carrier }
     }
 
-    /// A session over a connection from `place`, which is made when there is something to send.
-    pub(crate) fn stream(session: Session, place: Endpoint) -> Self {
-        Self { session, place, carrier: Carrier::Stream(Box::new(Stream::new(place))) }
+    /// A session over a connection from `place`, which is made at a moment.
+    pub(crate) fn stream(session: Session, place: Endpoint, at: Instant) -> Self {
+        Self { session, place, carrier: Carrier::Stream(Box::new(Stream::new(place, at))) }
     }
 
     pub(crate) const fn place(&self) -> Endpoint {
         self.place
+    }
+
+    pub(crate) const fn protocol(&self) -> Protocol {
+        match self.carrier {
+            Carrier::Datagrams { .. } => Protocol::Udp,
+            Carrier::Stream(_) => Protocol::Tcp,
+        }
     }
 
     /// Connections made after the first.
@@ -154,7 +161,7 @@ fn take_in(now: Instant, session: &mut Session, host: &mut Host, message: &[u8])
             }
             session.handle_payload_done(now);
         }
-        Ok(Incoming::Reply { token, .. }) => host.answered.push(token),
+        Ok(Incoming::Reply { token, round_trip, .. }) => host.answered.push((token, round_trip)),
         // What is broken or a stranger's is counted by the engine.
         Ok(Incoming::NeedMore | Incoming::Done) | Err(_) => {}
     }

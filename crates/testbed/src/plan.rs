@@ -34,14 +34,18 @@ pub enum Transport {
     Udp,
     /// One TCP connection, with CUBIC at both ends.
     Tcp,
+    /// What the client's endpoint chooses: both transports, and several TCP connections for a download unless the window is given
+    /// (docs/transports.md).
+    Auto,
 }
 
 impl Transport {
-    /// `"udp"` or `"tcp"`.
+    /// `"udp"`, `"tcp"` or `"auto"`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
+            Self::Auto => "auto",
         }
     }
 }
@@ -136,6 +140,14 @@ impl Plan {
                 field: "transport",
                 value,
                 bound: "udp: TCP headers have no profile",
+            });
+        }
+        if self.transport == Transport::Auto && self.warm {
+            let value = "auto with a copy before".into();
+            return Err(Error::OutOfRange {
+                field: "transport",
+                value,
+                bound: "udp or tcp with a copy before",
             });
         }
         self.room.link.validate().map_err(Error::from)

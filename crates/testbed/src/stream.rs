@@ -53,7 +53,7 @@ pub(crate) struct Stream {
     /// Connections begun.
     begun: u32,
     began: Option<Instant>,
-    /// When another attempt may be made, and how many have failed in a row.
+    /// When the next attempt is made, and how many have failed in a row.
     attempt_at: Option<Instant>,
     failed: u32,
     heard: Option<Instant>,
@@ -81,13 +81,14 @@ enum Mode {
 }
 
 impl Stream {
-    pub(crate) const fn new(place: Endpoint) -> Self {
+    /// Connects from `place` at a moment.
+    pub(crate) const fn new(place: Endpoint, at: Instant) -> Self {
         Self {
             place,
             connection: None,
             begun: 0,
             began: None,
-            attempt_at: None,
+            attempt_at: Some(at),
             failed: 0,
             heard: None,
             records: RecordReader::new(MAX_RECORD_BYTES),
@@ -131,7 +132,6 @@ impl Stream {
         if let Some(connection) = &mut self.connection {
             connection.handle_timeout(now);
         }
-        self.attempt_at.take_if(|at| *at <= now);
         self.read(now, session, host);
         self.look(now, session);
     }
@@ -142,11 +142,8 @@ impl Stream {
         session: &mut Session,
         host: &mut Host,
     ) -> Option<Outgoing> {
-        if self.connection.is_none() && self.attempt_at.is_none_or(|at| at <= now) {
-            self.gather(now, session, host);
-            if !self.leaving.is_empty() {
-                self.connect(now);
-            }
+        if self.attempt_at.is_some_and(|at| at <= now) {
+            self.connect(now);
         }
         self.write(now, session, host);
         let segment = self.connection.as_mut()?.poll_transmit(now)?;
@@ -331,8 +328,8 @@ impl Stream {
                 self.mode = move_data(now, session, host, (transfer, offset, left), bytes);
                 self.head = head;
             }
-            Ok(Incoming::Reply { token, .. }) => {
-                host.answered.push(token);
+            Ok(Incoming::Reply { token, round_trip, .. }) => {
+                host.answered.push((token, round_trip));
                 self.mode = Mode::Skip;
             }
             Ok(Incoming::Done) => self.mode = Mode::Skip,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
 use nfs_proto::{
-    config::SessionOptions,
+    config::{SessionOptions, Window},
     engine::Resends,
     session::{Session, SessionConfig},
     transfer::Limits,
@@ -16,9 +16,10 @@ use nfs_wire::{
 
 use crate::{
     Error, Limit, Operation, Plan, TcpStats, Transport,
+    agent::Agent,
     competitor::{self, Receiver, Sender},
     host::Host,
-    mobile::{Mobile, Progress, Work},
+    mobile::{Copier, Mobile, Progress, Work},
     path::Path,
     ping::Ping,
     server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
@@ -46,6 +47,10 @@ pub struct Copy {
     pub limits: Limits,
     /// TCP connections made because another had died.
     pub reconnections: u64,
+    /// The transport that the file's data took in the end.
+    pub transport: Protocol,
+    /// How often that changed.
+    pub transport_changes: u32,
 }
 
 /// What one run shows.
@@ -135,7 +140,7 @@ fn populate(
     let mut server = ServerHost::new(&plan.room.server, plan.outages.clone(), seed, epoch)?;
     for number in 0..plan.clients {
         let mobile = mobile(plan, seed, number, &mut server, epoch)?;
-        world.attach(Station::Mobile(number), Machine::Mobile(Box::new(mobile)));
+        world.attach(Station::Mobile(number), Machine::Mobile(mobile));
     }
     if let Some(every) = plan.ping {
         let ping = Ping::new(plan.clients, every, epoch);
@@ -191,17 +196,7 @@ fn mobile(
     number: u16,
     server: &mut ServerHost,
     epoch: Instant,
-) -> Result<Mobile, Error> {
-    let path = match plan.transport {
-        Transport::Udp => {
-            let session = session(plan, Protocol::Udp, seed, number, epoch)?;
-            Path::datagrams(session, Endpoint::mobile(number, UDP_PORT))
-        }
-        Transport::Tcp => {
-            let session = session(plan, Protocol::Tcp, seed, number, epoch)?;
-            Path::stream(session, Endpoint::mobile(number, TCP_PORT))
-        }
-    };
+) -> Result<Box<dyn Copier>, Error> {
     let name = format!("file-{number}");
     let size = match plan.operation {
         Operation::Read => plan.size,
@@ -210,9 +205,24 @@ fn mobile(
     let (file, root) = server.place(epoch, &name, size);
     let work = Work { operation: plan.operation, file, root, size: plan.size, patience: plan.patience };
     let starts = epoch + plan.spacing * u32::from(number);
-    let seed = seed ^ u64::from(number) << 32;
-    let host = Host::new(plan.operation, plan.room.client, plan.size, seed, starts);
-    Ok(Mobile::new(path, host, work, starts, u32::from(plan.warm)))
+    let host_seed = seed ^ u64::from(number) << 32;
+    let host = Host::new(plan.operation, plan.room.client, plan.size, host_seed, starts);
+    let path = match plan.transport {
+        Transport::Udp => {
+            let session = session(plan, Protocol::Udp, seed, number, epoch)?;
+            Path::datagrams(session, Endpoint::mobile(number, UDP_PORT))
+        }
+        Transport::Tcp => {
+            let session = session(plan, Protocol::Tcp, seed, number, epoch)?;
+            Path::stream(session, Endpoint::mobile(number, TCP_PORT), starts)
+        }
+        Transport::Auto => {
+            let (several, own) = (plan.window == Window::Auto, plan.clone());
+            let make = move |protocol, now| session(&own, protocol, seed, number, now);
+            return Ok(Box::new(Agent::new(number, Box::new(make), several, host, work, starts)));
+        }
+    };
+    Ok(Box::new(Mobile::new(path, host, work, starts, u32::from(plan.warm))))
 }
 
 fn report(
@@ -261,8 +271,9 @@ fn report(
     Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, tcp, link })
 }
 
-fn copy(mobile: &Mobile, first: Instant) -> Copy {
+fn copy(mobile: &dyn Copier, first: Instant) -> Copy {
     let (now, before) = mobile.stats();
+    let (transport, transport_changes) = mobile.transport();
     let response = match mobile.progress() {
         Progress::Finished(at) => Some(at - mobile.starts()),
         Progress::Waiting | Progress::Copying | Progress::Failed => None,
@@ -277,20 +288,21 @@ fn copy(mobile: &Mobile, first: Instant) -> Copy {
         rtt_mean: now.rtt.mean_since(&before.rtt).unwrap_or_default(),
         limits: mobile.limits(),
         reconnections: mobile.reconnections(),
+        transport,
+        transport_changes,
     }
 }
 
-fn find(world: &Simulation<Machine>, number: u16) -> &Mobile {
+fn find(world: &Simulation<Machine>, number: u16) -> &dyn Copier {
     match world.node(Station::Mobile(number)) {
-        Some(Machine::Mobile(mobile)) => mobile,
+        Some(Machine::Mobile(mobile)) => &**mobile,
         _ => unreachable!("mobiles below `clients` copy"),
     }
 }
 
 /// Whatever is on the link.
-#[derive(Debug)]
 enum Machine {
-    Mobile(Box<Mobile>),
+    Mobile(Box<dyn Copier>),
     Ping(Ping),
     Server(Box<ServerHost>),
     Sender(Sender),

@@ -15,13 +15,14 @@ milliseconds, and the same seed gives the same result on every machine. Lists ar
 0,20,..,160 counts on. All combinations are run, each with the same seeds, so that all meet the same fades.
 
 `over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for \
-one block lost in every fade.
+one block lost in every fade. Both count the headers of datagrams; over TCP a copy may end some per cent earlier.
 
 Examples:
   nfsw curve                                 what the adaptive policy makes of the 1997 link
   nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
   nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
   nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10
+  nfsw curve --transport udp,tcp,auto --bad 40,160 --block auto --window auto
   nfsw curve --figure 1997-5 --out figure    a published figure beside ours: figure/index.html
   nfsw curve --figure all --out report       all of them
   nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
@@ -42,7 +43,8 @@ pub(crate) struct CurveArgs {
     /// What to copy: from the server, to it, or one after the other.
     #[arg(long, value_enum, value_name = "OP", default_value = "both")]
     pub(crate) op: Op,
-    /// What calls travel over: UDP, or one TCP connection, simulated as Linux has it (CUBIC, SACK, RACK-TLP).
+    /// What calls travel over: UDP; one TCP connection, simulated as Linux has it (CUBIC, SACK, RACK-TLP); or auto, which
+    /// measures and moves between them as cp does.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "udp")]
     pub(crate) transport: Vec<CurveTransport>,
     /// Policies of the client over UDP.
@@ -102,6 +104,8 @@ pub(crate) enum CurveTransport {
     Udp,
     /// One TCP connection.
     Tcp,
+    /// As `nfsw cp` chooses.
+    Auto,
 }
 
 /// `--op`

@@ -295,6 +295,7 @@ const fn transport_of(transport: CurveTransport) -> Transport {
     match transport {
         CurveTransport::Udp => Transport::Udp,
         CurveTransport::Tcp => Transport::Tcp,
+        CurveTransport::Auto => Transport::Auto,
     }
 }
 
