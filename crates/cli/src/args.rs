@@ -14,7 +14,7 @@ use clap_complete::Shell;
 
 pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
-pub(crate) use curve::{CurveArgs, Op};
+pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 #[cfg(target_os = "linux")]

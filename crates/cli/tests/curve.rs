@@ -28,6 +28,15 @@ fn every_combination_is_a_row_and_the_plots_are_beside_them() {
 }
 
 #[test]
+fn transports_are_rows_of_their_own() {
+    let text =
+        ok(["curve", "--transport", "udp,tcp", "--op", "read", "--size", "64K", "--runs", "1", "--json"]);
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&rows[0]["transport"], &rows[1]["transport"]), (&"udp".into(), &"tcp".into()), "{text}");
+    assert_ne!(rows[0]["mean_s"], rows[1]["mean_s"], "{text}");
+}
+
+#[test]
 fn published_figures_are_printed_with_ours_beside_them() {
     let text = ok(["curve", "--figure", "1995-table-7", "--runs", "2"]);
     assert!(

@@ -1,6 +1,7 @@
 //! From a host name and a path to a mounted export: addresses, ports, transports, MOUNT.
 
 mod exports;
+mod first;
 mod looking;
 mod search;
 
@@ -14,7 +15,7 @@ use std::{
 
 use nfs_proto::{
     config::RetryPolicy,
-    endpoint::{NEAR, Reason, other},
+    endpoint::{Reason, other},
     session::SessionConfig,
 };
 use nfs_wire::{
@@ -28,7 +29,7 @@ use self::exports::{exports, list_and_mount, mnt, mount_among, umnt};
 pub(crate) use self::search::{Candidates, Root, listed_export};
 use crate::{
     config::{ClientConfig, TransportChoice},
-    driver::{Answer, CallFailure, Connection, Reactor, clock},
+    driver::{Answer, CallFailure, Connection, Reactor},
     endpoint::Path,
     error::Error,
 };
@@ -39,12 +40,8 @@ const NFS_PORT: u16 = 2049;
 /// How long TCP is asked alone for what is not NFS itself: a server that answers within this time is not far.
 const HEAD_START: Duration = Duration::from_millis(10);
 
-/// How long TCP may take where UDP has answered at once, UDP beyond four round trips where TCP has answered after a fade, and the port mapper
-/// over one of them before the other joins in.
+/// How long the port mapper may take over one transport before the other joins in.
 const SECOND_TRANSPORT_TIME: Duration = Duration::from_millis(400);
-
-/// An answer that took so long came after a fade, and another SYN than the first (RFC 6298 §2.1).
-const AFTER_A_FADE: Duration = Duration::from_secs(1);
 
 /// How long an answer may take beyond its round trips when another one is there already: then one datagram was lost, or nobody answers.
 const ONE_DATAGRAM: Duration = Duration::from_millis(50);
@@ -258,44 +255,7 @@ impl Finder<'_> {
             let path = self.nfs_over(address, protocol).await?;
             return Ok(Reached { path, other: None, reason: Reason::Given });
         }
-        let started = clock();
-        let only = |path| Reached { path, other: None, reason: Reason::OnlyOne };
-        let (udp, tcp) = (self.nfs_over(address, Protocol::Udp), self.nfs_over(address, Protocol::Tcp));
-        tokio::pin!(udp, tcp);
-        tokio::select! {
-            biased;
-            result = &mut udp => {
-                let Ok(udp) = result else { return tcp.await.map(only) };
-                let round_trip = udp.round_trip;
-                if is_far(&udp) {
-                    return Ok(Reached { path: udp, other: None, reason: Reason::Far(round_trip) });
-                }
-                match tokio::time::timeout(SECOND_TRANSPORT_TIME, tcp).await {
-                    Ok(Ok(path)) => Ok(Reached { path, other: Some(udp), reason: Reason::Near(round_trip) }),
-                    Ok(Err(_)) | Err(_) => Ok(only(udp)),
-                }
-            }
-            result = &mut tcp => match result {
-                Ok(tcp) if !is_far(&tcp) => Ok(only(tcp)),
-                Ok(tcp) => {
-                    let wait = if clock() < started + AFTER_A_FADE {
-                        ONE_DATAGRAM + 2 * tcp.round_trip
-                    } else {
-                        SECOND_TRANSPORT_TIME + 4 * tcp.round_trip
-                    };
-                    // What was sent over UDP was lost, too, and its next try may be a while off.
-                    let again = or_again(udp, self.nfs_over(address, Protocol::Udp));
-                    match tokio::time::timeout(wait, again).await {
-                        Ok(Ok(udp)) => {
-                            let reason = Reason::Far(tcp.round_trip);
-                            Ok(Reached { path: udp, other: Some(tcp), reason })
-                        }
-                        Ok(Err(_)) | Err(_) => Ok(only(tcp)),
-                    }
-                }
-                Err(error) => udp.await.map(only).map_err(|_| error),
-            },
-        }
+        self.nfs_over_either(address).await
     }
 
     async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Path, Error> {
@@ -540,11 +500,6 @@ async fn first_of<T>(
         Err(error) => second.await.map_err(|_| error),
         found => found,
     }
-}
-
-/// Whether the server is further away than the network of a house.
-fn is_far(path: &Path) -> bool {
-    path.round_trip >= NEAR && !is_here(path.address())
 }
 
 /// Whether an address is one of this machine's.

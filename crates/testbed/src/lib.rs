@@ -16,14 +16,18 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod competitor;
+mod connections;
 mod error;
 mod export;
 pub mod figures;
 mod headers;
+mod host;
 mod limit;
 mod listing;
 mod mobile;
+mod path;
 mod ping;
 mod plan;
 pub mod plot;
@@ -32,16 +36,19 @@ pub mod report;
 mod room;
 mod row;
 mod server;
+mod stream;
 mod sweep;
+mod tcp;
 mod trace;
 mod world;
 
 pub use error::Error;
 pub use export::{csv, json_lines, table};
 pub use limit::Limit;
-pub use plan::{Operation, Outage, Plan};
+pub use plan::{Operation, Outage, Plan, Transport};
 pub use room::{HostCosts, Room, ServerModel};
 pub use row::{OrAuto, Row, policy_name};
 pub use sweep::{Samples, confidence, mean, sweep};
+pub use tcp::TcpStats;
 pub use trace::{TraceEvent, TraceKind, trace};
 pub use world::{Copy, Run, run, run_observed};

@@ -11,6 +11,7 @@ use nfs_proto::{
 use nfs_wire::{
     FileHandle, Procedure, encode,
     nfs3_types::nfs3::{ACCESS3args, GETATTR3args, LOOKUP3args, diropargs3, filename3},
+    portmap::Protocol,
     rpc::Program,
 };
 
@@ -69,8 +70,13 @@ pub(crate) fn list_observed(
         Style::OneByOne => Work::OneByOne { root, files, step: 0 },
         Style::Pages => Work::Pages(Listing::new(root, PAGE_BYTES)),
     };
-    let reader =
-        Reader { session: session(plan, seed, 0, epoch)?, work, asked: false, epoch, seen: Vec::new() };
+    let reader = Reader {
+        session: session(plan, Protocol::Udp, seed, 0, epoch)?,
+        work,
+        asked: false,
+        epoch,
+        seen: Vec::new(),
+    };
     world.attach(Station::Mobile(0), Machine::Reader(Box::new(reader)));
     world.attach(SERVER.station, Machine::Server(Box::new(server)));
     world.run_while(PATIENCE, |world| match world.node(Station::Mobile(0)) {
@@ -244,7 +250,8 @@ mod tests {
         let calls = u32::try_from(20 * CALLS.len()).expect("few");
         let each = *quick.last().expect("entries") / calls;
         assert!((Duration::from_millis(26)..Duration::from_millis(36)).contains(&each), "{each:?} a call");
-        plan.outages = vec![Outage { at: Duration::from_secs(1), length: Duration::from_secs(3) }];
+        plan.outages =
+            vec![Outage { at: Duration::from_secs(1), length: Duration::from_secs(3), over: None }];
         let slow = list(&plan, Style::OneByOne, 20, 1).expect("a valid plan");
         assert_eq!(slow.len(), 20);
         assert!(*slow.last().expect("entries") >= *quick.last().expect("entries") + Duration::from_secs(3));

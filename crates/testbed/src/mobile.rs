@@ -1,37 +1,17 @@
 //! A mobile host: the client's session, the file it copies, and the time its processor takes.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use linkemu::{Endpoint, Node, Outgoing};
 use nfs_proto::{
     engine::Stats,
-    session::{Event, Incoming, Session, Transfer, TransferId},
+    session::{Event, Transfer, TransferId},
     transfer::{Download, Limits, Placement, Upload, UploadSpec},
 };
-use nfs_wire::{FileHandle, padding};
+use nfs_wire::{FileHandle, portmap::Protocol};
 
-use rand_chacha::{
-    ChaCha8Rng,
-    rand_core::{Rng, SeedableRng},
-};
-
-use crate::{
-    HostCosts, Operation,
-    server::{COMPARED_BYTES, SERVER, pattern, server_address},
-};
-
-/// The port that mobiles call from.
-const PORT: u16 = 700;
-
-/// READ replies up to this length carry no data worth a processor's time.
-const READ_REPLY_HEAD: usize = 128;
-
-/// Bytes of a datagram in each Ethernet frame.
-const FRAME_BYTES: usize = 1480;
+use crate::{Operation, TcpStats, host::Host, path::Path};
 
 /// A file to be copied.
 #[derive(Clone, Debug)]
@@ -45,7 +25,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    fn transfer(&self) -> Transfer {
+    pub(crate) fn transfer(&self) -> Transfer {
         match self.operation {
             Operation::Read => Transfer::Download(Download::new(&self.file, self.size)),
             Operation::Write => Transfer::Upload(Box::new(Upload::new(UploadSpec::new(
@@ -67,14 +47,41 @@ pub(crate) enum Progress {
     Failed,
 }
 
+/// A mobile that copies a file, whatever over.
+pub(crate) trait Copier: Node {
+    fn progress(&self) -> Progress;
+
+    /// When the copy that counts began, or will.
+    fn starts(&self) -> Instant;
+
+    /// Whether the bytes that arrived are those of the file.
+    fn intact(&self) -> bool;
+
+    /// The counters now, and when the copy that counts began.
+    fn stats(&self) -> (Stats, Stats);
+
+    fn limits(&self) -> Limits;
+
+    /// TCP connections made because another had died.
+    fn reconnections(&self) -> u64;
+
+    /// What its senders of TCP have done.
+    fn tcp_stats(&self) -> TcpStats;
+
+    /// The transport in use for the file's data, and how often it has changed.
+    fn transport(&self) -> (Protocol, u32);
+
+    /// Whether nothing is left to wait for.
+    fn is_done(&self) -> bool {
+        matches!(self.progress(), Progress::Finished(_) | Progress::Failed)
+    }
+}
+
 /// One mobile that copies one file: the client of the programs, but for sockets and clock.
 #[derive(Debug)]
 pub(crate) struct Mobile {
-    place: Endpoint,
-    session: Session,
-    costs: HostCosts,
-    /// Decides which frames the interface loses.
-    overflow: ChaCha8Rng,
+    path: Path,
+    host: Host,
     work: Work,
     /// Copies to make before the one that counts.
     rehearsals: u32,
@@ -83,92 +90,27 @@ pub(crate) struct Mobile {
     progress: Progress,
     /// The counters when the copy that counts began.
     before: Stats,
-    /// The bytes that arrived are those of the file.
-    intact: bool,
-    processor_free: Instant,
-    arriving: VecDeque<(Instant, Bytes)>,
-    leaving: VecDeque<(Instant, Bytes)>,
-    buffer: Vec<u8>,
 }
 
 impl Mobile {
-    pub(crate) fn new(
-        (number, seed): (u16, u64),
-        session: Session,
-        costs: HostCosts,
-        work: Work,
-        starts: Instant,
-        rehearsals: u32,
-    ) -> Self {
+    pub(crate) fn new(path: Path, host: Host, work: Work, starts: Instant, rehearsals: u32) -> Self {
         Self {
-            place: Endpoint::mobile(number, PORT),
-            session,
-            costs,
-            overflow: ChaCha8Rng::seed_from_u64(seed),
+            path,
+            host,
             work,
             rehearsals,
             starts,
             transfer: None,
             progress: Progress::Waiting,
             before: Stats::default(),
-            intact: true,
-            processor_free: starts,
-            arriving: VecDeque::new(),
-            leaving: VecDeque::new(),
-            buffer: Vec::new(),
-        }
-    }
-
-    pub(crate) const fn progress(&self) -> Progress {
-        self.progress
-    }
-
-    /// When the copy that counts began, or will.
-    pub(crate) const fn starts(&self) -> Instant {
-        self.starts
-    }
-
-    /// Whether nothing is left to wait for.
-    pub(crate) const fn is_done(&self) -> bool {
-        matches!(self.progress, Progress::Finished(_) | Progress::Failed)
-    }
-
-    pub(crate) const fn intact(&self) -> bool {
-        self.intact
-    }
-
-    /// The counters now, and when the copy that counts began.
-    pub(crate) const fn stats(&self) -> (&Stats, &Stats) {
-        (self.session.stats(), &self.before)
-    }
-
-    pub(crate) fn limits(&self) -> Limits {
-        self.session.limits()
-    }
-
-    fn take_in(&mut self, now: Instant, message: &[u8]) {
-        match self.session.handle_head(now, server_address(), message, true) {
-            Ok(Incoming::Data { offset, length, data_at, .. }) => {
-                if let Some(data) = message.get(data_at..data_at + length as usize) {
-                    self.check(offset, data);
-                }
-                self.session.handle_payload_done(now);
-            }
-            // What is broken or a stranger's is counted by the engine.
-            Ok(Incoming::NeedMore | Incoming::Done | Incoming::Reply { .. }) | Err(_) => {}
-        }
-    }
-
-    fn check(&mut self, offset: u64, data: &[u8]) {
-        if self.work.size <= COMPARED_BYTES {
-            self.buffer.resize(data.len(), 0);
-            pattern(offset, &mut self.buffer);
-            self.intact &= self.buffer == data;
         }
     }
 
     fn handle_events(&mut self, now: Instant) {
-        while let Some(event) = self.session.poll_event() {
+        // One transfer: nobody has to know what its bytes came for.
+        self.host.arrived.clear();
+        self.host.answered.clear();
+        while let Some(event) = self.path.session.poll_event() {
             match event {
                 Event::Finished(_) if self.rehearsals > 0 => {
                     self.rehearsals -= 1;
@@ -182,90 +124,69 @@ impl Mobile {
         }
     }
 
-    /// Whether the interface loses one of the frames of a datagram.
-    fn overflows(&mut self, bytes: usize) -> bool {
-        let frames = bytes.div_ceil(FRAME_BYTES) as i32;
-        let lost = 1.0 - (1.0 - self.costs.overflow).powi(frames);
-        // 53 bits are a fraction from 0 to 1.
-        let draw = (self.overflow.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        draw < lost
-    }
-
     fn gives_up_at(&self) -> Instant {
         self.starts + self.work.patience
     }
+}
 
-    /// The processor is busy for `cost`, after what it is busy with already; when it is done.
-    fn process(&mut self, now: Instant, cost: Duration) -> Instant {
-        self.processor_free = self.processor_free.max(now) + cost;
-        self.processor_free
+impl Copier for Mobile {
+    fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    fn starts(&self) -> Instant {
+        self.starts
+    }
+
+    fn intact(&self) -> bool {
+        self.host.intact()
+    }
+
+    fn stats(&self) -> (Stats, Stats) {
+        (self.path.session.stats().clone(), self.before.clone())
+    }
+
+    fn limits(&self) -> Limits {
+        self.path.session.limits()
+    }
+
+    fn reconnections(&self) -> u64 {
+        self.path.reconnections()
+    }
+
+    fn tcp_stats(&self) -> TcpStats {
+        self.path.tcp_stats()
+    }
+
+    fn transport(&self) -> (Protocol, u32) {
+        (self.path.protocol(), 0)
     }
 }
 
 impl Node for Mobile {
-    fn handle_input(&mut self, now: Instant, _from: Endpoint, _to: Endpoint, payload: Bytes) {
-        let data = payload.len().saturating_sub(READ_REPLY_HEAD);
-        let reads = self.work.operation == Operation::Read;
-        if reads && data > 0 && self.overflows(payload.len()) {
-            return;
-        }
-        let cost = match self.work.operation {
-            Operation::Read if data > 0 => self.costs.read(data as u64),
-            Operation::Read | Operation::Write => Duration::ZERO,
-        };
-        if cost.is_zero() && self.arriving.is_empty() {
-            self.take_in(now, &payload);
+    fn handle_input(&mut self, now: Instant, _from: Endpoint, to: Endpoint, payload: Bytes) {
+        if to == self.path.place() {
+            self.path.handle_input(now, &mut self.host, payload);
             self.handle_events(now);
-        } else {
-            let done = self.process(now, cost);
-            self.arriving.push_back((done, payload));
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.transfer.is_none() && self.starts <= now {
-            self.before = self.session.stats().clone();
+            self.before = self.path.session.stats().clone();
             self.progress = Progress::Copying;
-            self.transfer = Some(self.session.start(now, self.work.transfer()));
+            self.transfer = Some(self.path.session.start(now, self.work.transfer()));
         }
-        while self.arriving.front().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, message)) = self.arriving.pop_front() {
-                self.take_in(now, &message);
-            }
-        }
-        self.session.handle_timeout(now);
+        self.path.handle_timeout(now, &mut self.host);
         self.handle_events(now);
         if let Some(transfer) = self.transfer.filter(|_| !self.is_done() && self.gives_up_at() <= now) {
-            self.session.stop(now, transfer);
+            self.path.session.stop(now, transfer);
             self.progress = Progress::Failed;
         }
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-        let from = self.place;
-        let outgoing = |payload| Some(Outgoing { from, to: SERVER, payload });
-        if self.leaving.front().is_some_and(|(at, _)| *at <= now) {
-            return self.leaving.pop_front().and_then(|(_, message)| outgoing(message));
-        }
-        while let Some(transmit) = self.session.poll_transmit(now) {
-            let mut message = Vec::with_capacity(transmit.head.len());
-            message.extend_from_slice(transmit.head);
-            let mut cost = Duration::ZERO;
-            if let Some(payload) = transmit.payload {
-                let (head, length) = (message.len(), payload.length as usize);
-                message.resize(head + length + padding(length), 0);
-                if self.work.size <= COMPARED_BYTES {
-                    pattern(payload.offset, &mut message[head..head + length]);
-                }
-                cost = self.costs.write(payload.length.into());
-            }
-            if cost.is_zero() && self.leaving.is_empty() {
-                return outgoing(message.into());
-            }
-            let done = self.process(now, cost);
-            self.leaving.push_back((done, message.into()));
-        }
-        None
+        self.path.poll_transmit(now, &mut self.host)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -274,7 +195,6 @@ impl Node for Mobile {
             (_, Progress::Copying) => Some(self.gives_up_at()),
             _ => None,
         };
-        let queues = [self.arriving.front(), self.leaving.front()].into_iter().flatten().map(|(at, _)| *at);
-        self.session.poll_timeout().into_iter().chain(change).chain(queues).min()
+        self.path.poll_timeout().into_iter().chain(change).min()
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nfs_proto::config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, Window};
+use nfs_wire::portmap::Protocol;
 
 use crate::{Error, Room};
 
@@ -25,6 +26,30 @@ impl Operation {
     }
 }
 
+/// What calls travel over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transport {
+    /// Datagrams.
+    #[default]
+    Udp,
+    /// One TCP connection, with CUBIC at both ends.
+    Tcp,
+    /// What the client's endpoint chooses: both transports, and several TCP connections for a download unless the window is given
+    /// (docs/transports.md).
+    Auto,
+}
+
+impl Transport {
+    /// `"udp"`, `"tcp"` or `"auto"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Auto => "auto",
+        }
+    }
+}
+
 /// A time during which the server cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
@@ -32,6 +57,8 @@ pub struct Outage {
     pub at: Duration,
     /// How long it lasts.
     pub length: Duration,
+    /// Over which transport; `None` is over any.
+    pub over: Option<Protocol>,
 }
 
 /// One experiment.
@@ -44,7 +71,9 @@ pub struct Plan {
     pub operation: Operation,
     /// Size of the file, in bytes. Default 1 MB, 1,048,576 bytes (Dube et al. 1997 §4).
     pub size: u64,
-    /// When calls are sent again.
+    /// What calls travel over. Default UDP.
+    pub transport: Transport,
+    /// When calls are sent again. Over TCP they are not, but over another connection after one that died.
     pub policy: RetryPolicy,
     /// Bytes per READ or WRITE. Default 4096 (Dube et al. 1997 §5.1).
     pub block: BlockSize,
@@ -74,6 +103,7 @@ impl Plan {
             room,
             operation: Operation::Read,
             size: 1 << 20,
+            transport: Transport::default(),
             policy: RetryPolicy::default(),
             block: BlockSize::Exact(4096),
             clients: 1,
@@ -103,6 +133,22 @@ impl Plan {
         if self.ping.is_some_and(|every| every.is_zero()) {
             let value = "0 s".into();
             return Err(Error::OutOfRange { field: "ping", value, bound: "longer than 0 s" });
+        }
+        if self.transport != Transport::Udp && self.room.link.header_compression {
+            let value = format!("{} with header compression", self.transport.name());
+            return Err(Error::OutOfRange {
+                field: "transport",
+                value,
+                bound: "udp: TCP headers have no profile",
+            });
+        }
+        if self.transport == Transport::Auto && self.warm {
+            let value = "auto with a copy before".into();
+            return Err(Error::OutOfRange {
+                field: "transport",
+                value,
+                bound: "udp or tcp with a copy before",
+            });
         }
         self.room.link.validate().map_err(Error::from)
     }

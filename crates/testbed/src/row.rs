@@ -2,9 +2,10 @@
 
 use linkemu::{ArqKind, Periods};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
+use nfs_wire::portmap::Protocol;
 use serde::{Serialize, Serializer};
 
-use crate::{Plan, Samples, confidence, mean};
+use crate::{Plan, Samples, Transport, confidence, mean};
 
 /// A number, or `"auto"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct Row {
     pub block: OrAuto,
     /// READs and WRITEs in flight.
     pub window: OrAuto,
+    /// What calls travelled over.
+    pub transport: &'static str,
     /// Name of the policy.
     pub policy: &'static str,
     /// Name of the link-level retransmission.
@@ -71,7 +74,7 @@ pub struct Row {
     pub max_s: f64,
     /// Half the width of the 95 % confidence interval of the mean.
     pub ci95_s: f64,
-    /// What the channels allowed.
+    /// What the channels allowed over UDP with these blocks; a copy over TCP, with fewer headers, may end before it.
     pub limit_s: f64,
     /// The same, if every burst costs a block.
     pub edge_limit_s: f64,
@@ -103,6 +106,10 @@ pub struct Row {
     pub ping_ms: Option<f64>,
     /// What the competitor got, as a part of what all flows together got, divided by the number of flows: 1 is fair.
     pub competitor_share: Option<f64>,
+    /// With `transport` auto: the part of the copies that ended over TCP, and changes of transport for each copy.
+    pub ended_over_tcp: Option<f64>,
+    /// See there.
+    pub transport_changes: Option<f64>,
 }
 
 impl Row {
@@ -123,6 +130,8 @@ impl Row {
         let copies = || samples.runs.iter().flat_map(|run| &run.copies);
         let done: Vec<f64> = samples.runs.iter().filter_map(|it| Some(it.last_done?.as_secs_f64())).collect();
         let mean_s = mean(&responses);
+        let is_auto = plan.transport == Transport::Auto;
+        let per_copy = |value: &dyn Fn(&crate::Copy) -> f64| mean(&copies().map(value).collect::<Vec<_>>());
         Self {
             op: plan.operation.name(),
             room: plan.room.name.clone(),
@@ -137,6 +146,7 @@ impl Row {
                 Window::Auto => OrAuto::Auto,
                 Window::Calls(calls) => OrAuto::Number(calls),
             },
+            transport: plan.transport.name(),
             policy: policy_name(plan.policy),
             arq: plan.room.link.arq.kind.name(),
             scheduler: plan.room.link.queue.scheduler.name(),
@@ -165,6 +175,9 @@ impl Row {
                 let pings = samples.runs.iter().flat_map(|run| &run.pings);
                 mean(&pings.map(|it| it.as_secs_f64() * 1e3).collect::<Vec<_>>())
             }),
+            ended_over_tcp: is_auto
+                .then(|| per_copy(&|it| f64::from(u8::from(it.transport == Protocol::Tcp)))),
+            transport_changes: is_auto.then(|| per_copy(&|it| f64::from(it.transport_changes))),
             competitor_share: plan.competitor.then(|| each(&|run| competitor_share(plan, run))),
         }
     }

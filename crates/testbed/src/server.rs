@@ -16,13 +16,16 @@ use nfs_wire::{
 };
 use nfs_wireless_server::{Memory, MemoryConfig, Peer, Service, ServiceConfig};
 
-use crate::{Error, Outage, ServerModel};
+use crate::{Error, Outage, ServerModel, TcpStats, connections::Connections};
 
 /// Where the server is reached on the link.
 pub(crate) const SERVER: Endpoint = Endpoint::host(0, nfs_wireless_server::NFS_PORT);
 
 /// Length of file handles, in bytes: that of many real servers, and of the independent model.
 const HANDLE_BYTES: u8 = 32;
+
+/// Where it is reached over TCP. linkemu's datagrams have no protocol number: what goes to this port is TCP.
+pub(crate) const TCP_SERVER: Endpoint = Endpoint::host(0, nfs_wireless_server::NFS_PORT + 1);
 
 /// The server's socket address, as clients see it.
 pub(crate) fn server_address() -> SocketAddr {
@@ -33,6 +36,7 @@ pub(crate) fn server_address() -> SocketAddr {
 #[derive(Debug)]
 pub(crate) struct ServerHost {
     service: Service,
+    connections: Connections,
     outages: Vec<Outage>,
     epoch: Instant,
 }
@@ -56,7 +60,7 @@ impl ServerHost {
         let mut memory = MemoryConfig::default();
         memory.capacity_bytes = u64::MAX;
         let service = Service::new(config, Memory::new(memory), seed, now)?;
-        Ok(Self { service, outages, epoch: now })
+        Ok(Self { service, connections: Connections::default(), outages, epoch: now })
     }
 
     /// Makes a file of `size` bytes and returns its handle and that of the root, without the link.
@@ -87,6 +91,11 @@ impl ServerHost {
         (FileHandle::try_from(&found.object).expect("our server"), root)
     }
 
+    /// What its senders of TCP have done.
+    pub(crate) fn tcp_stats(&self) -> TcpStats {
+        self.connections.stats()
+    }
+
     /// Whether a file has this size and the bytes it should have.
     pub(crate) fn holds(&mut self, name: &str, size: u64) -> bool {
         let contents = self.service.backend().read_file(format!("/{name}").as_bytes()).unwrap_or_default();
@@ -107,7 +116,8 @@ impl ServerHost {
         let mut call = Vec::new();
         encode_call_header(&mut call, Xid(1), program, procedure, &credential);
         arguments(&mut call);
-        self.service.handle_input(now, peer(Endpoint::host(1, 1)), &call).expect("a call of ours");
+        let caller = peer(Endpoint::host(1, 1), Protocol::Udp);
+        self.service.handle_input(now, caller, &call).expect("a call of ours");
         self.service.handle_timeout(now);
         let reply = self.service.poll_transmit(now).expect("calls before the clock starts take no time");
         let mut reader = Reader::new(&reply.bytes);
@@ -115,48 +125,75 @@ impl ServerHost {
         reader.rest().to_vec()
     }
 
-    fn is_cut_off(&self, now: Instant) -> bool {
+    /// Whether packets of a transport are lost before the server, and after it.
+    fn is_cut_off(&self, now: Instant, protocol: Protocol) -> bool {
         let at = now.saturating_duration_since(self.epoch);
-        self.outages.iter().any(|outage| (outage.at..outage.at.saturating_add(outage.length)).contains(&at))
+        let covers = |outage: &Outage| (outage.at..outage.at.saturating_add(outage.length)).contains(&at);
+        self.outages.iter().any(|outage| outage.over.is_none_or(|over| over == protocol) && covers(outage))
+    }
+
+    /// Moves replies of the service to their connections; returns one that is a datagram.
+    fn next_datagram(&mut self, now: Instant) -> Option<Outgoing> {
+        loop {
+            let reply = self.service.poll_transmit(now)?;
+            let to = endpoint(reply.peer.address);
+            match reply.peer.protocol {
+                Protocol::Tcp => self.connections.reply(to, &reply.bytes),
+                Protocol::Udp if self.is_cut_off(now, Protocol::Udp) => {}
+                Protocol::Udp => return Some(Outgoing { from: SERVER, to, payload: reply.bytes.into() }),
+            }
+        }
     }
 }
 
 impl Node for ServerHost {
-    fn handle_input(&mut self, now: Instant, from: Endpoint, _to: Endpoint, payload: Bytes) {
-        if !self.is_cut_off(now) {
+    fn handle_input(&mut self, now: Instant, from: Endpoint, to: Endpoint, payload: Bytes) {
+        let protocol = if to == TCP_SERVER { Protocol::Tcp } else { Protocol::Udp };
+        if self.is_cut_off(now, protocol) {
+            return;
+        }
+        match protocol {
+            Protocol::Tcp => self.connections.handle_input(now, &mut self.service, from, &payload),
             // What is no call is counted by the service.
-            let _ = self.service.handle_input(now, peer(from), &payload);
+            Protocol::Udp => drop(self.service.handle_input(now, peer(from, protocol), &payload)),
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.service.handle_timeout(now);
+        self.connections.handle_timeout(now, &mut self.service);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
         loop {
-            let reply = self.service.poll_transmit(now)?;
-            if !self.is_cut_off(now) {
-                let to = endpoint(reply.peer.address);
-                return Some(Outgoing { from: SERVER, to, payload: reply.bytes.into() });
+            let before = self.connections.replies();
+            if let Some(datagram) = self.next_datagram(now) {
+                return Some(datagram);
+            }
+            match self.connections.poll_transmit(now, &mut self.service) {
+                Some(segment) if !self.is_cut_off(now, Protocol::Tcp) => return Some(segment),
+                Some(_) => {}
+                // Where replies found room, calls were taken.
+                None if self.connections.replies() > before => {}
+                None => return None,
             }
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.service.poll_timeout()
+        self.service.poll_timeout().into_iter().chain(self.connections.poll_timeout()).min()
     }
 }
 
 /// The address under which the server knows a place on the link.
-fn peer(from: Endpoint) -> Peer {
+pub(crate) fn peer(from: Endpoint, protocol: Protocol) -> Peer {
     let (network, number) = match from.station {
         Station::Mobile(number) => (18, number),
         Station::Host(number) => (19, number),
     };
     let [high, low] = number.to_be_bytes();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, network, high, low)), from.port);
-    Peer { address, protocol: Protocol::Udp }
+    Peer { address, protocol }
 }
 
 /// The place on the link behind an address that [`peer`] made.
@@ -191,7 +228,7 @@ mod tests {
     #[test]
     fn places_on_the_link_have_addresses_of_their_own() {
         for place in [Endpoint::mobile(0, 7), Endpoint::mobile(9999, 700), Endpoint::host(3, 1)] {
-            assert_eq!(endpoint(peer(place).address), place);
+            assert_eq!(endpoint(peer(place, Protocol::Udp).address), place);
         }
     }
 }

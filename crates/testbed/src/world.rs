@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
 use nfs_proto::{
-    config::SessionOptions,
+    config::{SessionOptions, Window},
     engine::Resends,
     session::{Session, SessionConfig},
     transfer::Limits,
@@ -15,9 +15,12 @@ use nfs_wire::{
 };
 
 use crate::{
-    Error, Limit, Operation, Plan,
+    Error, Limit, Operation, Plan, TcpStats, Transport,
+    agent::Agent,
     competitor::{self, Receiver, Sender},
-    mobile::{Mobile, Progress, Work},
+    host::Host,
+    mobile::{Copier, Mobile, Progress, Work},
+    path::Path,
     ping::Ping,
     server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
 };
@@ -42,6 +45,12 @@ pub struct Copy {
     pub rtt_mean: Duration,
     /// Bytes per READ and WRITE in the end.
     pub limits: Limits,
+    /// TCP connections made because another had died.
+    pub reconnections: u64,
+    /// The transport that the file's data took in the end.
+    pub transport: Protocol,
+    /// How often that changed.
+    pub transport_changes: u32,
 }
 
 /// What one run shows.
@@ -60,6 +69,8 @@ pub struct Run {
     pub pings: Vec<Duration>,
     /// Bytes per second that the competitor got while copies were under way.
     pub competitor_rate: Option<f64>,
+    /// What the senders of TCP have done, at both ends of all connections to the server.
+    pub tcp: TcpStats,
     /// The link's counters.
     pub link: linkemu::Stats,
 }
@@ -69,6 +80,10 @@ const AFTERMATH: Duration = Duration::from_secs(3);
 
 /// Longer than any plan's patience: mobiles give up by themselves.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The ports that mobiles call from.
+const UDP_PORT: u16 = 700;
+const TCP_PORT: u16 = 701;
 
 /// Bytes of the client's receive buffer, as Linux grants to who asks for more than its default.
 const RECEIVE_BUFFER: usize = 8 << 20;
@@ -125,7 +140,7 @@ fn populate(
     let mut server = ServerHost::new(&plan.room.server, plan.outages.clone(), seed, epoch)?;
     for number in 0..plan.clients {
         let mobile = mobile(plan, seed, number, &mut server, epoch)?;
-        world.attach(Station::Mobile(number), Machine::Mobile(Box::new(mobile)));
+        world.attach(Station::Mobile(number), Machine::Mobile(mobile));
     }
     if let Some(every) = plan.ping {
         let ping = Ping::new(plan.clients, every, epoch);
@@ -154,7 +169,13 @@ fn stop_competitor(world: &mut Simulation<Machine>, (from, to): Flow) -> Option<
 }
 
 /// The client of mobile `number`.
-pub(crate) fn session(plan: &Plan, seed: u64, number: u16, epoch: Instant) -> Result<Session, Error> {
+pub(crate) fn session(
+    plan: &Plan,
+    protocol: Protocol,
+    seed: u64,
+    number: u16,
+    epoch: Instant,
+) -> Result<Session, Error> {
     let mobile = AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] };
     let options = SessionOptions {
         credential: Credential::Sys(mobile),
@@ -165,7 +186,7 @@ pub(crate) fn session(plan: &Plan, seed: u64, number: u16, epoch: Instant) -> Re
         ..SessionOptions::default()
     };
     options.check()?;
-    let settings = SessionConfig::new(&options, server_address(), Protocol::Udp, RECEIVE_BUFFER);
+    let settings = SessionConfig::new(&options, server_address(), protocol, RECEIVE_BUFFER);
     Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch))
 }
 
@@ -175,8 +196,7 @@ fn mobile(
     number: u16,
     server: &mut ServerHost,
     epoch: Instant,
-) -> Result<Mobile, Error> {
-    let session = session(plan, seed, number, epoch)?;
+) -> Result<Box<dyn Copier>, Error> {
     let name = format!("file-{number}");
     let size = match plan.operation {
         Operation::Read => plan.size,
@@ -185,14 +205,24 @@ fn mobile(
     let (file, root) = server.place(epoch, &name, size);
     let work = Work { operation: plan.operation, file, root, size: plan.size, patience: plan.patience };
     let starts = epoch + plan.spacing * u32::from(number);
-    Ok(Mobile::new(
-        (number, seed ^ u64::from(number) << 32),
-        session,
-        plan.room.client,
-        work,
-        starts,
-        u32::from(plan.warm),
-    ))
+    let host_seed = seed ^ u64::from(number) << 32;
+    let host = Host::new(plan.operation, plan.room.client, plan.size, host_seed, starts);
+    let path = match plan.transport {
+        Transport::Udp => {
+            let session = session(plan, Protocol::Udp, seed, number, epoch)?;
+            Path::datagrams(session, Endpoint::mobile(number, UDP_PORT))
+        }
+        Transport::Tcp => {
+            let session = session(plan, Protocol::Tcp, seed, number, epoch)?;
+            Path::stream(session, Endpoint::mobile(number, TCP_PORT), starts)
+        }
+        Transport::Auto => {
+            let (several, own) = (plan.window == Window::Auto, plan.clone());
+            let make = move |protocol, now| session(&own, protocol, seed, number, now);
+            return Ok(Box::new(Agent::new(number, Box::new(make), several, host, work, starts)));
+        }
+    };
+    Ok(Box::new(Mobile::new(path, host, work, starts, u32::from(plan.warm))))
 }
 
 fn report(
@@ -230,12 +260,20 @@ fn report(
         _ => Vec::new(),
     };
     let last_done = ends.and_then(|ends| ends.into_iter().max());
+    let mut tcp = match world.node(SERVER.station) {
+        Some(Machine::Server(server)) => server.tcp_stats(),
+        _ => TcpStats::NONE,
+    };
+    for number in 0..plan.clients {
+        tcp = tcp.plus(&find(world, number).tcp_stats());
+    }
     let link = world.cell().stats();
-    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, link })
+    Ok(Run { seed, copies, last_done, limit, pings, competitor_rate, tcp, link })
 }
 
-fn copy(mobile: &Mobile, first: Instant) -> Copy {
+fn copy(mobile: &dyn Copier, first: Instant) -> Copy {
     let (now, before) = mobile.stats();
+    let (transport, transport_changes) = mobile.transport();
     let response = match mobile.progress() {
         Progress::Finished(at) => Some(at - mobile.starts()),
         Progress::Waiting | Progress::Copying | Progress::Failed => None,
@@ -249,20 +287,22 @@ fn copy(mobile: &Mobile, first: Instant) -> Copy {
         useless_resends: now.useless_resends - before.useless_resends,
         rtt_mean: now.rtt.mean_since(&before.rtt).unwrap_or_default(),
         limits: mobile.limits(),
+        reconnections: mobile.reconnections(),
+        transport,
+        transport_changes,
     }
 }
 
-fn find(world: &Simulation<Machine>, number: u16) -> &Mobile {
+fn find(world: &Simulation<Machine>, number: u16) -> &dyn Copier {
     match world.node(Station::Mobile(number)) {
-        Some(Machine::Mobile(mobile)) => mobile,
+        Some(Machine::Mobile(mobile)) => &**mobile,
         _ => unreachable!("mobiles below `clients` copy"),
     }
 }
 
 /// Whatever is on the link.
-#[derive(Debug)]
 enum Machine {
-    Mobile(Box<Mobile>),
+    Mobile(Box<dyn Copier>),
     Ping(Ping),
     Server(Box<ServerHost>),
     Sender(Sender),

@@ -251,7 +251,7 @@ fn an_outage_costs_little_more_than_itself() {
         let mut plan = plan("modern", Operation::Read, RetryPolicy::Adaptive, 0);
         let without = rows(&[plan.clone()], 1)[0].mean_s;
         let (at, length) = (Duration::from_secs(2), Duration::from_millis(length));
-        plan.outages = vec![testbed::Outage { at, length }];
+        plan.outages = vec![testbed::Outage { at, length, over: None }];
         let row = &rows(&[plan], 1)[0];
         let more = row.mean_s - without - length.as_secs_f64();
         assert!(more <= lost && row.probes <= 100.0, "{length:?}: {more} s more, {} probes", row.probes);

@@ -15,13 +15,14 @@ milliseconds, and the same seed gives the same result on every machine. Lists ar
 0,20,..,160 counts on. All combinations are run, each with the same seeds, so that all meet the same fades.
 
 `over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for \
-one block lost in every fade.
+one block lost in every fade. Both count the headers of datagrams; over TCP a copy may end some per cent earlier.
 
 Examples:
   nfsw curve                                 what the adaptive policy makes of the 1997 link
   nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
   nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
   nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10
+  nfsw curve --transport udp,tcp,auto --bad 40,160 --block auto --window auto
   nfsw curve --figure 1997-5 --out figure    a published figure beside ours: figure/index.html
   nfsw curve --figure all --out report       all of them
   nfsw curve --figure adaptive-targets,cellular,recorded --traces DIR --runs 100
@@ -29,7 +30,7 @@ Examples:
 pub(crate) struct CurveArgs {
     /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them, or what the
     /// adaptive policy is to reach (adaptive-targets, cellular, recorded); a wrong name lists the right ones.
-    #[arg(long, value_name = "NAMES", conflicts_with_all = ["room", "print_room", "op", "policy", "block", "max_block",
+    #[arg(long, value_name = "NAMES", conflicts_with_all = ["room", "print_room", "op", "transport", "policy", "block", "max_block",
         "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
         "retry_limit", "scheduler", "queue", "header_compression"])]
@@ -46,7 +47,11 @@ pub(crate) struct CurveArgs {
     /// What to copy: from the server, to it, or one after the other.
     #[arg(long, value_enum, value_name = "OP", default_value = "both")]
     pub(crate) op: Op,
-    /// Policies of the client.
+    /// What calls travel over: UDP; one TCP connection, simulated as Linux has it (CUBIC, SACK, RACK-TLP); or auto, which
+    /// measures and moves between them as cp does.
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "udp")]
+    pub(crate) transport: Vec<CurveTransport>,
+    /// Policies of the client over UDP.
     #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_value = "adaptive")]
     pub(crate) policy: Vec<Policy>,
     /// Bytes in one READ or WRITE, or auto.
@@ -70,7 +75,7 @@ pub(crate) struct CurveArgs {
     /// When the server cannot be reached, counted from the first call (2s:10s).
     #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
     pub(crate) outage: Vec<(Duration, Duration)>,
-    /// Let an endless flow of somebody else share the link: aimd is TCP's congestion control (NewReno).
+    /// Let an endless flow of somebody else share the link: tcp is a TCP connection with CUBIC.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) competitor: Option<Competitor>,
     /// Copy once before, so that the client knows the link.
@@ -92,8 +97,19 @@ pub(crate) struct CurveArgs {
 /// `--competitor`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Competitor {
-    /// Additive increase, multiplicative decrease, in the direction of the copy.
-    Aimd,
+    /// A TCP connection with CUBIC, in the direction of the copy.
+    Tcp,
+}
+
+/// `--transport`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CurveTransport {
+    /// Datagrams.
+    Udp,
+    /// One TCP connection.
+    Tcp,
+    /// As `nfsw cp` chooses.
+    Auto,
 }
 
 /// `--op`

@@ -15,14 +15,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use linkemu::LinkConfig;
 use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 use testbed::{
-    Operation, Outage, Plan, Room, Row,
+    Operation, Outage, Plan, Room, Row, Transport,
     figures::{self, Figure},
     report,
 };
 use toml::{Table, Value};
 
 use crate::{
-    args::{CurveArgs, LinkOptions, Op, Policy},
+    args::{CurveArgs, CurveTransport, LinkOptions, Op, Policy},
     error::{explain, local, show},
     exit::{Exit, Failure},
     link_options::link_of_file,
@@ -195,7 +195,9 @@ fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
         windows => windows.iter().copied().map(Some).collect(),
     };
     let mut plans = Vec::new();
-    for operation in operations {
+    for (operation, transport) in
+        operations.iter().flat_map(|operation| arguments.transport.iter().map(move |it| (operation, it)))
+    {
         for policy in &arguments.policy {
             for clients in &arguments.clients {
                 for block in &arguments.block {
@@ -203,6 +205,7 @@ fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
                         for room in &rooms {
                             let mut plan = Plan::new(room.clone());
                             plan.operation = *operation;
+                            plan.transport = transport_of(*transport);
                             plan.policy = policy_of(*policy);
                             plan.clients = *clients;
                             plan.block = match block.number() {
@@ -216,8 +219,11 @@ fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
                             plan.warm = arguments.warm;
                             plan.competitor = arguments.competitor.is_some();
                             plan.patience = arguments.patience;
-                            plan.outages =
-                                arguments.outage.iter().map(|&(at, length)| Outage { at, length }).collect();
+                            plan.outages = arguments
+                                .outage
+                                .iter()
+                                .map(|&(at, length)| Outage { at, length, over: None })
+                                .collect();
                             plans.push(plan);
                         }
                     }
@@ -302,6 +308,14 @@ fn list(text: Option<&str>) -> Result<Vec<Option<String>>, String> {
         }
     }
     Ok(values)
+}
+
+const fn transport_of(transport: CurveTransport) -> Transport {
+    match transport {
+        CurveTransport::Udp => Transport::Udp,
+        CurveTransport::Tcp => Transport::Tcp,
+        CurveTransport::Auto => Transport::Auto,
+    }
 }
 
 const fn policy_of(policy: Policy) -> RetryPolicy {

@@ -6,7 +6,7 @@ use nfs_wire::portmap::Protocol;
 
 use super::{
     ConnectionId, Direction, Endpoint, NEAR,
-    choice::{Use, other},
+    choice::{Use, index, other},
     pieces::{Pieces, RunId},
 };
 use crate::transfer::{Range, RangeSet};
@@ -55,14 +55,20 @@ pub struct DownloadPlan {
     pieces: Pieces,
     /// In the order of their numbers in `pieces`.
     connections: Vec<ConnectionId>,
-    is_joining: bool,
+    /// Over which transports a connection is being made or asked: UDP, TCP. One that does not answer holds up no other.
+    joining: [bool; 2],
     join_from: Instant,
 }
 
 impl DownloadPlan {
     /// Starts to read `wanted`.
     pub fn new(now: Instant, wanted: RangeSet) -> Self {
-        Self { pieces: Pieces::new(wanted, now), connections: Vec::new(), is_joining: false, join_from: now }
+        Self {
+            pieces: Pieces::new(wanted, now),
+            connections: Vec::new(),
+            joining: [false; 2],
+            join_from: now,
+        }
     }
 
     /// Returns what is to be done next. `takes_more`: whether what is read has somewhere to go.
@@ -90,12 +96,12 @@ impl DownloadPlan {
                 return Some(DownloadStep::Read { connection, run, ranges });
             }
         }
-        if self.is_joining || now < self.join_from {
+        if now < self.join_from {
             return None;
         }
-        let join = self.join(endpoint, uses, left, trouble);
-        self.is_joining = join.is_some();
-        join
+        let (protocol, number, must_answer) = self.join(endpoint, uses, left, trouble)?;
+        self.joining[index(protocol)] = true;
+        Some(DownloadStep::Join { protocol, number, must_answer })
     }
 
     /// Takes note of bytes that arrived, or were stored, on behalf of a run; returns how many of them are new.
@@ -108,12 +114,17 @@ impl DownloadPlan {
         self.pieces.end(run);
     }
 
-    /// Takes note of the connection that was to join; `None`: the server refuses, or does not answer.
-    pub fn handle_join(&mut self, now: Instant, endpoint: &mut Endpoint, connection: Option<ConnectionId>) {
-        self.is_joining = false;
+    /// Takes note of the connection over a transport that was to join; `None`: the server refuses, or does not answer.
+    pub fn handle_join(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        protocol: Protocol,
+        connection: Option<ConnectionId>,
+    ) {
+        self.joining[index(protocol)] = false;
         self.join_from = now + JOIN_INTERVAL;
         let Some(connection) = connection else { return };
-        let protocol = endpoint.protocol(connection);
         let choice = endpoint.choice_mut(Direction::Down);
         if choice.verdict().0 != protocol {
             choice.handle_answer(now);
@@ -143,18 +154,25 @@ impl DownloadPlan {
         self.connections.push(connection);
     }
 
-    /// Returns the connection that would help, if one would.
-    fn join(&self, endpoint: &Endpoint, uses: Use, left: u64, trouble: u32) -> Option<DownloadStep> {
+    /// Returns the connection that would help, if one would: over which transport, its number, and whether it has to answer.
+    fn join(
+        &self,
+        endpoint: &Endpoint,
+        uses: Use,
+        left: u64,
+        trouble: u32,
+    ) -> Option<(Protocol, usize, bool)> {
         let over = |protocol| {
             let connections = self.connections.iter();
             connections.filter(move |&&connection| endpoint.protocol(connection) == protocol)
         };
+        let may_join = |protocol| !self.joining[index(protocol)];
         if over(uses.current).count() == 0 {
-            return Some(DownloadStep::Join { protocol: uses.current, number: 0, must_answer: false });
+            return may_join(uses.current).then_some((uses.current, 0, false));
         }
         let elsewhere = other(uses.current);
-        if uses.ask || (uses.trial && over(elsewhere).count() == 0) {
-            return Some(DownloadStep::Join { protocol: elsewhere, number: 0, must_answer: true });
+        if may_join(elsewhere) && (uses.ask || (uses.trial && over(elsewhere).count() == 0)) {
+            return Some((elsewhere, 0, true));
         }
         let number = over(Protocol::Tcp).count();
         let wanted = (1 + (trouble / TROUBLE) as usize).min(MAX_CONNECTIONS);
@@ -163,7 +181,8 @@ impl DownloadPlan {
             && uses.current == Protocol::Tcp
             && number < wanted
             && is_far
-            && left >= WORTH_A_CONNECTION;
-        more.then_some(DownloadStep::Join { protocol: Protocol::Tcp, number, must_answer: false })
+            && left >= WORTH_A_CONNECTION
+            && may_join(Protocol::Tcp);
+        more.then_some((Protocol::Tcp, number, false))
     }
 }

@@ -5,6 +5,7 @@
 
 mod choice;
 mod download;
+mod first;
 mod pieces;
 mod short_fades;
 mod upload;
@@ -17,6 +18,7 @@ use self::choice::{Choice, index};
 pub use self::{
     choice::{Reason, Use, other},
     download::{DownloadPlan, DownloadStep},
+    first::{FirstTransport, ServerPlace},
     pieces::RunId,
     upload::{UploadPlan, UploadStep},
 };

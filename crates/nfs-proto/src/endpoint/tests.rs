@@ -55,7 +55,7 @@ fn download(config: EndpointConfig, first: Protocol, size: u64, rates: Rates) ->
                     outcome.connections.push(protocol);
                     endpoint.add(protocol, Duration::from_millis(50))
                 });
-                plan.handle_join(now, &mut endpoint, Some(connection));
+                plan.handle_join(now, &mut endpoint, protocol, Some(connection));
             }
             !answers
         });
@@ -193,6 +193,20 @@ fn nothing_is_read_that_has_nowhere_to_go() {
     let mut plan = DownloadPlan::new(epoch, RangeSet::new().missing(1 << 20));
     assert_eq!(plan.poll(epoch, &mut endpoint, false), None);
     assert!(matches!(plan.poll(epoch, &mut endpoint, true), Some(DownloadStep::Read { .. })));
+}
+
+/// A further connection over a transport that has fallen silent never comes; the other transport is asked all the same.
+#[test]
+fn a_connection_that_never_comes_keeps_the_other_transport_not_waiting() {
+    for first in [Protocol::Udp, Protocol::Tcp] {
+        let [udp, tcp]: [Rates; 2] = [
+            |millisecond| if millisecond < 1000 { [4 << 10; 2] } else { [0, 4 << 10] },
+            |millisecond| if millisecond < 1000 { [4 << 10; 2] } else { [4 << 10, 0] },
+        ];
+        let outcome = download(EITHER, first, 16 << 20, if first == Protocol::Udp { udp } else { tcp });
+        // A stall, its grace and a trial beside 4 s of the file.
+        assert!(outcome.milliseconds < 10_000, "{first:?}: {outcome:?}");
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Endpoint {
             bell: Notify::new(),
         });
         let _abandoned = Abandoned(Arc::clone(&shared));
-        let mut joining: Option<Joining<'_>> = None;
+        let mut joining: Vec<(Protocol, Joining<'_>)> = Vec::new();
         let mut runs: Vec<Run> = Vec::new();
         let result = loop {
             while let Some(step) = self.next_step(&shared) {
@@ -221,10 +221,10 @@ impl Endpoint {
                     }
                     DownloadStep::Cancel(id) => runs.retain(|run| run.id != id),
                     DownloadStep::Join { protocol, number: 0, must_answer: true } => {
-                        joining = Some(Box::pin(self.answering(protocol)));
+                        joining.push((protocol, Box::pin(self.answering(protocol))));
                     }
                     DownloadStep::Join { protocol, number, .. } => {
-                        joining = Some(Box::pin(self.connection(protocol, number)));
+                        joining.push((protocol, Box::pin(self.connection(protocol, number))));
                     }
                 }
             }
@@ -247,9 +247,9 @@ impl Endpoint {
                         }
                     }
                 },
-                connection = joined(&mut joining) => {
-                    joining = None;
-                    lock(&shared.plan).handle_join(clock(), &mut self.connections.machine(), connection);
+                (protocol, connection) = joined(&mut joining) => {
+                    let machine = &mut self.connections.machine();
+                    lock(&shared.plan).handle_join(clock(), machine, protocol, connection);
                 }
                 () = shared.bell.notified() => {}
                 () = tokio::time::sleep(TICK) => {}
@@ -318,9 +318,15 @@ async fn first_of(runs: &mut Vec<Run>) -> (RunId, Result<(), Error>) {
     .await
 }
 
-async fn joined(joining: &mut Option<Joining<'_>>) -> Option<ConnectionId> {
-    match joining {
-        Some(joining) => joining.await,
-        None => std::future::pending().await,
-    }
+/// Waits for a connection that is to join, and takes it off the list.
+async fn joined(joining: &mut Vec<(Protocol, Joining<'_>)>) -> (Protocol, Option<ConnectionId>) {
+    poll_fn(|context| {
+        for at in 0..joining.len() {
+            if let Poll::Ready(connection) = joining[at].1.as_mut().poll(context) {
+                return Poll::Ready((joining.remove(at).0, connection));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }

@@ -150,7 +150,8 @@ fn dark_zone() -> Result<Experiment, Error> {
 fn disconnections_and_loss() -> Result<Experiment, Error> {
     let bluetooth = room("bluetooth-1.1")?;
     let length = Duration::from_millis(5500);
-    let outages: Vec<Outage> = [1, 21, 41].map(|at| Outage { at: Duration::from_secs(at), length }).to_vec();
+    let outages: Vec<Outage> =
+        [1, 21, 41].map(|at| Outage { at: Duration::from_secs(at), length, over: None }).to_vec();
     let with = |plan| Plan { outages: outages.clone(), ..plan };
     let second = Duration::from_secs(1);
     let hybrid = RetryPolicy::Hybrid {

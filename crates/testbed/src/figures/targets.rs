@@ -389,7 +389,8 @@ fn outage<const MILLIS: u64>(case: &'static str, most_beyond: f64) -> Result<Tar
     for operation in OPERATIONS {
         let plan = plan("modern", operation, BlockSize::Exact(4096))?;
         let mut cut = plan.clone();
-        cut.outages = vec![Outage { at: Duration::from_secs(2), length: Duration::from_millis(MILLIS) }];
+        cut.outages =
+            vec![Outage { at: Duration::from_secs(2), length: Duration::from_millis(MILLIS), over: None }];
         plans.extend([(operation.name().to_owned(), cut), (operation.name().to_owned(), plan)]);
     }
     let beyond: fn(&[Row]) -> f64 = |rows| 1e3 * (rows[0].mean_s - rows[1].mean_s) - MILLIS as f64;

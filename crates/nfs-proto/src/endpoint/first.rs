@@ -1,0 +1,177 @@
+//! Which transport a client begins with: both answer a NULL call, side by side. docs/transports.md, "Where it begins".
+
+use std::time::{Duration, Instant};
+
+use nfs_wire::portmap::Protocol;
+
+use super::{NEAR, Reason, choice::index};
+
+/// Waits for the other transport for so long where the first answer does not decide.
+const SECOND: Duration = Duration::from_millis(400);
+
+/// After a first answer over TCP later than this a fade has taken what was sent before; UDP gets so many round trips more.
+const AFTER_A_FADE: Duration = Duration::from_secs(1);
+const AFTER_A_FADE_ROUND_TRIPS: u32 = 4;
+
+/// After an earlier one a datagram may have been lost: UDP gets this and so many round trips.
+const ONE_DATAGRAM: Duration = Duration::from_millis(50);
+const ONE_DATAGRAM_ROUND_TRIPS: u32 = 2;
+
+/// What is known of one transport.
+#[derive(Clone, Copy, Debug, Default)]
+enum Answer {
+    #[default]
+    None,
+    Refused,
+    At(Instant, Duration),
+}
+
+/// Where a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerPlace {
+    /// On the client's own machine: near, whatever a round trip takes.
+    Here,
+    /// Anywhere else.
+    Elsewhere,
+}
+
+/// The choice of a client's first connection.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstTransport {
+    started: Instant,
+    server: ServerPlace,
+    answers: [Answer; 2],
+}
+
+impl FirstTransport {
+    /// Starts when a NULL call is made over both transports.
+    pub const fn new(now: Instant, server: ServerPlace) -> Self {
+        Self { started: now, server, answers: [Answer::None; 2] }
+    }
+
+    /// Takes note of the first answer over a transport, and of the round trip that it took.
+    pub fn handle_answer(&mut self, now: Instant, protocol: Protocol, round_trip: Duration) {
+        self.answers[index(protocol)] = Answer::At(now, round_trip);
+    }
+
+    /// Takes note that a transport cannot be had.
+    pub fn handle_refused(&mut self, protocol: Protocol) {
+        self.answers[index(protocol)] = Answer::Refused;
+    }
+
+    /// Returns the transport to begin with, and why, once that is decided.
+    pub fn poll(&self, now: Instant) -> Option<(Protocol, Reason)> {
+        let over = self.poll_timeout().is_some_and(|at| at <= now);
+        match self.answers {
+            [Answer::At(at, round_trip), tcp] if !matches!(tcp, Answer::At(then, _) if then < at) => {
+                match tcp {
+                    Answer::Refused => Some((Protocol::Udp, Reason::OnlyOne)),
+                    _ if self.is_far(round_trip) => Some((Protocol::Udp, Reason::Far(round_trip))),
+                    Answer::At(..) => Some((Protocol::Tcp, Reason::Near(round_trip))),
+                    Answer::None => over.then_some((Protocol::Udp, Reason::OnlyOne)),
+                }
+            }
+            [udp, Answer::At(_, round_trip)] => match udp {
+                _ if !self.is_far(round_trip) => Some((Protocol::Tcp, Reason::OnlyOne)),
+                Answer::At(..) => Some((Protocol::Udp, Reason::Far(round_trip))),
+                Answer::Refused => Some((Protocol::Tcp, Reason::OnlyOne)),
+                Answer::None => over.then_some((Protocol::Tcp, Reason::OnlyOne)),
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns when [`Self::poll`] decides without a second answer.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.answers {
+            [Answer::At(at, _), Answer::None] => Some(at + SECOND),
+            [Answer::None, Answer::At(at, round_trip)] => {
+                let wait = if at < self.started + AFTER_A_FADE {
+                    ONE_DATAGRAM + round_trip * ONE_DATAGRAM_ROUND_TRIPS
+                } else {
+                    SECOND + round_trip * AFTER_A_FADE_ROUND_TRIPS
+                };
+                Some(at + wait)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether UDP should be asked once more now: what was sent over it may have been lost, and its next try may be a while off.
+    pub fn asks_udp_again(&self) -> bool {
+        matches!(self.answers, [Answer::None, Answer::At(..)])
+    }
+
+    /// Whether the server is further away than the network of a house.
+    fn is_far(&self, round_trip: Duration) -> bool {
+        round_trip >= NEAR && self.server == ServerPlace::Elsewhere
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UDP: Protocol = Protocol::Udp;
+    const TCP: Protocol = Protocol::Tcp;
+
+    /// Answers at so many milliseconds with so many microseconds of round trip; when it is decided, and for what.
+    fn decide(udp: Option<(u64, u64)>, tcp: Option<(u64, u64)>) -> Option<(u64, Protocol)> {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let mut first = FirstTransport::new(epoch, ServerPlace::Elsewhere);
+        for at in 0..5000 {
+            let now = epoch + Duration::from_millis(at);
+            for (protocol, answer) in [(UDP, udp), (TCP, tcp)] {
+                if let Some((_, micros)) = answer.filter(|(then, _)| *then == at) {
+                    first.handle_answer(now, protocol, Duration::from_micros(micros));
+                }
+            }
+            if let Some((protocol, _)) = first.poll(now) {
+                return Some((at, protocol));
+            }
+        }
+        None
+    }
+
+    /// The table of docs/transports.md, line by line.
+    #[test]
+    fn the_first_answer_decides_or_is_waited_for() {
+        assert_eq!(decide(Some((10, 10_000)), None), Some((10, UDP)));
+        assert_eq!(decide(Some((1, 500)), Some((200, 500))), Some((200, TCP)));
+        assert_eq!(decide(Some((1, 500)), None), Some((401, UDP)));
+        assert_eq!(decide(None, Some((1, 500))), Some((1, TCP)));
+        assert_eq!(decide(Some((60, 10_000)), Some((20, 10_000))), Some((60, UDP)));
+        assert_eq!(decide(Some((91, 10_000)), Some((20, 10_000))), Some((90, TCP)));
+        assert_eq!(decide(Some((1400, 10_000)), Some((1020, 10_000))), Some((1400, UDP)));
+        assert_eq!(decide(None, Some((1020, 10_000))), Some((1460, TCP)));
+        assert_eq!(decide(None, None), None);
+    }
+
+    #[test]
+    fn what_is_refused_is_not_waited_for() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let now = Instant::now();
+        let far = Duration::from_millis(20);
+        let mut first = FirstTransport::new(now, ServerPlace::Elsewhere);
+        first.handle_refused(UDP);
+        assert_eq!((first.poll(now), first.asks_udp_again()), (None, false));
+        first.handle_answer(now, TCP, far);
+        assert_eq!(first.poll(now), Some((TCP, Reason::OnlyOne)));
+        let mut first = FirstTransport::new(now, ServerPlace::Elsewhere);
+        first.handle_answer(now, UDP, Duration::ZERO);
+        first.handle_refused(TCP);
+        assert_eq!(first.poll(now), Some((UDP, Reason::OnlyOne)));
+    }
+
+    #[test]
+    fn the_own_machine_is_near_however_slow() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let now = Instant::now();
+        let mut first = FirstTransport::new(now, ServerPlace::Here);
+        first.handle_answer(now, UDP, Duration::from_millis(20));
+        assert_eq!(first.poll(now), None);
+        first.handle_answer(now, TCP, Duration::from_millis(20));
+        assert_eq!(first.poll(now), Some((TCP, Reason::Near(Duration::from_millis(20)))));
+    }
+}
