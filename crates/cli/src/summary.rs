@@ -48,6 +48,11 @@ impl Summary {
                 "hedge": self.sum(|stats| stats.resends.hedge),
                 "reconnect": self.sum(|stats| stats.resends.reconnect),
             },
+            "withdrawn": {
+                "resegment": self.sum(|stats| stats.withdrawn.resegment),
+                "too_large": self.sum(|stats| stats.withdrawn.too_large),
+                "hand_over": self.sum(|stats| stats.withdrawn.hand_over),
+            },
             "useless_resends": self.sum(|stats| stats.useless_resends),
             "rtt_ms": {"p50": rtt(0.5), "p95": rtt(0.95), "p99": rtt(0.99)},
             "transport": self.transport(),
@@ -162,7 +167,7 @@ mod tests {
         assert_eq!(json["outcome"], "gave_up");
         assert_eq!(json["exit_code"], 5);
         assert_eq!(json["counts"]["failed"], 1);
-        let fields = "event bytes seconds goodput_bps calls resends useless_resends rtt_ms transport block_size counts outcome exit_code";
+        let fields = "event bytes seconds goodput_bps calls resends withdrawn useless_resends rtt_ms transport block_size counts outcome exit_code";
         for field in fields.split(' ') {
             assert!(json.get(field).is_some(), "{field}");
         }

@@ -434,7 +434,7 @@ impl Session {
                 }
                 engine::Event::Silent { class, bytes, attempts, elapsed } => {
                     self.suspect_block(now, class, bytes, attempts, elapsed);
-                    self.cut_anew(now, bytes, attempts);
+                    self.resegment(now, bytes, attempts);
                 }
             }
         }
@@ -519,7 +519,7 @@ impl Session {
 
     /// Lets the transfers, in turn, queue one call; whether one did.
     fn feed(&mut self, now: Instant) -> bool {
-        self.cut_barred(now);
+        self.resegment_for_path(now);
         // Whatever ends makes room and is followed by another look.
         if self.engine.outstanding() - self.application_calls + self.loads() >= TRANSFER_CALLS {
             return false;

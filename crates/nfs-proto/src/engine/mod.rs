@@ -32,7 +32,7 @@ pub use self::{
     message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     recovery::BlockRange,
     rtt_histogram::RttHistogram,
-    stats::{Fades, PathEstimate, Resends, Stats},
+    stats::{Fades, PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
 };
 use self::{
     calls::{Calls, Reason, Resend, State},

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs_wire::rpc::{Program, encode_call_header};
 
 use super::{
-    CallId, Class, Engine, Event, Owner, Repeat, Transmit,
+    CallId, Class, Engine, Event, Owner, Repeat, Transmit, Withdrawal,
     calls::{Reason, Resend, State},
     recovery::{Acked, Recovery},
     xids::Attempt,
@@ -222,6 +222,23 @@ impl Engine {
                 self.resend.push_back(resend);
             }
         }
+    }
+
+    /// Takes back every call that `matches` by owner, class, bytes and attempts, as others are to move its bytes; returns owners and bytes.
+    pub fn withdraw(
+        &mut self,
+        now: Instant,
+        reason: Withdrawal,
+        matches: impl Fn(Owner, Class, u32, u32) -> bool,
+    ) -> Vec<(Owner, u32)> {
+        self.advance(now);
+        for (_, slot) in self.calls.iter() {
+            if slot.attempts > 0 && matches(slot.owner, slot.class, slot.bytes, slot.attempts) {
+                tracing::debug!(class = ?slot.class, bytes = slot.bytes, attempts = slot.attempts, ?reason, "takes back");
+                self.stats.withdrawn.count(reason);
+            }
+        }
+        self.cancel_matching(now, matches)
     }
 
     /// Takes note that the link below has changed, as Dube et al. 1997 §6 ask for: what waits for a timer is sent

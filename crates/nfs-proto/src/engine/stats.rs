@@ -14,7 +14,9 @@ pub struct Stats {
     pub replies: u64,
     /// Attempts after the first, by reason.
     pub resends: Resends,
-    /// NULL calls that asked into a silence.
+    /// READs and WRITEs that were taken back after they had been sent, by reason: other calls move their bytes again.
+    pub withdrawn: Withdrawn,
+    /// NULL calls that probed for the end of a fade.
     pub probes: u64,
     /// NULL calls that looked for the path's MTU.
     pub mtu_probes: u64,
@@ -78,6 +80,39 @@ pub struct Resends {
     pub reconnect: u64,
 }
 
+/// Why a READ or WRITE is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// It was lost again and again, or cannot cross the path; smaller blocks can.
+    Resegment,
+    /// The server takes no block so large.
+    TooLarge,
+    /// Another connection carries the transfer from now on.
+    HandOver,
+}
+
+/// READs and WRITEs that were taken back, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Withdrawn {
+    /// Re-segmented: smaller blocks take their place.
+    pub resegment: u64,
+    /// The server takes no block so large.
+    pub too_large: u64,
+    /// Another connection carries the transfer.
+    pub hand_over: u64,
+}
+
+impl Withdrawn {
+    pub(super) const fn count(&mut self, reason: Withdrawal) {
+        match reason {
+            Withdrawal::Resegment => self.resegment += 1,
+            Withdrawal::TooLarge => self.too_large += 1,
+            Withdrawal::HandOver => self.hand_over += 1,
+        }
+    }
+}
+
 impl Stats {
     /// Adds the counters of another engine.
     pub fn add(&mut self, other: &Self) {
@@ -88,6 +123,9 @@ impl Stats {
         self.resends.probe += other.resends.probe;
         self.resends.hedge += other.resends.hedge;
         self.resends.reconnect += other.resends.reconnect;
+        self.withdrawn.resegment += other.withdrawn.resegment;
+        self.withdrawn.too_large += other.withdrawn.too_large;
+        self.withdrawn.hand_over += other.withdrawn.hand_over;
         self.probes += other.probes;
         self.mtu_probes += other.mtu_probes;
         self.useless_resends += other.useless_resends;

@@ -7,7 +7,7 @@ use nfs_wire::{Procedure, rpc::Program};
 use super::{PROBE, Session, TransferId, owner_transfer, server_limits::half};
 use crate::{
     config::MIN_BLOCK_BYTES,
-    engine::{CallSpec, Class, Owner, Repeat, Reply},
+    engine::{CallSpec, Class, Owner, Repeat, Reply, Withdrawal},
 };
 
 /// How often a large call is sent in vain before the server is asked whether it is there at all.
@@ -38,24 +38,31 @@ impl Session {
 
     /// A block of so many bytes was sent in vain, so many times. Where a receiver keeps no more fragments, or a queue is shorter than the
     /// block, it never arrives; smaller ones do.
-    pub(super) fn cut_anew(&mut self, now: Instant, bytes: u32, attempts: u32) {
+    pub(super) fn resegment(&mut self, now: Instant, bytes: u32, attempts: u32) {
         if attempts < VAIN_ATTEMPTS || self.engine.next_block(now).is_none_or(|block| bytes <= block) {
             return;
         }
-        self.withdraw(now, |_, size, attempts| size == bytes && attempts >= VAIN_ATTEMPTS);
+        self.withdraw(now, Withdrawal::Resegment, |_, size, attempts| {
+            size == bytes && attempts >= VAIN_ATTEMPTS
+        });
         self.stirred = true;
     }
 
     /// Where larger blocks than one frame turn out not to arrive, takes back those under way: smaller ones take their place.
-    pub(super) fn cut_barred(&mut self, now: Instant) {
+    pub(super) fn resegment_for_path(&mut self, now: Instant) {
         if let Some(largest) = self.engine.take_cut() {
-            self.withdraw(now, |_, size, _| size > largest);
+            self.withdraw(now, Withdrawal::Resegment, |_, size, _| size > largest);
         }
     }
 
     /// Takes the READs and WRITEs back that `vain` chooses by class, bytes and attempts.
-    pub(super) fn withdraw(&mut self, now: Instant, vain: impl Fn(Class, u32, u32) -> bool) {
-        let vain = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
+    pub(super) fn withdraw(
+        &mut self,
+        now: Instant,
+        reason: Withdrawal,
+        vain: impl Fn(Class, u32, u32) -> bool,
+    ) {
+        let vain = self.engine.withdraw(now, reason, |_, class, bytes, attempts| {
             class != Class::Control && vain(class, bytes, attempts)
         });
         for (owner, _) in vain {
@@ -74,7 +81,7 @@ impl Session {
     /// A server that says SYSTEM_ERR or GARBAGE_ARGS to a large READ or WRITE finds it too large; whether this
     /// was such a case.
     pub(super) fn shrink_rejected(&mut self, now: Instant, reply: &Reply, id: TransferId, part: u32) -> bool {
-        let refused = self.engine.cancel_matching(now, |owner, class, bytes, _| {
+        let refused = self.engine.withdraw(now, Withdrawal::TooLarge, |owner, class, bytes, _| {
             owner == reply.owner && class != Class::Control && bytes > MIN_BLOCK_BYTES
         });
         let Some(&(_, bytes)) = refused.first() else { return false };
@@ -108,7 +115,7 @@ impl Session {
     pub(super) fn shrink_silent_blocks(&mut self, now: Instant) {
         self.probing = false;
         let proven = self.proven;
-        let silent = self.engine.cancel_matching(now, |_, class, bytes, attempts| {
+        let silent = self.engine.withdraw(now, Withdrawal::TooLarge, |_, class, bytes, attempts| {
             attempts > 0
                 && match class {
                     Class::Control => false,

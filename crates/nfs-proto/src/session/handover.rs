@@ -3,7 +3,7 @@
 use std::{cell::Cell, time::Instant};
 
 use super::{Active, Loading, Session, Transfer, TransferId, owner_transfer};
-use crate::transfer::CONTROL;
+use crate::{engine::Withdrawal, transfer::CONTROL};
 
 impl Session {
     /// Lets a transfer make no further calls, so that [`Session::detach`] takes nothing back that is about to be answered.
@@ -35,7 +35,9 @@ impl Session {
             transfer.machine().take_back(call.part);
         }
         self.arriving.take_if(|arriving| arriving.transfer == id);
-        for (owner, _) in self.engine.cancel_matching(now, |owner, _, _, _| part_of(owner).is_some()) {
+        let taken =
+            self.engine.withdraw(now, Withdrawal::HandOver, |owner, _, _, _| part_of(owner).is_some());
+        for (owner, _) in taken {
             if let Some(part) = part_of(owner) {
                 transfer.machine().take_back(part);
             }

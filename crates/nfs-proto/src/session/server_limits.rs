@@ -15,7 +15,7 @@ use nfs_wire::{
 use super::{Session, TransferId};
 use crate::{
     config::MIN_BLOCK_BYTES,
-    engine::{CallSpec, Class, Owner, Repeat},
+    engine::{CallSpec, Class, Owner, Repeat, Withdrawal},
     transfer::Limits,
 };
 
@@ -236,7 +236,7 @@ impl Session {
     pub(super) fn apply_bounds(&mut self, now: Instant) {
         let Limits { read_block, write_block, .. } = self.bounds.limits();
         self.engine.bound_blocks(read_block.max(write_block));
-        self.withdraw(now, |class, bytes, _| match class {
+        self.withdraw(now, Withdrawal::TooLarge, |class, bytes, _| match class {
             Class::Control => false,
             Class::Read => bytes > read_block,
             Class::Write => bytes > write_block,

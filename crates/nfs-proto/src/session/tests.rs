@@ -282,7 +282,7 @@ fn adaptive() -> Bench {
 }
 
 #[test]
-fn large_blocks_that_stop_arriving_are_cut_anew() {
+fn large_blocks_that_stop_arriving_are_resegmented() {
     let mut bench = adaptive();
     bench.download(1 << 32);
     let (_, asked) = bench.serve(u32::MAX, SECOND * 3);
@@ -291,6 +291,8 @@ fn large_blocks_that_stop_arriving_are_cut_anew() {
     bench.serve(1280, SECOND);
     let (read, _) = bench.serve(1280, SECOND);
     assert!(read > 1280 * 500, "{read} bytes in a second");
+    let withdrawn = bench.session.stats().withdrawn;
+    assert!(withdrawn.resegment > 0 && withdrawn.hand_over + withdrawn.too_large == 0, "{withdrawn:?}");
     // And when it is not any more, a trial finds that out.
     bench.serve(u32::MAX, SECOND * 33);
     let (_, asked) = bench.serve(u32::MAX, SECOND);
@@ -363,6 +365,7 @@ fn a_write_leaves_with_the_bytes_that_it_waited_for_and_keeps_them() {
 
     // It leaves before the second block has come.
     let upload = bench.session.detach(bench.now, id).unwrap();
+    assert_eq!(bench.session.stats().withdrawn.hand_over, 1, "the one that was sent");
     bench.session.handle_loaded(bench.now, id, &[7; 501]);
     assert_eq!((bench.send(), bench.session.outstanding()), (0, 0));
     let mut other = Bench::new(|_| {});
