@@ -9,7 +9,7 @@ use std::{
 use nfs_proto::{
     attr::{SetAttributes, Time},
     config::RetryPolicy,
-    engine::{Carrier, EngineConfig, WindowLimits},
+    engine::{Carrier, EngineConfig, Tuning, WindowLimits},
     session::{Chosen, Event, Incoming, Session, SessionConfig, Transfer},
     transfer::{
         Checkpoint, Download, Limits, Listing, Placement, Range, RangeSet, TransferError, Upload, UploadSpec,
@@ -116,6 +116,7 @@ impl World {
         let window = WindowLimits { calls: 8, read_bytes: 1 << 20, write_bytes: 1 << 20 };
         let session = SessionConfig {
             engine: EngineConfig {
+                tuning: Tuning::default(),
                 carrier: Carrier::Datagrams,
                 retry,
                 window,

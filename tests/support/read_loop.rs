@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Instant};
 
 use nfs_proto::{
     config::RetryPolicy,
-    engine::{Carrier, EngineConfig, WindowLimits},
+    engine::{Carrier, EngineConfig, Tuning, WindowLimits},
     session::{Chosen, Incoming, Session, SessionConfig, Transfer},
     transfer::{Download, Limits},
 };
@@ -28,6 +28,7 @@ impl ReadLoop {
         nfs_wire::auth::Credential::None.encode(&mut credential);
         let config = SessionConfig {
             engine: EngineConfig {
+                tuning: Tuning::default(),
                 carrier,
                 retry: RetryPolicy::hybrid(),
                 window,

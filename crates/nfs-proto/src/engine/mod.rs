@@ -30,7 +30,10 @@ pub use self::{
     calls::CallId,
     in_flight::{Pace, WindowLimits},
     message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
-    recovery::BlockRange,
+    recovery::{
+        BlockRange,
+        tuning::{self, Tuning},
+    },
     rtt_histogram::RttHistogram,
     stats::{Fades, PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
 };
@@ -60,6 +63,8 @@ pub struct EngineConfig {
     pub carrier: Carrier,
     /// When an unanswered datagram is sent again.
     pub retry: RetryPolicy,
+    /// What the adaptive policy was tuned with.
+    pub tuning: Tuning,
     /// Limit on READs and WRITEs in flight.
     pub window: WindowLimits,
     /// What the adaptive policy may choose blocks from; `None`: they are given.
@@ -102,11 +107,11 @@ pub struct Engine {
 impl Engine {
     /// Starts with nothing outstanding; `seed` is the key of its XIDs.
     pub fn new(config: EngineConfig, peer: SocketAddr, seed: u64, now: Instant) -> Self {
-        let EngineConfig { carrier, retry, window, blocks, prior, credential } = config;
+        let EngineConfig { carrier, retry, tuning, window, blocks, prior, credential } = config;
         Self {
             credential,
             peer,
-            recovery: Recovery::new(carrier, retry, blocks, prior.as_ref(), now),
+            recovery: Recovery::new(carrier, retry, &tuning, blocks, prior.as_ref(), now),
             in_flight: InFlight::new(window),
             calls: Calls::default(),
             xids: Xids::new(seed),

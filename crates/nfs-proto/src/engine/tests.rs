@@ -23,8 +23,15 @@ impl Bench {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
         let window = WindowLimits { calls: 2, read_bytes: 1 << 20, write_bytes: 1 << 20 };
-        let config =
-            EngineConfig { carrier, retry, window, blocks: None, prior: None, credential: vec![0; 8] };
+        let config = EngineConfig {
+            tuning: Tuning::default(),
+            carrier,
+            retry,
+            window,
+            blocks: None,
+            prior: None,
+            credential: vec![0; 8],
+        };
         Self { engine: Engine::new(config, server(), 1, epoch), epoch }
     }
 

@@ -7,7 +7,7 @@ use nfs_wire::portmap::Protocol;
 use super::{Chosen, SessionConfig};
 use crate::{
     config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, SessionOptions, Window},
-    engine::{BlockRange, Carrier, EngineConfig, WindowLimits},
+    engine::{BlockRange, Carrier, EngineConfig, Tuning, WindowLimits},
     transfer::Limits,
 };
 
@@ -95,6 +95,7 @@ impl SessionConfig {
         };
         Self {
             engine: EngineConfig {
+                tuning: Tuning::default(),
                 carrier,
                 retry: options.retry,
                 window,

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     attr::SetAttributes,
     config::RetryPolicy,
-    engine::{BlockRange, Carrier, WindowLimits},
+    engine::{BlockRange, Carrier, Tuning, WindowLimits},
     transfer::{Placement, RangeSet, UploadSpec},
 };
 
@@ -30,6 +30,7 @@ impl Bench {
         let window = WindowLimits { calls: 4, read_bytes: 1 << 20, write_bytes: 1 << 20 };
         let mut config = SessionConfig {
             engine: EngineConfig {
+                tuning: Tuning::default(),
                 carrier: Carrier::Datagrams,
                 retry: RetryPolicy::hybrid(),
                 window,

@@ -15,6 +15,7 @@ use super::{
     pacer::Pacer,
     path_estimator::PathEstimator,
     path_mtu::PathMtu,
+    tuning::Tuning,
 };
 
 /// What blocks may be chosen from.
@@ -95,17 +96,18 @@ const IP_HEADER: u32 = 20;
 
 impl Adaptive {
     pub(in crate::engine) fn new(
+        tuning: &Tuning,
         range: Option<BlockRange>,
         prior: Option<&PathEstimate>,
         now: Instant,
     ) -> Self {
         let mut adaptive = Self {
-            path: PathEstimator::new(now),
-            detector: LossDetector::new(now),
-            episodes: LossEpisodes::new(now),
-            controller: Controller::new(),
-            pacer: Pacer::new(now),
-            policy: BlockPolicy::default(),
+            path: PathEstimator::new(tuning, now),
+            detector: LossDetector::new(tuning.loss, tuning.probes, now),
+            episodes: LossEpisodes::new(tuning.episodes, now),
+            controller: Controller::new(tuning.window),
+            pacer: Pacer::new(tuning.pacing, now),
+            policy: BlockPolicy::new(tuning.blocks),
             block: 0,
             range,
             path_mtu: PathMtu::new(range.map_or(0, |it| it.headers), range.map_or(0, |it| it.largest)),

@@ -3,7 +3,9 @@
 //! Large blocks waste fewer headers, small ones lose less to a fade: each loss episode destroys one block on average. With rate C and
 //! λ loss episodes per second of good time, a block of b bytes takes D(b) = air(b)/C and costs air(b)/b · 1/(1 − λ·D(b)) per byte.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use super::tuning::BlockTuning;
 
 /// Blocks to choose from, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,27 +30,6 @@ const HEADERS: f64 = 340.0;
 /// Headers of IP and link in each frame.
 const FRAME_HEADERS: f64 = 38.0;
 
-/// How long congestion keeps blocks small; then they may be twice as large, for as long again.
-const CAP_LIFETIME: Duration = Duration::from_secs(30);
-
-/// IP identifications that may be used in the 30 s that receivers keep fragments: half of them (RFC 4963 §3).
-const SAFE_DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
-
-/// Bytes of incomplete datagrams that a receiver keeps: four fifths of Linux's `ipfrag_high_thresh`. What comes beyond is dropped, and that for up
-/// to 30 s. A loss episode leaves two blocks incomplete, half of each there on average, in buffers 1.6 times as large (2304 bytes for a frame).
-const INCOMPLETE_BYTES: f64 = 0.8 * 4_194_304.0;
-const KEPT_PER_EPISODE: f64 = 1.6 * 30.0;
-
-/// What earlier losses count when another one comes.
-const FORGETTING: f64 = 0.9;
-
-/// Congestion events that make blocks small.
-const TWO_IN_A_ROW: f64 = 1.0 + FORGETTING;
-
-/// A change of block must gain this much, and one in three of what fades cost now: it unsettles min_rtt and the reply interval, by which they are found.
-const HYSTERESIS: f64 = 0.003;
-const UNSETTLED: f64 = 1.0 / 3.0;
-
 impl Blocks {
     /// Returns the block that loses least to a fade.
     fn small(self) -> u32 {
@@ -68,6 +49,7 @@ pub(super) struct Path {
 /// Chooses the block.
 #[derive(Debug, Default)]
 pub(super) struct BlockPolicy {
+    tuning: BlockTuning,
     /// Losses to fades and to full queues, the latest counting most.
     fades: f64,
     drops: f64,
@@ -76,22 +58,26 @@ pub(super) struct BlockPolicy {
 }
 
 impl BlockPolicy {
+    pub(super) fn new(tuning: BlockTuning) -> Self {
+        Self { tuning, ..Self::default() }
+    }
+
     /// A loss episode destroyed blocks.
     pub(super) fn on_loss_episode(&mut self) {
-        self.fades = self.fades * FORGETTING + 1.0;
-        self.drops *= FORGETTING;
+        self.fades = self.fades * self.tuning.forgetting + 1.0;
+        self.drops *= self.tuning.forgetting;
     }
 
     /// The last loss episode was none.
     pub(super) fn on_spurious(&mut self) {
-        self.fades = ((self.fades - 1.0) / FORGETTING).max(0.0);
+        self.fades = ((self.fades - 1.0) / self.tuning.forgetting).max(0.0);
     }
 
     /// A queue is full. If that is what usually loses blocks here, fewer fragments at once are better; one frame is none.
     pub(super) fn on_congestion_event(&mut self, now: Instant, block: u32, range: Blocks) {
-        self.drops = self.drops * FORGETTING + 1.0;
-        self.fades *= FORGETTING;
-        if self.drops >= TWO_IN_A_ROW && self.drops > 2.0 * self.fades {
+        self.drops = self.drops * self.tuning.forgetting + 1.0;
+        self.fades *= self.tuning.forgetting;
+        if self.drops >= self.tuning.congestion_score && self.drops > 2.0 * self.fades {
             self.cap = Some(((block / 2).max(range.one_frame), now));
             self.drops = 0.0;
         }
@@ -101,7 +87,7 @@ impl BlockPolicy {
     pub(super) fn choose(&mut self, now: Instant, path: Path, block: u32, range: Blocks) -> u32 {
         let Path { rate, episodes_per_second } = path;
         if let Some((cap, since)) = self.cap
-            && now.saturating_duration_since(since) > CAP_LIFETIME
+            && now.saturating_duration_since(since) > self.tuning.cap_lifetime
         {
             self.cap = (2 * cap < range.largest).then_some((2 * cap, now));
         }
@@ -111,11 +97,11 @@ impl BlockPolicy {
         }
         let one_frame = range.one_frame.min(range.largest);
         let small = range.small().min(largest);
-        let kept = KEPT_PER_EPISODE * episodes_per_second;
+        let kept = self.tuning.incomplete_seconds * episodes_per_second;
         let is_allowed = |bytes: u32| {
             bytes <= one_frame
-                || f64::from(rate_of(rate, bytes)) < SAFE_DATAGRAMS_PER_SECOND
-                    && f64::from(bytes) * kept < INCOMPLETE_BYTES
+                || f64::from(rate_of(rate, bytes)) < self.tuning.datagrams_per_second
+                    && f64::from(bytes) * kept < self.tuning.incomplete_bytes
         };
         let candidates = BLOCKS.into_iter().chain([one_frame, largest, small]).filter(|&it| it <= largest);
         let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);
@@ -126,8 +112,8 @@ impl BlockPolicy {
         let Some((least, bytes)) = best else {
             return block;
         };
-        let doubt = UNSETTLED * episodes_per_second * f64::from(block) / rate;
-        let gains = least < price(block) * (1.0 - HYSTERESIS - doubt);
+        let doubt = self.tuning.doubt * episodes_per_second * f64::from(block) / rate;
+        let gains = least < price(block) * (1.0 - self.tuning.hysteresis - doubt);
         if block > largest || !is_allowed(block) || gains { bytes } else { block }
     }
 }
@@ -151,6 +137,8 @@ fn cost(block: u32, range: Blocks, rate: f64, episodes: f64) -> f64 {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a beginning of time")]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const RANGE: Blocks = Blocks { one_frame: 1280, largest: 32 << 10, frame: 1480 };

@@ -5,58 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Acked, Class, path_estimator::PathEstimator};
-
-/// Blocks in flight at first.
-const INITIAL_BLOCKS: u64 = 4;
-
-/// Blocks that may always be in flight: three if they are together not longer than [`SMALL_BLOCKS`] bytes and no queue was full lately. With two
-/// blocks of one frame a half-duplex link carries both replies, and is then idle until both next calls have crossed it and the wire behind it.
-const MIN_BLOCKS: u64 = 2;
-const SMALL_BLOCKS: u64 = 4096;
-
-/// Of longer blocks a window holds few, and what is left over beside them is a large part of it. Where the path holds more than one of them as many
-/// may be in flight as the window comes nearest to, and not those that it holds whole.
-const LARGE_BLOCK: u64 = 8192;
-const HELD_BLOCKS: f64 = 1.5;
-
-/// Standing queue that the window may cause beyond one block: an eighth of min_rtt, or eight times min_rtt up to this. It is what keeps
-/// a short burst from emptying the path.
-const ALLOWANCE: Duration = Duration::from_millis(10);
-
-/// What it may become on paths whose rate rises (cellular links): a window that is full before the rate has risen is too small afterwards,
-/// and growing takes round trips. Chosen on recorded channels: 25 ms is too little, 80 ms overflows 250 packets.
-const MAX_ALLOWANCE: Duration = Duration::from_millis(40);
-
-/// Rounds after a congestion event in which a rate that rises is the part that others have left.
-const SHARED: u32 = 100;
-
-/// Paths with a shorter min_rtt are wires without fades, and the narrowest place is a server's socket buffer, which holds about a
-/// hundred datagrams: less than that of WRITEs, and so many calls of READs. What READs bring comes in our own buffer, which bounds them, too.
-const WIRED: Duration = Duration::from_millis(1);
-const WIRED_ALLOWANCE: Duration = Duration::from_micros(500);
-const WIRED_READS: f64 = 64.0;
-
-/// Part of the bandwidth-delay product that is left in flight during ProbeRTT.
-const PROBE_RTT_GAIN: f64 = 0.85;
-
-/// A first round trip that is twice an earlier connection's min_rtt and this much longer belongs to another path.
-const WRONG_MIN_RTT: Duration = Duration::from_millis(50);
-
-/// Rounds after a congestion event in which the window grows by half a block at most, or by a small one: TCP's grows by a segment (RFC 5681 §3.1),
-/// and a block may be 22.
-const CAREFUL: u32 = 20;
-const SMALL_STEP: u64 = 1460;
-
-/// Blocks in a window that ProbeRTT reduces to one block.
-const NARROW: u64 = 8;
-
-/// A round without this much growth of the rate counts against startup (RFC 9743 has no number; BBR has 1.25).
-const STARTUP_GROWTH: f64 = 1.2;
+use super::{Acked, Class, path_estimator::PathEstimator, tuning::WindowTuning};
 
 /// The congestion window, in bytes.
 #[derive(Debug)]
 pub(super) struct Controller {
+    tuning: WindowTuning,
     window: u64,
     /// The round ends with the reply to a call sent after this much was delivered.
     round_end: u64,
@@ -81,8 +35,9 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(tuning: WindowTuning) -> Self {
         Self {
+            tuning,
             window: 0,
             round_end: 0,
             lost: 0,
@@ -93,7 +48,7 @@ impl Controller {
             used: 0,
             congestion_at: None,
             probe_rtt: None,
-            allowed: ALLOWANCE,
+            allowed: tuning.allowance,
             rounds_since_congestion: u32::MAX,
         }
     }
@@ -114,9 +69,9 @@ impl Controller {
     /// A READ or WRITE was acknowledged.
     pub(super) fn on_ack(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
         let rtt = now.saturating_duration_since(acked.sent).max(Duration::from_micros(1));
-        if std::mem::take(&mut self.unconfirmed) && rtt > path.min_rtt.get() * 2 + WRONG_MIN_RTT {
+        if std::mem::take(&mut self.unconfirmed) && rtt > path.min_rtt.get() * 2 + self.tuning.wrong_min_rtt {
             path.reset(now);
-            *self = Self::new();
+            *self = Self::new(self.tuning);
         }
         self.reads = acked.class == Class::Read;
         path.sample_min_rtt(now, rtt, acked, block);
@@ -152,8 +107,8 @@ impl Controller {
         }
         self.congestion_at = Some(path.delivery.bytes());
         path.is_startup = false;
-        (self.allowed, self.rounds_since_congestion) = (ALLOWANCE, 0);
-        self.window = (self.window * 7 / 10).max(MIN_BLOCKS * u64::from(block));
+        (self.allowed, self.rounds_since_congestion) = (self.tuning.allowance, 0);
+        self.window = (self.window * 7 / 10).max(self.tuning.min_blocks * u64::from(block));
         path.delivery.reset();
         true
     }
@@ -172,18 +127,20 @@ impl Controller {
     /// Returns the window in bytes.
     pub(super) fn window(&self, path: &PathEstimator, block: u32) -> u64 {
         if self.probe_rtt.is_some() {
-            let reduced = (PROBE_RTT_GAIN * path.bdp()) as u64;
+            let reduced = (self.tuning.probe_rtt_gain * path.bdp()) as u64;
             return if self.is_narrow(block) { block.into() } else { reduced.max(block.into()) };
         }
         let block = u64::from(block);
-        let is_clear = self.rounds_since_congestion >= CAREFUL;
+        let is_clear = self.rounds_since_congestion >= self.tuning.careful_rounds;
         let least = match path.delivery.bytes() {
-            0 => INITIAL_BLOCKS,
-            _ if 3 * block <= SMALL_BLOCKS && is_clear => MIN_BLOCKS + 1,
-            _ => MIN_BLOCKS,
+            0 => self.tuning.initial_blocks,
+            _ if 3 * block <= self.tuning.small_blocks && is_clear => self.tuning.min_blocks + 1,
+            _ => self.tuning.min_blocks,
         };
         let window = if self.unconfirmed { self.window / 2 } else { self.window };
-        let is_rounded = block > LARGE_BLOCK && path.bdp() >= HELD_BLOCKS * block as f64 && is_clear;
+        let is_rounded = block > self.tuning.large_block
+            && path.bdp() >= self.tuning.rounded_from * block as f64
+            && is_clear;
         let window = if is_rounded { window + block / 2 } else { window };
         window.max(least * block)
     }
@@ -202,7 +159,7 @@ impl Controller {
 
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
     fn grow(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
-        self.window = self.window.max(INITIAL_BLOCKS * u64::from(block)) + u64::from(acked.bytes);
+        self.window = self.window.max(self.tuning.initial_blocks * u64::from(block)) + u64::from(acked.bytes);
         if path.spacing.handle_reply(now, acked.sent, acked.bytes)
             && let Some(rate) = path.spacing.rate()
         {
@@ -220,20 +177,21 @@ impl Controller {
         let allowance = self.allowance(path, rate, block) / rate.max(1.0);
         if path.is_startup {
             self.stale_rounds =
-                if rate > self.best_rate * STARTUP_GROWTH { 0 } else { self.stale_rounds + 1 };
+                if rate > self.best_rate * self.tuning.startup_growth { 0 } else { self.stale_rounds + 1 };
             self.best_rate = self.best_rate.max(rate);
             if queueing > allowance || self.stale_rounds >= 3 {
                 path.is_startup = false;
                 self.window = target;
             }
         } else {
-            let step = u64::from(block / 2).max(SMALL_STEP.min(block.into()));
-            let careful = (self.rounds_since_congestion < CAREFUL).then_some(self.window + step);
+            let step = u64::from(block / 2).max(self.tuning.careful_step.min(block.into()));
+            let careful =
+                (self.rounds_since_congestion < self.tuning.careful_rounds).then_some(self.window + step);
             let is_used = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
             if 4.0 * queueing < allowance && is_used && !is_lossy && self.probe_rtt.is_none() {
                 // Nothing queues, so the window is what limits the rate.
-                if path.delivery.rises() && self.rounds_since_congestion >= SHARED {
-                    self.allowed = (self.allowed * 2).min(MAX_ALLOWANCE);
+                if path.delivery.rises() && self.rounds_since_congestion >= self.tuning.shared_rounds {
+                    self.allowed = (self.allowed * 2).min(self.tuning.max_allowance);
                 }
                 self.window = careful.unwrap_or_else(|| target.max(self.window + self.window / 4));
             } else if target < self.window || is_used {
@@ -254,16 +212,20 @@ impl Controller {
 
     /// Whether the path holds so little that one block at a time costs next to nothing for a while.
     fn is_narrow(&self, block: u32) -> bool {
-        self.window <= NARROW * u64::from(block)
+        self.window <= self.tuning.narrow_blocks * u64::from(block)
     }
 
     /// Returns the bytes that may queue.
     fn allowance(&self, path: &PathEstimator, rate: f64, block: u32) -> f64 {
         let min_rtt = path.min_rtt.get();
-        let is_wired = min_rtt < WIRED;
-        let delay = if is_wired { WIRED_ALLOWANCE } else { (8 * min_rtt).min(self.allowed).max(min_rtt / 8) };
+        let is_wired = min_rtt < self.tuning.wired_rtt;
+        let delay = if is_wired {
+            self.tuning.wired_allowance
+        } else {
+            (8 * min_rtt).min(self.allowed).max(min_rtt / 8)
+        };
         let reads = if self.reads && is_wired {
-            (rate * self.allowed.as_secs_f64()).min(WIRED_READS * f64::from(block))
+            (rate * self.allowed.as_secs_f64()).min(self.tuning.wired_reads * f64::from(block))
         } else {
             0.0
         };
@@ -278,7 +240,10 @@ impl Controller {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
 mod tests {
-    use super::{super::delivery_rate::Delivered, *};
+    use super::{
+        super::{Tuning, delivery_rate::Delivered},
+        *,
+    };
 
     const BLOCK: u32 = 1472;
     const MIN_RTT: Duration = Duration::from_millis(50);
@@ -287,12 +252,12 @@ mod tests {
     /// A path past startup with a rate, and a controller for it.
     fn path(rate: f64) -> (PathEstimator, Controller) {
         let now = Instant::now();
-        let mut path = PathEstimator::new(now);
+        let mut path = PathEstimator::new(&Tuning::default(), now);
         path.is_startup = false;
         path.min_rtt.set(now, MIN_RTT);
         path.delivery.resume(rate);
         path.delivery.handle_ack(Duration::from_secs(1), &acked(now, 1, 0), false);
-        (path, Controller::new())
+        (path, Controller::new(WindowTuning::default()))
     }
 
     fn acked(sent: Instant, bytes: u32, before: u64) -> Acked {
@@ -354,9 +319,9 @@ mod tests {
         for _ in 0..8 {
             round(&mut path, &mut controller, MEGABYTE, 10);
         }
-        assert_eq!(controller.allowed, ALLOWANCE, "a steady rate needs no more");
+        assert_eq!(controller.allowed, WindowTuning::default().allowance, "a steady rate needs no more");
         round(&mut path, &mut controller, MEGABYTE, 0);
-        assert_eq!(controller.allowed, ALLOWANCE, "the rate is not higher");
+        assert_eq!(controller.allowed, WindowTuning::default().allowance, "the rate is not higher");
         let allowed = [1.5, 2.0, 3.0].map(|rate| {
             round(&mut path, &mut controller, rate * MEGABYTE, 0);
             controller.allowed.as_millis()
@@ -370,12 +335,16 @@ mod tests {
 
         let delivered = path.delivery.bytes();
         assert!(controller.on_congestion_event(&mut path, delivered, BLOCK));
-        for number in 1..=SHARED {
+        for number in 1..=WindowTuning::default().shared_rounds {
             round(&mut path, &mut controller, f64::from(number) * MEGABYTE, 0);
-            assert_eq!(controller.allowed, ALLOWANCE, "round {number}: others may have left");
+            assert_eq!(
+                controller.allowed,
+                WindowTuning::default().allowance,
+                "round {number}: others may have left"
+            );
         }
-        round(&mut path, &mut controller, f64::from(SHARED + 1) * MEGABYTE, 0);
-        assert_eq!(controller.allowed, 2 * ALLOWANCE);
+        round(&mut path, &mut controller, f64::from(WindowTuning::default().shared_rounds + 1) * MEGABYTE, 0);
+        assert_eq!(controller.allowed, 2 * WindowTuning::default().allowance);
     }
 
     #[test]

@@ -6,16 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Acked;
-
-/// Rounds over which the maximum is taken.
-const RATE_ROUNDS: usize = 8;
-
-/// Spacings whose median counts.
-const SPACINGS: usize = 5;
-
-/// Replies that come closer together than this are one aggregate: the link or the system delayed some.
-const AGGREGATE: Duration = Duration::from_micros(50);
+use super::{Acked, tuning::PathTuning};
 
 /// What had been delivered when a call was sent.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +20,7 @@ pub(in crate::engine) struct Delivered {
 /// Maximum of the delivery rate over the last rounds.
 #[derive(Debug)]
 pub(super) struct DeliveryRate {
+    tuning: PathTuning,
     delivered: u64,
     /// When the call was sent that was acknowledged last, unless nothing was outstanding then.
     acked_sent: Option<Instant>,
@@ -37,8 +29,8 @@ pub(super) struct DeliveryRate {
 }
 
 impl DeliveryRate {
-    pub(super) fn new() -> Self {
-        Self { delivered: 0, acked_sent: None, rounds: VecDeque::from([0.0]) }
+    pub(super) fn new(tuning: PathTuning) -> Self {
+        Self { tuning, delivered: 0, acked_sent: None, rounds: VecDeque::from([0.0]) }
     }
 
     /// Starts from a rate that an earlier connection measured.
@@ -79,7 +71,7 @@ impl DeliveryRate {
     /// Begins the next round.
     pub(super) fn end_round(&mut self) {
         self.rounds.push_back(0.0);
-        if self.rounds.len() > RATE_ROUNDS {
+        if self.rounds.len() > self.tuning.rate_rounds {
             self.rounds.pop_front();
         }
     }
@@ -98,8 +90,9 @@ impl DeliveryRate {
 
 /// The spacing of replies to calls that were sent together (packet trains): it shows the rate of the bottleneck before a round
 /// has shown what is delivered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ReplySpacing {
+    tuning: PathTuning,
     /// Bytes per second between the last replies.
     rates: VecDeque<f64>,
     /// Bytes since the first reply of this aggregate.
@@ -109,18 +102,27 @@ pub(super) struct ReplySpacing {
 }
 
 impl ReplySpacing {
+    pub(super) const fn new(tuning: PathTuning) -> Self {
+        Self { tuning, rates: VecDeque::new(), aggregate: 0, last: None }
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.tuning);
+    }
+
     /// Takes the reply to a call in that was sent at `sent`. Returns whether it begins an aggregate, so that the rate may have changed.
     pub(super) fn handle_reply(&mut self, now: Instant, sent: Instant, bytes: u32) -> bool {
         if let Some((last, last_sent)) = self.last {
             let gap = now.saturating_duration_since(last);
             self.aggregate += u64::from(bytes);
-            if gap < AGGREGATE {
+            if gap < self.tuning.aggregate {
                 return false;
             }
             let bytes = std::mem::take(&mut self.aggregate);
             if sent.saturating_duration_since(last_sent) * 2 <= gap {
                 self.rates.push_back(bytes as f64 / gap.as_secs_f64());
-                if self.rates.len() > SPACINGS {
+                if self.rates.len() > self.tuning.spacings {
                     self.rates.pop_front();
                 }
             }

@@ -2,35 +2,27 @@
 
 use std::time::Instant;
 
-/// Weight of one observation.
-const GAIN: f64 = 0.34;
-
-/// Below this score the link retransmits, and sending again is useless.
-const RETRANSMITS_BELOW: f64 = 0.3;
-
-/// Score at first: nothing is known, and one fade that was retransmitted is enough.
-const UNKNOWN: f64 = 0.4;
+use super::tuning::PathTuning;
 
 /// A score: 0 where every episode ended with what had been sent before it; 1 where it ended with what was sent later, or something was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkArq {
+    tuning: PathTuning,
     score: f64,
     /// When an episode ended with what had been sent before it. The link has retransmitted if nothing is lost until what is sent now is answered:
     /// where a queue overflows, the first of a window arrives, and others do not.
     unproven: Option<Instant>,
 }
 
-impl Default for LinkArq {
-    fn default() -> Self {
-        Self { score: UNKNOWN, unproven: None }
-    }
-}
-
 impl LinkArq {
+    pub(super) const fn new(tuning: PathTuning) -> Self {
+        Self { tuning, score: tuning.arq_unknown, unproven: None }
+    }
+
     /// Starts from what an earlier connection has found; the next episode that ends otherwise refutes it, or the next loss.
     pub(super) const fn resume(&mut self, retransmits: bool) {
         if retransmits {
-            self.score = RETRANSMITS_BELOW / 2.0;
+            self.score = self.tuning.arq_below / 2.0;
         }
     }
 
@@ -60,7 +52,7 @@ impl LinkArq {
     /// What had been declared lost is answered: undoes that. `met_fade`: the link has retransmitted it while others passed; else it was
     /// overtaken inside the server.
     pub(super) fn on_spurious(&mut self, met_fade: bool) {
-        self.score = ((self.score - GAIN) / (1.0 - GAIN)).max(0.0);
+        self.score = ((self.score - self.tuning.arq_gain) / (1.0 - self.tuning.arq_gain)).max(0.0);
         if met_fade {
             self.learn(true);
         }
@@ -68,12 +60,12 @@ impl LinkArq {
 
     fn learn(&mut self, retransmits: bool) {
         let outcome = if retransmits { 0.0 } else { 1.0 };
-        self.score += GAIN * (outcome - self.score);
+        self.score += self.tuning.arq_gain * (outcome - self.score);
     }
 
     /// Whether the link retransmits what meets a fade.
     pub(super) fn retransmits(&self) -> bool {
-        self.score < RETRANSMITS_BELOW
+        self.score < self.tuning.arq_below
     }
 }
 
@@ -97,7 +89,7 @@ mod tests {
 
     #[test]
     fn one_held_episode_shows_retransmission_and_one_loss_refutes_it() {
-        let (mut arq, now) = (LinkArq::default(), Instant::now());
+        let (mut arq, now) = (LinkArq::new(PathTuning::default()), Instant::now());
         assert!(!arq.retransmits());
         held(&mut arq, now);
         assert!(arq.retransmits());
@@ -111,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_episode_is_not_held_where_the_rest_of_the_window_is_lost() {
-        let (mut arq, now) = (LinkArq::default(), Instant::now());
+        let (mut arq, now) = (LinkArq::new(PathTuning::default()), Instant::now());
         for _ in 0..10 {
             arq.handle_fade(now, true);
             arq.on_loss();
@@ -122,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_is_answered_after_all_in_a_fade_was_retransmitted() {
-        let mut arq = LinkArq::default();
+        let mut arq = LinkArq::new(PathTuning::default());
         arq.on_loss();
         arq.on_spurious(true);
         assert!(arq.retransmits());
@@ -130,7 +122,7 @@ mod tests {
 
     #[test]
     fn calls_that_servers_answer_out_of_order_are_no_retransmission() {
-        let mut arq = LinkArq::default();
+        let mut arq = LinkArq::new(PathTuning::default());
         for calls in 1..10 {
             for _ in 0..calls {
                 arq.on_loss();

@@ -7,26 +7,20 @@ use super::{
     path_estimator::PathEstimator,
     probe_timeout::{ProbeTimeout, Sent},
     reordering_window::ReorderingWindow,
-    rtt::MIN_VARIATION,
+    tuning::{LossTuning, ProbeTuning},
 };
-
-/// On paths with such an RTT a tail-loss probe follows every small call that is alone (RFC 8985 §7): if it was lost, that is known a round
-/// trip earlier.
-const TAIL_LOSS_RTT: Duration = Duration::from_millis(200);
-
-/// Timeout before a READ or WRITE was answered: its block may be large and the link slow.
-const FIRST_BLOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Decides which calls are lost, and when to probe.
 #[derive(Debug)]
 pub(super) struct LossDetector {
+    tuning: LossTuning,
     reordering: ReorderingWindow,
     pub(super) pto: ProbeTimeout,
 }
 
 impl LossDetector {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { reordering: ReorderingWindow::default(), pto: ProbeTimeout::new(now) }
+    pub(super) fn new(tuning: LossTuning, probes: ProbeTuning, now: Instant) -> Self {
+        Self { tuning, reordering: ReorderingWindow::new(tuning), pto: ProbeTimeout::new(probes, now) }
     }
 
     /// A call was sent; `alone`: nothing else was outstanding.
@@ -36,9 +30,10 @@ impl LossDetector {
         let (longest, tail_loss_probe) = match (class, smoothed) {
             (_, None) => (timeout, None),
             // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it.
-            (Class::Control, Some(rtt)) => {
-                (rtt + rtt / 8 + MIN_VARIATION, (rtt >= TAIL_LOSS_RTT).then_some(rtt / 8))
-            }
+            (Class::Control, Some(rtt)) => (
+                rtt + rtt / 8 + path.rtt.min_variation(),
+                (rtt >= self.tuning.tail_loss_rtt).then_some(rtt / 8),
+            ),
             (Class::Read | Class::Write, Some(_)) => (timeout, None),
         };
         let sent = Sent { alone, timeout: timeout.min(longest), tail_loss_probe };
@@ -82,7 +77,7 @@ impl LossDetector {
     pub(super) fn on_probe(&mut self, now: Instant, path: &PathEstimator, more: bool) -> bool {
         let timeout = match path.rtt.known(Class::Read).or_else(|| path.rtt.known(Class::Write)) {
             Some(_) => path.rtt.timeout(Class::Read).max(path.rtt.timeout(Class::Write)),
-            None => FIRST_BLOCK_TIMEOUT,
+            None => self.tuning.first_block_timeout,
         };
         self.pto.on_probe(now, path.rate(), timeout, path.arq.retransmits(), more)
     }

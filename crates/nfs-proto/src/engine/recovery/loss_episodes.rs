@@ -2,27 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Episodes and good time that are assumed before anything was seen: one episode a second, but not for long.
-const PRIOR_EPISODES: f64 = 0.7;
-const PRIOR_SECONDS: f64 = 0.7;
-
-/// Good time without a single episode after which it is as likely as not that there are none, and how fast that becomes certain, in 1/s.
-const EVEN_ODDS: f64 = 1.6;
-const CERTAINTY: f64 = 2.0;
-
-/// Good time that an earlier connection's rate of episodes is worth.
-const RESUMED_SECONDS: f64 = 10.0;
-
-/// Good time after which the past counts half.
-const MEMORY: f64 = 60.0;
-
-/// Losses so far apart, and what was sent between them was acknowledged: two episodes, even if neither was known yet when the second was
-/// sent.
-const APART: Duration = Duration::from_millis(100);
+use super::tuning::EpisodeTuning;
 
 /// Counts loss episodes.
 #[derive(Debug)]
 pub(super) struct LossEpisodes {
+    tuning: EpisodeTuning,
     count: f64,
     /// Good time, in seconds.
     seconds: f64,
@@ -37,8 +22,9 @@ pub(super) struct LossEpisodes {
 }
 
 impl LossEpisodes {
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(super) const fn new(tuning: EpisodeTuning, now: Instant) -> Self {
         Self {
+            tuning,
             count: 0.0,
             seconds: 0.0,
             counted_until: now,
@@ -51,8 +37,9 @@ impl LossEpisodes {
 
     /// Starts from an earlier rate of episodes, which counts as much as a few seconds' own experience.
     pub(super) fn resume(&mut self, per_second: f64) {
-        self.seconds = RESUMED_SECONDS;
-        self.count = (per_second * (self.seconds + PRIOR_SECONDS) - PRIOR_EPISODES).max(0.0);
+        self.seconds = self.tuning.resumed_seconds;
+        self.count =
+            (per_second * (self.seconds + self.tuning.prior_seconds) - self.tuning.prior_count).max(0.0);
     }
 
     /// A reply came: the time since the last one was good, but for `fade`.
@@ -60,7 +47,7 @@ impl LossEpisodes {
         let passed = now.saturating_duration_since(self.counted_until).saturating_sub(fade);
         self.counted_until = now;
         self.seconds += passed.as_secs_f64().min(1.0);
-        if self.seconds > 2.0 * MEMORY {
+        if self.seconds > 2.0 * self.tuning.memory_seconds {
             self.seconds /= 2.0;
             self.count /= 2.0;
         }
@@ -79,11 +66,11 @@ impl LossEpisodes {
     }
 
     /// A fade destroyed what was sent at `sent`. What was sent before the last episode was found belongs to that, unless it is
-    /// [`APART`] from it. Returns whether this is the first loss since then.
+    /// [`EpisodeTuning::apart`] from it. Returns whether this is the first loss since then.
     pub(super) fn on_loss(&mut self, now: Instant, sent: Instant) -> bool {
         let is_found = self.last.is_none_or(|last| sent >= last);
-        let is_apart =
-            self.acked.is_some_and(|acked| acked < sent) && self.lost.is_some_and(|lost| sent > lost + APART);
+        let is_apart = self.acked.is_some_and(|acked| acked < sent)
+            && self.lost.is_some_and(|lost| sent > lost + self.tuning.apart);
         if is_found || is_apart {
             self.count += 1.0;
             self.lost = None;
@@ -112,17 +99,17 @@ impl LossEpisodes {
 
     /// Returns the episodes per second of good time.
     pub(super) fn per_second(&self) -> f64 {
-        let rate = (self.count + PRIOR_EPISODES) / (self.seconds + PRIOR_SECONDS);
+        let rate = (self.count + self.tuning.prior_count) / (self.seconds + self.tuning.prior_seconds);
         if self.count > 0.0 {
             return rate;
         }
-        rate / (1.0 + (CERTAINTY * (self.seconds - EVEN_ODDS)).exp())
+        rate / (1.0 + (self.tuning.certainty * (self.seconds - self.tuning.even_odds_seconds)).exp())
     }
 
     /// The same for a link that seems to retransmit. Such a link loses nothing but what was lost before that was known. Where more is lost,
     /// others fill a queue: episodes end there without a loss now and then, too.
     pub(super) fn unexpected_per_second(&self) -> f64 {
-        (self.count - 1.0).max(0.0) / (self.seconds + PRIOR_SECONDS)
+        (self.count - 1.0).max(0.0) / (self.seconds + self.tuning.prior_seconds)
     }
 }
 
@@ -136,7 +123,7 @@ mod tests {
         let epoch = Instant::now();
         let at = |millis| epoch + Duration::from_millis(millis);
         let episodes = |acked: &[u64], lost: &[u64]| {
-            let mut episodes = LossEpisodes::new(epoch);
+            let mut episodes = LossEpisodes::new(EpisodeTuning::default(), epoch);
             for &sent in lost {
                 for &sent in acked.iter().filter(|&&it| it < sent + 10) {
                     episodes.on_ack(at(sent));
@@ -160,7 +147,7 @@ mod tests {
     #[test]
     fn without_an_episode_it_soon_becomes_certain_that_there_are_none() {
         let epoch = Instant::now();
-        let mut episodes = LossEpisodes::new(epoch);
+        let mut episodes = LossEpisodes::new(EpisodeTuning::default(), epoch);
         assert!(episodes.per_second() > 0.9, "one a second is assumed at first");
         for second in 1..=5 {
             episodes.handle_reply(epoch + Duration::from_secs(second), Duration::ZERO);

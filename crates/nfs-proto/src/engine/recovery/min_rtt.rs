@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// How long the minimum is believed, at least, and in round trips: measuring it again costs a part of one.
-const LIFETIME: Duration = Duration::from_secs(10);
-const LIFETIME_ROUND_TRIPS: u32 = 128;
+use super::tuning::PathTuning;
 
 /// The lowest round-trip time seen with the present block size.
 #[derive(Debug)]
 pub(super) struct MinRtt {
+    tuning: PathTuning,
     value: Option<Duration>,
     seen: Instant,
     /// Lowest in this round.
@@ -17,8 +16,13 @@ pub(super) struct MinRtt {
 }
 
 impl MinRtt {
-    pub(super) const fn new(now: Instant) -> Self {
-        Self { value: None, seen: now, round: None, latest: Duration::ZERO }
+    pub(super) const fn new(tuning: PathTuning, now: Instant) -> Self {
+        Self { tuning, value: None, seen: now, round: None, latest: Duration::ZERO }
+    }
+
+    /// Forgets everything.
+    pub(super) const fn reset(&mut self, now: Instant) {
+        *self = Self::new(self.tuning, now);
     }
 
     /// Takes a sample in.
@@ -71,6 +75,6 @@ impl MinRtt {
     }
 
     fn lifetime(&self) -> Duration {
-        LIFETIME.max(LIFETIME_ROUND_TRIPS * self.get())
+        self.tuning.min_rtt_lifetime.max(self.tuning.min_rtt_round_trips * self.get())
     }
 }

@@ -17,11 +17,13 @@ mod probe_timeout;
 mod reordering_window;
 mod reply_interval;
 mod rtt;
+pub mod tuning;
 
 use std::time::{Duration, Instant};
 
 pub use self::adaptive::BlockRange;
 use self::policy::Policy;
+use self::tuning::Tuning;
 pub(super) use self::{
     adaptive::{Acked, Adaptive},
     delivery_rate::Delivered,
@@ -44,6 +46,7 @@ impl Recovery {
     pub(super) fn new(
         carrier: Carrier,
         retry: RetryPolicy,
+        tuning: &Tuning,
         range: Option<BlockRange>,
         prior: Option<&PathEstimate>,
         now: Instant,
@@ -51,7 +54,7 @@ impl Recovery {
         match (carrier, policy::build(retry)) {
             (Carrier::Connection, _) => Self::Connection,
             (Carrier::Datagrams, Some(policy)) => Self::Timers(policy),
-            (Carrier::Datagrams, None) => Self::Adaptive(Box::new(Adaptive::new(range, prior, now))),
+            (Carrier::Datagrams, None) => Self::Adaptive(Box::new(Adaptive::new(tuning, range, prior, now))),
         }
     }
 

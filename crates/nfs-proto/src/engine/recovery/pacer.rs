@@ -2,32 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-/// Bytes that may leave at once: servers drop bursts of WRITEs in their own socket buffers, measured from 160 KiB on.
-const BURST: f64 = 64.0 * 1024.0;
-
-/// The burst in time at the path's rate, at least: timers of drivers are good to a millisecond or two.
-const BURST_TIME: f64 = 0.005;
-
-/// How much faster than the path's rate calls may leave.
-const GAIN: f64 = 2.0;
+use super::tuning::PacingTuning;
 
 /// Credit in bytes that grows with time; calls may leave while there is any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
+    tuning: PacingTuning,
     credit: f64,
     at: Instant,
     rate: f64,
 }
 
 impl Pacer {
-    pub(super) const fn new(now: Instant) -> Self {
-        Self { credit: BURST, at: now, rate: 0.0 }
+    pub(super) const fn new(tuning: PacingTuning, now: Instant) -> Self {
+        Self { tuning, credit: tuning.burst_bytes, at: now, rate: 0.0 }
     }
 
     /// The path carries `rate` bytes per second; 0 if that is not known, and then nothing is held back.
     pub(super) fn set_rate(&mut self, now: Instant, rate: f64, block: u32) {
         self.refill(now, block);
-        self.rate = rate * GAIN;
+        self.rate = rate * self.tuning.gain;
     }
 
     /// A READ or WRITE leaves.
@@ -50,7 +44,8 @@ impl Pacer {
     }
 
     fn refill(&mut self, now: Instant, block: u32) {
-        let most = BURST.max(2.0 * f64::from(block)).max(self.rate * BURST_TIME);
+        let most =
+            self.tuning.burst_bytes.max(2.0 * f64::from(block)).max(self.rate * self.tuning.burst_seconds);
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.credit = (self.credit + self.rate * passed).min(most);
         self.at = now;
@@ -65,7 +60,7 @@ mod tests {
     fn what_exceeds_the_burst_waits_for_the_rate() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let now = Instant::now();
-        let mut pacer = Pacer::new(now);
+        let mut pacer = Pacer::new(PacingTuning::default(), now);
         pacer.spend(now, 1 << 20, 8192);
         assert_eq!(pacer.next(now), None, "nothing is known of the path");
         pacer.set_rate(now, 1e6, 8192);
@@ -73,8 +68,8 @@ mod tests {
         assert_eq!(pacer.next(now), None, "a burst may leave");
         pacer.spend(now, 15_000, 8192);
         let wait = pacer.next(now).unwrap() - now;
-        let debt = 65_536.0 + 15_000.0 - BURST;
-        let expected = Duration::from_secs_f64(debt / (GAIN * 1e6));
+        let debt = 65_536.0 + 15_000.0 - PacingTuning::default().burst_bytes;
+        let expected = Duration::from_secs_f64(debt / (PacingTuning::default().gain * 1e6));
         assert!(wait >= expected && wait < expected + Duration::from_millis(1), "{wait:?}, {expected:?}");
         assert_eq!(pacer.next(now + wait), None);
     }

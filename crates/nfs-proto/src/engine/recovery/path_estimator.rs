@@ -8,6 +8,7 @@ use super::{
     link_arq::LinkArq,
     min_rtt::MinRtt,
     rtt::RttEstimator,
+    tuning::Tuning,
 };
 
 /// Round-trip times, rates, and whether the link retransmits.
@@ -25,14 +26,14 @@ pub(super) struct PathEstimator {
 }
 
 impl PathEstimator {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(tuning: &Tuning, now: Instant) -> Self {
         Self {
-            rtt: RttEstimator::default(),
-            min_rtt: MinRtt::new(now),
-            delivery: DeliveryRate::new(),
-            spacing: ReplySpacing::default(),
+            rtt: RttEstimator::new(tuning.rtt),
+            min_rtt: MinRtt::new(tuning.path, now),
+            delivery: DeliveryRate::new(tuning.path),
+            spacing: ReplySpacing::new(tuning.path),
             is_startup: true,
-            arq: LinkArq::default(),
+            arq: LinkArq::new(tuning.path),
             fades: Fades::default(),
         }
     }
@@ -48,14 +49,14 @@ impl PathEstimator {
     /// Forgets rates and `min_rtt`: they belong to another path.
     pub(super) fn reset(&mut self, now: Instant) {
         self.delivery.reset();
-        self.min_rtt = MinRtt::new(now);
+        self.min_rtt.reset(now);
         self.start_again();
     }
 
     /// Looks for the rate as at the start.
     pub(super) fn start_again(&mut self) {
         self.is_startup = true;
-        self.spacing = ReplySpacing::default();
+        self.spacing.reset();
     }
 
     /// Takes the RTT of an acknowledged block in; one smaller than the present size would have taken longer as such a block.

@@ -4,55 +4,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::reply_interval::ReplyInterval;
+use super::{reply_interval::ReplyInterval, tuning::ProbeTuning};
 
 /// Shortest time that a timer is set for (kGranularity, RFC 9002 §6.1.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// Shortest time between probes.
-const MIN_INTERVAL: Duration = Duration::from_millis(5);
-
-/// The same where no block was ever delivered and the rate is not known: a block of somebody else may take 0.3 s, and a queue hold 50 probes.
-const BLIND_INTERVAL: Duration = Duration::from_millis(15);
-
-/// Shortest PTO, however short the reply interval.
-const MIN_PTO: Duration = Duration::from_millis(20);
-
-/// Longest time between probes in the first [`URGENT`] of an episode.
-const URGENT_INTERVAL: Duration = Duration::from_millis(80);
-const URGENT: Duration = Duration::from_millis(2500);
-
-/// How long probes are as frequent again when the link below has changed: it may not be ready yet.
-const LINK_EVENT: Duration = Duration::from_secs(2);
-
-/// Longest time between probes while episodes this long have been seen to end, up to [`USUAL`].
-const USUAL_INTERVAL: Duration = Duration::from_millis(25);
-const USUAL: Duration = Duration::from_secs(6);
-
-/// Longest time between probes.
-const MAX_INTERVAL: Duration = Duration::from_millis(1250);
-
-/// Longest time between probes before anything was received at all, in the first [`URGENT`] and then: long, for perhaps nobody is there.
-const FIRST_INTERVAL: Duration = Duration::from_millis(150);
-const UNHEARD_INTERVAL: Duration = Duration::from_secs(30);
-
-/// First probe before anything is known of the reply interval.
-const FIRST_PROBE: Duration = Duration::from_millis(100);
-
-/// Time without a reply after which the oldest call itself is sent again; doubles up to the maximum (RFC 6298 §2.1, §5.5).
-const FIRST_RESEND: Duration = Duration::from_secs(4);
-const MAX_RESEND: Duration = Duration::from_secs(64);
-
-/// Bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that
-/// probes take a third of a slow link at most.
-const PROBE_BYTES: f64 = 3.0 * 150.0;
-
-/// Shortest PTO where the link retransmits: probes are retransmitted, too, and take room in queues when the fade is over.
-const ARQ_PTO: Duration = Duration::from_millis(490);
-
 /// The time since the last reply, and what the gaps before were.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeTimeout {
+    tuning: ProbeTuning,
     interval: ReplyInterval,
     /// The last reply, or the first call after there was none in flight.
     since: Instant,
@@ -100,8 +60,9 @@ pub(super) struct Sent {
 }
 
 impl ProbeTimeout {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(tuning: ProbeTuning, now: Instant) -> Self {
         Self {
+            tuning,
             interval: ReplyInterval::default(),
             since: now,
             is_flowing: false,
@@ -112,7 +73,7 @@ impl ProbeTimeout {
             episode: None,
             longest: Duration::ZERO,
             mean_fade: Duration::ZERO,
-            resend_after: FIRST_RESEND,
+            resend_after: tuning.first_resend,
             link_event: None,
         }
     }
@@ -122,7 +83,7 @@ impl ProbeTimeout {
         if self.next.is_some() {
             self.next = Some(now);
             self.link_event = Some(now);
-            self.resend_after = FIRST_RESEND;
+            self.resend_after = self.tuning.first_resend;
         }
     }
 
@@ -134,7 +95,7 @@ impl ProbeTimeout {
             self.is_flowing = false;
             self.is_probed = false;
             self.link_event = None;
-            self.resend_after = FIRST_RESEND;
+            self.resend_after = self.tuning.first_resend;
             let due = now + self.timeout(timeout, link_retransmits).max(GRANULARITY);
             self.tail_loss = tail_loss_probe.map(|_| due);
             self.next = Some(tail_loss_probe.map_or(due, |after| now + after.max(GRANULARITY)));
@@ -181,7 +142,7 @@ impl ProbeTimeout {
         self.is_flowing = true;
         self.is_probed = false;
         self.link_event = None;
-        self.resend_after = FIRST_RESEND;
+        self.resend_after = self.tuning.first_resend;
         let due = waiting.then(|| now + self.timeout(timeout, link_retransmits));
         self.tail_loss = self.tail_loss.and(due);
         if self.tail_loss.is_none() {
@@ -213,30 +174,37 @@ impl ProbeTimeout {
     ) -> bool {
         if let Some(due) = self.tail_loss.take() {
             self.tail_loss = more.then_some(due);
-            self.next = Some(if more { now } else { due }.max(now + MIN_INTERVAL));
+            self.next = Some(if more { now } else { due }.max(now + self.tuning.min_interval));
             return false;
         }
         self.is_probed = true;
         let lasted = now.saturating_duration_since(self.since);
-        let is_usual = lasted < (2 * self.longest).min(USUAL);
-        let is_roused = self.link_event.is_some_and(|at| now.saturating_duration_since(at) < LINK_EVENT);
+        let is_usual = lasted < (2 * self.longest).min(self.tuning.usual_limit);
+        let is_roused =
+            self.link_event.is_some_and(|at| now.saturating_duration_since(at) < self.tuning.link_event);
         let interval = match lasted {
-            _ if is_roused => (lasted / 8).min(URGENT_INTERVAL),
-            _ if !self.is_heard && lasted < URGENT => (lasted / 2).min(FIRST_INTERVAL),
-            _ if !self.is_heard => (lasted / 8).min(UNHEARD_INTERVAL),
-            _ if link_retransmits => (lasted / 4).min(MAX_INTERVAL),
-            _ if is_usual => (lasted / 20).min(USUAL_INTERVAL),
+            _ if is_roused => (lasted / 8).min(self.tuning.urgent_interval),
+            _ if !self.is_heard && lasted < self.tuning.urgent => {
+                (lasted / 2).min(self.tuning.first_interval)
+            }
+            _ if !self.is_heard => (lasted / 8).min(self.tuning.unheard_interval),
+            _ if link_retransmits => (lasted / 4).min(self.tuning.max_interval),
+            _ if is_usual => (lasted / 20).min(self.tuning.usual_interval),
             _ if lasted < Duration::from_millis(200) => lasted / 10,
-            _ if lasted < URGENT => (lasted / 8).min(URGENT_INTERVAL),
-            _ => (lasted / 8).min(MAX_INTERVAL),
+            _ if lasted < self.tuning.urgent => (lasted / 8).min(self.tuning.urgent_interval),
+            _ => (lasted / 8).min(self.tuning.max_interval),
         };
-        let share =
-            if rate > 0.0 { Duration::from_secs_f64((PROBE_BYTES / rate).min(60.0)) } else { BLIND_INTERVAL };
+        let share = if rate > 0.0 {
+            Duration::from_secs_f64((self.tuning.bytes_between / rate).min(60.0))
+        } else {
+            self.tuning.blind_interval
+        };
         let resend = lasted >= self.resend_after.max(2 * timeout);
         if resend {
-            self.resend_after = (2 * self.resend_after).min(MAX_RESEND);
+            self.resend_after = (2 * self.resend_after).min(self.tuning.max_resend);
         }
-        self.next = Some(now + interval.max(MIN_INTERVAL).max(share).max(self.interval.mean() / 4));
+        self.next =
+            Some(now + interval.max(self.tuning.min_interval).max(share).max(self.interval.mean() / 4));
         resend
     }
 
@@ -272,15 +240,15 @@ impl ProbeTimeout {
 
     /// Whether an episode ended since `sent` that was longer than `pause`, and long enough to mean something.
     pub(super) fn has_met(&self, sent: Instant, pause: Duration) -> bool {
-        self.episode.is_some_and(|(ended, gap)| ended > sent && gap > pause.max(MIN_PTO))
+        self.episode.is_some_and(|(ended, gap)| ended > sent && gap > pause.max(self.tuning.min_pto))
     }
 
     fn timeout(&self, timeout: Duration, link_retransmits: bool) -> Duration {
         let pto = match self.interval.probe_timeout() {
-            _ if !self.is_heard => FIRST_PROBE,
-            Some(pto) if self.is_flowing => timeout.min(pto.max(MIN_PTO)),
+            _ if !self.is_heard => self.tuning.first_probe,
+            Some(pto) if self.is_flowing => timeout.min(pto.max(self.tuning.min_pto)),
             Some(_) | None => timeout,
         };
-        if link_retransmits { pto.max(ARQ_PTO) } else { pto }
+        if link_retransmits { pto.max(self.tuning.arq_pto) } else { pto }
     }
 }

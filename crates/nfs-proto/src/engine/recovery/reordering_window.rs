@@ -2,33 +2,31 @@
 
 use std::time::Duration;
 
-/// Bounds of the window before any reordering was seen.
-const SMALLEST: Duration = Duration::from_millis(1);
-const LARGEST: Duration = Duration::from_millis(50);
-
-/// A small call overtakes data inside servers: its reply is weaker evidence.
-const SMALL_CALL: Duration = Duration::from_millis(6);
-
-/// Most doublings of the window.
-const MAX_DOUBLINGS: u32 = 6;
+use super::tuning::LossTuning;
 
 /// An eighth of the base round-trip time, doubled whenever it proved too short.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReorderingWindow {
+    tuning: LossTuning,
     doublings: u32,
 }
 
 impl ReorderingWindow {
+    pub(super) fn new(tuning: LossTuning) -> Self {
+        Self { tuning, ..Self::default() }
+    }
+
     /// An earlier attempt was answered after all.
     pub(super) fn on_spurious(&mut self) {
-        self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
+        self.doublings = (self.doublings + 1).min(self.tuning.max_doublings);
     }
 
     /// Returns the window. `weak`: the evidence is of another class than the suspect.
     pub(super) fn get(&self, base: Duration, smoothed: Duration, weak: bool) -> Duration {
-        let margin =
-            ((base / 8).clamp(SMALLEST, LARGEST) * (1 << self.doublings)).min(smoothed.max(SMALLEST));
-        if weak { margin.max(SMALL_CALL) } else { margin }
+        let margin = ((base / 8).clamp(self.tuning.min_window, self.tuning.max_window)
+            * (1 << self.doublings))
+            .min(smoothed.max(self.tuning.min_window));
+        if weak { margin.max(self.tuning.small_call_window) } else { margin }
     }
 }
 

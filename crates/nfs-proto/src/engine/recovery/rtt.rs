@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use super::Class;
-
-/// Timeout before any sample (RFC 6298 §2.1).
-const INITIAL_RTO: Duration = Duration::from_secs(1);
-
-/// Smallest allowance over the smoothed round-trip time: timers of drivers are good to a few milliseconds.
-pub(super) const MIN_VARIATION: Duration = Duration::from_millis(10);
+use super::{Class, tuning::RttTuning};
 
 /// Smoothed round-trip time and its variation, for each class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RttEstimator {
+    tuning: RttTuning,
     classes: [Option<Estimate>; 3],
     last: Option<Class>,
 }
@@ -24,6 +19,10 @@ struct Estimate {
 }
 
 impl RttEstimator {
+    pub(super) fn new(tuning: RttTuning) -> Self {
+        Self { tuning, ..Self::default() }
+    }
+
     /// Takes a sample in.
     pub(super) fn sample(&mut self, class: Class, rtt: Duration) {
         let estimate = &mut self.classes[class as usize];
@@ -49,7 +48,14 @@ impl RttEstimator {
 
     /// Returns how long a reply of this class may take before its absence means something.
     pub(super) fn timeout(&self, class: Class) -> Duration {
-        self.estimate(class).map_or(INITIAL_RTO, |it| it.smoothed + (4 * it.variation).max(MIN_VARIATION))
+        self.estimate(class).map_or(self.tuning.initial_rto, |it| {
+            it.smoothed + (4 * it.variation).max(self.tuning.min_variation)
+        })
+    }
+
+    /// Returns the smallest allowance over the smoothed time.
+    pub(super) const fn min_variation(&self) -> Duration {
+        self.tuning.min_variation
     }
 
     fn estimate(&self, class: Class) -> Option<Estimate> {
@@ -66,7 +72,7 @@ mod tests {
     #[test]
     fn timeouts_follow_the_samples_of_their_class() {
         let mut rtt = RttEstimator::default();
-        assert_eq!(rtt.timeout(Class::Read), INITIAL_RTO);
+        assert_eq!(rtt.timeout(Class::Read), RttTuning::default().initial_rto);
         rtt.sample(Class::Read, 100 * MS);
         assert_eq!(rtt.timeout(Class::Read), 300 * MS);
         assert_eq!(rtt.timeout(Class::Control), 300 * MS, "a class without samples borrows");

@@ -203,6 +203,7 @@ fn an_earlier_run_s_window_is_taken_up_with_care() {
         let mut path = Path::new();
         let start = path.bench.at(0);
         let config = EngineConfig {
+            tuning: Tuning::default(),
             carrier: Carrier::Datagrams,
             retry: RetryPolicy::Adaptive,
             window,
@@ -371,6 +372,7 @@ fn writes_on_a_route_of_jumbo_frames_grow_after_a_padded_call_that_was_not_fragm
     let mut path = Path::new();
     let start = path.bench.at(0);
     let config = EngineConfig {
+        tuning: Tuning::default(),
         carrier: Carrier::Datagrams,
         retry: RetryPolicy::Adaptive,
         window: WindowLimits { calls: 1024, read_bytes: u64::MAX, write_bytes: u64::MAX },
