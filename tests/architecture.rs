@@ -130,7 +130,9 @@ fn the_protocol_has_neither_sockets_nor_clocks_nor_threads_nor_files() {
 /// Copies are made by the client's own machines: only what is no client of the files may write or read RPC by itself.
 #[test]
 fn the_testbed_has_no_client_logic_of_its_own() {
-    const OTHERS: [&str; 5] = [
+    const OTHERS: [&str; 6] = [
+        // Carries out the endpoint's steps: its NULL calls, and a GETATTR that fails over.
+        "agent.rs",
         // Another station's NULL calls beside the copy, and the files that the server begins with.
         "ping.rs",
         "server.rs",
@@ -154,8 +156,14 @@ fn the_testbed_has_no_client_logic_of_its_own() {
         seen += 1;
     }
     assert!(seen >= 20, "the sources are not where they were: {seen} files");
-    let mobile = fs::read_to_string(folder.join("mobile.rs")).expect("the mobile");
-    for part in ["session::{", "Session", "Download::new", "Upload::new"] {
-        assert!(mobile.contains(part), "a mobile copies with the client's {part}");
+    let text = |name: &str| fs::read_to_string(folder.join(name)).expect("a source");
+    for (name, parts) in [
+        ("path.rs", &["session::{", "Session"][..]),
+        ("mobile.rs", &["Download::new", "Upload::new"]),
+        ("agent/copy.rs", &["DownloadPlan", "UploadPlan"]),
+    ] {
+        for part in parts {
+            assert!(text(name).contains(part), "{name} copies with the client's {part}");
+        }
     }
 }

@@ -158,7 +158,7 @@ impl Engine {
         slot.overtaken_by_peer = by_peer;
         let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
         let cautious = slot.repeat == Repeat::SameXid;
-        let mut due = self.now + adaptive.reordering_window(self.now, class, sent, evidence);
+        let mut due = self.now + adaptive.reordering_window(self.now, class, sent, losses, evidence);
         if cautious {
             due = due.max(sent + CAUTION * losses);
         }

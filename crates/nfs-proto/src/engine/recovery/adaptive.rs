@@ -426,9 +426,10 @@ impl Adaptive {
         now: Instant,
         suspect: Class,
         sent: Instant,
+        losses: u32,
         evidence: Class,
     ) -> Duration {
-        self.detector.reordering_window(now, &self.path, suspect, sent, evidence)
+        self.detector.reordering_window(now, &self.path, suspect, sent, losses, evidence)
     }
 
     /// Returns when [`Adaptive::on_probe_timeout`] is wanted.

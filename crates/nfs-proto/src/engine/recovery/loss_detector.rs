@@ -40,8 +40,27 @@ impl LossDetector {
         self.pto.on_sent(now, sent, link_retransmits);
     }
 
-    /// Returns how long an overtaken call may still be answered before it is declared lost. `evidence` is the class of the call that overtook it.
+    /// Returns how long an overtaken call may still be answered before it is declared lost. `losses` counts how often it was overtaken,
+    /// `evidence` is the class of the call that overtook it.
     pub(super) fn reordering_window(
+        &self,
+        now: Instant,
+        path: &PathEstimator,
+        suspect: Class,
+        sent: Instant,
+        losses: u32,
+        evidence: Class,
+    ) -> Duration {
+        let again = losses.saturating_sub(self.tuning.back_off_after + 1).min(16);
+        let back_off = if losses > self.tuning.back_off_after {
+            (path.rtt.timeout(suspect) * (1 << again)).min(self.tuning.max_back_off)
+        } else {
+            Duration::ZERO
+        };
+        back_off + self.overtaken(now, path, suspect, sent, evidence)
+    }
+
+    fn overtaken(
         &self,
         now: Instant,
         path: &PathEstimator,

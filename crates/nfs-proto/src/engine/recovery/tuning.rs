@@ -55,6 +55,11 @@ pub struct LossTuning {
     pub max_doublings: u32,
     /// Shortest window where a call of another class is the evidence: small calls overtake data inside servers. 1 to 50 ms.
     pub small_call_window: Duration,
+    /// From so many losses of one call on it also waits before it is sent again, for a timeout that doubles each time: perhaps the server answers
+    /// others and never this one. 1 to 10.
+    pub back_off_after: u32,
+    /// Longest such wait. 1 to 60 s.
+    pub max_back_off: Duration,
     /// A tail-loss probe follows every small call that is alone from this RTT on (RFC 8985 §7): if it was lost, that is known a round trip
     /// earlier. 50 ms to never.
     pub tail_loss_rtt: Duration,
@@ -69,6 +74,8 @@ impl Default for LossTuning {
             max_window: Duration::from_millis(50),
             max_doublings: 6,
             small_call_window: Duration::from_millis(6),
+            back_off_after: 4,
+            max_back_off: Duration::from_secs(4),
             tail_loss_rtt: Duration::from_millis(200),
             first_block_timeout: Duration::from_secs(2),
         }
