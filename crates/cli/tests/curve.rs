@@ -69,6 +69,7 @@ fn what_cannot_be_is_said_with_the_choice_and_the_bound() {
     for (arguments, part) in [
         (&["curve", "--figure", "1997-2"][..], "rxhex-13"),
         (&["curve", "--figure", "cellular,recorded"], "--traces"),
+        (&["curve", "--figure", "ablation"], "--traces"),
         (&["curve", "--figure", "recorded", "--traces", "missing"], "missing"),
         (&["curve", "--figure", "1997-5", "--bad", "40"], "--bad"),
         (&["curve", "--room", "attic"], "paper-1997"),

@@ -1,5 +1,6 @@
 //! Named experiments: the papers' figures and tables, run again, with the published numbers beside ours.
 
+mod ablation;
 mod channels;
 mod dube;
 mod free;
@@ -48,6 +49,7 @@ enum Panel {
     Listing(Listing),
     Headers(Box<Headers>),
     Targets(Vec<targets::Target>),
+    Ablation(Box<ablation::Ablation>),
 }
 
 /// Response times over something, or as bars in groups.
@@ -249,22 +251,23 @@ pub fn experiments() -> Result<Vec<Experiment>, Error> {
     Ok(all)
 }
 
-/// The experiments of these names, separated by commas; `all` are those that repeat a paper's. `recorded` copies over `channels`.
+/// The experiments of these names, separated by commas; `all` are those that repeat a paper's. `recorded` and `ablation` copy over `channels`.
 ///
 /// # Errors
-/// [`Error::UnknownFigure`] names those there are; [`Error::NoChannels`] says that `recorded` has none.
+/// [`Error::UnknownFigure`] names those there are; [`Error::NoChannels`] says that those have none.
 pub fn named(names: &str, channels: &[(String, LinkConfig)]) -> Result<Vec<Experiment>, Error> {
     let mut all = experiments()?;
     let mut chosen = Vec::new();
     for name in names.split(',') {
         match name {
             "all" => chosen.extend(all.iter().filter(|it| !is_about_targets(&it.name)).cloned()),
-            channels::RECORDED if channels.is_empty() => return Err(Error::NoChannels),
+            channels::RECORDED | ablation::NAME if channels.is_empty() => return Err(Error::NoChannels),
+            ablation::NAME => chosen.push(ablation::experiment(channels)?),
             channels::RECORDED => chosen.push(channels::recorded(channels)?),
             _ => {
                 let Some(index) = all.iter().position(|experiment| experiment.name == name) else {
                     let mut known: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
-                    known.push(channels::RECORDED);
+                    known.extend([channels::RECORDED, ablation::NAME]);
                     return Err(Error::UnknownFigure { name: name.to_owned(), known: known.join(", ") });
                 };
                 chosen.push(all.swap_remove(index));
@@ -276,7 +279,7 @@ pub fn named(names: &str, channels: &[(String, LinkConfig)]) -> Result<Vec<Exper
 
 /// Whether an experiment is about what the engine is to reach, and none of a paper's.
 fn is_about_targets(name: &str) -> bool {
-    [targets::NAME, channels::CELLULAR, channels::RECORDED].contains(&name)
+    [targets::NAME, channels::CELLULAR, channels::RECORDED, ablation::NAME].contains(&name)
 }
 
 /// How often [`run`] reports progress for these experiments.
@@ -334,6 +337,7 @@ fn plans(experiments: &[Experiment]) -> (Vec<String>, Vec<Plan>) {
             Panel::Targets(targets) => {
                 targets.iter().flat_map(|target| &target.plans).map(|(_, plan)| plan).collect()
             }
+            Panel::Ablation(ablation) => ablation.plans().collect(),
             Panel::Sequence(_) | Panel::Listing(_) | Panel::Headers(_) => Vec::new(),
         }
     });

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use nfs_proto::config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, Window};
+use nfs_proto::{
+    config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, Window},
+    engine::Tuning,
+};
 use nfs_wire::portmap::Protocol;
 
 use crate::{Error, Room};
@@ -75,6 +78,8 @@ pub struct Plan {
     pub transport: Transport,
     /// When calls are sent again. Over TCP they are not, but over another connection after one that died.
     pub policy: RetryPolicy,
+    /// What the adaptive policy is tuned with.
+    pub tuning: Tuning,
     /// Bytes per READ or WRITE. Default 4096 (Dube et al. 1997 §5.1).
     pub block: BlockSize,
     /// READs and WRITEs in flight. Default: the room's.
@@ -105,6 +110,7 @@ impl Plan {
             size: 1 << 20,
             transport: Transport::default(),
             policy: RetryPolicy::default(),
+            tuning: Tuning::default(),
             block: BlockSize::Exact(4096),
             clients: 1,
             spacing: Duration::ZERO,

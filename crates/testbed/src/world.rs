@@ -186,7 +186,8 @@ pub(crate) fn session(
         ..SessionOptions::default()
     };
     options.check()?;
-    let settings = SessionConfig::new(&options, server_address(), protocol, RECEIVE_BUFFER);
+    let mut settings = SessionConfig::new(&options, server_address(), protocol, RECEIVE_BUFFER);
+    settings.engine.tuning = plan.tuning;
     Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch))
 }
 

@@ -29,13 +29,13 @@ Examples:
   nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
 pub(crate) struct CurveArgs {
     /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them, or what the
-    /// adaptive policy is to reach (adaptive-targets, cellular, recorded); a wrong name lists the right ones.
+    /// adaptive policy is to reach (adaptive-targets, cellular, recorded), or what each of its rules is worth (ablation); a wrong name lists the right ones.
     #[arg(long, value_name = "NAMES", conflicts_with_all = ["room", "print_room", "op", "transport", "policy", "block", "max_block",
         "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
         "retry_limit", "scheduler", "queue", "header_compression"])]
     pub(crate) figure: Option<String>,
-    /// Where the recorded channels of --figure recorded lie: each *.toml there is a link's file.
+    /// Where the recorded channels of --figure recorded and ablation lie: each *.toml there is a link's file.
     #[arg(long, value_name = "DIR", requires = "figure")]
     pub(crate) traces: Option<PathBuf>,
     /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.

@@ -53,6 +53,20 @@ pub(super) fn recorded(channels: &[(String, LinkConfig)]) -> Result<Experiment, 
     Ok(experiment(RECORDED, title, targets))
 }
 
+/// The plans of an experiment of this file.
+pub(super) fn plans_of(experiment: &Experiment) -> Vec<Plan> {
+    let targets = experiment.panels.iter().filter_map(|panel| {
+        let Panel::Targets(targets) = panel else { return None };
+        Some(targets)
+    });
+    // The last case has the plans of all others.
+    targets
+        .filter_map(|targets| targets.last())
+        .flat_map(|target| &target.plans)
+        .map(|(_, plan)| plan.clone())
+        .collect()
+}
+
 /// A copy each way with everything left to the client.
 fn copies(room: &str, link: &LinkConfig, size: u64) -> Result<Vec<(String, Plan)>, Error> {
     OPERATIONS

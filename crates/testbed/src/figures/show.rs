@@ -48,6 +48,7 @@ pub(super) fn figure(
             Panel::Listing(panel) => listing(panel, results.seed, &mut figure)?,
             Panel::Headers(panel) => headers::show(panel, results.seed, &facts, &mut figure)?,
             Panel::Targets(panel) => targets(panel, results, &mut figure),
+            Panel::Ablation(panel) => panel.show(results, &mut figure),
         }
     }
     Ok((!figure.tables.is_empty()).then_some(figure))

@@ -75,7 +75,7 @@ pub(super) fn plan(room: &str, operation: Operation, block: BlockSize) -> Result
     Ok(plan)
 }
 
-fn with_bad(mut plan: Plan, bad: u64) -> Plan {
+pub(super) fn with_bad(mut plan: Plan, bad: u64) -> Plan {
     plan.room.link.channel.set_bad_mean(Duration::from_millis(bad));
     plan
 }
@@ -442,17 +442,27 @@ fn outages_and_old_hosts() -> Result<Vec<Target>, Error> {
 }
 
 /// All of it under one name.
-pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
+/// Every case.
+fn cases() -> Result<Vec<Target>, Error> {
     let mut targets = papers_link()?;
     targets.extend(shared_links()?);
     targets.extend(other_links()?);
     targets.extend(outages_and_old_hosts()?);
+    Ok(targets)
+}
+
+/// The plans of all cases.
+pub(super) fn plans() -> Result<Vec<Plan>, Error> {
+    Ok(cases()?.into_iter().flat_map(|target| target.plans).map(|(_, plan)| plan).collect())
+}
+
+pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
     let title = "What the adaptive policy is to reach, and what it reaches";
     Ok(vec![Experiment {
         name: NAME.to_owned(),
         title: title.to_owned(),
         items: Vec::new(),
         remarks: Vec::new(),
-        panels: vec![Panel::Targets(targets)],
+        panels: vec![Panel::Targets(cases()?)],
     }])
 }
