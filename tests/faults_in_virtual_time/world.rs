@@ -10,7 +10,7 @@ use nfs_proto::{
     attr::{SetAttributes, Time},
     config::RetryPolicy,
     engine::{Carrier, EngineConfig, Tuning, WindowLimits},
-    session::{Chosen, Event, Incoming, Session, SessionConfig, Transfer},
+    session::{Event, Incoming, Session, SessionConfig, Transfer},
     transfer::{
         Checkpoint, Download, Limits, Listing, Placement, Range, RangeSet, TransferError, Upload, UploadSpec,
     },
@@ -125,7 +125,6 @@ impl World {
                 credential,
             },
             limits: Limits { read_block: block, write_block: block, ..Limits::default() },
-            chosen: Chosen::default(),
             measure_writes: false,
             stall_timeout: None,
             rate_limit: None,

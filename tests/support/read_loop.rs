@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Instant};
 use nfs_proto::{
     config::RetryPolicy,
     engine::{Carrier, EngineConfig, Tuning, WindowLimits},
-    session::{Chosen, Incoming, Session, SessionConfig, Transfer},
+    session::{Incoming, Session, SessionConfig, Transfer},
     transfer::{Download, Limits},
 };
 use nfs_wire::{FileHandle, rpc};
@@ -37,7 +37,6 @@ impl ReadLoop {
                 credential,
             },
             limits: Limits { read_block: block, write_block: block, ..Limits::default() },
-            chosen: Chosen::default(),
             measure_writes: false,
             stall_timeout: None,
             rate_limit: None,

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use nfs_wireless_client::{Client, Fades, PathEstimate};
+use nfs_wireless_client::{Client, PathEstimate};
 use serde_json::{Value, json};
 
 use crate::local::base_directory;
@@ -108,7 +108,6 @@ fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<
         min_rtt: Duration::from_micros(path["base_us"].as_u64()?),
         fades_per_second: path["fades_per_second"].as_f64()?,
         mean_fade: Duration::from_micros(path["mean_fade_us"].as_u64()?),
-        fades: Fades::default(),
         retransmits: path["holds"].as_bool()?,
         block: path["block"].as_u64()?.try_into().ok()?,
         in_flight: 0,
@@ -136,7 +135,6 @@ mod tests {
         min_rtt: Duration::from_millis(40),
         fades_per_second: 1.5,
         mean_fade: Duration::from_millis(80),
-        fades: Fades { short: 0, long: 0 },
         retransmits: false,
         block: 4096,
         in_flight: 0,

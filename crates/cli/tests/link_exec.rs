@@ -259,25 +259,6 @@ fn a_fade_at_the_start_does_not_choose_the_transport() {
     assert!(said.contains(" over UDP: "), "{said}");
 }
 
-/// Each fade costs UDP a block of several frames, and TCP one frame. The long ones of the other link would cost TCP more.
-#[test]
-fn an_upload_over_a_slow_link_with_short_fades_goes_on_over_tcp() {
-    let server = Server::everywhere();
-    let port = server.address().port();
-    let content = noise(700_000);
-    let local = tempfile::tempdir().unwrap();
-    fs::write(local.path().join("file"), &content).unwrap();
-    let url = format!("nfs://$NFSW_HOST:{port}/back?mountport={port}");
-    let script = format!("cd {} && $nfsw cp -v file \"{url}\" 2>&1", local.path().display());
-    for (bad, moves) in [("40ms", true), ("150ms", false)] {
-        let fades = ["--good", "700ms", "--bad", bad, "--distribution", "deterministic"];
-        let said = ok(&[&["--preset", "paper-1997", "--seed", "3"][..], &fades].concat(), &script);
-        assert_eq!(said.contains("WRITEs over TCP (it loses less"), moves, "fades of {bad}: {said}");
-        assert!(fs::read(server.path("/back")).unwrap() == content, "fades of {bad}");
-        fs::remove_file(server.path("/back")).unwrap();
-    }
-}
-
 #[test]
 fn the_link_has_its_mtu_and_real_fragments() {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();

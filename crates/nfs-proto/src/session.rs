@@ -26,7 +26,7 @@ use nfs_wire::{
     rpc::{Program, Rejection},
 };
 
-pub use self::server_limits::{Chosen, ServerLimits};
+pub use self::server_limits::ServerLimits;
 use self::{
     later::Standing,
     loading::{Loading, spec_of},
@@ -51,8 +51,6 @@ pub struct SessionConfig {
     pub engine: EngineConfig,
     /// Bytes per READ and WRITE at most.
     pub limits: Limits,
-    /// Which of them are ours to choose: those become what the server prefers.
-    pub chosen: Chosen,
     /// Whether WRITEs become smaller where the path takes long for them, and nothing else chooses.
     pub measure_writes: bool,
     /// How long a transfer may go without progress; `None` is for ever.
@@ -229,7 +227,7 @@ impl Session {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
             application_calls: 0,
-            bounds: Bounds::new(config.limits, config.chosen),
+            bounds: Bounds::new(config.limits),
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, ..Limits::default() },
             write_size: config.measure_writes.then(|| WriteSize::new(now)),
             stall_timeout: config.stall_timeout,

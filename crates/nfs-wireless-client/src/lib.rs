@@ -58,7 +58,7 @@ pub use nfs_proto::{
     attr::{FileType, Metadata, SetAttributes, SetTime, Time},
     config::{BlockSize, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, Window},
     endpoint::Reason,
-    engine::{Fades, PathEstimate, Resends, RttHistogram, Stats, Withdrawn},
+    engine::{PathEstimate, Resends, RttHistogram, Stats, Withdrawn},
     transfer::{Checkpoint, DirEntry, Placement, Range, RangeSet, TransferError, Upload, UploadSpec},
 };
 

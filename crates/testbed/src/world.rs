@@ -37,7 +37,7 @@ pub struct Copy {
     pub calls: u64,
     /// Attempts after the first, by cause.
     pub resends: Resends,
-    /// NULL calls that asked into a silence.
+    /// NULL calls that were probes.
     pub probes: u64,
     /// Of the resends, needless ones: the reply to an earlier attempt arrived anyway.
     pub useless_resends: u64,

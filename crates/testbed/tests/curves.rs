@@ -209,7 +209,7 @@ fn what_a_link_holds_does_not_look_fast() {
     }
 }
 
-/// What is asked into an outage is held, too: it must not fill the queue that the data needs after it.
+/// Probes that meet an outage are retransmitted by the link, too: it must not fill the queue that the data needs after it.
 #[test]
 fn an_outage_that_the_link_holds_fills_no_queue_with_probes() {
     for (arq, bound) in [(ArqKind::SelectiveRepeat, 6.0), (ArqKind::StopAndWait, 11.0)] {

@@ -32,10 +32,6 @@ const WORTH: u32 = 10;
 /// The other transport must be faster by this factor to be taken.
 const ADVANTAGE: f64 = 1.5;
 
-/// Whoever followed an advice compares after so long, and goes back for good below this share of the rate before.
-const PROOF: Duration = Duration::from_secs(3);
-const KEPT: f64 = 0.85;
-
 /// Why a transport is in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -50,8 +46,6 @@ pub enum Reason {
     Far(Duration),
     /// The other one moved nothing for so long, and this one does.
     Stalled(Duration),
-    /// It loses less to the short fades of a slow link.
-    ShortFades,
     /// Both were tried side by side: bytes per second of this one and of the other.
     Faster(f64, f64),
 }
@@ -76,7 +70,6 @@ impl fmt::Display for Reason {
                     time.as_secs_f64()
                 )
             }
-            Self::ShortFades => f.write_str("it loses less to the short fades of a link so slow"),
             Self::Faster(this, other) => write!(
                 f,
                 "side by side this one moved {:.2} Mbit/s, the other one {:.2} Mbit/s",
@@ -113,10 +106,6 @@ pub(super) struct Choice {
     alone: (Instant, u64),
     pause: Duration,
     trial: Option<Trial>,
-    /// What is said to be a reason to move, and the rate before it was followed; none is listened to after one that was wrong.
-    advice: Option<Reason>,
-    before_advice: Option<f64>,
-    misled: bool,
     asked: Option<Instant>,
     /// Whether it was a stall that made us ask.
     stalling: bool,
@@ -149,9 +138,6 @@ impl Choice {
             alone: (now, 0),
             pause: FIRST_PAUSE,
             trial: None,
-            advice: None,
-            before_advice: None,
-            misled: false,
             asked: None,
             stalling: false,
             answered: None,
@@ -200,18 +186,9 @@ impl Choice {
         self.answered = self.asked.map(|_| now);
     }
 
-    /// This transport should do better than the other one, though not by so much that a trial would show it.
-    pub(super) fn advise(&mut self, now: Instant, better: Protocol, reason: Reason) {
-        if self.current != better && self.asked.is_none() && self.trial.is_none() && !self.misled {
-            (self.asked, self.answered, self.stalling) = (Some(now), None, false);
-            self.advice = Some(reason);
-        }
-    }
-
     /// Decides; `left` is the number of bytes that the caller still wants moved.
     pub(super) fn decide(&mut self, now: Instant, left: u64) -> Use {
         self.judge(now);
-        self.follow(now);
         let silent = now.saturating_duration_since(self.moved);
         let stalled = silent >= STALL.max(self.round_trip * STALL_ROUND_TRIPS).max(self.gap * 2);
         if self.trial.is_none() && (stalled || self.is_due(now, left)) {
@@ -258,22 +235,6 @@ impl Choice {
         TRIAL.max(self.round_trip * TRIAL_ROUND_TRIPS)
     }
 
-    /// Takes an advice once the other transport has answered, and goes back if it was wrong.
-    fn follow(&mut self, now: Instant) {
-        if let Some(reason) = self.advice.filter(|_| self.answered.is_some()) {
-            self.before_advice = Some(self.alone_rate(now));
-            self.turn(now, reason);
-        } else if let Some(before) = self.before_advice.filter(|_| self.alone_time(now) >= PROOF) {
-            let rate = self.alone_rate(now);
-            if rate < before * KEPT {
-                (self.before_advice, self.misled) = (None, true);
-                self.turn(now, Reason::Faster(before, rate));
-            } else {
-                self.start_over(now);
-            }
-        }
-    }
-
     fn turn(&mut self, now: Instant, reason: Reason) {
         (self.current, self.reason) = (other(self.current), reason);
         self.start_over(now);
@@ -296,7 +257,6 @@ impl Choice {
         let (this, that) = (rate(self.current).max(trial.before.unwrap_or(0.0)), rate(other));
         if that > this * ADVANTAGE {
             let stalled = this == 0.0;
-            self.before_advice = None;
             let reason = if stalled {
                 Reason::Stalled(now.saturating_duration_since(trial.silent_since))
             } else {
@@ -312,7 +272,7 @@ impl Choice {
         self.moved = now;
         self.alone = (now, self.bytes[index(self.current)]);
         self.outages = Duration::ZERO;
-        (self.trial, self.asked, self.answered, self.advice) = (None, None, None, None);
+        (self.trial, self.asked, self.answered) = (None, None, None);
     }
 }
 
@@ -435,49 +395,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// Moves data at these rates for so long and returns what was decided. Each second an upload that has not left UDP yet advises TCP.
-    fn advised(path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
-        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
-        let epoch = Instant::now();
-        let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
-        choice.begin(epoch);
-        let mut verdicts = vec![];
-        for tick in 1..seconds * 10 {
-            let now = epoch + Duration::from_millis(100) * tick;
-            let uses = choice.decide(now, 0);
-            if tick.is_multiple_of(10) {
-                choice.advise(now, Protocol::Tcp, Reason::ShortFades);
-            }
-            if uses.ask {
-                choice.handle_answer(now);
-            }
-            let rate = path(f64::from(tick) / 10.0)[index(uses.current)];
-            if rate > 0.0 {
-                choice.handle_bytes(now, uses.current, (rate / 10.0) as u64);
-            }
-            if choice.verdict().0 != verdicts.last().map_or(Protocol::Udp, |&(_, over)| over) {
-                verdicts.push((tick, choice.verdict().0));
-            }
-        }
-        verdicts
-    }
-
-    #[test]
-    fn an_advice_is_followed_and_not_twice_if_it_was_wrong() {
-        let right = advised(|_| [1e6, 1.03e6], 60);
-        assert!(matches!(right[..], [(at, Protocol::Tcp)] if at < 15), "{right:?}");
-        let wrong = advised(|_| [1e6, 0.7e6], 60);
-        assert!(
-            matches!(wrong[..], [(first, Protocol::Tcp), (second, Protocol::Udp)] if second < first + 40),
-            "{wrong:?}"
-        );
-        let right_for_a_while = advised(|second| [1e6, if second < 30.0 { 1.03e6 } else { 0.6e6 }], 60);
-        assert!(
-            matches!(right_for_a_while[..], [(_, Protocol::Tcp), (at, Protocol::Udp)] if (300..380).contains(&at)),
-            "{right_for_a_while:?}"
-        );
     }
 
     #[test]

@@ -7,7 +7,6 @@ mod choice;
 mod download;
 mod first;
 mod pieces;
-mod short_fades;
 mod upload;
 
 use std::time::{Duration, Instant};

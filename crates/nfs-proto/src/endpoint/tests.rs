@@ -110,7 +110,7 @@ fn upload(config: EndpointConfig, size: u64, rates: Rates) -> (Outcome, Vec<Uplo
             plan.handle_answer(now, &mut endpoint, true);
         }
         let is_due = plan.poll_timeout(&endpoint).is_none_or(|due| due <= now);
-        while let Some(step) = plan.poll(now, &mut endpoint, None, None) {
+        while let Some(step) = plan.poll(now, &mut endpoint, None) {
             assert!(is_due, "{step:?} at {millisecond}, before its time");
             steps.push(step);
             match step {
@@ -219,7 +219,7 @@ fn an_upload_that_cannot_be_taken_back_stays_and_is_asked_again() {
     let mut plan = UploadPlan::new(epoch, &mut endpoint, 1 << 20);
     let mut detached = 0;
     for millisecond in (0..10_000).step_by(10) {
-        match plan.poll(at(millisecond), &mut endpoint, None, None) {
+        match plan.poll(at(millisecond), &mut endpoint, None) {
             Some(UploadStep::Ask(_)) => plan.handle_answer(at(millisecond), &mut endpoint, true),
             Some(UploadStep::Hold) => plan.handle_drained(),
             Some(UploadStep::Detach) => {

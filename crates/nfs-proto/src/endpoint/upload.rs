@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::portmap::Protocol;
 
-use super::{
-    ConnectionId, Direction, Endpoint, Reason, TICK, choice::other, short_fades::lose_less_over_tcp,
-};
-use crate::engine::PathEstimate;
+use super::{ConnectionId, Direction, Endpoint, TICK, choice::other};
 
 /// Before it moves, an upload waits for what is in flight until nothing has come for so long and two round trips,
 const SILENT: Duration = Duration::from_millis(500);
@@ -62,17 +59,15 @@ impl UploadPlan {
         self.connection
     }
 
-    /// Returns what is to be done next. `path` and `last_heard` are what its connection knows: the estimate, and when it received
-    /// something last.
+    /// Returns what is to be done next. `last_heard`: when its connection received something last.
     pub fn poll(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        path: Option<&PathEstimate>,
         last_heard: Option<Instant>,
     ) -> Option<UploadStep> {
         match self.state {
-            State::Writing { look } if look <= now => self.look(now, endpoint, path, last_heard),
+            State::Writing { look } if look <= now => self.look(now, endpoint, last_heard),
             State::Draining { to, is_drained, .. } if is_drained || self.drained_by(endpoint)? <= now => {
                 self.state = State::Detaching { to };
                 Some(UploadStep::Detach)
@@ -128,16 +123,12 @@ impl UploadPlan {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        path: Option<&PathEstimate>,
         last_heard: Option<Instant>,
     ) -> Option<UploadStep> {
         self.state = State::Writing { look: now + TICK };
         let protocol = endpoint.protocol(self.connection);
         // Over TCP only a stall is a reason to try UDP.
         let left = if protocol == Protocol::Tcp { 0 } else { self.left };
-        if endpoint.config.either_transport && path.is_some_and(|path| lose_less_over_tcp(path, left)) {
-            endpoint.choice_mut(Direction::Up).advise(now, Protocol::Tcp, Reason::ShortFades);
-        }
         let uses = endpoint.decide(now, Direction::Up, left);
         if uses.ask {
             self.state = State::Asking;

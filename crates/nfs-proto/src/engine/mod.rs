@@ -35,7 +35,7 @@ pub use self::{
         tuning::{self, Tuning},
     },
     rtt_histogram::RttHistogram,
-    stats::{Fades, PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
+    stats::{PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
 };
 use self::{
     calls::{Calls, Reason, Resend, State},

@@ -242,7 +242,7 @@ impl Engine {
     }
 
     /// Takes note that the link below has changed, as Dube et al. 1997 §6 ask for: what waits for a timer is sent
-    /// again now, and a silence is asked into at once.
+    /// again now, and a probe is sent at once.
     pub fn handle_link_event(&mut self, now: Instant) {
         self.advance(now);
         match &mut self.recovery {
@@ -290,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Makes the NULL call that asks into a silence. It belongs to nobody, and is not sent again.
+    /// Makes the NULL call that is a probe. It belongs to nobody, and is not sent again.
     pub(super) fn transmit_probe(&mut self, program: Program) -> Transmit<'_> {
         self.transmissions += 1;
         self.stats.probes += 1;

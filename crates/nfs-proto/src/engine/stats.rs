@@ -43,25 +43,14 @@ pub struct PathEstimate {
     pub min_rtt: Duration,
     /// Fades that destroyed something, per second of good time.
     pub fades_per_second: f64,
-    /// Mean length of the fades that were asked into; zero if there was none.
+    /// Mean length of the fades that were probed; zero if there was none.
     pub mean_fade: Duration,
-    /// Fades that were asked into on this connection, and destroyed what met them.
-    pub fades: Fades,
     /// Whether the link retransmits what meets a fade, and delivers it late.
     pub retransmits: bool,
     /// Bytes per READ or WRITE.
     pub block: u32,
     /// READs or WRITEs in flight.
     pub in_flight: u32,
-}
-
-/// Fades by their length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fades {
-    /// Not longer than [`Fades::SHORT`].
-    pub short: u32,
-    /// Longer ones.
-    pub long: u32,
 }
 
 /// Attempts after the first, by reason.
@@ -134,16 +123,6 @@ impl Stats {
         self.expired += other.expired;
         self.postponed += other.postponed;
         self.rtt.add(&other.rtt);
-    }
-}
-
-impl Fades {
-    /// What a queue in front of a slow link bridges easily, as TCP keeps one.
-    pub const SHORT: Duration = Duration::from_millis(90);
-
-    pub(super) fn count(&mut self, length: Duration) {
-        let fades = if length <= Self::SHORT { &mut self.short } else { &mut self.long };
-        *fades += 1;
     }
 }
 

@@ -22,64 +22,39 @@ use crate::{
 /// Bytes per READ and WRITE where the server does not say what it takes, or says zero: what every server that is known takes over TCP.
 const UNANNOUNCED_BYTES: u32 = 32 << 10;
 
-/// Smallest preferred size that is followed: below it an answer costs more than its data.
-const MIN_PREFERRED_BYTES: u32 = 4096;
-
 /// How long READs and WRITEs wait to hear what the server takes. Then they begin with [`UNANNOUNCED_BYTES`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The FSINFO call of a session's own.
 pub(super) const FSINFO: Owner = Owner(u64::MAX - 1);
 
-/// What a server announces about one file system, as far as it bounds READs and WRITEs (FSINFO, RFC 1813 §3.3.19).
+/// What a server announces about one file system, as far as it bounds READs and WRITEs (FSINFO, RFC 1813 §3.3.19). Its preferred sizes are not
+/// followed: where they differ from the largest, those are as fast or faster (docs/servers.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Largest READ, in bytes (`rtmax`).
     pub read_max: u32,
-    /// Preferred READ, in bytes (`rtpref`).
-    pub read_preferred: u32,
     /// Largest WRITE, in bytes (`wtmax`).
     pub write_max: u32,
-    /// Preferred WRITE, in bytes (`wtpref`).
-    pub write_preferred: u32,
     /// Largest file, in bytes (`maxfilesize`).
     pub max_file_bytes: u64,
 }
 
 impl ServerLimits {
     /// Of a server that announces nothing.
-    const UNANNOUNCED: Self = Self {
-        read_max: UNANNOUNCED_BYTES,
-        read_preferred: UNANNOUNCED_BYTES,
-        write_max: UNANNOUNCED_BYTES,
-        write_preferred: UNANNOUNCED_BYTES,
-        max_file_bytes: u64::MAX,
-    };
+    const UNANNOUNCED: Self =
+        Self { read_max: UNANNOUNCED_BYTES, write_max: UNANNOUNCED_BYTES, max_file_bytes: u64::MAX };
 }
 
 impl From<&FSINFO3resok> for ServerLimits {
     fn from(info: &FSINFO3resok) -> Self {
         let most = |announced: u32| if announced == 0 { UNANNOUNCED_BYTES } else { announced };
-        let (read_max, write_max) = (most(info.rtmax), most(info.wtmax));
-        let preferred =
-            |bytes: u32, most: u32| if bytes < MIN_PREFERRED_BYTES { most } else { bytes.min(most) };
         Self {
-            read_max,
-            read_preferred: preferred(info.rtpref, read_max),
-            write_max,
-            write_preferred: preferred(info.wtpref, write_max),
+            read_max: most(info.rtmax),
+            write_max: most(info.wtmax),
             max_file_bytes: if info.maxfilesize == 0 { u64::MAX } else { info.maxfilesize },
         }
     }
-}
-
-/// Which blocks are chosen by us, and not given by the user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
-    /// READs.
-    pub read: bool,
-    /// WRITEs.
-    pub write: bool,
 }
 
 /// What bounds the READs and WRITEs of a session.
@@ -87,7 +62,6 @@ pub struct Chosen {
 pub(super) struct Bounds {
     /// As configured.
     configured: Limits,
-    chosen: Chosen,
     /// The root of the export: what FSINFO is asked about.
     root: Option<FileHandle>,
     announced: Option<ServerLimits>,
@@ -100,10 +74,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub(super) fn new(configured: Limits, chosen: Chosen) -> Self {
+    pub(super) fn new(configured: Limits) -> Self {
         let found = Limits { read_block: u32::MAX, write_block: u32::MAX, ..Limits::default() };
         let (announced, root, wait_until) = (None, None, None);
-        Self { configured, chosen, root, announced, wait_until, found, short: [None; 2] }
+        Self { configured, root, announced, wait_until, found, short: [None; 2] }
     }
 
     pub(super) const fn announced(&self) -> Option<ServerLimits> {
@@ -113,11 +87,9 @@ impl Bounds {
     /// Returns the largest READ and WRITE.
     pub(super) fn limits(&self) -> Limits {
         let Limits { read_block, write_block, pace } = self.configured;
-        let announced = |preferred: fn(&ServerLimits) -> u32, most: fn(&ServerLimits) -> u32, chosen| {
-            self.announced.as_ref().map_or(u32::MAX, if chosen { preferred } else { most })
-        };
-        let read = announced(|it| it.read_preferred, |it| it.read_max, self.chosen.read);
-        let write = announced(|it| it.write_preferred, |it| it.write_max, self.chosen.write);
+        let (read, write) = self
+            .announced
+            .map_or((u32::MAX, u32::MAX), |announced| (announced.read_max, announced.write_max));
         Limits {
             read_block: read_block.min(read).min(self.found.read_block),
             write_block: write_block.min(write).min(self.found.write_block),
@@ -293,14 +265,14 @@ mod tests {
 
     use super::*;
 
-    fn info(max: u32, preferred: u32) -> FSINFO3resok {
+    fn info(max: u32) -> FSINFO3resok {
         FSINFO3resok {
             obj_attributes: Nfs3Option::None,
             rtmax: max,
-            rtpref: preferred,
+            rtpref: 512,
             rtmult: 512,
             wtmax: max,
-            wtpref: preferred,
+            wtpref: 512,
             wtmult: 512,
             dtpref: 4096,
             maxfilesize: 0,
@@ -309,10 +281,10 @@ mod tests {
         }
     }
 
-    fn bounds(block: u32, chosen: bool, max: u32, preferred: u32) -> u32 {
+    fn bounds(block: u32, max: u32) -> u32 {
         let configured = Limits { read_block: block, write_block: block, ..Limits::default() };
-        let mut bounds = Bounds::new(configured, Chosen { read: chosen, write: chosen });
-        bounds.announced = Some(ServerLimits::from(&info(max, preferred)));
+        let mut bounds = Bounds::new(configured);
+        bounds.announced = Some(ServerLimits::from(&info(max)));
         let Limits { read_block, write_block, .. } = bounds.limits();
         assert_eq!(read_block, write_block);
         write_block
@@ -320,32 +292,20 @@ mod tests {
 
     #[test]
     fn blocks_stay_within_what_the_server_announces() {
-        assert_eq!(bounds(1 << 20, true, 256 << 10, 256 << 10), 256 << 10);
-        assert_eq!(
-            bounds(1 << 20, true, 256 << 10, 64 << 10),
-            64 << 10,
-            "a chosen block is the preferred one"
-        );
-        assert_eq!(
-            bounds(1 << 20, false, 256 << 10, 64 << 10),
-            256 << 10,
-            "a given one only has to be taken"
-        );
-        assert_eq!(bounds(8192, false, 256 << 10, 64 << 10), 8192);
-        assert_eq!(bounds(1 << 20, true, 64 << 20, 64 << 20), 1 << 20);
+        assert_eq!(bounds(1 << 20, 256 << 10), 256 << 10);
+        assert_eq!(bounds(8192, 256 << 10), 8192);
+        assert_eq!(bounds(1 << 20, 64 << 20), 1 << 20);
     }
 
     #[test]
     fn announcements_that_cannot_be_are_not_followed() {
-        assert_eq!(bounds(1 << 20, true, 0, 0), UNANNOUNCED_BYTES, "zero is no announcement");
-        assert_eq!(bounds(1 << 20, true, 65536, 512), 65536, "a preference for crumbs");
-        assert_eq!(bounds(1 << 20, true, 65536, 1 << 30), 65536, "a preference above the largest");
-        assert_eq!(bounds(1 << 20, true, 1000, 1000), 1000, "small limits are limits");
+        assert_eq!(bounds(1 << 20, 0), UNANNOUNCED_BYTES, "zero is no announcement");
+        assert_eq!(bounds(1 << 20, 1000), 1000, "small limits are limits");
     }
 
     #[test]
     fn a_server_that_stops_twice_at_the_same_size_takes_no_more() {
-        let mut bounds = Bounds::new(Limits { write_block: 1 << 20, ..Limits::default() }, Chosen::default());
+        let mut bounds = Bounds::new(Limits { write_block: 1 << 20, ..Limits::default() });
         assert!(!bounds.handle_moved(Class::Write, 1 << 20, 65536));
         assert!(!bounds.handle_moved(Class::Write, 1 << 20, 4096), "a full disk stops anywhere");
         assert!(!bounds.handle_moved(Class::Write, 1 << 20, 1 << 20));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nfs_wire::portmap::Protocol;
 
-use super::{Chosen, SessionConfig};
+use super::SessionConfig;
 use crate::{
     config::{BlockSize, MAX_BLOCK_BYTES, RetryPolicy, SessionOptions, Window},
     engine::{BlockRange, Carrier, EngineConfig, Tuning, WindowLimits},
@@ -104,7 +104,6 @@ impl SessionConfig {
                 credential,
             },
             limits,
-            chosen: Chosen { read: chosen(options.read_block), write: chosen(options.write_block) },
             measure_writes: protocol == Protocol::Tcp && chosen(options.write_block),
             stall_timeout: options.stall_timeout,
             rate_limit: options.rate_limit,

@@ -39,7 +39,6 @@ impl Bench {
                 credential: vec![0; 8],
             },
             limits: Limits { read_block: 1000, write_block: 1000, ..Limits::default() },
-            chosen: Chosen::default(),
             measure_writes: false,
             stall_timeout: None,
             rate_limit: None,

@@ -64,9 +64,8 @@ impl Endpoint {
         let mut drained = None;
         loop {
             let step = {
-                let snapshot = path.connection.snapshot();
-                let (estimate, heard) = (snapshot.path_estimate.as_ref(), snapshot.last_heard);
-                lock(plan).poll(clock(), &mut self.connections.machine(), estimate, heard)
+                let heard = path.connection.snapshot().last_heard;
+                lock(plan).poll(clock(), &mut self.connections.machine(), heard)
             };
             match step {
                 Some(UploadStep::Ask(protocol)) => {

@@ -166,8 +166,7 @@ impl Agent {
             if upload.is_held && !session.is_asking(id) {
                 upload.plan.handle_drained();
             }
-            let estimate = session.path_estimate();
-            match upload.plan.poll(now, &mut self.endpoint, estimate.as_ref(), known.heard) {
+            match upload.plan.poll(now, &mut self.endpoint, known.heard) {
                 None => return,
                 Some(UploadStep::Ask(protocol)) => {
                     self.ask(now, protocol, 0, true);
@@ -179,7 +178,7 @@ impl Agent {
                 }
                 Some(UploadStep::Detach) => {
                     upload.is_held = false;
-                    let taken = session.detach(now, id);
+                    let (estimate, taken) = (session.path_estimate(), session.detach(now, id));
                     upload.plan.handle_detached(now, taken.is_some());
                     if let Some(transfer) = taken {
                         let to = &mut self.paths[upload.connection().0].path.session;

@@ -47,7 +47,6 @@ pub(in crate::engine) struct Adaptive {
     fragments: Fragments,
     /// Blocks larger than this do not arrive, and those under way are to be re-segmented.
     cut: Option<u32>,
-    lost: Losses,
 }
 
 /// An attempt that was acknowledged.
@@ -69,21 +68,6 @@ pub(in crate::engine) struct Acked {
     /// Bytes of the IP packet that the reply came in.
     pub(in crate::engine) size: u32,
 }
-
-/// Losses and replies of the last rounds, to tell a full queue from a burst.
-#[derive(Clone, Copy, Debug, Default)]
-struct Losses {
-    losses: u32,
-    replies: u32,
-    heavy_rounds: u32,
-    round_end: u64,
-}
-
-/// Rounds with heavy loss that mean a full queue, whatever the episodes.
-const HEAVY_ROUNDS: u32 = 3;
-
-/// Replies in one of these rounds, at least.
-const LOSS_ROUND: u32 = 10;
 
 /// Block of the first READ or WRITE at most, in bytes: one frame, as the link may be slow.
 const FIRST_BLOCK: u32 = 1280;
@@ -114,7 +98,6 @@ impl Adaptive {
             one_frame: 0,
             fragments: Fragments::default(),
             cut: None,
-            lost: Losses::default(),
         };
         // Rejects what no path has, such as a rate that is not finite.
         let is_sound = |it: &&PathEstimate| {
@@ -146,7 +129,6 @@ impl Adaptive {
             min_rtt: self.path.min_rtt.get(),
             fades_per_second: self.episodes.per_second(),
             mean_fade: self.detector.pto.mean_fade(),
-            fades: self.path.fades,
             retransmits: self.path.arq.retransmits(),
             block: self.block,
             in_flight: u32::try_from(self.window() / u64::from(self.block)).unwrap_or(u32::MAX),
@@ -183,12 +165,7 @@ impl Adaptive {
         {
             return Some(probe);
         }
-        if self.fragments.wants_trial(now) {
-            // Not more than fits beside what arrives.
-            let fitting = u32::try_from(self.controller.window(&self.path, block) / 4).unwrap_or(u32::MAX);
-            return Some(fitting.max(2 * range.one_frame).min(range.largest));
-        }
-        if self.fragments.are_barred() {
+        if self.fragments.are_dropped(now) {
             range.largest = range.one_frame.min(range.largest);
         }
         let link_retransmits = self.path.arq.retransmits();
@@ -289,9 +266,6 @@ impl Adaptive {
         self.controller.on_sent(in_flight);
         if class != Class::Control {
             self.pacer.spend(now, bytes, self.block);
-            if self.needs_fragments(class, bytes) {
-                self.fragments.handle_sent(now);
-            }
             let direction = Direction::of(class);
             self.path_mtu.handle_sent(now, direction, bytes, self.path.rtt.timeout(class));
         }
@@ -338,15 +312,9 @@ impl Adaptive {
         let is_late = rtt > self.path.min_rtt.get() + own;
         if gap.is_probed && (gap.is_long && gap.excess > own && is_late || !is_held) {
             self.path.arq.handle_fade(now, is_held);
-            if !is_held {
-                self.path.fades.count(gap.excess);
-            }
         }
         self.path.arq.handle_reply(sent);
-        self.lost.replies += 1;
-        if before.bytes >= self.lost.round_end && self.lost.replies >= LOSS_ROUND {
-            self.end_loss_round(before.bytes);
-        }
+        self.controller.on_reply(&self.path, before.bytes);
     }
 
     /// A retransmission was spurious: an earlier attempt is answered.
@@ -392,24 +360,23 @@ impl Adaptive {
             return;
         }
         self.path.arq.on_loss();
-        let barred = self.fragments.are_barred();
-        let vain = self.needs_fragments(class, bytes) && self.fragments.handle_loss(now, sent);
-        let hole = self.range.is_some() && self.path_mtu.handle_loss(now, Direction::of(class), bytes, sent);
-        if vain || hole {
+        let is_black_hole = self.range.is_some()
+            && if self.needs_fragments(class, bytes) {
+                self.fragments.handle_loss(now, sent)
+            } else {
+                self.path_mtu.handle_loss(now, Direction::of(class), bytes, sent)
+            };
+        if is_black_hole {
             self.cut = Some(self.path_mtu.block());
-            if hole || !barred {
-                self.lost = Losses::default();
-                self.controller.start_again(&mut self.path);
-            }
+            self.controller.start_again(&mut self.path);
         }
-        self.lost.losses += 1;
         self.controller.on_loss(self.block);
         let smoothed = self.path.rtt.smoothed(Class::Read).unwrap_or_default();
         let span = 2 * smoothed + Duration::from_millis(500);
         let is_explained = self.detector.pto.explains_loss(now, span);
         let is_full = self.controller.had_congestion_since(delivered)
             || !is_explained && self.controller.is_queueing(&self.path, self.block);
-        if is_full || self.lost.heavy_rounds >= HEAVY_ROUNDS {
+        if is_full || self.controller.loses_heavily() {
             if self.controller.on_congestion_event(&mut self.path, delivered, self.block)
                 && let Some(range) = self.blocks()
             {
@@ -447,7 +414,7 @@ impl Adaptive {
         self.detector.pto.stop();
     }
 
-    /// The link below has changed: asks at once into a silence.
+    /// The link below has changed: if nothing is received, a probe is due at once.
     pub(in crate::engine) fn handle_link_event(&mut self, now: Instant) {
         self.path_mtu.handle_link_event();
         self.detector.pto.handle_link_event(now);
@@ -461,16 +428,5 @@ impl Adaptive {
     /// The probe timeout is over. Whether the oldest call itself is to be sent again, too. `more`: other calls want a tail-loss probe.
     pub(in crate::engine) fn on_probe_timeout(&mut self, now: Instant, more: bool) -> bool {
         self.detector.on_probe(now, &self.path, more)
-    }
-
-    fn end_loss_round(&mut self, delivered: u64) {
-        let Losses { losses, replies, heavy_rounds, .. } = self.lost;
-        let heavy = losses * 4 > replies;
-        self.lost = Losses {
-            losses: 0,
-            replies: 0,
-            heavy_rounds: if heavy { heavy_rounds + 1 } else { 0 },
-            round_end: self.path.delivery.bytes().max(delivered),
-        };
     }
 }

@@ -32,6 +32,17 @@ pub(super) struct Controller {
     /// Standing queue that the window may cause.
     allowed: Duration,
     rounds_since_congestion: u32,
+    heavy: HeavyLoss,
+}
+
+/// Losses and replies of the last rounds, small calls' included, to tell a full queue from a burst.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeavyLoss {
+    losses: u32,
+    replies: u32,
+    /// Rounds in a row that were heavy.
+    rounds: u32,
+    round_end: u64,
 }
 
 impl Controller {
@@ -50,6 +61,7 @@ impl Controller {
             probe_rtt: None,
             allowed: tuning.allowance,
             rounds_since_congestion: u32::MAX,
+            heavy: HeavyLoss { losses: 0, replies: 0, rounds: 0, round_end: 0 },
         }
     }
 
@@ -88,9 +100,30 @@ impl Controller {
         }
     }
 
-    /// A block was lost.
-    pub(super) fn on_loss(&mut self, bytes: u32) {
-        self.lost += u64::from(bytes);
+    /// Anything was answered that was sent when so much had been delivered.
+    pub(super) fn on_reply(&mut self, path: &PathEstimator, delivered: u64) {
+        let heavy = &mut self.heavy;
+        heavy.replies += 1;
+        if delivered >= heavy.round_end && heavy.replies >= self.tuning.loss_round {
+            let is_heavy = heavy.losses * 4 > heavy.replies;
+            *heavy = HeavyLoss {
+                losses: 0,
+                replies: 0,
+                rounds: if is_heavy { heavy.rounds + 1 } else { 0 },
+                round_end: path.delivery.bytes().max(delivered),
+            };
+        }
+    }
+
+    /// A call was lost while blocks had so many bytes.
+    pub(super) fn on_loss(&mut self, block: u32) {
+        self.lost += u64::from(block);
+        self.heavy.losses += 1;
+    }
+
+    /// Whether so much is lost, round after round, that it means a full queue whatever else explains it.
+    pub(super) const fn loses_heavily(&self) -> bool {
+        self.heavy.rounds >= self.tuning.heavy_rounds
     }
 
     /// A queue is full: something was lost of what was sent when so much had been delivered.
@@ -115,7 +148,7 @@ impl Controller {
 
     /// What was lost was no sign of too much in flight: startup begins again.
     pub(super) fn start_again(&mut self, path: &mut PathEstimator) {
-        (self.stale_rounds, self.best_rate) = (0, 0.0);
+        (self.stale_rounds, self.best_rate, self.heavy) = (0, 0.0, HeavyLoss::default());
         path.start_again();
     }
 
@@ -145,7 +178,7 @@ impl Controller {
         window.max(least * block)
     }
 
-    /// Whether there was a congestion event after so much had been delivered. What was sent after the last reply before that counts anew: where a
+    /// Whether there was a congestion event after so much had been delivered. What was sent after the last reply before that is another one: where a
     /// whole window is lost, that is worse than one full queue.
     pub(super) fn had_congestion_since(&self, delivered: u64) -> bool {
         self.congestion_at.is_some_and(|at| delivered < at)

@@ -1,119 +1,133 @@
 //! Do blocks of several frames arrive at all?
 //!
 //! Some paths drop every IP fragment, and a receiver whose memory for incomplete datagrams is full does so for half a minute (Linux's
-//! `ipfrag_high_thresh` and `ipfrag_time`). Small calls pass meanwhile, so that it looks like fade after fade. What is sent in fragments then only
+//! `ipfrag_high_thresh` and `ipfrag_time`). Small calls pass meanwhile, so that it looks like fade after fade, and what is sent in fragments
 //! keeps the memory full.
 
 use std::time::{Duration, Instant};
 
-/// Losses to one burst or fade are found together. So many such rounds in a row, with so many blocks lost in all, are none; one is enough where no such block
-/// ever arrived.
-const VAIN: [(u32, u32); 2] = [(2, 16), (3, 6)];
-const VAIN_AT_FIRST: u32 = 4;
+use super::black_hole::BlackHole;
 
-/// A row ends when one of so many arrives.
+/// A receiver that keeps datagrams incomplete drops some fragments, and lets a block through now and then: one of so many does not end a row of losses.
 const RARE: u32 = 8;
 
-/// One larger block is tried at once, as it may have been a long fade; after this time if it is lost, and then after twice as long each time.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(32);
+/// For so long blocks are of one frame then, as incomplete datagrams are kept for that time (Linux's `ipfrag_time`), and twice as long each time
+/// that no block has arrived since.
+const FIRST_LIFETIME: Duration = Duration::from_secs(30);
+const MAX_LIFETIME: Duration = Duration::from_secs(600);
 
-/// So many larger blocks that arrive in a row mean that all is as it was.
-const TRUSTED: u32 = 64;
-
-/// Counts what became of blocks that need fragments.
-#[derive(Clone, Copy, Debug, Default)]
+/// What became of blocks that need fragments.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Fragments {
-    /// Rounds of losses in a row, when the last was found, blocks lost in them, and those that arrived nevertheless.
-    rounds: u32,
-    found: Option<Instant>,
-    lost: u32,
+    hole: BlackHole,
+    /// Blocks that arrived since the row of losses began.
     arrived: u32,
-    /// Blocks that arrived since they last did not.
-    trusted: u32,
-    barred: Option<Barred>,
-    wait: Duration,
+    /// Whether one ever arrived since fragments were dropped last.
+    is_proven: bool,
+    /// Fragments were dropped at the first of these, and blocks are of one frame until the second.
+    dropped: Option<(Instant, Instant)>,
+    lifetime: Duration,
 }
 
-/// Only blocks of one frame arrive.
-#[derive(Clone, Copy, Debug)]
-struct Barred {
-    since: Instant,
-    next_trial: Instant,
+impl Default for Fragments {
+    fn default() -> Self {
+        Self {
+            hole: BlackHole::default(),
+            arrived: 0,
+            is_proven: false,
+            dropped: None,
+            lifetime: FIRST_LIFETIME,
+        }
+    }
 }
 
 impl Fragments {
-    /// Whether blocks of several frames are of no use.
-    pub(super) const fn are_barred(&self) -> bool {
-        self.barred.is_some()
+    /// Whether blocks of several frames are of no use now.
+    pub(super) fn are_dropped(&self, now: Instant) -> bool {
+        self.dropped.is_some_and(|(_, until)| now < until)
     }
 
-    /// Whether the next block is to be a larger one, for trial.
-    pub(super) fn wants_trial(&self, now: Instant) -> bool {
-        self.barred.is_some_and(|barred| now >= barred.next_trial)
-    }
-
-    /// A block of several frames was sent: a trial. It need not end with an arrival or a loss, as its transfer may end before.
-    pub(super) fn handle_sent(&mut self, now: Instant) {
-        if let Some(barred) = &mut self.barred {
-            barred.next_trial = now + self.wait;
-        }
-    }
-
-    /// A block of several frames is there.
+    /// A block of several frames arrived.
     pub(super) fn handle_arrival(&mut self) {
-        self.barred = None;
+        self.is_proven = true;
+        self.lifetime = FIRST_LIFETIME;
         self.arrived += 1;
-        self.trusted = self.trusted.saturating_add(1);
-        if self.trusted == TRUSTED {
-            self.wait = Duration::ZERO;
-        }
-        if self.arrived * RARE > self.lost {
-            (self.rounds, self.lost, self.arrived) = (0, 0, 0);
+        if self.arrived * RARE > self.hole.lost() {
+            (self.hole, self.arrived) = (BlackHole::default(), 0);
         }
     }
 
-    /// A block of several frames was lost that was sent at `sent`. Whether it is now clear that they do not arrive.
+    /// A block of several frames was lost that was sent at `sent`. Whether it is clear now that they do not arrive.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant) -> bool {
-        match &mut self.barred {
-            Some(barred) if sent < barred.since => return false,
-            Some(_) => {}
-            None => {
-                if self.found.is_none_or(|found| sent >= found) {
-                    self.rounds += 1;
-                    self.found = Some(now);
-                }
-                self.lost += 1;
-                let never = self.trusted == 0 && self.lost >= VAIN_AT_FIRST;
-                let vain = VAIN.iter().any(|&(rounds, lost)| self.rounds >= rounds && self.lost >= lost);
-                if !never && !vain {
-                    return false;
-                }
-            }
+        if self.dropped.is_some_and(|(since, _)| sent < since)
+            || !self.hole.on_loss(now, sent, self.is_proven)
+        {
+            return false;
         }
-        self.barred = Some(Barred { since: now, next_trial: now + self.wait });
-        self.wait = (self.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-        (self.rounds, self.lost, self.arrived, self.trusted) = (0, 0, 0, 0);
+        let lifetime = self.lifetime;
+        *self = Self {
+            dropped: Some((now, now + lifetime)),
+            lifetime: (lifetime * 2).min(MAX_LIFETIME),
+            ..Self::default()
+        };
         true
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
 mod tests {
     use super::*;
 
+    const FADE: Duration = Duration::from_millis(100);
+
+    /// Two rounds of two losses each, a second apart. Whether fragments are dropped now.
+    fn lose_four(fragments: &mut Fragments, now: Instant) -> bool {
+        let later = now + Duration::from_secs(1);
+        [now, now, later, later].map(|sent| fragments.handle_loss(sent + FADE, sent))
+            == [false, false, false, true]
+    }
+
     #[test]
-    fn a_trial_without_an_outcome_is_followed_by_another() {
-        #[expect(clippy::disallowed_methods, reason = "any moment will do as the beginning of a test")]
+    fn fragments_that_never_arrive_are_tried_again_ever_more_seldom() {
+        let mut now = Instant::now();
+        let mut fragments = Fragments::default();
+        for seconds in [30, 60, 120, 240, 480, 600, 600] {
+            assert!(lose_four(&mut fragments, now));
+            now += Duration::from_secs(1) + FADE;
+            assert!(fragments.are_dropped(now + Duration::from_secs(seconds - 1)));
+            now += Duration::from_secs(seconds);
+            assert!(!fragments.are_dropped(now), "{seconds} s");
+        }
+        fragments.handle_arrival();
+        assert!((0..10).all(|_| !fragments.handle_loss(now + FADE, now)), "one fade");
+    }
+
+    #[test]
+    fn one_fade_is_no_sign_however_much_it_takes() {
         let now = Instant::now();
         let mut fragments = Fragments::default();
-        assert!((1..VAIN_AT_FIRST).all(|_| !fragments.handle_loss(now, now)));
-        assert!(fragments.handle_loss(now, now) && fragments.are_barred());
-        assert!(fragments.wants_trial(now), "it may have been a long fade");
-        fragments.handle_sent(now);
-        assert!(!fragments.wants_trial(now + FIRST_WAIT / 2));
-        assert!(fragments.wants_trial(now + FIRST_WAIT));
+        assert!((0..100).all(|_| !fragments.handle_loss(now + FADE, now)));
+    }
+
+    #[test]
+    fn a_block_that_slips_through_does_not_hide_that_nearly_all_are_dropped() {
+        let now = Instant::now();
+        let mut fragments = Fragments::default();
         fragments.handle_arrival();
-        assert!(!fragments.are_barred());
+        let mut dropped = false;
+        for round in 0..4 {
+            let now = now + Duration::from_secs(round);
+            for _ in 0..10 {
+                dropped |= fragments.handle_loss(now + FADE, now);
+            }
+            if dropped {
+                break;
+            }
+            if round > 0 {
+                fragments.handle_arrival();
+            }
+        }
+        assert!(dropped);
     }
 }

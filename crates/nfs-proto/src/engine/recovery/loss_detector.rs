@@ -26,18 +26,11 @@ impl LossDetector {
     /// A call was sent; `alone`: nothing else was outstanding.
     pub(super) fn on_sent(&mut self, now: Instant, path: &PathEstimator, class: Class, alone: bool) {
         let (timeout, link_retransmits) = (path.rtt.timeout(class), path.arq.retransmits());
-        let smoothed = path.rtt.known(class).filter(|_| !link_retransmits);
-        let (longest, tail_loss_probe) = match (class, smoothed) {
-            (_, None) => (timeout, None),
-            // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it.
-            (Class::Control, Some(rtt)) => (
-                rtt + rtt / 8 + path.rtt.min_variation(),
-                (rtt >= self.tuning.tail_loss_rtt).then_some(rtt / 8),
-            ),
-            (Class::Read | Class::Write, Some(_)) => (timeout, None),
-        };
-        let sent = Sent { alone, timeout: timeout.min(longest), tail_loss_probe };
-        self.pto.on_sent(now, sent, link_retransmits);
+        // Nothing follows a small call that could show its loss, and whoever waits for it waits for all of it.
+        let lone = path.rtt.known(class).filter(|_| class == Class::Control && !link_retransmits);
+        let timeout = lone.map_or(timeout, |rtt| timeout.min(rtt + rtt / 8 + path.rtt.min_variation()));
+        let tail_loss_probe = lone.filter(|&rtt| rtt >= self.tuning.tail_loss_rtt).map(|rtt| rtt / 8);
+        self.pto.on_sent(now, Sent { alone, timeout, tail_loss_probe }, link_retransmits);
     }
 
     /// Returns how long an overtaken call may still be answered before it is declared lost. `losses` counts how often it was overtaken,
@@ -51,12 +44,10 @@ impl LossDetector {
         losses: u32,
         evidence: Class,
     ) -> Duration {
-        let again = losses.saturating_sub(self.tuning.back_off_after + 1).min(16);
-        let back_off = if losses > self.tuning.back_off_after {
-            (path.rtt.timeout(suspect) * (1 << again)).min(self.tuning.max_back_off)
-        } else {
-            Duration::ZERO
-        };
+        let back_off =
+            losses.checked_sub(self.tuning.back_off_after + 1).map_or(Duration::ZERO, |doublings| {
+                (path.rtt.timeout(suspect) * (1 << doublings.min(16))).min(self.tuning.max_back_off)
+            });
         back_off + self.overtaken(now, path, suspect, sent, evidence)
     }
 

@@ -1,6 +1,7 @@
 //! Loss recovery: by timers alone (the classic policies), or by all that replies tell (the adaptive policy).
 
 mod adaptive;
+mod black_hole;
 mod block_policy;
 mod controller;
 mod delivery_rate;
@@ -28,7 +29,7 @@ pub(super) use self::{
     adaptive::{Acked, Adaptive},
     delivery_rate::Delivered,
 };
-use super::{Carrier, Class, Direction, Fades, Pace, PathEstimate, WindowLimits};
+use super::{Carrier, Class, Direction, Pace, PathEstimate, WindowLimits};
 use crate::config::RetryPolicy;
 
 /// What decides that a call is sent again.
@@ -176,7 +177,7 @@ impl Recovery {
         true
     }
 
-    /// Returns when to ask into a silence.
+    /// Returns when the probe timeout is over (RFC 9002 §6.2).
     pub(super) fn next_probe(&self) -> Option<Instant> {
         match self {
             Self::Connection | Self::Timers(_) => None,

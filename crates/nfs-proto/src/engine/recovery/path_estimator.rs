@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Acked, Fades, PathEstimate,
+    Acked, PathEstimate,
     delivery_rate::{DeliveryRate, ReplySpacing},
     link_arq::LinkArq,
     min_rtt::MinRtt,
@@ -21,8 +21,6 @@ pub(super) struct PathEstimator {
     /// Whether the rate is still looked for.
     pub(super) is_startup: bool,
     pub(super) arq: LinkArq,
-    /// Fades that were probed, and destroyed what met them.
-    pub(super) fades: Fades,
 }
 
 impl PathEstimator {
@@ -34,7 +32,6 @@ impl PathEstimator {
             spacing: ReplySpacing::new(tuning.path),
             is_startup: true,
             arq: LinkArq::new(tuning.path),
-            fades: Fades::default(),
         }
     }
 

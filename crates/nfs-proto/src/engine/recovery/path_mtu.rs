@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Direction;
+use super::{Direction, black_hole::BlackHole};
 
 /// Every path of IPv6 carries this, and nearly every path of IPv4 (`BASE_PLPMTU`, RFC 8899 §5.1.2; RFC 8200 §5).
 const BASE: u32 = 1280;
@@ -30,11 +30,6 @@ const RAISE: Duration = Duration::from_secs(600);
 
 /// Bytes that are acknowledged for each byte of a probe: a probe costs a slow link a fifth of the time since the last one at most.
 const EARNED: u64 = 4;
-
-/// A black hole (RFC 8899 §4.3): so many rounds in a row in which everything of one size was lost, with so many datagrams lost in all.
-/// Losses are of one round if the later was sent before the earlier was known. What never arrived is given up sooner.
-const BLACK_HOLE: (u32, u32) = (3, 6);
-const BLACK_HOLE_AT_FIRST: (u32, u32) = (2, 4);
 
 /// A probe is lost after twice the usual timeout, and not before this: servers answer out of order, and large datagrams last.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -104,22 +99,14 @@ struct Search {
     /// Bytes acknowledged since the last probe.
     earned: u64,
     probe: Option<Probe>,
-    hole: Hole,
-}
-
-/// Losses since something of their size arrived.
-#[derive(Clone, Copy, Debug)]
-struct Hole {
-    rounds: u32,
-    found: Option<Instant>,
-    lost: u32,
-    /// The smallest of them.
-    least: u32,
+    hole: BlackHole,
+    /// The smallest datagram of those losses, in bytes.
+    least_lost: u32,
 }
 
 impl PathMtu {
     /// `headers`: bytes of a datagram with a block beyond the block itself; `most`: the largest block.
-    pub(super) const fn new(headers: u32, most: u32) -> Self {
+    pub(super) fn new(headers: u32, most: u32) -> Self {
         let (up, down) = (Search::new(ASSUMED), Search::new(ASSUMED));
         let (sees_fragments, fragment, affordable) = (false, None, ASSUMED);
         Self { up, down, headers, most, sees_fragments, fragment, affordable, heard: None, used: [None; 2] }
@@ -150,7 +137,7 @@ impl PathMtu {
     }
 
     /// The link below has changed: what was learned may belong to another path.
-    pub(super) const fn handle_link_event(&mut self) {
+    pub(super) fn handle_link_event(&mut self) {
         (self.up, self.down) = (Search::new(self.up.route), Search::new(self.up.route));
     }
 
@@ -337,12 +324,8 @@ impl PathMtu {
     }
 }
 
-impl Hole {
-    const NONE: Self = Self { rounds: 0, found: None, lost: 0, least: u32::MAX };
-}
-
 impl Search {
-    const fn new(route: u32) -> Self {
+    fn new(route: u32) -> Self {
         let size = if route < ASSUMED { route } else { ASSUMED };
         Self {
             size,
@@ -353,7 +336,8 @@ impl Search {
             lost_probes: 0,
             earned: 0,
             probe: None,
-            hole: Hole::NONE,
+            hole: BlackHole::default(),
+            least_lost: u32::MAX,
         }
     }
 
@@ -383,8 +367,8 @@ impl Search {
     fn confirm(&mut self, bytes: u32) {
         self.probe.take_if(|probe| bytes >= probe.bytes);
         self.confirmed = self.confirmed.max(bytes);
-        if bytes >= self.hole.least {
-            self.hole = Hole::NONE;
+        if bytes >= self.least_lost {
+            (self.hole, self.least_lost) = (BlackHole::default(), u32::MAX);
         }
         if bytes > self.size {
             (self.size, self.lost_probes) = (bytes, 0);
@@ -415,15 +399,8 @@ impl Search {
     }
 
     fn is_black_hole(&mut self, now: Instant, bytes: u32, sent: Instant) -> bool {
-        let Hole { rounds, found, lost, least } = &mut self.hole;
-        if found.is_none_or(|found| sent >= found) {
-            *rounds += 1;
-            *found = Some(now);
-        }
-        *lost += 1;
-        *least = bytes.min(*least);
-        let enough = if self.confirmed >= bytes { BLACK_HOLE } else { BLACK_HOLE_AT_FIRST };
-        *rounds >= enough.0 && *lost >= enough.1
+        self.least_lost = self.least_lost.min(bytes);
+        self.hole.on_loss(now, sent, self.confirmed >= bytes)
     }
 }
 

@@ -225,6 +225,10 @@ pub struct WindowTuning {
     pub wrong_min_rtt: Duration,
     /// A round without this much growth of the rate counts against startup. 1.1 to 1.5; BBR has 1.25.
     pub startup_growth: f64,
+    /// Rounds in a row with a loss for every four replies that mean a full queue, whatever the loss episodes. 2 to 10.
+    pub heavy_rounds: u32,
+    /// Replies in such a round, at least. 5 to 50.
+    pub loss_round: u32,
 }
 
 impl Default for WindowTuning {
@@ -247,6 +251,8 @@ impl Default for WindowTuning {
             narrow_blocks: 8,
             wrong_min_rtt: Duration::from_millis(50),
             startup_growth: 1.2,
+            heavy_rounds: 3,
+            loss_round: 10,
         }
     }
 }

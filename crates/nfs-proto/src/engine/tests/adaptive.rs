@@ -193,7 +193,6 @@ fn an_earlier_run_s_window_is_taken_up_with_care() {
         min_rtt: Duration::from_millis(100),
         fades_per_second: 0.0,
         mean_fade: Duration::ZERO,
-        fades: Fades::default(),
         retransmits: false,
         block: 4096,
         in_flight: 0,
@@ -231,7 +230,7 @@ fn an_earlier_run_s_window_is_taken_up_with_care() {
 }
 
 #[test]
-fn a_silence_is_asked_into_at_a_bounded_rate() {
+fn probes_into_a_silence_have_a_bounded_rate() {
     let mut path = Path::new();
     path.learn();
     path.submit(Class::Read, Repeat::Idempotent);
@@ -350,7 +349,7 @@ fn before_anything_was_received_small_calls_are_hedged_and_the_copies_teach_noth
 }
 
 #[test]
-fn a_long_silence_is_asked_into_at_once_when_the_link_has_changed() {
+fn a_probe_is_sent_at_once_when_the_link_has_changed() {
     let mut path = Path::new();
     path.learn();
     path.submit(Class::Read, Repeat::Idempotent);
