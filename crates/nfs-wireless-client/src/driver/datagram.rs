@@ -4,7 +4,6 @@ use std::{io::ErrorKind, net::SocketAddr, time::Instant};
 
 use nfs_proto::session::Transmit;
 use nfs_wire::padding;
-use rustix::io::Errno;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
 
 use super::{
@@ -12,7 +11,7 @@ use super::{
     fragments::Fragments,
     pump::{Pump, Rest},
     socket::renew_udp,
-    whole::Whole,
+    whole::{Whole, is_too_long},
 };
 
 /// What is longer may have been fragmented somewhere, and put together again by a proxy or a translator of addresses, though it leaves and
@@ -33,7 +32,7 @@ pub(super) async fn run(
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
     let mut whole = Whole::new(&socket);
-    let mut outgoing = Outgoing { bytes: Vec::with_capacity(2048), dont_fragment: false };
+    let mut outgoing = Outgoing::default();
     let mut batches = 0;
     // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
     pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
@@ -74,25 +73,26 @@ pub(super) async fn run(
             batches = 0;
             pump.session.handle_timeout(now);
         }
-        while !outgoing.bytes.is_empty() || next_datagram(&mut pump, &mut outgoing) {
-            match whole.send(&socket, &outgoing.bytes, outgoing.dont_fragment) {
-                Ok(()) => {
-                    if outgoing.bytes.len() > ONE_FRAME_BYTES {
-                        count(&mut pump, now);
+        while outgoing.fill(&mut pump, whole.max_batch()) {
+            let batch = &outgoing.bytes[..outgoing.batch];
+            match whole.send(&socket, batch, outgoing.segment, outgoing.dont_fragment) {
+                Ok(sent) => {
+                    if outgoing.segment > ONE_FRAME_BYTES {
+                        (0..sent.div_ceil(outgoing.segment)).for_each(|_| count(&mut pump, now));
                     }
-                    outgoing.bytes.clear();
+                    outgoing.drop_first(sent);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // The answer to what was sent before, or to this; it goes in fragments.
                 Err(error) if is_too_long(&error) => {
                     if !std::mem::take(&mut outgoing.dont_fragment) {
-                        outgoing.bytes.clear();
+                        outgoing.drop_first(outgoing.segment);
                     }
                     learn_route(&mut pump, &socket, &whole);
                 }
                 Err(error) => {
                     // The datagram is lost like any other; its timer runs. Perhaps the address it was to leave from is gone.
-                    outgoing.bytes.clear();
+                    outgoing.drop_first(outgoing.segment);
                     let _ = renew_udp(&socket, peer);
                     pump.refused(now, error);
                 }
@@ -112,27 +112,67 @@ pub(super) async fn run(
                 Ok(_) => {}
                 Err(_) => return,
             },
-            result = socket.writable(), if !outgoing.bytes.is_empty() => if result.is_err() { return },
+            result = socket.writable(), if outgoing.batch > 0 => if result.is_err() { return },
             () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
         }
     }
 }
 
-/// A message that waits for the socket.
+/// Messages that wait for the socket.
+#[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
+    /// Bytes of the first messages that leave together: all of one size but the last, which may be shorter.
+    batch: usize,
+    /// That size.
+    segment: usize,
     dont_fragment: bool,
+    /// What follows the batch, one message at most, must not be fragmented.
+    next_dont_fragment: bool,
+}
+
+impl Outgoing {
+    /// Sees to it that there is something to send; false when there is nothing. Messages that must not be fragmented and are of one size leave
+    /// together, in at most `most` bytes.
+    fn fill(&mut self, pump: &mut Pump, most: usize) -> bool {
+        if self.batch > 0 {
+            return true;
+        }
+        if self.bytes.is_empty() {
+            match next_datagram(pump, &mut self.bytes) {
+                Some(dont_fragment) => self.next_dont_fragment = dont_fragment,
+                None => return false,
+            }
+        }
+        (self.batch, self.segment) = (self.bytes.len(), self.bytes.len());
+        self.dont_fragment = self.next_dont_fragment;
+        while self.dont_fragment
+            && self.batch.is_multiple_of(self.segment)
+            && self.batch + self.segment <= most
+        {
+            let Some(dont_fragment) = next_datagram(pump, &mut self.bytes) else { break };
+            let length = self.bytes.len() - self.batch;
+            if length > self.segment || !dont_fragment {
+                self.next_dont_fragment = dont_fragment;
+                break;
+            }
+            self.batch += length;
+        }
+        true
+    }
+
+    /// So many bytes of the batch have left, or are given up.
+    fn drop_first(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.batch);
+        self.bytes.drain(..bytes);
+        self.batch -= bytes;
+    }
 }
 
 fn count(pump: &mut Pump, now: Instant) {
     if let Some(fragments) = &mut pump.fragments {
         fragments.count(now);
     }
-}
-
-/// Whether a datagram was longer than a link on the way carries, and must not be fragmented.
-fn is_too_long(error: &std::io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
 
 /// Tells the session what the system knows of the route.
@@ -170,21 +210,19 @@ fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8], fragment: Option<
     }
 }
 
-/// Puts the next message together; false when there is none.
-fn next_datagram(pump: &mut Pump, outgoing: &mut Outgoing) -> bool {
+/// Appends the next message, and says whether it must not be fragmented; `None` when there is none.
+fn next_datagram(pump: &mut Pump, bytes: &mut Vec<u8>) -> Option<bool> {
     let now = clock();
+    let start = bytes.len();
     while let Some(Transmit { transfer, head, payload, dont_fragment }) = pump.session.poll_transmit(now) {
-        outgoing.dont_fragment = dont_fragment;
-        let bytes = &mut outgoing.bytes;
-        bytes.clear();
         bytes.extend_from_slice(head);
-        let (Some(transfer), Some(payload)) = (transfer, payload) else { return true };
+        let (Some(transfer), Some(payload)) = (transfer, payload) else { return Some(dont_fragment) };
         let length = payload.length as usize;
         if pump.load(now, transfer, payload.offset, length, bytes) {
             bytes.resize(bytes.len() + padding(length), 0);
-            return true;
+            return Some(dont_fragment);
         }
-        bytes.clear();
+        bytes.truncate(start);
     }
-    false
+    None
 }

@@ -1,9 +1,11 @@
-//! Datagrams in one piece: what the system knows of the route's MTU, how they are kept whole, and whether they arrived so.
+//! Datagrams in one piece: what the system knows of the route's MTU, how they are kept whole, whether they arrived so, and how many of them one
+//! system call moves.
 //!
 //! Where a system tells none of this, datagrams are sent as the system likes, and the path's MTU stays what is assumed.
 
 use std::io;
 
+use rustix::io::Errno;
 use tokio::{io::Interest, net::UdpSocket};
 
 /// Largest UDP payload over IPv4.
@@ -19,13 +21,22 @@ pub(super) struct Whole {
     /// Whether datagrams that leave now must not be fragmented, if that is known.
     dont_fragment: Option<bool>,
     sees_fragments: bool,
+    /// Whether the system cuts what it is given into datagrams of one size (Linux's `UDP_SEGMENT`).
+    segments: bool,
 }
 
 impl Whole {
-    /// Asks the system to tell what arrives in fragments.
+    /// Asks the system to tell what arrives in fragments, and to join what arrives together.
     pub(super) fn new(socket: &UdpSocket) -> Self {
         let buffers = vec![0; BATCH * (MAX_DATAGRAM + 1)];
-        Self { buffers, dont_fragment: None, sees_fragments: system::see_fragments(socket) }
+        let (sees_fragments, segments) = (system::see_fragments(socket), system::SEGMENTS);
+        system::join_arrivals(socket);
+        Self { buffers, dont_fragment: None, sees_fragments, segments }
+    }
+
+    /// Returns how many bytes of datagrams of one size [`Self::send`] may be given at once.
+    pub(super) const fn max_batch(&self) -> usize {
+        if self.segments { MAX_DATAGRAM } else { 0 }
     }
 
     /// Whether it will be told what arrives in fragments.
@@ -38,18 +49,32 @@ impl Whole {
         system::route_mtu(socket)
     }
 
-    /// Sends a datagram.
+    /// Sends the datagrams that `bytes` are, all of `segment` bytes but the last, which may be shorter, or the first of them. Returns the bytes that were
+    /// sent.
     pub(super) fn send(
         &mut self,
         socket: &UdpSocket,
-        datagram: &[u8],
+        bytes: &[u8],
+        segment: usize,
         dont_fragment: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         if self.dont_fragment != Some(dont_fragment) {
             system::set_dont_fragment(socket, dont_fragment);
             self.dont_fragment = Some(dont_fragment);
         }
-        socket.try_send(datagram).map(drop)
+        if bytes.len() > segment && self.segments {
+            match socket.try_io(Interest::WRITABLE, || system::send_segments(socket, bytes, segment)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                Ok(sent) => return Ok(sent),
+                // One of them alone says so again.
+                Err(error) if is_too_long(&error) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "datagrams leave one at a time");
+                    self.segments = false;
+                }
+            }
+        }
+        socket.try_send(bytes.get(..segment).unwrap_or(bytes))
     }
 
     /// Receives what is there, up to a few datagrams, and shows each to `take` with the size of its largest fragment if it came in fragments.
@@ -62,17 +87,25 @@ impl Whole {
     }
 }
 
+/// Whether a datagram was longer than a link on the way carries, and must not be fragmented.
+pub(super) fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
+}
+
 #[cfg(target_os = "linux")]
 mod system {
     use std::{
         array,
-        io::{self, IoSliceMut},
+        io::{self, IoSlice, IoSliceMut},
         os::fd::AsRawFd,
     };
 
     use nix::{
         cmsg_space, libc,
-        sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, SetSockOpt, recvmmsg},
+        sys::socket::{
+            ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SetSockOpt, recvmmsg, sendmsg,
+            sockopt::UdpGroSegment,
+        },
     };
     use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
     use tokio::net::UdpSocket;
@@ -89,6 +122,24 @@ mod system {
         #[derive(Clone, Copy)]
         pub(super) struct ReceiveFragmentSizeV6;
         setsockopt_impl!(ReceiveFragmentSizeV6, libc::IPPROTO_IPV6, libc::IPV6_RECVFRAGSIZE, bool, SetBool);
+    }
+
+    pub(super) const SEGMENTS: bool = true;
+
+    /// Datagrams of a batch at most (Linux's `UDP_MAX_SEGMENTS` before 6.9).
+    const MAX_SEGMENTS: usize = 64;
+
+    pub(super) fn join_arrivals(socket: &UdpSocket) {
+        // Before Linux 5.0 each datagram arrives by itself.
+        let _ = UdpGroSegment.set(socket, &true);
+    }
+
+    pub(super) fn send_segments(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
+        let bytes = bytes.get(..MAX_SEGMENTS * segment).unwrap_or(bytes);
+        let size = u16::try_from(segment).map_err(io::Error::other)?;
+        let control = [ControlMessage::UdpGsoSegments(&size)];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        Ok(sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], &control, flags, None)?)
     }
 
     pub(super) fn see_fragments(socket: &UdpSocket) -> bool {
@@ -125,11 +176,21 @@ mod system {
     ) -> io::Result<()> {
         let mut chunks = buffers.chunks_exact_mut(MAX_DATAGRAM + 1);
         let mut slices: [_; BATCH] = array::from_fn(|_| [IoSliceMut::new(chunks.next().unwrap_or_default())]);
-        let mut headers = MultiHeaders::<()>::preallocate(BATCH, Some(cmsg_space!(libc::c_int)));
+        let mut headers = MultiHeaders::<()>::preallocate(BATCH, Some(cmsg_space!(libc::c_int, libc::c_int)));
         let fd = socket.as_raw_fd();
         for message in recvmmsg(fd, &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None)? {
-            let fragment = message.cmsgs().ok().and_then(|mut it| it.find_map(|it| fragment_size(&it)));
-            take(message.iovs().next().unwrap_or_default(), fragment);
+            let bytes = message.iovs().next().unwrap_or_default();
+            let (mut fragment, mut segment) = (None, bytes.len());
+            for control in message.cmsgs().into_iter().flatten() {
+                if let ControlMessageOwned::UdpGroSegments(size) = control {
+                    segment = size as usize;
+                } else {
+                    fragment = fragment.or_else(|| fragment_size(&control));
+                }
+            }
+            for datagram in bytes.chunks(segment.max(1)) {
+                take(datagram, fragment);
+            }
         }
         Ok(())
     }
@@ -155,6 +216,14 @@ mod system {
     use rustix::net::{RecvFlags, recv};
     use tokio::net::UdpSocket;
 
+    pub(super) const SEGMENTS: bool = false;
+
+    pub(super) const fn join_arrivals(_socket: &UdpSocket) {}
+
+    pub(super) fn send_segments(_socket: &UdpSocket, _bytes: &[u8], _segment: usize) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     pub(super) const fn see_fragments(_socket: &UdpSocket) -> bool {
         false
     }
@@ -173,5 +242,65 @@ mod system {
         let (_, length) = recv(socket, &mut buffers[..], RecvFlags::DONTWAIT)?;
         take(&buffers[..length], None);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn pair() -> (UdpSocket, UdpSocket) {
+        let here = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let there = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        here.connect(there.local_addr().unwrap()).await.unwrap();
+        there.connect(here.local_addr().unwrap()).await.unwrap();
+        (here, there)
+    }
+
+    async fn receive(whole: &mut Whole, socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
+        let mut datagrams = vec![];
+        while datagrams.len() < count {
+            socket.readable().await.unwrap();
+            let _ = whole.receive(socket, |datagram, fragment| {
+                assert_eq!(fragment, None);
+                datagrams.push(datagram.to_vec());
+            });
+        }
+        datagrams
+    }
+
+    /// 100 equal datagrams and a shorter one.
+    fn batch() -> (Vec<u8>, Vec<Vec<u8>>) {
+        let bytes: Vec<u8> = (0..100 * 300 + 7).map(|index| (index / 300 + index) as u8).collect();
+        let datagrams = bytes.chunks(300).map(<[u8]>::to_vec).collect();
+        (bytes, datagrams)
+    }
+
+    #[tokio::test]
+    async fn a_batch_arrives_as_the_datagrams_that_it_is_made_of() {
+        let (here, there) = pair().await;
+        let (bytes, datagrams) = batch();
+        for segments in [system::SEGMENTS, false] {
+            let (mut from, mut to) = (Whole::new(&here), Whole::new(&there));
+            from.segments = segments;
+            let (mut left, mut calls) = (&bytes[..], 0);
+            while !left.is_empty() {
+                here.writable().await.unwrap();
+                left = &left[from.send(&here, left, 300, true).unwrap()..];
+                calls += 1;
+            }
+            assert_eq!(calls, if segments { 2 } else { 101 }, "64 datagrams a system call, or one");
+            assert_eq!(receive(&mut to, &there, 101).await, datagrams);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_for_one_system_call_leaves_one_at_a_time() {
+        let (here, there) = pair().await;
+        let (mut from, mut to) = (Whole::new(&here), Whole::new(&there));
+        let bytes = vec![7; 70_000];
+        here.writable().await.unwrap();
+        assert_eq!(from.send(&here, &bytes, 35_000, true).unwrap(), 35_000);
+        assert_eq!(receive(&mut to, &there, 1).await, [vec![7; 35_000]]);
     }
 }
