@@ -115,7 +115,7 @@ impl Finder<'_> {
     }
 
     /// Asks both services side by side: on a long way every round trip counts. When one has answered, a fade is over that may have taken
-    /// what was sent to the other, and the next try of that may be a while off: it is asked anew.
+    /// what was sent to the other, and the next try of that may be a while off: it is asked again.
     async fn mount_and_reach(&self, address: SocketAddr, path: &[u8]) -> Result<(Offer, Reached), Error> {
         let (mounting, reaching) = (self.mount_at(address, path), self.nfs(address));
         tokio::pin!(mounting, reaching);

@@ -225,6 +225,22 @@ pub struct FigureRow {
     pub row: Row,
 }
 
+impl FigureRow {
+    /// A point of ours over the mean bad period, without a published one.
+    fn measured(figure: &str, panel: &str, series: &str, row: Row) -> Self {
+        Self {
+            figure: figure.to_owned(),
+            panel: panel.to_owned(),
+            series: series.to_owned(),
+            x: row.bad_ms.unwrap_or_default(),
+            published_min_s: None,
+            published_mean_s: None,
+            published_max_s: None,
+            row,
+        }
+    }
+}
+
 /// An event of a sequence plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureEvent {

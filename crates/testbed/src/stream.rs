@@ -32,7 +32,7 @@ const HEAD_BYTES: usize = 512;
 /// Messages are taken from the session while fewer bytes wait for the connection (`BATCH_BYTES` of the client).
 const BATCH_BYTES: usize = 64 << 10;
 
-/// A connection with calls outstanding that is silent for so long is made anew, as in the client.
+/// A connection with calls outstanding that is silent for so long is closed and reconnected, as in the client.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long an attempt to connect may take, as in the client.
@@ -161,7 +161,7 @@ impl Stream {
         timers.into_iter().flatten().min()
     }
 
-    /// When a silent connection is made anew.
+    /// When a silent connection is reconnected.
     fn silent_at(&self, session: &Session) -> Option<Instant> {
         (session.outstanding() > 0).then_some(self.heard? + SILENCE_LIMIT)
     }

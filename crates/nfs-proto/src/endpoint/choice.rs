@@ -7,12 +7,7 @@ use std::{
 
 use nfs_wire::portmap::Protocol;
 
-/// No byte for so long, and for this many round trips: perhaps the transport is broken, and the other one is asked.
-const STALL: Duration = Duration::from_secs(1);
-const STALL_ROUND_TRIPS: u32 = 8;
-
-/// Nor may there be a byte for so long after the other one has answered: if both were in a fade, this one goes on now.
-const GRACE: Duration = Duration::from_millis(1500);
+use super::{GRACE, STALL, STALL_ROUND_TRIPS};
 
 /// A silence as long as this, and as so many times the usual one, is an outage: it is not held against a transport.
 const OUTAGE: Duration = Duration::from_millis(500);

@@ -30,11 +30,11 @@ pub const NEAR: Duration = Duration::from_millis(1);
 /// How often a transfer looks whether another connection would do better.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// An idempotent call without a reply for so long, and for so many round trips, is made on the other transport too,
-const FAILOVER: Duration = Duration::from_secs(1);
-const FAILOVER_ROUND_TRIPS: u32 = 8;
+/// Nothing for so long, and for so many round trips: perhaps the transport is broken, and the other one is asked with a NULL call.
+const STALL: Duration = Duration::from_secs(1);
+const STALL_ROUND_TRIPS: u32 = 8;
 
-/// if that has answered a NULL call and this one still has not answered so much later: a fade is over by then.
+/// Once that has answered, the other transport is used if this one still gives nothing so much later: a fade, which took both, is over by then.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// A transport that refuses is not asked again for so long.
@@ -142,7 +142,7 @@ impl Endpoint {
         }
         let has_moved = self.moved & bit(procedure) != 0;
         let connection = self.find(other(self.protocol(first)), 0).filter(|_| has_moved).unwrap_or(first);
-        let after = FAILOVER.max(self.round_trip(connection) * FAILOVER_ROUND_TRIPS);
+        let after = STALL.max(self.round_trip(connection) * STALL_ROUND_TRIPS);
         Route { connection, failover: Some(Failover { after, grace: GRACE }) }
     }
 

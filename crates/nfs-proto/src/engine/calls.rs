@@ -41,7 +41,7 @@ pub(super) enum Reason {
     Probe,
     /// Hedged request: in case it is lost, before anything says so (Dean and Barroso 2013).
     Hedge,
-    /// The connection was made anew.
+    /// The client reconnected.
     Reconnect,
 }
 

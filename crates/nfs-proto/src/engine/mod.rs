@@ -52,7 +52,7 @@ use crate::config::RetryPolicy;
 pub enum Carrier {
     /// Datagrams may be lost: calls are sent again when the policy says so.
     Datagrams,
-    /// A connection loses nothing while it lives: calls are sent again only after it was made anew.
+    /// A connection loses nothing while it lives: calls are sent again only after a reconnect.
     Connection,
 }
 

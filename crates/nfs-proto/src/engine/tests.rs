@@ -312,7 +312,7 @@ fn a_call_that_is_to_wait_is_sent_when_it_is_due() {
 }
 
 #[test]
-fn a_connection_resends_nothing_until_it_was_made_anew() {
+fn a_connection_resends_nothing_until_it_reconnects() {
     let mut bench = Bench::new(Carrier::Connection, RetryPolicy::hybrid());
     bench.submit(0, Class::Read, 1, None);
     bench.submit(0, Class::Control, 2, None);

@@ -27,7 +27,7 @@ const BITE: usize = 128 << 10;
 /// Bites taken in before anything is sent.
 const BITES_PER_TURN: usize = 16;
 
-/// A connection with calls outstanding that is silent for so long is made anew, as Linux does after `timeo`.
+/// A connection with calls outstanding that is silent for so long is closed and reconnected, as Linux does after `timeo`.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a connection may stay silent after the link below has changed, beyond four round trips. The kernels at both

@@ -77,16 +77,7 @@ impl Ablation {
                 .rows
                 .push([(*name).to_owned()].into_iter().chain(cells).chain([format!("{share:.0}")]).collect());
             for (set, rows) in self.sets.into_iter().zip(rows) {
-                figure.rows.extend(rows.into_iter().map(|row| FigureRow {
-                    figure: NAME.to_owned(),
-                    panel: set.to_owned(),
-                    series: (*name).to_owned(),
-                    x: row.bad_ms.unwrap_or_default(),
-                    published_min_s: None,
-                    published_mean_s: None,
-                    published_max_s: None,
-                    row,
-                }));
+                figure.rows.extend(rows.into_iter().map(|row| FigureRow::measured(NAME, set, name, row)));
             }
         }
         if !table.rows.is_empty() {

@@ -91,15 +91,9 @@ pub fn free(rows: &[Row]) -> Figure {
         }
     }
     let table = table(&plot.title, rows, &name);
-    let rows = rows.iter().map(|row| FigureRow {
-        figure: OWN.to_owned(),
-        panel: plot.title.clone(),
-        series: name(row),
-        x: axis.and_then(|(_, _, _, number)| number(row)).unwrap_or_default(),
-        published_min_s: None,
-        published_mean_s: None,
-        published_max_s: None,
-        row: row.clone(),
+    let rows = rows.iter().map(|row| {
+        let x = axis.and_then(|(_, _, _, number)| number(row)).unwrap_or_default();
+        FigureRow { x, ..FigureRow::measured(OWN, &plot.title, &name(row), row.clone()) }
     });
     Figure {
         name: OWN.to_owned(),

@@ -90,16 +90,7 @@ fn targets(panel: &[Target], results: &Results, figure: &mut Figure) {
         }
         for ((series, _), row) in target.plans.iter().zip(rows) {
             let Some(row) = row else { continue };
-            figure.rows.push(FigureRow {
-                figure: figure.name.clone(),
-                panel: target.case.clone(),
-                series: series.clone(),
-                x: row.bad_ms.unwrap_or_default(),
-                published_min_s: None,
-                published_mean_s: None,
-                published_max_s: None,
-                row,
-            });
+            figure.rows.push(FigureRow::measured(&figure.name, &target.case, series, row));
         }
     }
     if !table.rows.is_empty() {

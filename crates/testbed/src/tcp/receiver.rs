@@ -65,7 +65,7 @@ impl Receiver {
         }
     }
 
-    /// Takes data (RFC 9293 §3.10.7.4); `timeout` is our own retransmission timeout, after which a sender begins anew.
+    /// Takes data (RFC 9293 §3.10.7.4); `timeout` is our own retransmission timeout, after which a sender is in slow start.
     pub(super) fn handle_data(&mut self, now: Instant, start: u64, data: Bytes, timeout: Duration) {
         let end = start + data.len() as u64;
         if end <= self.next {
