@@ -375,4 +375,17 @@ mod tests {
         pieces.handle_bytes(at(9000), id, Range { start: 1000, end: 2000 });
         assert_eq!(pieces.trouble(at(9160)), 4);
     }
+
+    #[test]
+    fn a_connection_that_owes_nothing_may_be_silent() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
+        let mut pieces = Pieces::new(RangeSet::new().missing(1000), epoch);
+        pieces.add_connection(epoch, Duration::from_millis(100));
+        let (id, _) = pieces.next(epoch, 0).unwrap();
+        pieces.handle_bytes(at(100), id, Range { start: 0, end: 1000 });
+        pieces.end(id);
+        assert_eq!(pieces.trouble(at(5000)), 0);
+    }
 }

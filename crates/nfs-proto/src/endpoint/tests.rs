@@ -266,3 +266,9 @@ fn a_transport_that_refuses_is_left_alone_for_a_while() {
     assert!(endpoint.may_connect(now, Protocol::Udp));
     assert!(endpoint.may_connect(now + Duration::from_secs(30), Protocol::Tcp));
 }
+
+#[test]
+fn a_download_that_moves_well_over_tcp_is_not_compared_with_udp() {
+    let end = download(EITHER, Protocol::Tcp, 60 << 20, |_| [1000; 2]);
+    assert_eq!((end.connections, end.bytes), (vec![Protocol::Tcp], [0, 60 << 20]));
+}

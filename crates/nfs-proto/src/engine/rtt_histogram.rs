@@ -107,4 +107,16 @@ mod tests {
         assert_eq!(histogram.count(), 2);
         assert!(histogram.quantile(0.1).unwrap() < Duration::from_micros(3));
     }
+
+    #[test]
+    fn the_mean_is_of_the_samples_since_a_copy_was_made() {
+        let mut histogram = RttHistogram::default();
+        histogram.record(Duration::from_secs(9));
+        let before = histogram.clone();
+        assert_eq!(histogram.mean_since(&before), None);
+        for millis in [10, 20, 60] {
+            histogram.record(Duration::from_millis(millis));
+        }
+        assert_eq!(histogram.mean_since(&before), Some(Duration::from_millis(30)));
+    }
 }

@@ -153,3 +153,83 @@ impl Resends {
         self.timeout + self.rack + self.probe + self.hedge + self.reconnect
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counters of which each has another value, from `first` on.
+    fn stats(first: u64) -> Stats {
+        let mut next = first..;
+        let mut count = || next.next().unwrap();
+        let mut rtt = RttHistogram::default();
+        rtt.record(Duration::from_millis(first));
+        Stats {
+            calls: count(),
+            replies: count(),
+            resends: Resends {
+                timeout: count(),
+                rack: count(),
+                probe: count(),
+                hedge: count(),
+                reconnect: count(),
+            },
+            withdrawn: Withdrawn { resegment: count(), too_large: count(), hand_over: count() },
+            probes: count(),
+            mtu_probes: count(),
+            useless_resends: count(),
+            stray_replies: count(),
+            malformed: count(),
+            expired: count(),
+            postponed: count(),
+            rtt,
+        }
+    }
+
+    /// All counters, in one order.
+    fn counters(stats: &Stats) -> [u64; 18] {
+        let Stats { calls, replies, probes, mtu_probes, useless_resends, stray_replies, .. } = *stats;
+        let Stats { malformed, expired, postponed, .. } = *stats;
+        let Resends { timeout, rack, probe, hedge, reconnect } = stats.resends;
+        let Withdrawn { resegment, too_large, hand_over } = stats.withdrawn;
+        let own = [calls, replies, timeout, rack, probe, hedge, reconnect, resegment, too_large, hand_over];
+        let rest = [
+            probes,
+            mtu_probes,
+            useless_resends,
+            stray_replies,
+            malformed,
+            expired,
+            postponed,
+            stats.rtt.count(),
+        ];
+        [&own[..], &rest].concat().try_into().unwrap()
+    }
+
+    #[test]
+    fn every_counter_is_added() {
+        let mut sum = stats(100);
+        sum.add(&stats(1000));
+        let expected: Vec<u64> = (0..17).map(|at| 1100 + 2 * at).chain([2]).collect();
+        assert_eq!(counters(&sum)[..], expected);
+    }
+
+    #[test]
+    fn resends_are_counted_since_a_moment() {
+        let (before, now) = (stats(3).resends, stats(3).resends);
+        assert_eq!(now.since(&before), Resends::default());
+        let mut later = now;
+        for (reason, times) in [
+            (Reason::Timeout, 1),
+            (Reason::Rack, 2),
+            (Reason::Probe, 3),
+            (Reason::Hedge, 4),
+            (Reason::Reconnect, 5),
+        ] {
+            (0..times).for_each(|_| later.count(reason));
+        }
+        let new = Resends { timeout: 1, rack: 2, probe: 3, hedge: 4, reconnect: 5 };
+        assert_eq!((later.since(&before), new.total()), (new, 15));
+        assert_eq!(later.total(), before.total() + 15);
+    }
+}

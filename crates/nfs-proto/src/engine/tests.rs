@@ -396,3 +396,20 @@ fn what_waits_for_a_timer_is_sent_again_when_the_link_has_changed() {
     bench.engine.handle_link_event(bench.at(20_101));
     assert_eq!(bench.run_silent(20_150), [], "it was sent a moment ago");
 }
+
+#[test]
+fn linux_timer_follows_the_round_trips_of_calls_that_were_sent_once() {
+    let mut bench = Bench::new(Carrier::Datagrams, RetryPolicy::kernel());
+    let lost = |bench: &mut Bench, at: u64| {
+        bench.submit(at, Class::Control, 2, None);
+        bench.sent(at);
+        bench.run_silent(at + 5000)[0] - at
+    };
+    for call in 0..20 {
+        bench.submit(call * 100, Class::Control, 1, None);
+        let xid = bench.sent(call * 100)[0];
+        bench.reply(call * 100 + 50, xid);
+    }
+    let timeout = lost(&mut bench, 2000);
+    assert!((100..400).contains(&timeout), "{timeout} ms after round trips of 50 ms");
+}
