@@ -172,6 +172,32 @@ impl Reporter {
         self.named(text, event)
     }
 
+    /// Counts a file that is as its source, which is said to programs only.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn unchanged(&self, event: &Value) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_skipped(Skip::Unchanged);
+        self.event(event)
+    }
+
+    /// Says that something was deleted, and counts it.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn deleted(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_deleted();
+        self.activity.step();
+        self.named(text, event)
+    }
+
+    /// Says on standard error what was done in all, unless only errors are asked for.
+    pub(crate) fn sum_up(&self, text: impl Display) {
+        if !self.quiet && !self.json {
+            self.note(text);
+        }
+    }
+
     /// Counts a file whose copy goes on with what is there, and says so.
     ///
     /// # Errors

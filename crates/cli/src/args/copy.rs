@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{ConnectionArgs, OutputArgs};
+use super::{ConnectionArgs, FilterArgs, OutputArgs};
 use crate::{local::Sparse, units};
 
 /// `nfsw cp`
@@ -71,6 +71,8 @@ pub(crate) struct CpArgs {
     /// No progress and no warnings, only errors.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]

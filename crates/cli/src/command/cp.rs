@@ -1,5 +1,6 @@
 //! `nfsw cp`: copies files and trees.
 
+use super::filters::filter;
 use crate::{
     args::CpArgs,
     copy::{self, Copy, Links, Overwrite},
@@ -57,6 +58,8 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,
+        filter: filter(&arguments.filter)?,
+        sync: None,
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
         state: StateHome::of_user(),
