@@ -10,6 +10,7 @@ use crate::{
     progress::{Aside, Progress},
     summary::Summary,
     target::Target,
+    units,
 };
 
 /// Copies, and returns how it ended and the numbers of the run. `aside` is shown beside the progress.
@@ -19,6 +20,9 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     let exit = process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(limit) = arguments.bwlimit {
+            reporter.sum_up(format!("at most {}", units::bandwidth(limit)));
+        }
         if !arguments.quiet
             && !copy.dry_run
             && let Some(progress) = Progress::on_terminal(aside)

@@ -9,6 +9,7 @@ use crate::{
     process::Process,
     progress::Progress,
     target::Target,
+    units,
 };
 
 /// Copies and deletes, and returns how it ended.
@@ -18,6 +19,9 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(limit) = arguments.bwlimit {
+            reporter.sum_up(format!("at most {}", units::bandwidth(limit)));
+        }
         if !arguments.quiet
             && !copy.dry_run
             && let Some(progress) = Progress::on_terminal(None)

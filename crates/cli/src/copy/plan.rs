@@ -138,6 +138,7 @@ pub(super) async fn plan(
             find_remote_destination(connections, reporter, remote, whole, through_links, ahead).await?
         }
     };
+    let are_several = |sources: &[Source]| sources.len().max(copy.sources.len()) > 1;
     match destination {
         Destination::Inside(place, clean_up) => {
             let place = if copy.sync.is_some() { place.listed(connections, reporter).await? } else { place };
@@ -147,7 +148,15 @@ pub(super) async fn plan(
             Ok(Plan::Files { key, works: inside(reporter, sources, place)?, clean_up })
         }
         // Also when all but one are missing: what was asked for cannot be meant.
-        Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
+        Destination::Named(place, name)
+            if are_several(&sources) && place.present(connections, reporter, &name).await?.is_none() =>
+        {
+            let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
+            let there = &copy.destination;
+            let text = format!("{there} does not exist; create it first: {command} {there}");
+            Err(Failure::usage(text))
+        }
+        Destination::Output(_) | Destination::Named(..) if are_several(&sources) => {
             let text =
                 format!("{}: is not a directory, and there are several files to copy", copy.destination);
             Err(Failure::usage(text))
