@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     fmt::Display,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     sync::Arc,
     time::Instant,
 };
@@ -189,6 +189,13 @@ impl Reporter {
         self.outcome.borrow_mut().add_deleted();
         self.activity.step();
         self.named(text, event)
+    }
+
+    /// Says on standard error how an option was understood, to people who watch or want to know more.
+    pub(crate) fn understood(&self, text: impl Display) {
+        if (self.verbose || io::stderr().is_terminal()) && !self.quiet && !self.json {
+            self.note(text);
+        }
     }
 
     /// Says on standard error what was done in all, unless only errors are asked for.

@@ -81,7 +81,6 @@ fn wrong_usage_is_2() {
     let server = Server::start();
     fails(2, ["cp", "a", "b"]);
     fails(2, ["cp", "nas:relative", "."]);
-    fails(2, ["cp", "--block-size", "1000", &server.url("/x"), "."]);
     fails(2, ["cp", "--json", &server.url("/x"), "-"]);
     for wrong in [&["cp"][..], &["frobnicate"], &["ls", "local"], &["cp", "--jobs", "0", "a", "b"]] {
         assert_eq!(nfsw(wrong).status.code(), Some(2), "{wrong:?}");

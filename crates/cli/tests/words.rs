@@ -17,6 +17,7 @@ fn a_mistake_is_told_in_the_words_of_the_command_line() {
     let [a, b, there] = ["/a", "/b", "/logs"].map(|path| server.url(path));
     for (arguments, words) in [
         (&["cp", "--block-size", "3", &a, "."][..], "--block-size <BYTES>': must be at least 512"),
+        (&["cp", "--block-size", "1000", &a, "."], "--block-size <BYTES>': must be a multiple of 512"),
         (&["cp", "127.0.0.1:20777/", "."], "nfs://127.0.0.1:20777/"),
         (&["cp", &a, &b, "logs/"], "logs/ does not exist; create it first: mkdir logs/"),
         (&["cp", &a, &b, &there], "does not exist; create it first: nfsw mkdir "),
@@ -27,7 +28,8 @@ fn a_mistake_is_told_in_the_words_of_the_command_line() {
         let said = stderr(&output);
         assert!(output.status.code() == Some(2) && said.contains(words), "{arguments:?}: {said}");
     }
-    let output = command(["cp", "--bwlimit", "2M", &a, "copy"]).current_dir(place.path()).output().unwrap();
+    let output =
+        command(["cp", "-v", "--bwlimit", "2M", &a, "copy"]).current_dir(place.path()).output().unwrap();
     assert!(stderr(&output).contains("at most 2.0 MiB/s (16.8 Mbit/s)"), "{}", stderr(&output));
 }
 

@@ -21,7 +21,7 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
     let exit = process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
         if let Some(limit) = arguments.bwlimit {
-            reporter.sum_up(format!("at most {}", units::bandwidth(limit)));
+            reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
         if !arguments.quiet
             && !copy.dry_run

@@ -20,7 +20,7 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
     process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
         if let Some(limit) = arguments.bwlimit {
-            reporter.sum_up(format!("at most {}", units::bandwidth(limit)));
+            reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
         if !arguments.quiet
             && !copy.dry_run
