@@ -62,7 +62,7 @@ fn kill(kills: u32) {
         let job = |from: &str, to: &str, source: &Path, target: &Path| Job {
             nfsw: nfsw::binary().to_owned(),
             state: place.path().join("state"),
-            options: ["--transport", transport, "--bwlimit", "40M"].map(String::from).into(),
+            options: ["--transport", transport, "--bwlimit", "40Mbit"].map(String::from).into(),
             from: from.to_owned(),
             to: to.to_owned(),
             source: source.to_owned(),
@@ -101,10 +101,15 @@ fn restart(restarts: u32) {
         let transport = ["udp", "tcp"][number as usize % 2];
         let name = format!("copy-{number}");
         let part = server.export().join(format!(".{name}.nfsw-part"));
-        let mut copy = upload(&state, transport, "40M", &source, &url(&server, &name));
+        let mut copy = upload(&state, transport, "40Mbit", &source, &url(&server, &name));
         let back = place.path().join(format!("back-{number}"));
-        let mut download =
-            self::copy(&place.path().join("other"), transport, "40M", url(&server, "there").as_ref(), &back);
+        let mut download = self::copy(
+            &place.path().join("other"),
+            transport,
+            "40Mbit",
+            url(&server, "there").as_ref(),
+            &back,
+        );
         wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > SIZE as u64 / 4));
         server.crash_and_restart();
         assert!(copy.wait().unwrap().success() && download.wait().unwrap().success(), "over {transport}");
@@ -138,7 +143,7 @@ fn an_upload_goes_on_after_run_and_server_were_killed() {
     let mut copied = Vec::new();
     for restarts in [false, true] {
         let target = url(&server, "copy");
-        let mut copy = upload(&state, "tcp", "40M", &source, &target);
+        let mut copy = upload(&state, "tcp", "40Mbit", &source, &target);
         wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > SIZE as u64 / 2));
         copy.kill().unwrap();
         copy.wait().unwrap();
@@ -181,7 +186,7 @@ fn a_tree_goes_on_without_the_files_that_are_complete() {
     };
     for options in ["-r", "-rp"] {
         let copy = server.export().join(options);
-        let mut killed = run(options, "8M", options);
+        let mut killed = run(options, "8Mbit", options);
         wait_for(|| fs::read_dir(&copy).is_ok_and(|names| names.count() as u64 > FILES / 2));
         killed.kill().unwrap();
         killed.wait().unwrap();

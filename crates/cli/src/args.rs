@@ -5,7 +5,9 @@ mod copy;
 mod curve;
 mod doctor;
 mod files;
+mod filter;
 mod link;
+mod sync;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -17,9 +19,12 @@ pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
+pub(crate) use filter::FilterArgs;
 #[cfg(target_os = "linux")]
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
+
+pub(crate) use sync::SyncArgs;
 
 use crate::{target::Remote, units};
 
@@ -43,6 +48,7 @@ Examples:
   nfsw cp nas:/srv/photos/cat.jpg .        get a file
   nfsw cp -r holiday nas:/srv/photos       put a directory
   nfsw cp 'nas:/srv/logs/*.gz' logs/       the pattern is matched on the server
+  nfsw sync holiday nas:/srv/photos/holiday    copy only what has changed
   nfsw cat nas:/etc/motd | less
 
 `nfsw COMMAND --help` explains a command.
@@ -59,6 +65,8 @@ After 5, 7 and 130 `nfsw cp`, run again, resumes where it was.";
 pub(crate) enum Command {
     /// Copy files or trees: from a server, to a server, or between servers.
     Cp(CpArgs),
+    /// Make the contents of a directory those of another: copy what has changed, delete what is not there any more.
+    Sync(SyncArgs),
     /// List directories.
     Ls(LsArgs),
     /// Show everything the server says about files.

@@ -8,6 +8,7 @@ mod demo;
 mod df;
 mod doctor;
 mod exports;
+mod filters;
 pub(crate) mod link;
 mod ln;
 mod ls;
@@ -18,6 +19,7 @@ mod ping;
 mod rm;
 mod serve;
 mod stat;
+mod sync;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
     }
     let exit = match command {
         Command::Cp(arguments) => cp::execute(arguments, None).0,
+        Command::Sync(arguments) => sync::execute(arguments),
         Command::Ls(arguments) => on_servers!(arguments, ls::run),
         Command::Stat(arguments) => on_servers!(arguments, stat::run),
         Command::Cat(arguments) => cat::execute(arguments),

@@ -1,32 +1,42 @@
 //! Copying files and trees between this machine and servers.
 
 mod ahead;
+mod delete;
 mod done;
+mod filter;
 mod frame;
+mod hard_links;
 mod kept;
+mod listing;
 mod node;
 mod place;
 mod plan;
 mod resume;
 pub(crate) mod stream;
+mod sync;
 mod transfer;
 mod update;
 mod verify;
 
-use std::{cell::RefCell, collections::HashSet, rc::Rc};
+use std::{cell::RefCell, rc::Rc};
 
 use self::{
     done::Done,
     frame::Frame,
     node::{Kind, Node},
     place::{Name, Place, Present},
+    sync::{Change, Syncing},
     transfer::Item,
+};
+pub(crate) use self::{
+    filter::Filter,
+    sync::{Compare, Sync},
 };
 use crate::{
     connections::Connections,
     exit::{Exit, Failure},
     local::{self, StateHome},
-    name::{MARKER, is_ours, journal, temporary},
+    name::MARKER,
     outcome::Skip,
     progress::Share,
     remote::Children,
@@ -62,6 +72,10 @@ pub(crate) struct Copy {
     pub(crate) verify: bool,
     /// Whether nothing is to be done but said.
     pub(crate) dry_run: bool,
+    /// Which files are taken.
+    pub(crate) filter: Filter,
+    /// What makes it a sync, if it is one.
+    pub(crate) sync: Option<Sync>,
     /// Files in flight at once.
     pub(crate) jobs: usize,
     /// Upper bound in bit/s for what does not pass through the client's own transfers.
@@ -98,6 +112,12 @@ const LARGE_BYTES: u64 = 1 << 20;
 /// Large files in flight at once: one more than one, so that the end of a file hides the beginning of the next.
 const LARGE_JOBS: usize = 2;
 
+/// Directories that a sync lists at once beside the files in flight: where nothing has changed, their round trips are all it takes.
+const DIRECTORY_JOBS: usize = 48;
+
+/// Small files that wait, at most, while more directories are listed.
+const MOST_WAITING: usize = 10_000;
+
 /// One thing to copy, and where to.
 #[derive(Debug)]
 struct Work {
@@ -119,7 +139,7 @@ struct Processed {
     result: anyhow::Result<Vec<Work>>,
 }
 
-/// One run of `nfsw cp`.
+/// One run of `nfsw cp` or `nfsw sync`.
 struct Run<'a> {
     copy: &'a Copy,
     connections: &'a Connections,
@@ -127,6 +147,7 @@ struct Run<'a> {
     throttle: stream::Throttle,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
+    sync: Option<Syncing>,
     /// The directories that sources become, while they have the mark of an unfinished copy.
     marked: RefCell<Vec<Rc<Frame>>>,
 }
@@ -150,17 +171,27 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
         plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, reporter, key, works)?,
         plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
     };
-    let run = Run { copy, connections, reporter, throttle, done, marked: RefCell::default() };
+    let sync = copy.sync.map(|options| {
+        let root = match &plan {
+            plan::Plan::Files { works, .. } => works.first().map(|work| work.node.clone()),
+            plan::Plan::Stream(..) => None,
+        };
+        Syncing::new(options, root)
+    });
+    let run = Run { copy, connections, reporter, throttle, done, sync, marked: RefCell::default() };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
             let mut ended = run.work_off(works).await;
+            if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
+                ended = run.follow_up(sync).await;
+            }
             for target in run.marked.take() {
                 if ended.is_ok() && !reporter.has_failures() {
                     ended = target.place.remove_mark(connections, reporter).await;
                 }
                 if ended.is_ok() {
-                    ended = Frame::release(target, connections, reporter, copy.preserve).await;
+                    ended = run.release(target).await;
                 }
             }
             if let Some(clean_up) = clean_up {
@@ -169,7 +200,10 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
             ended
         }
     };
-    reporter.tell_copies(copy.verify);
+    match &run.sync {
+        None => reporter.tell_copies(copy.verify),
+        Some(sync) => run.tell_sync(sync)?,
+    }
     ended?;
     if let Some(done) = run.done.filter(|_| !reporter.has_failures()) {
         done.finish();
@@ -182,7 +216,8 @@ impl Copy {
     fn keeps_list(&self) -> bool {
         let are_many =
             self.recursive || self.sources.len() > 1 || self.sources.iter().any(Target::is_pattern);
-        are_many && self.resume && !self.dry_run
+        // A sync sees what is complete.
+        are_many && self.resume && !self.dry_run && self.sync.is_none()
     }
 }
 
@@ -219,9 +254,7 @@ impl Run<'_> {
         let mut large = 0;
         let mut end = Ok(());
         loop {
-            while running.len() < self.copy.jobs
-                && let Some((work, is_large)) = queue.next(large < LARGE_JOBS)
-            {
+            while let Some((work, is_large)) = self.next(&mut queue, running.len(), large) {
                 large += usize::from(is_large);
                 running.push(self.process(work, is_large));
             }
@@ -231,8 +264,7 @@ impl Run<'_> {
             large -= usize::from(is_large);
             let mut results = vec![result.map(|children| queue.add(children, self.reporter))];
             for frame in frames {
-                results
-                    .push(Frame::release(frame, self.connections, self.reporter, self.copy.preserve).await);
+                results.push(self.release(frame).await);
             }
             for result in results {
                 match result {
@@ -251,9 +283,29 @@ impl Run<'_> {
         }
     }
 
+    /// Takes the next work that may begin beside what is `running`, of which some is `large`.
+    fn next(&self, queue: &mut Queue, running: usize, large: usize) -> Option<(Work, bool)> {
+        if running < self.copy.jobs {
+            return queue.next(large < LARGE_JOBS);
+        }
+        let lists_more = self.sync.is_some() && running < self.copy.jobs + DIRECTORY_JOBS;
+        let directory = (lists_more && queue.small.len() < MOST_WAITING).then(|| queue.directories.pop());
+        directory.flatten().map(|work| (work, false))
+    }
+
+    /// Lets go of a directory, and of those above it that are complete with it.
+    async fn release(&self, frame: Rc<Frame>) -> anyhow::Result<()> {
+        Frame::release(frame, self.connections, self.reporter, self.copy.preserve).await
+    }
+
     async fn process(&self, work: Work, is_large: bool) -> Processed {
+        let mut frames = vec![Rc::clone(&work.frame)];
+        let work = match self.set_aside(work).await {
+            Ok(Some(work)) => work,
+            Ok(None) => return Processed { frames, is_large, result: Ok(Vec::new()) },
+            Err(error) => return Processed { frames, is_large, result: Err(error) },
+        };
         let Work { node, frame, name, is_named, rest } = work;
-        let mut frames = vec![Rc::clone(&frame)];
         let result = match (&node.kind, name) {
             (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref(), is_named).await {
                 Ok(made) => {
@@ -301,17 +353,28 @@ impl Run<'_> {
             return Ok(Rc::clone(frame));
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
+        let was = frame.place.present(self.connections, self.reporter, name).await?;
         let place = frame
             .place
             .directory(self.connections, self.reporter, name, created_mode, self.copy.dry_run, frame.marks())
             .await?;
-        self.say_event("directory", node, &place.own_name())?;
+        let is_new = place.was_created() || matches!(place, Place::Planned(_));
+        match &self.sync {
+            None => self.say_event("directory", node, &place.own_name())?,
+            Some(_) if is_new => self.say_change("directory", node, frame, name, Change::New)?,
+            Some(_) => {}
+        }
+        if place.was_created() {
+            frame.touch();
+        }
         let changes = !self.copy.dry_run;
         // An interrupted run may have made it under its own name.
         let is_marked = changes
             && (frame.marks()
                 || is_named && place.present(self.connections, self.reporter, MARKER).await?.is_some());
-        let made = Frame::below(frame, place, node.attributes, self.copy.preserve && changes);
+        let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
+        let keeps = self.copy.preserve && changes;
+        let made = Frame::below(frame, place, below, node.attributes, was, keeps);
         let made = Rc::new(made);
         if is_marked {
             self.marked.borrow_mut().push(Rc::clone(&made));
@@ -319,92 +382,33 @@ impl Run<'_> {
         Ok(made)
     }
 
-    /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
-    async fn children(
-        &self,
-        directory: Node,
-        frame: &Rc<Frame>,
-        mut rest: Option<Box<Children>>,
-    ) -> anyhow::Result<Vec<Work>> {
-        let was_begun = rest.is_some();
-        let children = directory.children(self.connections, self.reporter, &mut rest).await?;
-        // The file that a name belongs to may be in another part.
-        let is_part = was_begun || rest.is_some();
-        let mut reserved = HashSet::new();
-        if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
-            reserved.extend(children.iter().flat_map(|(name, _)| [temporary(name), journal(name)]));
-        }
-        let mut works = Vec::with_capacity(children.len());
-        for (name, node) in children {
-            if name == MARKER {
-                let text =
-                    format!("{node}: left out, it says that what is copied here is not complete itself");
-                self.reporter.warning(text);
-                continue;
-            }
-            if reserved.contains(&name) || (is_part && is_ours(&name)) {
-                let text = format!(
-                    "{node}: left out, the copy of a file beside it needs this name until it is complete"
-                );
-                self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
-                continue;
-            }
-            let node = match self.followed(node, frame).await {
-                Ok(node) => node,
-                Err(error) => {
-                    self.reporter.failed(error)?;
-                    continue;
-                }
-            };
-            let frame = Rc::clone(frame);
-            works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
-        }
-        if rest.is_some() {
-            let frame = Rc::clone(frame);
-            works.push(Work { node: directory, frame, name: None, is_named: false, rest });
-        }
-        Ok(works)
-    }
-
-    /// Returns what a link in a directory stands for, if links are followed there.
-    async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
-        if node.kind != Kind::Symlink || self.copy.links != Links::All {
-            return Ok(node);
-        }
-        let node = node.followed(self.connections, self.reporter).await?;
-        if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
-            let text = format!("{node}: left out, it leads to a directory above itself");
-            return Err(Failure::with(Exit::SomeFailed, text));
-        }
-        Ok(node)
-    }
-
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         let present = frame.place.present(self.connections, self.reporter, name).await?;
-        if !self.wants(node, frame, name, present.as_ref()).await? {
+        let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(());
-        }
+        };
         let target = node.read_link().await?;
         if !self.copy.dry_run {
+            frame.touch();
             let times = self.copy.preserve.then_some(node.attributes.times);
             frame
                 .place
                 .symlink(self.connections, self.reporter, name, &target, times, present.is_some())
                 .await?;
         }
-        self.say("link", node, frame, name)
+        self.say_change("link", node, frame, name, change)
     }
 
-    /// Whether a file or link is to be copied over what is there.
+    /// Whether a file or link is to be copied over what is there, and why.
     async fn wants(
         &self,
         node: &Node,
         frame: &Frame,
         name: &[u8],
         present: Option<&Present>,
-    ) -> anyhow::Result<bool> {
+    ) -> anyhow::Result<Option<Change>> {
         let Some(present) = present else {
-            return Ok(true);
+            return Ok(Some(Change::New));
         };
         let target = frame.place.show(name);
         if present.kind == Kind::Directory {
@@ -414,11 +418,14 @@ impl Run<'_> {
         if frame.place.is_same(present, node) {
             return Err(Failure::with(Exit::SomeFailed, format!("{node} and {target} are the same file")));
         }
+        if let Some(sync) = &self.sync {
+            return self.change(sync, node, frame, name, present).await;
+        }
         let reason = match self.copy.overwrite {
-            Overwrite::Always => return Ok(true),
+            Overwrite::Always => return Ok(Some(Change::Replaced)),
             Overwrite::Never => Skip::Exists,
             Overwrite::Older if self.is_newer(node, &frame.place, &present.attributes).await? => {
-                return Ok(true);
+                return Ok(Some(Change::Replaced));
             }
             Overwrite::Older => {
                 let [here, there] = [&node.attributes, &present.attributes];
@@ -434,7 +441,7 @@ impl Run<'_> {
             }
         };
         self.skip(node, &frame.place.name(name), reason)?;
-        Ok(false)
+        Ok(None)
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 mod holes;
 mod marked;
+mod names;
 mod part;
 
 use std::{

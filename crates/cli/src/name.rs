@@ -11,6 +11,7 @@ pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 const PART: &[u8] = b".nfsw-part";
 const JOURNAL: &[u8] = b".nfsw-journal";
+const LINK: &[u8] = b".nfsw-link";
 
 /// The name of the file that says of the directory it is in: a copy that is not complete. It is made with the directory, and removed as
 /// the last thing of all.
@@ -25,6 +26,12 @@ pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
 /// Returns the name of the journal that says what of a temporary file is there.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
+}
+
+/// Returns the name under which a hard link is made that replaces a file. It is none that a file is written under: what is written
+/// there would be written into all names of the file.
+pub(crate) fn linked(name: &[u8]) -> Vec<u8> {
+    beside(name, LINK)
 }
 
 /// Whether a name looks like that of a temporary file or of a journal.
@@ -73,6 +80,7 @@ mod tests {
         assert_ne!(temporary(&long), temporary(&other));
         assert_eq!(temporary(&long[..244]).len(), 255);
         assert_eq!(journal(b"a"), b".a.nfsw-journal");
+        assert_eq!(linked(b"a"), b".a.nfsw-link");
         assert_eq!(journal(&long).len(), 255);
     }
 }

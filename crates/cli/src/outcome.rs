@@ -17,6 +17,8 @@ pub(crate) struct Outcome {
     resumed: u64,
     /// Copies that were read again and are equal to their sources.
     verified: u64,
+    /// Files and directories that a sync has deleted.
+    deleted: u64,
     skipped: BTreeMap<Skip, u64>,
     failed: BTreeMap<Exit, u64>,
     /// Standard output could not take everything.
@@ -32,12 +34,14 @@ pub(crate) enum Skip {
     Exists,
     /// What has its name is newer, or as new.
     NotOlder,
+    /// It is as its source.
+    Unchanged,
     /// It is a fifo, a socket or a device.
     Special,
 }
 
 impl Skip {
-    const ALL: [Self; 4] = [Self::Complete, Self::Exists, Self::NotOlder, Self::Special];
+    const ALL: [Self; 5] = [Self::Complete, Self::Exists, Self::NotOlder, Self::Unchanged, Self::Special];
 
     /// Returns the word for JSON.
     pub(crate) const fn name(self) -> &'static str {
@@ -45,6 +49,7 @@ impl Skip {
             Self::Complete => "complete",
             Self::Exists => "exists",
             Self::NotOlder => "not_older",
+            Self::Unchanged => "unchanged",
             Self::Special => "special",
         }
     }
@@ -55,6 +60,7 @@ impl Skip {
             Self::Complete => "was copied by the interrupted run",
             Self::Exists => "exists",
             Self::NotOlder => "is not older than its source",
+            Self::Unchanged => "is as its source",
             Self::Special => "is a special file",
         }
     }
@@ -65,6 +71,7 @@ impl Skip {
             Self::Complete => "copied by an earlier run",
             Self::Exists => "left alone as they exist",
             Self::NotOlder => "left alone as they are not older",
+            Self::Unchanged => "unchanged",
             Self::Special => "special and skipped",
         }
     }
@@ -98,6 +105,11 @@ impl Outcome {
         self.verified += 1;
     }
 
+    /// Counts what a sync has deleted.
+    pub(crate) fn add_deleted(&mut self) {
+        self.deleted += 1;
+    }
+
     /// Counts a file that was left as it is.
     pub(crate) fn add_skipped(&mut self, reason: Skip) {
         *self.skipped.entry(reason).or_default() += 1;
@@ -128,7 +140,7 @@ impl Outcome {
         if let Some(exit) = ending.into_iter().find(|exit| self.failed.contains_key(exit)) {
             return exit;
         }
-        let succeeded = self.done > 0 || self.directories > 0 || !self.skipped.is_empty();
+        let succeeded = self.done > 0 || self.deleted > 0 || self.directories > 0 || !self.skipped.is_empty();
         let keeps_status =
             !succeeded || matches!(first, Exit::SourceMissing | Exit::Mismatch | Exit::LocalIo);
         if self.failed.len() == 1 && keeps_status { first } else { Exit::SomeFailed }
@@ -145,6 +157,7 @@ impl Outcome {
             "skipped": skipped,
             "resumed": self.resumed,
             "verified": self.verified,
+            "deleted": self.deleted,
             "failed": self.failed.values().sum::<u64>(),
         })
     }
@@ -213,6 +226,9 @@ mod tests {
         assert_eq!(outcome.of_copies(), line);
         let json = outcome.to_json();
         assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));
-        assert_eq!(json["skipped"], json!({"complete": 1, "exists": 0, "not_older": 0, "special": 1}));
+        assert_eq!(
+            json["skipped"],
+            json!({"complete": 1, "exists": 0, "not_older": 0, "unchanged": 0, "special": 1})
+        );
     }
 }

@@ -239,6 +239,7 @@ pub(crate) struct Children {
     seen: u64,
     unsafe_names: usize,
     is_done: bool,
+    has_vanished: bool,
 }
 
 impl Children {
@@ -273,12 +274,18 @@ impl Children {
             seen: 0,
             unsafe_names: 0,
             is_done: false,
+            has_vanished: false,
         })
     }
 
     /// Whether every entry has been read.
     pub(crate) const fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    /// Whether an entry was removed between the listing and a look at it.
+    pub(crate) const fn has_vanished(&self) -> bool {
+        self.has_vanished
     }
 
     /// Reads the next part, in the order of the names.
@@ -351,7 +358,7 @@ impl Children {
             match entry {
                 Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
                 // Removed since it was listed.
-                Err(error) if crate::error::is_missing(&error) => {}
+                Err(error) if crate::error::is_missing(&error) => self.has_vanished = true,
                 Err(error) => return Err(error).at(shown.join(&name)),
             }
         }

@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     fmt::Display,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     sync::Arc,
     time::Instant,
 };
@@ -170,6 +170,39 @@ impl Reporter {
     pub(crate) fn skipped(&self, text: impl Display, event: &Value, reason: Skip) -> anyhow::Result<()> {
         self.outcome.borrow_mut().add_skipped(reason);
         self.named(text, event)
+    }
+
+    /// Counts a file that is as its source, which is said to programs only.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn unchanged(&self, event: &Value) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_skipped(Skip::Unchanged);
+        self.event(event)
+    }
+
+    /// Says that something was deleted, and counts it.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn deleted(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_deleted();
+        self.activity.step();
+        self.named(text, event)
+    }
+
+    /// Says on standard error how an option was understood, to people who watch or want to know more.
+    pub(crate) fn understood(&self, text: impl Display) {
+        if (self.verbose || io::stderr().is_terminal()) && !self.quiet && !self.json {
+            self.note(text);
+        }
+    }
+
+    /// Says on standard error what was done in all, unless only errors are asked for.
+    pub(crate) fn sum_up(&self, text: impl Display) {
+        if !self.quiet && !self.json {
+            self.note(text);
+        }
     }
 
     /// Counts a file whose copy goes on with what is there, and says so.

@@ -6,7 +6,7 @@ use clap::Parser;
 use nfs_wireless_server::{Directory, DirectoryConfig, Server, Service, ServiceConfig};
 
 use crate::{
-    args::{Cli, Command, ConnectionArgs, CpArgs},
+    args::{Cli, Command, ConnectionArgs, CpArgs, SyncArgs},
     target::{Remote, Target},
 };
 
@@ -59,6 +59,14 @@ impl Served {
 pub(crate) fn cp(arguments: &[&str]) -> CpArgs {
     match Cli::parse_from(["nfsw", "cp"].iter().chain(arguments)).command {
         Command::Cp(arguments) => arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Reads the arguments of `nfsw sync`.
+pub(crate) fn sync(arguments: &[&str]) -> SyncArgs {
+    match Cli::parse_from(["nfsw", "sync"].iter().chain(arguments)).command {
+        Command::Sync(arguments) => arguments,
         other => panic!("{other:?}"),
     }
 }

@@ -105,6 +105,12 @@ impl Remote {
         };
         if !path.starts_with(b"/") {
             let shown = escape(path);
+            let digits = path.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(path.len());
+            if digits > 0 && path.get(digits).is_none_or(|&byte| byte == b'/') {
+                let slash = if digits == path.len() { "/" } else { "" };
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+                return Err(format!("a port goes into a URL: nfs://{host}:{shown}{slash}"));
+            }
             return Err(format!(
                 "a path on a server starts with a slash: {host}:/{shown} (a local file: ./{host}:{shown})"
             ));

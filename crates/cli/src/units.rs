@@ -1,21 +1,79 @@
-//! Quantities as people type and read them: rates in bit/s, sizes in bytes, times with a unit.
+//! Quantities as people type and read them: bandwidths, sizes in bytes, times with a unit.
 
 use std::time::Duration;
 
-/// Parses a rate in bit/s: a number with an optional `k`, `M` or `G` (1000).
-pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
-    parse_scaled(text, 1000.0, "a rate in bit/s such as 500k, 1M or 2.5G")
+use nfs_wireless_client::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+
+/// Parses a bandwidth limit as rsync and rclone do, and returns it in bit/s: a bare number counts KiB a second; `K`, `M`, `G` are
+/// bytes a second in steps of 1024, `KB`, `MB`, `GB` in steps of 1000; `kbit`, `Mbit`, `Gbit` are bits a second.
+pub(crate) fn parse_bandwidth(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        "expected KiB a second (500), bytes a second (500K, 2M, 1.5G) or bits a second (80Mbit)".to_owned()
+    };
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let unit = unit.to_ascii_lowercase();
+    let unit = unit.strip_suffix("/s").unwrap_or(&unit);
+    let bits = match unit {
+        "" | "k" | "kib" => 8.0 * 1024.0,
+        "b" => 8.0,
+        "m" | "mib" => 8.0 * 1024.0 * 1024.0,
+        "g" | "gib" => 8.0 * 1024.0 * 1024.0 * 1024.0,
+        "kb" => 8e3,
+        "mb" => 8e6,
+        "gb" => 8e9,
+        "bit" => 1.0,
+        "kbit" => 1e3,
+        "mbit" => 1e6,
+        "gbit" => 1e9,
+        _ => return Err(wrong()),
+    };
+    let rate = number * bits;
+    if rate < 1.0 || rate >= u64::MAX as f64 { Err(wrong()) } else { Ok(rate as u64) }
+}
+
+/// Writes a bandwidth limit in bit/s for people: `2.0 MiB/s (16.8 Mbit/s)`.
+pub(crate) fn bandwidth(bits: u64) -> String {
+    let in_bits = match bits {
+        0..1_000 => format!("{bits} bit/s"),
+        1_000..1_000_000 => format!("{:.1} kbit/s", bits as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} Mbit/s", bits as f64 / 1e6),
+        _ => format!("{:.1} Gbit/s", bits as f64 / 1e9),
+    };
+    format!("{}/s ({in_bits})", bytes(bits / 8))
 }
 
 /// Parses a size in bytes: a number with an optional `K`, `M` or `G` (1024).
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    parse_scaled(text, 1024.0, "a size in bytes such as 512, 8K or 1M")
+    let wrong = || "expected a size in bytes such as 512, 8K or 1M".to_owned();
+    let (number, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_u64 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let value = number.parse::<f64>().map_err(|_| wrong())? * factor as f64;
+    if value >= u64::MAX as f64 || value.fract() != 0.0 {
+        return Err(wrong());
+    }
+    Ok(value as u64)
 }
 
-/// Parses a size that fits the wire's 32 bits.
+/// Parses the size of a block, in bytes.
 pub(crate) fn parse_block(text: &str) -> Result<u32, String> {
-    let size = parse_size(text)?;
-    u32::try_from(size).map_err(|_| "a block has at most 1M bytes".to_owned())
+    match u32::try_from(parse_size(text)?) {
+        Ok(size) if size < MIN_BLOCK_BYTES => Err(format!("must be at least {MIN_BLOCK_BYTES}")),
+        Ok(size) if size > MAX_BLOCK_BYTES => Err("must be at most 1M".to_owned()),
+        Ok(size) if !size.is_multiple_of(MIN_BLOCK_BYTES) => {
+            Err(format!("must be a multiple of {MIN_BLOCK_BYTES}"))
+        }
+        Ok(size) => Ok(size),
+        Err(_) => Err("must be at most 1M".to_owned()),
+    }
 }
 
 /// Parses a duration with a unit: `250ms`, `4s`, `1.5m`, `2h`, `1d`.
@@ -133,37 +191,46 @@ fn scale(count: u64) -> (f64, usize) {
     (value, unit)
 }
 
-fn parse_scaled(text: &str, step: f64, expected: &str) -> Result<u64, String> {
-    let wrong = || format!("expected {expected}");
-    let (number, factor) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], step),
-        Some((at, 'm' | 'M')) => (&text[..at], step * step),
-        Some((at, 'g' | 'G')) => (&text[..at], step * step * step),
-        _ => (text, 1.0),
-    };
-    if !number.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let value = number.parse::<f64>().map_err(|_| wrong())? * factor;
-    if value >= u64::MAX as f64 || value.fract() != 0.0 {
-        return Err(wrong());
-    }
-    Ok(value as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rates_count_in_thousands_and_sizes_in_1024() {
-        assert_eq!(parse_rate("1M"), Ok(1_000_000));
-        assert_eq!(parse_rate("9600"), Ok(9600));
-        assert_eq!(parse_rate("2.5k"), Ok(2500));
+    fn sizes_count_in_1024() {
         assert_eq!(parse_size("8K"), Ok(8192));
         assert_eq!(parse_size("1M"), Ok(1 << 20));
         for wrong in ["", "M", "-1", "1.0001", "8KB", "99999999999G", "nan", "inf"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bandwidths_count_as_those_of_rsync_and_rclone() {
+        for (text, bits) in [
+            ("500", 500 << 13),
+            ("500k", 500 << 13),
+            ("1.5M", 3 << 22),
+            ("2MiB/s", 2 << 23),
+            ("2MB", 16_000_000),
+            ("80Mbit", 80_000_000),
+            ("9600bit", 9600),
+        ] {
+            assert_eq!(parse_bandwidth(text), Ok(bits), "{text}");
+        }
+        for wrong in ["", "M", "-1", "0", "0.0", "1x", "1 M", "nan", "99999999999G"] {
+            assert!(parse_bandwidth(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(bandwidth(parse_bandwidth("2M").unwrap()), "2.0 MiB/s (16.8 Mbit/s)");
+        assert_eq!(bandwidth(9600), "1.2 KiB/s (9.6 kbit/s)");
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_is_refused_with_its_bound() {
+        assert_eq!(parse_block("8K"), Ok(8192));
+        for (text, bound) in
+            [("3", "at least 512"), ("600", "multiple of 512"), ("2M", "at most 1M"), ("8G", "at most 1M")]
+        {
+            assert!(parse_block(text).unwrap_err().contains(bound), "{text}");
         }
     }
 

@@ -527,8 +527,8 @@ fn the_rate_is_kept_below_the_limit() {
     fs::write(server.path("file"), noise(256 << 10)).unwrap();
     let (url, local) = (server.url("/file"), here.path().join("file"));
     let started = std::time::Instant::now();
-    ok(["cp", "--bwlimit", "2M", &url, local.to_str().unwrap()]);
-    ok(["cp", "--bwlimit", "2M", &url, &server.url("/copy")]);
+    ok(["cp", "--bwlimit", "2Mbit", &url, local.to_str().unwrap()]);
+    ok(["cp", "--bwlimit", "2Mbit", &url, &server.url("/copy")]);
     // Two times 256 KiB at 2 Mbit/s take 2.1 s, less what may go at once.
     let elapsed = started.elapsed();
     assert!(elapsed > Duration::from_millis(1200), "{elapsed:?}");

@@ -81,7 +81,6 @@ fn wrong_usage_is_2() {
     let server = Server::start();
     fails(2, ["cp", "a", "b"]);
     fails(2, ["cp", "nas:relative", "."]);
-    fails(2, ["cp", "--block-size", "1000", &server.url("/x"), "."]);
     fails(2, ["cp", "--json", &server.url("/x"), "-"]);
     for wrong in [&["cp"][..], &["frobnicate"], &["ls", "local"], &["cp", "--jobs", "0", "a", "b"]] {
         assert_eq!(nfsw(wrong).status.code(), Some(2), "{wrong:?}");
@@ -131,8 +130,10 @@ fn a_copy_that_differs_is_6() {
     ok(["cp", "--verify", here.path().join("file").to_str().unwrap(), &server.url("/second")]);
     // The source changes behind the copy's back.
     fs::remove_file(here.path().join("file")).unwrap();
-    let copy =
-        command(["cp", "--verify", "--bwlimit", "8M", &url, target]).stderr(Stdio::piped()).spawn().unwrap();
+    let copy = command(["cp", "--verify", "--bwlimit", "8Mbit", &url, target])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let part = here.path().join(".file.nfsw-part");
     wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
     let file = fs::OpenOptions::new().write(true).open(server.path("file")).unwrap();
@@ -159,11 +160,12 @@ fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
     fs::write(server.path("file"), noise(4 << 20)).unwrap();
     for transport in ["udp", "tcp"] {
         let (url, target) = (server.url("/file"), here.path().join("file"));
-        let mut copy = command(["cp", "--bwlimit", "8M", "--timeout", "1s", "--transport", transport, &url])
-            .arg(&target)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut copy =
+            command(["cp", "--bwlimit", "8Mbit", "--timeout", "1s", "--transport", transport, &url])
+                .arg(&target)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
         let part = here.path().join(".file.nfsw-part");
         wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
         signal(&server.process, Signal::STOP);
@@ -202,7 +204,7 @@ fn a_slow_server_and_a_silent_one_are_told_apart() {
     let url = format!("nfs://{address}/file?mountport={}", address.port());
     let runs = ["udp", "tcp"].map(|transport| {
         let copy = |url: &str, name: &str| {
-            command(["cp", "--timeout", "6500ms", "--bwlimit", "8M", "--transport", transport, url])
+            command(["cp", "--timeout", "6500ms", "--bwlimit", "8Mbit", "--transport", transport, url])
                 .arg(here.path().join(format!("{name}-{transport}")))
                 .stderr(Stdio::piped())
                 .spawn()
@@ -229,7 +231,7 @@ fn an_interrupted_run_is_130_at_once() {
     fs::write(server.path("file"), noise(4 << 20)).unwrap();
     for (number, kind) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
         let target = here.path().join(format!("it's {number}"));
-        let mut copy = command(["cp", "--bwlimit", "4M", "--json", &server.url("/file")])
+        let mut copy = command(["cp", "--bwlimit", "4Mbit", "--json", &server.url("/file")])
             .arg(&target)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -281,7 +283,7 @@ fn a_deadline_ends_a_run() {
     fs::write(server.path("file"), noise(4 << 20)).unwrap();
     let started = Instant::now();
     let target = here.path().to_str().unwrap();
-    let error = fails(5, ["cp", "--bwlimit", "4M", "--deadline", "500ms", &server.url("/file"), target]);
+    let error = fails(5, ["cp", "--bwlimit", "4Mbit", "--deadline", "500ms", &server.url("/file"), target]);
     assert!(error.contains("deadline"), "{error}");
     // Nothing can have been answered so early, which says nothing about the server.
     let error = fails(5, ["cp", "--deadline", "1ms", &server.url("/file"), target]);

@@ -132,7 +132,7 @@ fn crash(uploads: u32, crashes: u32) {
     for upload in 0..uploads {
         let transport = ["udp", "tcp"][upload as usize % 2];
         let url = format!("nfs://{address}/copy{upload}?mountport={}", address.port());
-        let mut copy = command(["cp", "--quiet", "--bwlimit", "60M", "--transport", transport])
+        let mut copy = command(["cp", "--quiet", "--bwlimit", "60Mbit", "--transport", transport])
             .arg(&source)
             .arg(&url)
             .spawn()

@@ -145,7 +145,7 @@ fn a_target_that_vanishes_is_7() {
     let directory = here.path().join("directory");
     fs::create_dir(&directory).unwrap();
     // The whole file would take minutes.
-    let mut copy = command(["cp", "--bwlimit", "300k", &server.url("/file"), directory.to_str().unwrap()])
+    let mut copy = command(["cp", "--bwlimit", "300kbit", &server.url("/file"), directory.to_str().unwrap()])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -209,7 +209,7 @@ fn signals_end_runs_within(limit: Duration) {
         ended("while it looks for the server", run);
 
         for transport in ["udp", "tcp"] {
-            let run = command(["cp", "--bwlimit", "40M", "--transport", transport, &server.url("/file")])
+            let run = command(["cp", "--bwlimit", "40Mbit", "--transport", transport, &server.url("/file")])
                 .arg(&target)
                 .stderr(Stdio::null())
                 .spawn()
@@ -217,7 +217,7 @@ fn signals_end_runs_within(limit: Duration) {
             wait_for(|| names(here.path()).len() > 1);
             thread::sleep(Duration::from_millis(300));
             ended("while it copies", run);
-            let run = command(["cp", "--bwlimit", "40M", "--transport", transport, &server.url("/file")])
+            let run = command(["cp", "--bwlimit", "40Mbit", "--transport", transport, &server.url("/file")])
                 .arg(&target)
                 .stderr(Stdio::null())
                 .spawn()

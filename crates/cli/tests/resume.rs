@@ -20,7 +20,7 @@ use serde_json::Value;
 const SIZE: usize = 4 << 20;
 
 /// What a run is asked for, so that it is slow enough to be interrupted.
-const SLOWLY: [&str; 3] = ["cp", "--bwlimit", "16M"];
+const SLOWLY: [&str; 3] = ["cp", "--bwlimit", "16Mbit"];
 
 /// Starts a copy and kills it once `reached`.
 fn killed(arguments: &[&str], reached: impl Fn() -> bool) {
@@ -335,7 +335,7 @@ fn a_tree_goes_on_in_whatever_words() {
                 command.args(options).args(names).current_dir(here.path()).stderr(Stdio::piped());
                 command
             };
-            let mut copy = run(&["--bwlimit", "16M"], first).spawn().unwrap();
+            let mut copy = run(&["--bwlimit", "16Mbit"], first).spawn().unwrap();
             wait_for(|| complete() > FILES / 2);
             copy.kill().unwrap();
             assert_eq!(copy.wait().unwrap().signal(), Some(9));

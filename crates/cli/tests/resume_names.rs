@@ -35,7 +35,7 @@ fn cp(state: &Path, arguments: &[&str]) -> Command {
 }
 
 fn slowly(state: &Path, arguments: &[&str]) -> Child {
-    cp(state, &[&["--bwlimit", "16M"], arguments].concat()).spawn().unwrap()
+    cp(state, &[&["--bwlimit", "16Mbit"], arguments].concat()).spawn().unwrap()
 }
 
 /// Starts a copy and kills it once `reached`.
@@ -168,7 +168,7 @@ fn two_servers_with_the_same_handles_are_two() {
     fs::write(&source, &content).unwrap();
     // Side by side: the second is not taken for the first, and has no state of its own.
     let url = one.url("/file");
-    let first = ["--bwlimit", "6M", text(&source), &url];
+    let first = ["--bwlimit", "6Mbit", text(&source), &url];
     let mut first = cp(state.path(), &first).spawn().unwrap();
     wait_for(|| one.written() > SIZE / 16);
     let second = cp(state.path(), &[text(&source), &other.url("/file")]).output().unwrap();

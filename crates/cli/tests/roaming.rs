@@ -118,7 +118,7 @@ impl Field {
 
     /// Starts a copy, slowly enough that something can happen meanwhile.
     fn copy(&self, transport: &str, from: &str, to: &str) -> Child {
-        let options = ["cp", "-r", "--quiet", "--bwlimit", "32M", "--max-block", "16384", "--transport"];
+        let options = ["cp", "-r", "--quiet", "--bwlimit", "32Mbit", "--max-block", "16384", "--transport"];
         self.nfsw(options.into_iter().chain([transport, from, to])).spawn().unwrap()
     }
 

@@ -20,7 +20,7 @@ const SIZE: usize = 6 << 20;
 
 /// Starts a copy that takes about a second.
 fn copy(transport: &str, state: &Path, from: &str, to: &str) -> Child {
-    command(["cp", "-r", "--bwlimit", "24M", "--max-block", "16384", "--transport", transport])
+    command(["cp", "-r", "--bwlimit", "24Mbit", "--max-block", "16384", "--transport", transport])
         .args([from, to])
         .env("XDG_STATE_HOME", state)
         .stdout(Stdio::null())

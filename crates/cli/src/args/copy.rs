@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{ConnectionArgs, OutputArgs};
+use super::{ConnectionArgs, FilterArgs, OutputArgs};
 use crate::{local::Sparse, units};
 
 /// `nfsw cp`
@@ -59,8 +59,8 @@ pub(crate) struct CpArgs {
     /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Send or receive no more than this, in bit/s (500k, 10M ...).
-    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    /// Send or receive no more than this: KiB a second as for rsync (500), or bytes or bits a second with a unit (2M, 80Mbit ...).
+    #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
     pub(crate) bwlimit: Option<u64>,
     /// Files in flight at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -71,6 +71,8 @@ pub(crate) struct CpArgs {
     /// No progress and no warnings, only errors.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! `nfsw cp`: copies files and trees.
 
+use super::filters::filter;
 use crate::{
     args::CpArgs,
     copy::{self, Copy, Links, Overwrite},
@@ -9,6 +10,7 @@ use crate::{
     progress::{Aside, Progress},
     summary::Summary,
     target::Target,
+    units,
 };
 
 /// Copies, and returns how it ended and the numbers of the run. `aside` is shown beside the progress.
@@ -18,6 +20,9 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     let exit = process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(limit) = arguments.bwlimit {
+            reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
+        }
         if !arguments.quiet
             && !copy.dry_run
             && let Some(progress) = Progress::on_terminal(aside)
@@ -57,6 +62,8 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,
+        filter: filter(&arguments.filter)?,
+        sync: None,
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
         state: StateHome::of_user(),

@@ -1,6 +1,10 @@
 //! `nfsw ping`: round-trip time and loss of calls that do nothing.
 
-use std::time::Duration;
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    time::Duration,
+};
 
 use nfs_wireless_client::{Error, Pinger, RetryPolicy, TransportChoice};
 use serde_json::json;
@@ -16,18 +20,35 @@ use crate::{
 };
 
 pub(super) fn execute(arguments: PingArgs) -> Exit {
-    Process::new(&arguments.connection, &arguments.output)
-        .run(async |connections, reporter| run(&arguments, connections, reporter).await)
+    let begun = RefCell::default();
+    let exit = Process::new(&arguments.connection, &arguments.output)
+        .run(async |connections, reporter| run(&arguments, connections, reporter, &begun).await);
+    // Who ends it wants to know what came of it until then, as with ping(8).
+    if exit == Exit::Interrupted
+        && !arguments.output.json
+        && let Some((transport, tally)) = begun.take()
+    {
+        let _ = write!(io::stdout(), "{}", tally.for_people(transport));
+    }
+    exit
 }
 
+/// The transport that is being measured, and what it has answered.
+type Begun = RefCell<Option<(&'static str, Tally)>>;
+
 /// What one transport answered.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tally {
     sent: u32,
     answered: Vec<Duration>,
 }
 
-async fn run(arguments: &PingArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
+async fn run(
+    arguments: &PingArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+    begun: &Begun,
+) -> anyhow::Result<()> {
     let transports = match arguments.connection.transport {
         Transport::Auto => &[TransportChoice::Udp, TransportChoice::Tcp][..],
         Transport::Udp => &[TransportChoice::Udp],
@@ -36,7 +57,7 @@ async fn run(arguments: &PingArgs, connections: &Connections, reporter: &Reporte
     let mut errors = Vec::new();
     let mut answered = false;
     for &transport in transports {
-        match ping(arguments, connections, reporter, transport).await {
+        match ping(arguments, connections, reporter, transport, begun).await {
             Ok(tally) => answered |= !tally.answered.is_empty(),
             Err(error) => errors.push((transport, error)),
         }
@@ -60,6 +81,7 @@ async fn ping(
     connections: &Connections,
     reporter: &Reporter,
     transport: TransportChoice,
+    begun: &Begun,
 ) -> anyhow::Result<Tally> {
     let host = &arguments.host;
     let mut config = connections.config(&host.options)?;
@@ -81,6 +103,7 @@ async fn ping(
     for number in 0..arguments.count {
         sleep_until(start + arguments.interval * number).await;
         tally.sent += 1;
+        begun.replace(Some((shown, tally.clone())));
         let answer = match pinger.ping().await {
             Ok((rtt, _)) => {
                 reporter.activity().step();
@@ -99,6 +122,7 @@ async fn ping(
             reporter.print(format!("  {:>3}: {words}\n", number + 1).as_bytes())?;
         }
     }
+    begun.take();
     if reporter.json() {
         reporter.event(&tally.to_json(shown))?;
     } else {

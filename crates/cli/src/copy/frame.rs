@@ -1,10 +1,16 @@
 //! Destination directories, and what is left to do when everything in them is copied.
 
-use std::rc::Rc;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+};
 
 use super::{
+    filter::{self, Ignores},
     node::{Attributes, Node},
     place::Place,
+    update::{Age, age},
 };
 use crate::{connections::Connections, local, report::Reporter};
 
@@ -20,12 +26,39 @@ pub(super) struct Frame {
     source: Option<(u64, u64)>,
     /// What to set at the end.
     last: Option<Attributes>,
+    /// What it was when it was found.
+    was: Option<Attributes>,
+    /// Whether anything in it has changed.
+    is_touched: Cell<bool>,
+    /// Whether it stands for one that was filled before.
+    is_again: bool,
+    /// Its path below SRC.
+    relative: Vec<u8>,
+    /// Patterns of what is left out in it.
+    ignores: RefCell<Option<Rc<Ignores>>>,
+    /// Names that its source has, while it is listed in parts.
+    names: RefCell<BTreeSet<Vec<u8>>>,
+    /// Those of them that are taken.
+    taken: RefCell<BTreeSet<Vec<u8>>>,
 }
 
 impl Frame {
     /// A directory that was there before.
     pub(super) fn top(place: Place) -> Self {
-        Self { place, parent: None, marks: false, source: None, last: None }
+        Self {
+            place,
+            parent: None,
+            marks: false,
+            source: None,
+            last: None,
+            was: None,
+            is_touched: Cell::default(),
+            is_again: false,
+            relative: Vec::new(),
+            ignores: RefCell::default(),
+            names: RefCell::default(),
+            taken: RefCell::default(),
+        }
     }
 
     /// A directory that was there before, and in which the destination is made.
@@ -38,13 +71,85 @@ impl Frame {
         self.marks
     }
 
-    /// A directory made for a source directory with these attributes, or found in its place.
-    pub(super) fn below(parent: &Rc<Self>, place: Place, source: Attributes, preserve: bool) -> Self {
+    /// The same directory as `frame`, of which nothing is known any more.
+    pub(super) fn again(frame: &Rc<Self>, place: Place) -> Self {
+        let ignores = RefCell::new(frame.ignores());
+        let (parent, relative) = (Some(Rc::clone(frame)), frame.relative.clone());
+        Self { parent, source: frame.source, is_again: true, relative, ignores, ..Self::top(place) }
+    }
+
+    /// A directory made for a source directory with these attributes, or found in its place. `name` is its name below SRC, and none
+    /// for SRC itself.
+    pub(super) fn below(
+        parent: &Rc<Self>,
+        place: Place,
+        name: Option<&[u8]>,
+        source: Attributes,
+        was: Option<Attributes>,
+        preserve: bool,
+    ) -> Self {
         let plain = source.mode & 0o777 & !local::umask();
         let was_widened = place.was_created() && plain != plain | 0o700;
         let last =
             if preserve { Some(source) } else { was_widened.then_some(Attributes { mode: plain, ..source }) };
-        Self { place, parent: Some(Rc::clone(parent)), marks: false, source: Some(source.file), last }
+        let relative = name.map(|name| filter::below(&parent.relative, name)).unwrap_or_default();
+        let (parent_ignores, parent) = (parent.ignores(), Some(Rc::clone(parent)));
+        let (source, ignores) = (Some(source.file), RefCell::new(parent_ignores));
+        Self { parent, source, last, was, relative, ignores, ..Self::top(place) }
+    }
+
+    /// Notes that something in the directory changes, so that its times do.
+    pub(super) fn touch(&self) {
+        self.is_touched.set(true);
+    }
+
+    /// Whether anything in the directory has changed.
+    pub(super) fn is_touched(&self) -> bool {
+        self.is_touched.get()
+    }
+
+    /// Whether it stands for one that was filled before.
+    pub(super) const fn is_again(&self) -> bool {
+        self.is_again
+    }
+
+    /// Returns its path below SRC.
+    pub(super) fn relative(&self) -> &[u8] {
+        &self.relative
+    }
+
+    /// Returns the patterns of what is left out in it.
+    pub(super) fn ignores(&self) -> Option<Rc<Ignores>> {
+        self.ignores.borrow().clone()
+    }
+
+    /// Sets the patterns of what is left out in it.
+    pub(super) fn set_ignores(&self, ignores: Option<Rc<Ignores>>) {
+        *self.ignores.borrow_mut() = ignores;
+    }
+
+    /// Adds a name that its source has.
+    pub(super) fn add_name(&self, name: &[u8]) {
+        self.names.borrow_mut().insert(name.to_vec());
+    }
+
+    /// Adds a name that is copied.
+    pub(super) fn add_taken(&self, name: &[u8]) {
+        self.taken.borrow_mut().insert(name.to_vec());
+    }
+
+    /// Returns the names that its source has, and those of them that are copied; they are not needed any more.
+    pub(super) fn take_names(&self) -> [BTreeSet<Vec<u8>>; 2] {
+        [self.names.take(), self.taken.take()]
+    }
+
+    /// Whether it has the mode and time of its source already.
+    fn is_as(&self, source: Attributes) -> bool {
+        self.was.is_some_and(|was| {
+            was.mode & 0o7777 == source.mode & 0o7777
+                && age(source.times.modified, &was) == Some(Age::Same)
+                && !self.is_touched()
+        })
     }
 
     /// Whether what is copied here, or into one above it, is from this source directory.
@@ -78,7 +183,7 @@ impl Frame {
         let mut next = Some(frame);
         let mut result = Ok(());
         while let Some(frame) = next.take().and_then(Rc::into_inner) {
-            if let Some(attributes) = frame.last {
+            if let Some(attributes) = frame.last.filter(|source| !preserve || !frame.is_as(*source)) {
                 let set = frame.place.set_last(connections, reporter, attributes, preserve).await;
                 result = result.and(set);
             }

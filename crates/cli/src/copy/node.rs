@@ -12,20 +12,21 @@ use std::{
 
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
 use rustix::fs::Stat;
+use tokio::io::AsyncReadExt;
 
 use super::kept;
 use crate::{
     connections::Connections,
-    error::{ResultExt, is_stale, local, show},
+    error::{ResultExt, is_missing, is_stale, local, remote_error, show},
     journal::{Identity, nanoseconds},
-    local::{Sparse, Times},
+    local::{Sparse, Times, open_source},
     remote::{Child, Children, Found, find, follow},
     report::Reporter,
     target::Remote,
 };
 
 /// A source.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) origin: Origin,
     pub(super) kind: Kind,
@@ -33,7 +34,7 @@ pub(super) struct Node {
 }
 
 /// Where a source is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Origin {
     /// On this machine.
     Local(PathBuf),
@@ -68,6 +69,8 @@ pub(super) struct Attributes {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) size: u64,
+    /// Names that it has.
+    pub(super) links: u32,
     /// Bytes that it takes on its disk.
     pub(super) stored: u64,
     pub(super) times: Times,
@@ -131,8 +134,17 @@ impl Node {
     pub(super) fn standard() -> Self {
         let now = SystemTime::now();
         let times = Times { accessed: now, modified: now };
-        let attributes =
-            Attributes { mode: 0o666, uid: 0, gid: 0, size: 0, stored: 0, times, changed: now, file: (0, 0) };
+        let attributes = Attributes {
+            mode: 0o666,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            links: 1,
+            stored: 0,
+            times,
+            changed: now,
+            file: (0, 0),
+        };
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
     }
 
@@ -164,12 +176,69 @@ impl Node {
         }
     }
 
+    /// Whether the path of a directory still leads to it.
+    pub(super) async fn is_still_there(&self) -> anyhow::Result<bool> {
+        let now = match &self.origin {
+            Origin::Local(path) => fs::metadata(path).map_err(|error| local(path, &error))?.ino(),
+            Origin::Remote(file) => file.client.metadata(file.handle).await.at(&file.remote)?.fileid,
+            Origin::Standard => return Ok(true),
+        };
+        Ok(now == self.attributes.file.1)
+    }
+
+    /// Looks for a name in a directory.
+    pub(super) async fn child(&self, name: &[u8]) -> anyhow::Result<Option<Self>> {
+        match &self.origin {
+            Origin::Local(path) => {
+                let path = path.join(std::ffi::OsStr::from_bytes(name));
+                match Self::local(path.clone(), false) {
+                    Ok(node) => Ok(Some(node)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(local(&path, &error)),
+                }
+            }
+            Origin::Remote(RemoteFile { client, handle, remote }) => {
+                let remote = remote.join(name);
+                match client.lookup(*handle, name).await {
+                    Ok(entry) => {
+                        let (kind, attributes) = (entry.metadata.file_type.into(), (&entry.metadata).into());
+                        let file = RemoteFile { client: client.clone(), handle: entry.handle, remote };
+                        Ok(Some(Self { origin: Origin::Remote(file), kind, attributes }))
+                    }
+                    Err(error) if is_missing(&error) => Ok(None),
+                    Err(error) => Err(error).at(remote),
+                }
+            }
+            Origin::Standard => Ok(None),
+        }
+    }
+
+    /// Reads a small file: its first bytes, at most so many.
+    pub(super) async fn read_start(&self, most: u64) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match &self.origin {
+            Origin::Local(path) => {
+                let file = open_source(path, false).map_err(|error| local(path, &error))?;
+                io::Read::read_to_end(&mut io::Read::take(file, most), &mut bytes)
+                    .map_err(|error| local(path, &error))?;
+            }
+            Origin::Remote(RemoteFile { client, handle, remote }) => {
+                let file = nfs_wireless_client::File::new(client.clone(), *handle);
+                file.take(most).read_to_end(&mut bytes).await.map_err(|error| remote_error(error, remote))?;
+            }
+            Origin::Standard => {}
+        }
+        Ok(bytes)
+    }
+
     /// Lists a directory in the order of the names. Of one that is too large to hold this is a part; `rest` leads to the next.
+    /// `has_vanished` is set if something disappeared meanwhile.
     pub(super) async fn children(
         &self,
         connections: &Connections,
         reporter: &Reporter,
         rest: &mut Option<Box<Children>>,
+        has_vanished: &mut bool,
     ) -> anyhow::Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
             Origin::Standard => Ok(Vec::new()),
@@ -180,7 +249,7 @@ impl Node {
                     match Self::local(entry.path(), false) {
                         Ok(node) => found.push((entry.file_name().into_vec(), node)),
                         // Removed since it was listed.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => *has_vanished = true,
                         Err(error) => reporter.failed(local(&entry.path(), &error))?,
                     }
                 }
@@ -207,6 +276,7 @@ impl Node {
                     }
                     listed => listed?,
                 };
+                *has_vanished |= listing.has_vanished();
                 *rest = Some(listing).filter(|listing| !listing.is_done());
                 let node = |Child { name, handle, metadata }: Child| {
                     let (client, remote) = (client.clone(), remote.join(&name));
@@ -276,8 +346,18 @@ impl From<FileType> for Kind {
 impl From<&Metadata> for Attributes {
     fn from(metadata: &Metadata) -> Self {
         let times = Times { accessed: metadata.atime.into(), modified: metadata.mtime.into() };
-        let Metadata { mode, uid, gid, size, used: stored, fsid, fileid, .. } = *metadata;
-        Self { mode, uid, gid, size, stored, times, changed: metadata.ctime.into(), file: (fsid, fileid) }
+        let Metadata { mode, uid, gid, size, links, used: stored, fsid, fileid, .. } = *metadata;
+        Self {
+            mode,
+            uid,
+            gid,
+            size,
+            links,
+            stored,
+            times,
+            changed: metadata.ctime.into(),
+            file: (fsid, fileid),
+        }
     }
 }
 
@@ -292,6 +372,7 @@ impl From<&fs::Metadata> for Attributes {
             uid: metadata.uid(),
             gid: metadata.gid(),
             size: metadata.size(),
+            links: u32::try_from(metadata.nlink()).unwrap_or(u32::MAX),
             stored: metadata.blocks().saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(metadata.ctime(), metadata.ctime_nsec()),
@@ -327,6 +408,8 @@ impl From<&Stat> for Attributes {
             uid: stat.st_uid,
             gid: stat.st_gid,
             size,
+            // Not of one width everywhere.
+            links: stat.st_nlink as u32,
             stored: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),

@@ -1,5 +1,6 @@
 //! Destination directories, on this machine or on a server.
 
+mod names;
 mod remote;
 
 use std::{
@@ -11,6 +12,8 @@ use std::{
 use nfs_wireless_client::{
     Entry, FileHandle, Metadata, SetAttributes, SetTime, Time, nfs3_types::nfs3::nfstime3,
 };
+
+use rustix::fs::Stat;
 
 pub(super) use self::remote::RemotePlace;
 use super::{
@@ -112,20 +115,29 @@ impl Place {
     ) -> anyhow::Result<Option<Present>> {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
+            Self::Local { .. } => self.look_up(connections, reporter, name).await,
+            Self::Remote(place) => match place.known.get(name) {
+                Some(known) => Ok(*known),
+                None if place.knows_all => Ok(None),
+                None => self.look_up(connections, reporter, name).await,
+            },
+        }
+    }
+
+    /// As [`Place::present`], whatever was known of the name before.
+    pub(super) async fn look_up(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+    ) -> anyhow::Result<Option<Present>> {
+        match self {
+            Self::Planned(_) => Ok(None),
             Self::Local { directory, .. } => {
                 let found = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
-                Ok(found.as_ref().map(|found| Present {
-                    kind: found.into(),
-                    attributes: found.into(),
-                    handle: None,
-                }))
+                Ok(found.as_ref().map(Present::local))
             }
             Self::Remote(place) => {
-                match place.known.get(name) {
-                    Some(known) => return Ok(*known),
-                    None if place.knows_all => return Ok(None),
-                    None => {}
-                }
                 let look_up = async |place: &RemotePlace| match place.client.lookup(place.handle, name).await
                 {
                     Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
@@ -370,6 +382,10 @@ impl Place {
 }
 
 impl Present {
+    fn local(found: &Stat) -> Self {
+        Self { kind: found.into(), attributes: found.into(), handle: None }
+    }
+
     fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
         Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
     }

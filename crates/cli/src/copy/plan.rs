@@ -113,6 +113,9 @@ pub(super) async fn plan(
     if sources.is_empty() {
         return Ok(Plan::Files { key: Vec::new(), works: Vec::new(), clean_up: None });
     }
+    if copy.sync.is_some() {
+        sources = sync_source(sources)?;
+    }
     // One directory becomes what an interrupted run has made and marked.
     let is_tree = copy.sources.len() == 1
         && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
@@ -135,15 +138,25 @@ pub(super) async fn plan(
             find_remote_destination(connections, reporter, remote, whole, through_links, ahead).await?
         }
     };
+    let are_several = |sources: &[Source]| sources.len().max(copy.sources.len()) > 1;
     match destination {
         Destination::Inside(place, clean_up) => {
+            let place = if copy.sync.is_some() { place.listed(connections, reporter).await? } else { place };
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
             let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);
             Ok(Plan::Files { key, works: inside(reporter, sources, place)?, clean_up })
         }
         // Also when all but one are missing: what was asked for cannot be meant.
-        Destination::Output(_) | Destination::Named(..) if sources.len().max(copy.sources.len()) > 1 => {
+        Destination::Named(place, name)
+            if are_several(&sources) && place.present(connections, reporter, &name).await?.is_none() =>
+        {
+            let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
+            let there = &copy.destination;
+            let text = format!("{there} does not exist; create it first: {command} {there}");
+            Err(Failure::usage(text))
+        }
+        Destination::Output(_) | Destination::Named(..) if are_several(&sources) => {
             let text =
                 format!("{}: is not a directory, and there are several files to copy", copy.destination);
             Err(Failure::usage(text))
@@ -166,12 +179,28 @@ pub(super) async fn plan(
     }
 }
 
+/// Returns the one directory whose contents a sync copies.
+fn sync_source(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
+    let [Source { node, .. }] = <[Source; 1]>::try_from(sources).map_err(|all| {
+        Failure::usage(format!("SRC matches {} files; sync takes one directory", all.len()))
+    })?;
+    if node.kind != Kind::Directory {
+        let text = format!("{node}: is not a directory (nfsw cp copies single files)");
+        return Err(Failure::with(Exit::SomeFailed, text));
+    }
+    Ok(vec![Source { node, name: None }])
+}
+
 /// Refuses what cannot mean anything.
 fn check(copy: &Copy, reporter: &Reporter) -> anyhow::Result<()> {
     let is_remote = |target: &Target| matches!(target, Target::Remote(_));
     let to_remote = is_remote(&copy.destination);
     if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
-        let text = format!("{source} and {} are both on this machine: use cp", copy.destination);
+        let both = format!("{source} and {} are both on this machine", copy.destination);
+        let text = match copy.sync {
+            Some(_) => format!("{both}; nfsw syncs with NFS servers only: use rsync -a"),
+            None => format!("{both}: use cp"),
+        };
         return Err(Failure::usage(text));
     }
     let from_standard = copy.sources.contains(&Target::Standard);

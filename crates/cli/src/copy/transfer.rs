@@ -13,6 +13,7 @@ use super::{
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Name, Place, Present},
+    sync::Change,
     verify::Digest,
 };
 use crate::{
@@ -56,9 +57,9 @@ pub(super) struct Item<'a> {
 }
 
 /// What is to be done about a file.
-enum Decision {
-    /// Copy it, with these permissions.
-    Copy(u32),
+pub(super) enum Decision {
+    /// Copy it, with these permissions, for this reason.
+    Copy(u32, Change),
     /// An interrupted run has copied it, and neither side has changed since.
     Complete,
     /// What is there stays. That was said.
@@ -92,33 +93,34 @@ impl Run<'_> {
                 share.leave_out(u64::MAX);
                 self.skip(node, &frame.place.name(name), Skip::Complete)
             }
-            Decision::Copy(mode) => {
+            Decision::Copy(mode, change) => {
                 if !self.copy.dry_run {
+                    frame.touch();
                     let copied = self.copy(item, mode).await?;
                     self.verify_if_due(item, copied.was.as_ref()).await?;
                     self.record(item, copied);
                 }
-                self.say("file", node, frame, name)
+                self.say_change("file", node, frame, name, change)
             }
         }
     }
 
-    async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Decision> {
+    pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Decision> {
         let present = frame.place.present(self.connections, self.reporter, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
             && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
         {
             return Ok(Decision::Complete);
         }
-        if !self.wants(node, frame, name, present.as_ref()).await? {
+        let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(Decision::Leave);
-        }
+        };
         let reason = match present.map(|present| present.kind) {
             Some(Kind::Special(what)) => format!("is a {what}, which is not overwritten"),
             Some(Kind::Symlink) if self.copy.inplace => {
                 "is a symbolic link, which --inplace does not write through".to_owned()
             }
-            _ => return Ok(Decision::Copy(mode(self.copy, node.attributes, present.as_ref()))),
+            _ => return Ok(Decision::Copy(mode(self.copy, node.attributes, present.as_ref()), change)),
         };
         Err(Failure::with(Exit::SomeFailed, format!("{}: {reason}", frame.place.show(name))))
     }

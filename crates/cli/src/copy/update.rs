@@ -1,6 +1,8 @@
-//! What `--update` replaces: only what is older than its source, as cp(1) does, whatever the sizes.
+//! What is older than its source and what has its time, as far as the times of a file system can tell.
 
 use std::time::{Duration, SystemTime};
+
+use nfs_wireless_client::Time;
 
 use super::{
     Run,
@@ -42,7 +44,58 @@ fn is_newer_in_steps(source: SystemTime, there: &Attributes, step: Duration) -> 
     floor(nanoseconds(source), step) > nanoseconds(there.times.modified)
 }
 
+/// What is there, compared with its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// It has the time of its source.
+    Same,
+    /// Its source is newer.
+    Older,
+    /// It is newer than its source.
+    Newer,
+}
+
+/// Compares what is there with a source's time; `None` if that depends on whether it keeps its times in steps of less than
+/// [`COARSEST`]. Two times less than one step apart are the same.
+pub(super) fn age(source: SystemTime, there: &Attributes) -> Option<Age> {
+    let apart = apart(source, there);
+    let (distance, step) = (apart.unsigned_abs(), step(there));
+    if distance < step {
+        Some(Age::Same)
+    } else if step < SECOND || distance >= COARSEST.as_nanos() {
+        Some(if apart < 0 { Age::Older } else { Age::Newer })
+    } else {
+        None
+    }
+}
+
+/// By how many nanoseconds what is there is newer. NFSv3 has no times before 1970 and after 2106 (RFC 1813 §2.6), so the source's
+/// counts as the nearest that a server can keep.
+fn apart(source: SystemTime, there: &Attributes) -> i128 {
+    let nearest = |time| nanoseconds(Time::from_system(time).into());
+    nearest(there.times.modified) - nearest(source)
+}
+
+/// As [`age`] where the steps are known.
+fn age_in_steps(source: SystemTime, there: &Attributes, step: Duration) -> Age {
+    let step = step.min(COARSEST).as_nanos().max(self::step(there));
+    match apart(source, there) {
+        apart if apart.unsigned_abs() < step => Age::Same,
+        apart if apart < 0 => Age::Older,
+        _ => Age::Newer,
+    }
+}
+
 impl Run<'_> {
+    /// Compares the time of what is there with its source's.
+    pub(super) async fn age(&self, node: &Node, place: &Place, there: &Attributes) -> anyhow::Result<Age> {
+        let modified = node.attributes.times.modified;
+        Ok(match age(modified, there) {
+            Some(age) => age,
+            None => age_in_steps(modified, there, place.time_step(self.connections, self.reporter).await?),
+        })
+    }
+
     /// Whether a source is newer than what is there.
     pub(super) async fn is_newer(
         &self,
@@ -89,7 +142,17 @@ mod tests {
     fn there(made: u64, step: u64) -> Attributes {
         let made = time(made / step * step);
         let times = Times { accessed: made, modified: made };
-        Attributes { mode: 0, uid: 0, gid: 0, size: 0, stored: 0, times, changed: made, file: (0, 0) }
+        Attributes {
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            links: 1,
+            stored: 0,
+            times,
+            changed: made,
+            file: (0, 0),
+        }
     }
 
     const MS: u64 = 1_000_000;
@@ -116,6 +179,28 @@ mod tests {
         assert!(is_newer_in_steps(time(3 * S + 900 * MS), &copy, Duration::from_secs(1)));
         // Nobody has steps of a day.
         assert!(is_newer_in_steps(time(4 * S), &copy, Duration::from_secs(86_400)));
+    }
+
+    #[test]
+    fn a_copy_with_its_sources_time_has_its_age_however_coarse_its_times_are() {
+        for step in [1, 100, 1000, MS, 10 * MS, S] {
+            let copy = there(3 * S + 123_456_789, step);
+            assert_eq!(age(time(3 * S + 123_456_789), &copy), Some(Age::Same), "{step}");
+            assert_eq!(age(time(1), &copy), Some(Age::Newer), "{step}");
+            assert_eq!(age(time(5 * S + 123_456_789), &copy), Some(Age::Older), "{step}");
+        }
+        let fat = there(3 * S + 900 * MS, 2 * S);
+        assert_eq!(age(time(3 * S + 900 * MS), &fat), None);
+        assert_eq!(age_in_steps(time(3 * S + 900 * MS), &fat, COARSEST), Age::Same);
+        assert_eq!(age_in_steps(time(3 * S + 900 * MS), &fat, Duration::from_secs(1)), Age::Older);
+    }
+
+    #[test]
+    fn times_that_a_server_cannot_keep_do_not_make_a_file_differ_for_ever() {
+        let mut copy = there(S, 1);
+        copy.times.modified = Time::from_system(UNIX_EPOCH - Duration::from_secs(100)).into();
+        copy.changed = time(7);
+        assert_eq!(age(UNIX_EPOCH - Duration::from_secs(100), &copy), Some(Age::Same));
     }
 
     #[test]

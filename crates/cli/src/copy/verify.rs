@@ -122,10 +122,24 @@ impl Run<'_> {
         place: &Place,
         name: &[u8],
     ) -> anyhow::Result<()> {
+        match self.differences(node, was, place, name).await? {
+            Some(ranges) => self.judge(node, &ranges, &place.name(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns where a copy differs from its source, as for [`Run::verify`]; `None` if there is nothing to compare.
+    pub(super) async fn differences(
+        &self,
+        node: &Node,
+        was: Option<&Digest>,
+        place: &Place,
+        name: &[u8],
+    ) -> anyhow::Result<Option<Vec<Range<u64>>>> {
         let name_there = place.name(name);
         let target = &name_there.shown;
         let copy: Box<dyn AsyncRead + Unpin> = match place {
-            Place::Planned(_) => return Ok(()),
+            Place::Planned(_) => return Ok(None),
             Place::Local { directory, .. } => {
                 let file = directory.read(name).map_err(|error| local(&directory.join(name), &error))?;
                 Box::new(tokio::fs::File::from_std(file))
@@ -139,10 +153,10 @@ impl Run<'_> {
         let least = |size: u64| size.saturating_add(1);
         let (mut source, size): (Box<dyn AsyncRead + Unpin>, _) = match &node.origin {
             Origin::Standard => {
-                let Some(was) = was else { return Ok(()) };
+                let Some(was) = was else { return Ok(None) };
                 let copy = Digest::of(&mut copy.take(least(was.bytes)), self.reporter).await;
                 let copy = copy.map_err(|error| remote_error(error, target))?;
-                return self.judge(node, &was.differences(&copy), &name_there);
+                return Ok(Some(was.differences(&copy)));
             }
             Origin::Local(path) => {
                 let file = self.open(path)?;
@@ -158,7 +172,7 @@ impl Run<'_> {
         let both =
             try_join(Digest::of(&mut source, self.reporter), Digest::of(&mut copy, self.reporter)).await;
         let (source, copy) = both.map_err(|error| remote_error(error, target))?;
-        self.judge(node, &source.differences(&copy), &name_there)
+        Ok(Some(source.differences(&copy)))
     }
 
     /// Compares what was written to something that cannot be read back with its source, which is read anew.

@@ -35,6 +35,25 @@ fn a_relative_server_path_says_how_to_write_both_meanings() {
 }
 
 #[test]
+fn a_block_size_in_a_url_is_refused_by_its_own_name() {
+    let error = Target::parse(OsStr::new("nfs://nas/x?rsize=3")).unwrap_err();
+    assert_eq!(error, "rsize=3 in the URL: must be at least 512");
+}
+
+#[test]
+fn a_port_behind_a_host_says_how_to_write_it() {
+    for (text, url) in [
+        ("127.0.0.1:20777/", "nfs://127.0.0.1:20777/"),
+        ("nas:2049", "nfs://nas:2049/"),
+        ("[::1]:2049/srv/x", "nfs://[::1]:2049/srv/x"),
+    ] {
+        let error = Target::parse(OsStr::new(text)).unwrap_err();
+        assert!(error.ends_with(url), "{error}");
+        assert!(Target::parse(OsStr::new(url)).is_ok());
+    }
+}
+
+#[test]
 fn a_dot_at_the_end_means_what_is_inside() {
     for text in ["h:/a/.", "h:/a/./", "nfs://h/a/.?uid=1", "h:/a/b/.//", "h:/."] {
         assert!(remote(text).is_contents, "{text}");

@@ -94,8 +94,8 @@ impl UrlOptions {
             "mountport" => self.mount_port = Some(number(name, value)?),
             "uid" => self.uid = Some(number(name, value)?),
             "gid" => self.gid = Some(number(name, value)?),
-            "rsize" => self.read_block = Some(number(name, value)?),
-            "wsize" => self.write_block = Some(number(name, value)?),
+            "rsize" => self.read_block = Some(block(name, value)?),
+            "wsize" => self.write_block = Some(block(name, value)?),
             "timeo" => {
                 self.initial_timeout =
                     Some(Duration::from_millis(100 * u64::from(number::<u32>(name, value)?)))
@@ -129,6 +129,10 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{name}={value} in the URL is not a number in range"))
+}
+
+fn block(name: &str, value: &str) -> Result<u32, String> {
+    crate::units::parse_block(value).map_err(|why| format!("{name}={value} in the URL: {why}"))
 }
 
 fn decode(text: &[u8]) -> Result<Vec<u8>, String> {

@@ -26,7 +26,7 @@ fn interrupted_upload(lie: Lie) -> (Trial, Vec<u8>, String) {
     const RUN: &[&str] = &["cp", "--transport", "tcp"];
     let trial = Trial::new(lie);
     fs::write(trial.path("here/large"), common::noise(2 << 20)).unwrap();
-    let first = [RUN, &["--bwlimit", "8M", "--deadline", "900ms", "large", "{up}"]].concat();
+    let first = [RUN, &["--bwlimit", "8Mbit", "--deadline", "900ms", "large", "{up}"]].concat();
     let Outcome { code, stderr, .. } = trial.run(&first);
     assert_eq!(code, Some(5), "{stderr}");
     assert!(trial.path("served/.up.nfsw-part").exists());

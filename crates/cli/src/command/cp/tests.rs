@@ -305,7 +305,7 @@ async fn a_tree_is_copied_while_the_server_forgets_its_handles() {
     for number in 0..FILES {
         fs::write(source.join(format!("file {number}")), vec![number as u8; 5000]).unwrap();
     }
-    let run = ["-r", "--bwlimit", "4M", &from, &to];
+    let run = ["-r", "--bwlimit", "4Mbit", &from, &to];
     let mut copy = pin!(trial.copy_over(&run));
     let start = Instant::now();
     let mut has_forgotten = false;
@@ -339,7 +339,7 @@ async fn a_file_without_progress_is_not_excused_by_others_that_have_it() {
         fs::write(source.join("whole"), vec![2; 900_000]).unwrap();
         let calls = Calls::Reaching { procedure: Procedure::Read, offset: 1 << 20 };
         trial.faults(&[(calls, When::Always, Action::Fail(Status::STALE))]);
-        let run = ["-r", option, "--bwlimit", "8M", &from, &to];
+        let run = ["-r", option, "--bwlimit", "8Mbit", &from, &to];
         let copy = tokio::time::timeout(Duration::from_secs(30), trial.copy(&run));
         let (result, counts) = copy.await.expect("it ends");
         result.unwrap();

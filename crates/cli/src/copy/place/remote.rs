@@ -17,6 +17,9 @@ use crate::{
     target::Remote,
 };
 
+/// Names of a directory that are known at once, at most: some 30 MB.
+const MOST_KNOWN: usize = 100_000;
+
 /// A directory on a server.
 #[derive(Debug)]
 pub(in crate::copy) struct RemotePlace {
@@ -42,7 +45,7 @@ impl From<Found> for RemotePlace {
 
 impl RemotePlace {
     /// A directory of which nothing is known.
-    fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
+    pub(super) fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
         let (known, ahead) = (HashMap::new(), Cell::default());
         Self { client, handle, remote, file, known, knows_all: false, was_created: false, ahead }
     }
@@ -140,16 +143,35 @@ impl RemotePlace {
                 }
             }
         };
-        let mut children = Children::open(&client, handle, &remote)?;
-        let found = children.next(connections, reporter).await?;
-        // Of a directory that is too large to know, other names are asked for.
+        let place = Self::new(client, handle, remote, file);
+        place.listed(connections, reporter).await
+    }
+
+    /// Learns what is in the directory.
+    pub(super) async fn listed(self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<Self> {
+        let mut children = Children::open(&self.client, self.handle, &self.remote)?;
+        let mut known = HashMap::new();
+        while !children.is_done() && known.len() < MOST_KNOWN {
+            let found = children.next(connections, reporter).await?;
+            known.extend(found.into_iter().map(|child| {
+                let present = Present::remote(child.handle, &child.metadata);
+                (child.name, Some(present))
+            }));
+        }
+        // Of a directory that is too large to know, names are asked for.
         let knows_all = children.is_done();
-        let known = found.into_iter().filter(|_| knows_all).map(|child| {
-            let present = Present::remote(child.handle, &child.metadata);
-            (child.name, Some(present))
-        });
-        let known = known.collect();
-        Ok(Self { known, knows_all, ..Self::new(client, handle, remote, file) })
+        let known = if knows_all { known } else { HashMap::new() };
+        Ok(Self { known, knows_all, ..self })
+    }
+
+    /// Returns the number of its file system.
+    pub(in crate::copy) const fn file_system(&self) -> u64 {
+        self.file.0
+    }
+
+    /// The same directory, of which nothing is known.
+    pub(super) fn again(&self) -> Self {
+        Self::new(self.client.clone(), self.handle, self.remote.clone(), self.file)
     }
 
     /// Creates a directory with the mark of an unfinished copy: it has no name before it has the

@@ -341,7 +341,7 @@ async fn a_stream_of_a_file_that_shrinks_fails() {
     let trial = Trial::start();
     let file = trial.server.path("file");
     fs::write(&file, vec![7; 8 << 20]).unwrap();
-    let run = ["--bwlimit", "16M", &trial.server.url("/file"), "/dev/null"];
+    let run = ["--bwlimit", "16Mbit", &trial.server.url("/file"), "/dev/null"];
     let shrink = async {
         wait_for(|| trial.served(Procedure::Read) > 0).await;
         fs::File::options().write(true).open(&file).unwrap().set_len(1000).unwrap();
@@ -362,7 +362,7 @@ async fn a_file_goes_on_to_another_server_when_its_own_forgets_its_handles() {
         let (trial, other) = (Trial::start(), Trial::start());
         let content: Vec<u8> = (0..4_000_000_u32).map(|index| (index / 1000) as u8).collect();
         fs::write(trial.server.path("file"), &content).unwrap();
-        let run = ["--bwlimit", "64M", &trial.server.url("/file"), &other.server.url("/copy")];
+        let run = ["--bwlimit", "64Mbit", &trial.server.url("/file"), &other.server.url("/copy")];
         let forget = async {
             wait_for(|| other.served(Procedure::Create) > 0).await;
             if is_late {
@@ -388,7 +388,7 @@ async fn a_file_that_was_replaced_when_its_handle_was_forgotten_is_not_complete(
     let (trial, other) = (Trial::start(), Trial::start());
     let source = trial.server.path("file");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
-    let run = ["--bwlimit", "64M", &trial.server.url("/file"), &other.server.url("/copy")];
+    let run = ["--bwlimit", "64Mbit", &trial.server.url("/file"), &other.server.url("/copy")];
     let replace = async {
         wait_for(|| other.served(Procedure::Create) > 0).await;
         trial.faults(&[(calls(Procedure::Getattr), When::Nth(1), Action::Fail(Status::STALE))]);
@@ -409,7 +409,7 @@ async fn a_download_whose_source_is_overwritten_meanwhile_is_begun_again() {
     let trial = Trial::start();
     let ([from, to], [source, target]) = trial.ends(false, "file", "copy");
     fs::write(&source, vec![1; 8 << 20]).unwrap();
-    let run = ["--bwlimit", "64M", &from, &to];
+    let run = ["--bwlimit", "64Mbit", &from, &to];
     let overwrite = async {
         wait_for(|| trial.served(Procedure::Read) > 0).await;
         let file = fs::File::options().write(true).open(&source).unwrap();

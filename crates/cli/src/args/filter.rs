@@ -1,0 +1,70 @@
+//! Options that say which files of a tree are copied.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+/// Which files of a tree are copied.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FilterArgs {
+    /// The patterns of `--include` (true) and `--exclude`, in the order in which they were given.
+    pub(crate) rules: Vec<(bool, String)>,
+    /// `--exclude-from`
+    pub(crate) exclude_from: Vec<PathBuf>,
+    /// `--files-from`
+    pub(crate) files_from: Option<PathBuf>,
+    /// `--gitignore`
+    pub(crate) gitignore: bool,
+}
+
+/// The same as clap reads it, option by option.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Filters")]
+struct Options {
+    /// Leave out what matches, and all that is in it; as with rsync, the first --exclude or --include that matches decides. A
+    /// pattern is about the end of a path, one that begins with / about the path from SRC on, one that ends with / about
+    /// directories; * and ? stand for no /, ** does.
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    exclude: Vec<String>,
+    /// Take what matches, whatever a later --exclude says.
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    include: Vec<String>,
+    /// Leave out what the patterns in FILE match, in the syntax of .gitignore.
+    #[arg(long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
+    /// Take only what FILE lists, one path below SRC a line, and what is in listed directories; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// Leave out what the .gitignore files in SRC say, each about the directory that it is in.
+    #[arg(long)]
+    gitignore: bool,
+}
+
+impl FromArgMatches for FilterArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let Options { exclude, include, exclude_from, files_from, gitignore } =
+            Options::from_arg_matches(matches)?;
+        let places = |name| matches.indices_of(name).into_iter().flatten();
+        let excludes = places("exclude").zip(exclude).map(|(place, pattern)| (place, (false, pattern)));
+        let includes = places("include").zip(include).map(|(place, pattern)| (place, (true, pattern)));
+        let mut rules: Vec<_> = excludes.chain(includes).collect();
+        rules.sort_by_key(|(place, _)| *place);
+        let rules = rules.into_iter().map(|(_, rule)| rule).collect();
+        Ok(Self { rules, exclude_from, files_from, gitignore })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for FilterArgs {
+    fn augment_args(command: Command) -> Command {
+        Options::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Options::augment_args_for_update(command)
+    }
+}

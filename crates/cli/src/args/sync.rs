@@ -1,0 +1,95 @@
+//! `nfsw sync`
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{ConnectionArgs, FilterArgs, OutputArgs};
+use crate::{local::Sparse, units};
+
+/// `nfsw sync`
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SyncArgs {
+    /// The directory whose contents are copied: HOST:/PATH, nfs://HOST/PATH or a local path.
+    #[arg(value_name = "SRC")]
+    pub(crate) source: OsString,
+    /// The directory that has the same contents afterwards; it is made if need be.
+    #[arg(value_name = "DST")]
+    pub(crate) destination: OsString,
+    /// Delete what is in DST and not in SRC, after everything was copied; nothing if anything failed.
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Delete nothing at all if it would be more than N files and directories.
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub(crate) max_delete: Option<u64>,
+    /// Say what would be copied and deleted, and change nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Compare the bytes of files of the same size, and not their times: that reads all of them, on both sides.
+    #[arg(short, long, conflicts_with = "size_only")]
+    pub(crate) checksum: bool,
+    /// Compare sizes only, and not times.
+    #[arg(long)]
+    pub(crate) size_only: bool,
+    /// Replace files in DST that are newer than in SRC; delete everything in DST if SRC is empty (with --delete).
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Copy what symbolic links point to, not the links.
+    #[arg(short = 'L', long, visible_alias = "copy-links")]
+    pub(crate) dereference: bool,
+    /// Is always so; accepted for those who are used to it.
+    #[arg(short, long, hide = true)]
+    pub(crate) recursive: bool,
+    /// Is always so; accepted for those who are used to it.
+    #[arg(short, long, hide = true)]
+    pub(crate) archive: bool,
+    /// When zeros become holes in a copy, and are not sent to a server: where the source has holes, wherever it has
+    /// zeros, or nowhere.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) sparse: Sparse,
+    /// Begin every file anew, whatever an interrupted run has left.
+    #[arg(long)]
+    pub(crate) no_resume: bool,
+    /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Send or receive no more than this: KiB a second as for rsync (500), or bytes or bits a second with a unit (2M, 80Mbit ...).
+    #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
+    pub(crate) bwlimit: Option<u64>,
+    /// Files in flight at once.
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: u16,
+    /// Name each file that is copied or deleted.
+    #[arg(short, long, visible_short_alias = 'i', conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// No progress and no warnings, only errors.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Afterwards the contents of DST are those of SRC, whatever was there before: never SRC inside DST, and a trailing slash means nothing. \
+Modes, times, symbolic links, hard links and holes are kept, owners where allowed; fifos, sockets and devices are skipped with a warning.
+
+A file is unchanged if it has the size and the time of its source. A file that is newer in DST is kept and named, and the exit status is 1; \
+--force replaces it.
+
+--delete deletes nothing if anything failed, if SRC changed while it was listed, if it is empty (as a file system that is not mounted \
+is), or if it is more than --max-delete. What --exclude leaves out is not deleted. Symbolic links in DST are deleted and never followed, and \
+so is no file system that is mounted in DST.
+
+The same command, run again, resumes where an interrupted run ended.
+
+Examples:
+  nfsw sync ~/Pictures nas:/backup --delete --dry-run
+  nfsw sync ~/Pictures nas:/backup --delete --max-delete 100
+  nfsw sync nas:/srv/music ~/Music --exclude '*.flac'
+  nfsw sync . nas:/home/me/project --gitignore --exclude /.git
+  nfsw sync nas:/srv/photos nas2:/srv/photos";

@@ -1,0 +1,40 @@
+//! From the options that say which files of a tree are copied to a filter.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use crate::{
+    args::FilterArgs,
+    copy::Filter,
+    error::{io_text, show},
+    exit::Failure,
+};
+
+/// Reads patterns and lists of files.
+///
+/// # Errors
+/// A pattern that means nothing, a file that cannot be read.
+pub(super) fn filter(arguments: &FilterArgs) -> anyhow::Result<Filter> {
+    let mut filter = Filter::new(&arguments.rules, arguments.gitignore).map_err(Failure::usage)?;
+    for path in &arguments.exclude_from {
+        let wrong = |error| Failure::usage(format!("--exclude-from {}: {error}", show(path)));
+        filter.add_patterns(&read(path).map_err(|error| wrong(io_text(&error)))?).map_err(wrong)?;
+    }
+    if let Some(path) = &arguments.files_from {
+        let wrong = |error| Failure::usage(format!("--files-from {}: {error}", show(path)));
+        filter.set_listed(&read(path).map_err(|error| wrong(io_text(&error)))?).map_err(wrong)?;
+    }
+    Ok(filter)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return fs::read(path);
+    }
+    let mut text = Vec::new();
+    io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
+}

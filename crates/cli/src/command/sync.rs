@@ -1,0 +1,78 @@
+//! `nfsw sync`: makes the contents of one directory those of another.
+
+use super::filters::filter;
+use crate::{
+    args::SyncArgs,
+    copy::{self, Compare, Copy, Links, Overwrite, Sync},
+    exit::{Exit, Failure},
+    local::StateHome,
+    process::Process,
+    progress::Progress,
+    target::Target,
+    units,
+};
+
+/// Copies and deletes, and returns how it ended.
+pub(super) fn execute(arguments: SyncArgs) -> Exit {
+    let process = Process::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
+        .with_verbosity(arguments.verbose, arguments.quiet);
+    let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
+    process.run(async |connections, reporter| {
+        let copy = check(&arguments)?;
+        if let Some(limit) = arguments.bwlimit {
+            reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
+        }
+        if !arguments.quiet
+            && !copy.dry_run
+            && let Some(progress) = Progress::on_terminal(None)
+        {
+            reporter.show_progress(progress);
+        }
+        copy::run(&copy, connections, reporter).await
+    })
+}
+
+/// Reads the targets and options into what they mean.
+fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
+    let target = |argument| Target::parse(argument).map_err(Failure::usage);
+    let (source, destination) = (target(&arguments.source)?, target(&arguments.destination)?);
+    if [&source, &destination].contains(&&Target::Standard) {
+        return Err(Failure::usage("sync takes two directories; - is none"));
+    }
+    if arguments.delete && arguments.filter.files_from.is_some() {
+        let text = "--delete and --files-from exclude each other: what is not listed is not known";
+        return Err(Failure::usage(text));
+    }
+    let compare = match (arguments.checksum, arguments.size_only) {
+        (true, _) => Compare::Contents,
+        (_, true) => Compare::Size,
+        _ => Compare::SizeAndTime,
+    };
+    Ok(Copy {
+        sources: vec![source],
+        destination,
+        recursive: true,
+        links: if arguments.dereference { Links::All } else { Links::Named },
+        is_whole_target: false,
+        preserve: true,
+        overwrite: Overwrite::Always,
+        inplace: false,
+        sparse: arguments.sparse,
+        resume: !arguments.no_resume,
+        verify: arguments.verify,
+        dry_run: arguments.dry_run,
+        filter: filter(&arguments.filter)?,
+        sync: Some(Sync {
+            compare,
+            force: arguments.force,
+            delete: arguments.delete,
+            max_delete: arguments.max_delete,
+        }),
+        jobs: arguments.jobs.into(),
+        rate_limit: arguments.bwlimit,
+        state: StateHome::of_user(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! Syncs without a process of their own, each with a server in this one.
+
+mod deletions;
+mod model;
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use nfs_wireless_server::{
+    Action, Calls, Faults, Rule, When,
+    nfs_wire::{Procedure, Status},
+    nfs3_types::nfs3,
+};
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    args::OutputArgs,
+    connections::Connections,
+    report::Reporter,
+    served::{self, Served},
+};
+
+/// A server, a directory on this machine and the state of runs.
+struct Trial {
+    server: Served,
+    here: tempfile::TempDir,
+    state: tempfile::TempDir,
+}
+
+/// Where the two directories of a sync are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+    Across,
+}
+
+const WAYS: [Way; 3] = [Way::Up, Way::Down, Way::Across];
+
+/// Source and target of a sync, as they are named and as they are on this machine.
+struct Ends {
+    from: String,
+    to: String,
+    source: PathBuf,
+    target: PathBuf,
+}
+
+/// What came of a run.
+struct Ran {
+    result: anyhow::Result<()>,
+    counts: Value,
+}
+
+impl Ran {
+    fn is_clean(&self) -> bool {
+        self.result.is_ok() && self.counts["failed"] == 0
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.counts[name].as_u64().unwrap()
+    }
+}
+
+impl Trial {
+    fn start() -> Self {
+        let [here, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Self { server: Served::start(), here, state }
+    }
+
+    fn ends(&self, way: Way, below: &str) -> Ends {
+        let here = |name: &str| {
+            let path = self.here.path().join(format!("{below}{name}"));
+            (path.display().to_string(), path)
+        };
+        let there = |name: &str| {
+            let path = format!("/{below}{name}");
+            (self.server.url(&path), self.server.path(&path))
+        };
+        let (from, source) = if way == Way::Up { here("from") } else { there("from") };
+        let (to, target) = if way == Way::Down { here("to") } else { there("to") };
+        Ends { from, to, source, target }
+    }
+
+    async fn sync(&self, ends: &Ends, options: &[&str]) -> Ran {
+        let named = [&ends.from[..], &ends.to, "--transport", "tcp", "--quiet"];
+        let arguments = served::sync(&[&named, options].concat());
+        let state = StateHome::at(self.state.path());
+        let output = OutputArgs { json: false, stats: false };
+        let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
+        let activity = Arc::clone(reporter.activity());
+        let connections = Connections::new(arguments.connection.clone(), None, activity);
+        let result = match check(&arguments) {
+            Ok(copy) => copy::run(&Copy { state, ..copy }, &connections, &reporter).await,
+            Err(error) => Err(error),
+        };
+        Ran { result, counts: reporter.counts() }
+    }
+
+    /// Runs until the server does not answer any more, from the n-th NFS call on; whether it came to that.
+    async fn stop(&self, ends: &Ends, options: &[&str], calls: u64, action: Action) -> bool {
+        let rule = Rule { calls: Calls::Program(nfs3::PROGRAM), when: When::After(calls), action };
+        let state = || {
+            self.server.service(|service| {
+                let stats = service.stats();
+                (stats.calls, stats.dropped_calls + stats.dropped_replies)
+            })
+        };
+        let (_, lost) = state();
+        self.server.service(|service| service.set_faults(Faults::from(vec![rule])));
+        let mut run = pin!(self.sync(ends, options));
+        let mut seen = (0, 0);
+        let was_stopped = loop {
+            tokio::select! {
+                _ = &mut run => break false,
+                () = tokio::time::sleep(Duration::from_millis(5)) => {
+                    let before = std::mem::replace(&mut seen, state());
+                    if before == seen && seen.1 > lost {
+                        break true;
+                    }
+                }
+            }
+        };
+        self.server.service(|service| service.set_faults(Faults::from(Vec::new())));
+        was_stopped
+    }
+
+    /// NFS calls served so far, by procedure.
+    fn served(&self) -> [u64; 22] {
+        self.server.service(|service| service.stats().served)
+    }
+}
+
+const CHANGING: [Procedure; 10] = [
+    Procedure::Setattr,
+    Procedure::Write,
+    Procedure::Create,
+    Procedure::Mkdir,
+    Procedure::Symlink,
+    Procedure::Mknod,
+    Procedure::Remove,
+    Procedure::Rmdir,
+    Procedure::Rename,
+    Procedure::Link,
+];
+
+fn changes(served: &[u64; 22]) -> u64 {
+    CHANGING.iter().map(|procedure| served[procedure.number() as usize]).sum()
+}
+
+fn time(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::new(1_000_000_000 + seconds, 123_456_789)
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>, seconds: u64) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(time(seconds)).unwrap();
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn text(path: PathBuf) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+/// Makes a small tree, with one of everything.
+fn plant(root: &Path) {
+    fs::create_dir_all(root.join("sub/empty")).unwrap();
+    write(&root.join("file"), "content", 1);
+    write(&root.join("sub/inner"), vec![7; 40_000], 2);
+    write(&root.join("sub/nothing"), "", 3);
+    symlink("sub/inner", root.join("link")).unwrap();
+    fs::hard_link(root.join("file"), root.join("sub/again")).unwrap();
+    fs::hard_link(root.join("file"), root.join("again")).unwrap();
+    let holes = fs::File::create(root.join("holes")).unwrap();
+    holes.set_len(3 << 20).unwrap();
+    holes.set_modified(time(4)).unwrap();
+    fs::set_permissions(root.join("sub/nothing"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(root.join("sub"), fs::Permissions::from_mode(0o750)).unwrap();
+    fs::File::open(root.join("sub")).unwrap().set_modified(time(5)).unwrap();
+}
+
+/// Expects two trees to be the same, attributes included.
+fn assert_same(left: &Path, right: &Path, when: &str) {
+    let (a, b) = (fs::symlink_metadata(left).unwrap(), fs::symlink_metadata(right).unwrap());
+    assert_eq!(a.file_type(), b.file_type(), "{when}: {right:?}");
+    if a.is_dir() {
+        assert_eq!(names(left), names(right), "{when}: {right:?}");
+        names(left).iter().for_each(|name| assert_same(&left.join(name), &right.join(name), when));
+    } else if a.is_symlink() {
+        assert_eq!(fs::read_link(left).unwrap(), fs::read_link(right).unwrap(), "{when}: {right:?}");
+    } else {
+        assert!(fs::read(left).unwrap() == fs::read(right).unwrap(), "{when}: {right:?}");
+        assert_eq!((a.mode(), a.modified().unwrap()), (b.mode(), b.modified().unwrap()), "{when}: {right:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_target_becomes_the_source_and_never_holds_it() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        plant(&ends.source);
+        for spelling in ["", "/", "/."] {
+            let named = |end: &str| match end.split_once('?') {
+                Some((path, query)) => format!("{path}{spelling}?{query}"),
+                None => format!("{end}{spelling}"),
+            };
+            let named = Ends { from: named(&ends.from), to: named(&ends.to), ..trial.ends(way, "") };
+            let to = if spelling.is_empty() { &ends.to } else { &named.to };
+            let ran = trial.sync(&Ends { to: to.clone(), ..named }, &[]).await;
+            assert!(ran.is_clean(), "{way:?} {:?}", ran.result);
+            assert_same(&ends.source, &ends.target, &format!("{way:?} {spelling:?}"));
+        }
+        let found = |name: &str| fs::metadata(ends.target.join(name)).unwrap();
+        assert_eq!(found("sub").mode() & 0o777, 0o750);
+        assert_eq!(found("sub").modified().unwrap(), time(5));
+        assert_eq!((found("file").nlink(), found("again").ino()), (3, found("sub/again").ino()), "{way:?}");
+        if way != Way::Across {
+            assert!(found("holes").blocks() * 512 < 1 << 20, "{way:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_run_lists_the_directories_and_asks_for_nothing_else() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        for directory in 0..30 {
+            for file in 0..10 {
+                write(&ends.source.join(format!("d{directory}/f{file}")), "content", file);
+            }
+        }
+        plant(&ends.source.join("plant"));
+        assert!(trial.sync(&ends, &["--delete"]).await.is_clean());
+        let before = trial.served();
+        let ran = trial.sync(&ends, &["--delete"]).await;
+        let after = trial.served();
+        assert!(ran.is_clean() && ran.count("done") == 0, "{:?}", ran.counts);
+        let mut calls = [0; 22];
+        calls
+            .iter_mut()
+            .zip(after.iter().zip(before))
+            .for_each(|(calls, (after, before))| *calls = after - before);
+        let mut called = |procedure: Procedure| std::mem::take(&mut calls[procedure.number() as usize]);
+        // d0 to d29, the root, and three in the plant.
+        let directories = 34 * if way == Way::Across { 2 } else { 1 };
+        assert_eq!(called(Procedure::Readdirplus), directories, "{way:?}");
+        // SRC and DST are looked for, and SRC is looked at again before anything is deleted.
+        let found = called(Procedure::Lookup) + called(Procedure::Getattr) + called(Procedure::Fsinfo);
+        assert!(found + called(Procedure::Null) < 15, "{way:?}: {found}");
+        assert_eq!(calls, [0; 22], "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_changed_is_found_by_what_was_asked_for() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        for (name, here, there, age) in [
+            ("same", "content", "content", (5, 5)),
+            ("size", "content", "other", (5, 5)),
+            ("time", "content", "CONTENT", (5, 4)),
+            ("newer", "content", "CONTENT", (5, 6)),
+            ("bytes", "content", "CONTENT", (5, 5)),
+            ("touched", "content", "content", (5, 7)),
+        ] {
+            write(&ends.source.join(name), here, age.0);
+            write(&ends.target.join(name), there, age.1);
+        }
+        let found = |name: &str| text(ends.target.join(name));
+        let ran = trial.sync(&ends, &["--size-only"]).await;
+        assert_eq!((ran.count("done"), ran.count("failed")), (1, 0), "{way:?}");
+        assert_eq!((&found("size")[..], &found("time")[..]), ("content", "CONTENT"));
+        let ran = trial.sync(&ends, &[]).await;
+        // Two are newer, of which one has the same bytes.
+        assert_eq!((ran.count("done"), ran.count("failed")), (1, 2), "{way:?}");
+        assert_eq!((&found("time")[..], &found("newer")[..]), ("content", "CONTENT"));
+        let ran = trial.sync(&ends, &["--checksum"]).await;
+        assert_eq!((ran.count("done"), ran.count("failed")), (2, 1), "{way:?}");
+        assert_eq!((&found("bytes")[..], &found("newer")[..]), ("content", "CONTENT"));
+        assert_eq!(fs::metadata(ends.target.join("touched")).unwrap().modified().unwrap(), time(5));
+        assert_eq!(trial.sync(&ends, &["--force"]).await.count("done"), 1);
+        assert_same(&ends.source, &ends.target, "");
+        // A mode alone is no reason to copy.
+        fs::set_permissions(ends.source.join("same"), fs::Permissions::from_mode(0o751)).unwrap();
+        let written = trial.served()[Procedure::Write.number() as usize];
+        assert_eq!(trial.sync(&ends, &[]).await.count("done"), 1);
+        assert_eq!(trial.served()[Procedure::Write.number() as usize], written);
+        assert_same(&ends.source, &ends.target, "");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_changes_nothing() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        plant(&ends.source);
+        write(&ends.target.join("sub/extra/file"), "extra", 1);
+        write(&ends.target.join("file"), "before", 1);
+        write(&ends.target.join("link/is/here"), "a directory", 1);
+        let before = changes(&trial.served());
+        let state = |path: &Path| {
+            let found = fs::metadata(path).unwrap();
+            (found.mode(), found.ctime(), found.ctime_nsec())
+        };
+        let seen = [state(&ends.target), state(&ends.target.join("sub"))];
+        let ran = trial.sync(&ends, &["--delete", "--dry-run"]).await;
+        assert!(ran.is_clean(), "{way:?} {:?}", ran.counts);
+        assert_eq!(changes(&trial.served()), before);
+        assert_eq!([state(&ends.target), state(&ends.target.join("sub"))], seen);
+        assert_eq!(names(&ends.target), ["file", "link", "sub"]);
+    }
+}
+
+#[tokio::test]
+async fn filters_leave_files_out_and_protect_them() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        for name in ["a.c", "a.o", "build/x", "sub/b.o", "sub/keep.o", "sub/deep/c.log", "top", "sub/top"] {
+            write(&ends.source.join(name), name, 1);
+        }
+        write(&ends.source.join("sub/.gitignore"), "*.log\n", 1);
+        write(&ends.target.join("old.o"), "protected", 1);
+        write(&ends.target.join("gone/old.o"), "protected with its directory", 1);
+        write(&ends.target.join("gone/old.c"), "not", 1);
+        let options = [
+            "--include",
+            "keep.o",
+            "--exclude",
+            "*.o",
+            "--exclude",
+            "build/",
+            "--exclude",
+            "/top",
+            "--gitignore",
+        ];
+        let ran = trial.sync(&ends, &[&options[..], &["--delete"]].concat()).await;
+        assert!(ran.is_clean(), "{way:?} {:?}", ran.counts);
+        assert_eq!(names(&ends.target), ["a.c", "gone", "old.o", "sub"], "{way:?}");
+        assert_eq!(names(&ends.target.join("gone")), ["old.o"]);
+        assert_eq!(names(&ends.target.join("sub")), [".gitignore", "deep", "keep.o", "top"]);
+        assert_eq!(names(&ends.target.join("sub/deep")), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_list_says_what_is_taken_and_what_it_names_must_exist() {
+    let trial = Trial::start();
+    let ends = trial.ends(Way::Up, "");
+    plant(&ends.source);
+    let list = trial.here.path().join("list");
+    fs::write(&list, "file\n./sub/empty/\n").unwrap();
+    let run = ["--files-from", list.to_str().unwrap()];
+    assert!(trial.sync(&ends, &run).await.is_clean());
+    assert_eq!(
+        (names(&ends.target), names(&ends.target.join("sub"))),
+        (vec!["file".into(), "sub".into()], vec!["empty".into()])
+    );
+    fs::write(&list, "file\nmissing\n").unwrap();
+    let ran = trial.sync(&ends, &run).await;
+    assert_eq!(ran.count("failed"), 1);
+    let refused = trial.sync(&ends, &[&run[..], &["--delete"]].concat()).await;
+    assert_eq!(Exit::of(&refused.result.unwrap_err()), Exit::Usage);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_sync_is_refused() {
+    let trial = Trial::start();
+    let ends = trial.ends(Way::Up, "");
+    plant(&ends.source);
+    let refused = async |from: &str, to: &str| {
+        let ends = Ends { from: from.to_owned(), to: to.to_owned(), ..trial.ends(Way::Up, "") };
+        let error = trial.sync(&ends, &[]).await.result.unwrap_err();
+        (Exit::of(&error), error.to_string())
+    };
+    let (exit, text) = refused(&ends.from, "/elsewhere").await;
+    assert!(exit == Exit::Usage && text.contains("both on this machine"), "{text}");
+    assert_eq!(refused("-", &ends.to).await.0, Exit::Usage);
+    let (exit, text) = refused(&format!("{}/file", ends.from), &ends.to).await;
+    assert!(exit == Exit::SomeFailed && text.contains("is not a directory"), "{text}");
+    assert!(!ends.target.exists());
+}

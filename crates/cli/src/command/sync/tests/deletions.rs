@@ -1,0 +1,154 @@
+//! When something is deleted, and what never is.
+
+use super::*;
+
+/// Two trees, of which the target has more, and one file outside that a link in the target leads to.
+fn uneven(way: Way) -> (Trial, Ends) {
+    let trial = Trial::start();
+    let ends = trial.ends(way, "");
+    plant(&ends.source);
+    write(&ends.target.join("extra/deep/file"), "extra", 1);
+    write(&ends.target.join("sub/extra"), "extra", 1);
+    write(&ends.target.join("one"), "extra", 1);
+    let outside = ends.target.parent().unwrap().join("outside");
+    write(&outside.join("file"), "outside", 1);
+    symlink("../outside", ends.target.join("away")).unwrap();
+    symlink(&outside, ends.target.join("extra/away")).unwrap();
+    (trial, ends)
+}
+
+fn is_outside_whole(ends: &Ends) -> bool {
+    names(&ends.target.parent().unwrap().join("outside")) == ["file"]
+}
+
+#[tokio::test]
+async fn what_the_source_does_not_have_goes_when_asked_for_and_links_are_not_followed() {
+    for way in WAYS {
+        let (trial, ends) = uneven(way);
+        assert!(trial.sync(&ends, &[]).await.is_clean());
+        assert!(ends.target.join("extra/deep/file").exists() && ends.target.join("away/file").exists());
+        let ran = trial.sync(&ends, &["--delete"]).await;
+        assert!(ran.is_clean(), "{way:?} {:?}", ran.result);
+        // extra, deep, file, away; sub/extra; one; away
+        assert_eq!(ran.count("deleted"), 7, "{way:?}");
+        assert_same(&ends.source, &ends.target, "");
+        assert!(is_outside_whole(&ends), "{way:?}");
+        assert_eq!(fs::metadata(ends.target.join("sub")).unwrap().modified().unwrap(), time(5));
+    }
+}
+
+#[tokio::test]
+async fn what_has_another_kind_makes_room_when_asked_for() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        write(&ends.source.join("file"), "file", 1);
+        write(&ends.source.join("dir/inner"), "inner", 1);
+        write(&ends.source.join("other/inner"), "inner", 1);
+        write(&ends.target.join("file/was/here"), "a directory", 1);
+        write(&ends.target.join("dir"), "a file", 9);
+        let outside = ends.target.parent().unwrap().join("outside");
+        write(&outside.join("inner"), "outside", 1);
+        symlink(&outside, ends.target.join("other")).unwrap();
+        let ran = trial.sync(&ends, &[]).await;
+        assert_eq!((ran.count("failed"), ran.count("done")), (3, 0), "{way:?}");
+        assert_eq!(text(outside.join("inner")), "outside");
+        let ran = trial.sync(&ends, &["--delete", "--max-delete", "4"]).await;
+        assert_eq!((ran.count("failed"), ran.count("deleted"), ran.count("done")), (1, 0, 0), "{way:?}");
+        let ran = trial.sync(&ends, &["--delete", "--max-delete", "5"]).await;
+        assert!(ran.is_clean() && ran.count("deleted") == 5, "{way:?} {:?}", ran.counts);
+        assert_same(&ends.source, &ends.target, "");
+        assert_eq!(text(outside.join("inner")), "outside");
+    }
+}
+
+#[tokio::test]
+async fn nothing_goes_when_anything_failed_or_too_much_would_go() {
+    for way in WAYS {
+        let (trial, ends) = uneven(way);
+        let refuses = async |options: &[&str]| {
+            let ran = trial.sync(&ends, &[&["--delete"], options].concat()).await;
+            assert!(!ran.is_clean() && ran.count("deleted") == 0, "{way:?} {options:?} {:?}", ran.counts);
+            assert!(ends.target.join("extra/deep/file").exists() && ends.target.join("one").exists());
+        };
+        refuses(&["--max-delete", "6"]).await;
+        write(&ends.target.join("sub/inner"), "newer", 1000);
+        refuses(&[]).await;
+        fs::remove_file(ends.target.join("sub/inner")).unwrap();
+        // The source is itself a copy that is not complete.
+        write(&ends.source.join("sub/.nfsw-incomplete"), "", 1);
+        refuses(&[]).await;
+        fs::remove_file(ends.source.join("sub/.nfsw-incomplete")).unwrap();
+        // A server that refuses one listing.
+        let rule = Rule {
+            calls: Calls::Procedure(Procedure::Readdirplus),
+            when: When::After(2),
+            action: Action::Fail(Status::IO),
+        };
+        trial.server.service(|service| service.set_faults(Faults::from(vec![rule])));
+        refuses(&[]).await;
+        trial.server.service(|service| service.set_faults(Faults::from(Vec::new())));
+        assert!(trial.sync(&ends, &["--delete", "--max-delete", "7"]).await.is_clean());
+        assert_same(&ends.source, &ends.target, "");
+    }
+}
+
+#[tokio::test]
+async fn nothing_goes_when_the_source_is_missing_or_empty() {
+    for way in WAYS {
+        let (trial, ends) = uneven(way);
+        fs::remove_dir_all(&ends.source).unwrap();
+        let ran = trial.sync(&ends, &["--delete"]).await;
+        assert_eq!((ran.count("deleted"), ran.is_clean()), (0, false));
+        fs::create_dir(&ends.source).unwrap();
+        let ran = trial.sync(&ends, &["--delete"]).await;
+        assert_eq!((ran.count("deleted"), ran.is_clean()), (0, false));
+        assert!(ends.target.join("one").exists());
+        assert!(trial.sync(&ends, &["--delete", "--force"]).await.is_clean());
+        assert_eq!(names(&ends.target), [""; 0]);
+        assert!(is_outside_whole(&ends), "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_inside_the_target_stays_and_so_does_a_target_inside_the_source() {
+    for way in [Way::Up, Way::Across] {
+        let trial = Trial::start();
+        let inner = Trial::ends(&trial, Way::Across, "from/inner/");
+        plant(&inner.source);
+        write(&trial.server.path("/from/other"), "other", 1);
+        let root = trial.server.url("/from");
+        // Through the server, or on this machine.
+        let from = if way == Way::Up { inner.source.display().to_string() } else { inner.from.clone() };
+        let ends = Ends { from, to: root.clone(), ..trial.ends(Way::Across, "from/inner/") };
+        let ran = trial.sync(&ends, &["--delete"]).await;
+        assert!(!ran.is_clean() && ran.count("deleted") == 0, "{way:?} {:?}", ran.counts);
+        assert!(inner.source.join("sub/inner").exists() && trial.server.path("/from/other").exists());
+    }
+    let trial = Trial::start();
+    let ends = trial.ends(Way::Across, "");
+    plant(&ends.source);
+    let inside = Ends { to: trial.server.url("/from/sub"), ..trial.ends(Way::Across, "") };
+    let ran = trial.sync(&inside, &["--delete"]).await;
+    assert!(!ran.is_clean() && ran.count("deleted") == 0, "{:?}", ran.counts);
+    let same = Ends { to: ends.from.clone(), ..trial.ends(Way::Across, "") };
+    let ran = trial.sync(&same, &["--delete"]).await;
+    assert!(!ran.is_clean() && ran.count("deleted") == 0);
+    assert!(ends.source.join("sub/inner").exists());
+}
+
+#[tokio::test]
+async fn a_mounted_file_system_in_the_target_is_not_emptied() {
+    let trial = Trial::start();
+    let ends = trial.ends(Way::Down, "");
+    plant(&ends.source);
+    let inside = ends.target.join("extra/mounted");
+    fs::create_dir_all(&inside).unwrap();
+    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inside).status();
+    assert!(mounted.unwrap().success(), "this test mounts a file system, so it needs root");
+    fs::write(inside.join("file"), "elsewhere").unwrap();
+    let ran = trial.sync(&ends, &["--delete"]).await;
+    let is_there = inside.join("file").exists();
+    assert!(std::process::Command::new("umount").arg(&inside).status().unwrap().success());
+    assert!(is_there && !ran.is_clean(), "{:?}", ran.counts);
+}

@@ -1,0 +1,322 @@
+//! Deleting what only the destination has, after everything was copied.
+//!
+//! Nothing is deleted unless every file was listed and copied; nothing outside the destination is, for every step goes by one name
+//! in an open directory (or in one that a handle stands for) and no link is followed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use futures_util::{StreamExt, stream};
+
+use super::{
+    Run,
+    filter::below,
+    frame::Frame,
+    node::{Kind, Node, Origin},
+    place::{Place, Present},
+    sync::Syncing,
+};
+use crate::{
+    exit::{Exit, Failure},
+    name::MARKER,
+    report::event,
+    text::escape,
+};
+
+/// Directories that are listed, and names that are removed, at once.
+const IN_FLIGHT: usize = 16;
+
+/// What one directory of the destination has more than its source.
+#[derive(Debug)]
+pub(super) struct Surplus {
+    pub(super) frame: Rc<Frame>,
+    /// The names that were taken from the source.
+    pub(super) taken: BTreeSet<Vec<u8>>,
+    pub(super) entries: Vec<(Vec<u8>, Present)>,
+}
+
+/// Something that is to be deleted.
+#[derive(Debug)]
+struct Doomed {
+    group: usize,
+    /// From the directory of the group on.
+    path: Vec<u8>,
+    present: Present,
+    /// The directory that holds it, on a server.
+    above: Option<nfs_wireless_client::FileHandle>,
+}
+
+impl Doomed {
+    fn is_directory(&self) -> bool {
+        self.present.kind == Kind::Directory
+    }
+
+    fn depth(&self) -> usize {
+        self.path.iter().filter(|&&byte| byte == b'/').count()
+    }
+}
+
+impl Run<'_> {
+    /// Deletes what the source does not have, if all is as it must be for that; whether everything else may go on.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(super) async fn delete(&self, sync: &Syncing) -> anyhow::Result<bool> {
+        let mut groups = sync.surplus.take();
+        groups.retain(|group| !group.entries.is_empty());
+        let deleted = match self.delete_groups(sync, &mut groups).await {
+            Ok(()) => Ok(!self.reporter.has_failures()),
+            Err(error) if super::ends_run(&error) => Err(error),
+            Err(error) => self.reporter.failed(error).map(|()| false),
+        };
+        let mut released = Ok(());
+        for group in groups {
+            released = released.and(self.release(group.frame).await);
+        }
+        released.and(deleted)
+    }
+
+    async fn delete_groups(&self, sync: &Syncing, groups: &mut Vec<Surplus>) -> anyhow::Result<()> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let refuse = |why: &str| Failure::with(Exit::SomeFailed, format!("nothing is deleted: {why}"));
+        if self.reporter.has_failures() {
+            self.reporter.warning("nothing is deleted, as not everything was copied");
+            return Ok(());
+        }
+        if sync.has_vanished.get() {
+            return Err(refuse("the source changed while it was listed; run it again"));
+        }
+        let Some(root) = &sync.root else { return Err(refuse("the source is not known")) };
+        if sync.is_root_empty.get() && !sync.options.force {
+            let why = format!(
+                "{root} is empty, as a file system that is not mounted is (--force deletes all the same)"
+            );
+            return Err(refuse(&why));
+        }
+        if !root.is_still_there().await? {
+            return Err(refuse(&format!("{root} is another directory now than when this began")));
+        }
+        let (doomed, kept) = self.expand(sync, groups).await?;
+        let doomed: Vec<_> =
+            doomed.into_iter().filter(|it| !kept.contains(&(it.group, it.path.clone()))).collect();
+        let count = doomed.len() as u64;
+        if sync.options.max_delete.is_some_and(|most| count > most) {
+            let most = sync.options.max_delete.unwrap_or(0);
+            return Err(refuse(&format!("{count} files and directories are more than --max-delete {most}")));
+        }
+        if !self.copy.dry_run {
+            for group in &*groups {
+                self.check_names(group).await?;
+            }
+        }
+        self.delete_all(sync, groups, doomed).await
+    }
+
+    /// Finds what only the destination has, once its source is listed.
+    pub(super) async fn find_surplus(&self, sync: &Syncing, frame: &Rc<Frame>) -> anyhow::Result<()> {
+        let [mut names, taken] = frame.take_names();
+        if frame.relative().is_empty() {
+            sync.is_root_empty.set(names.is_empty());
+        }
+        if frame.place.was_created() {
+            return Ok(());
+        }
+        names.insert(MARKER.to_vec());
+        let mut entries = frame.place.surplus(self.connections, self.reporter, &names, true).await?;
+        entries.retain(|(name, present)| {
+            let path = below(frame.relative(), name);
+            self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
+        });
+        if !entries.is_empty() {
+            sync.surplus.borrow_mut().push(Surplus { frame: Rc::clone(frame), taken, entries });
+        }
+        Ok(())
+    }
+
+    /// Checks that the names of the files that were just written are listed: a server that folds case lists others, and one of
+    /// them may look as if only the destination had it.
+    async fn check_names(&self, group: &Surplus) -> anyhow::Result<()> {
+        if !group.frame.is_touched() {
+            return Ok(());
+        }
+        let place = &group.frame.place;
+        let listed = place.entries(self.connections, self.reporter).await?;
+        let listed: BTreeSet<_> = listed.into_iter().map(|(name, _)| name).collect();
+        match group.taken.iter().find(|name| !listed.contains(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!(
+                    "nothing is deleted: {} was written and is not listed under this name (does the file system change names?)",
+                    place.show(name)
+                );
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+        }
+    }
+
+    /// Lists all that is in the directories that are to be deleted; also returns the directories that stay, as something in them
+    /// does.
+    async fn expand(
+        &self,
+        sync: &Syncing,
+        groups: &[Surplus],
+    ) -> anyhow::Result<(Vec<Doomed>, BTreeSet<(usize, Vec<u8>)>)> {
+        let mut all = Vec::new();
+        let mut kept = BTreeSet::new();
+        let mut level = Vec::new();
+        for (group, Surplus { frame, entries, .. }) in groups.iter().enumerate() {
+            let above = frame.place.handle();
+            level.extend(entries.iter().map(|(name, present)| Doomed {
+                group,
+                path: name.clone(),
+                present: *present,
+                above,
+            }));
+        }
+        while !level.is_empty() {
+            let listed: Vec<_> = {
+                let directories = level.iter().filter(|it| it.is_directory());
+                let list = directories
+                    .map(|it| async move { (it, self.list_doomed(sync, &groups[it.group], it).await) });
+                stream::iter(list).buffer_unordered(IN_FLIGHT).collect().await
+            };
+            let mut next = Vec::new();
+            for (directory, children) in listed {
+                let mut keep = || {
+                    let mut path = Some(&directory.path[..]);
+                    while let Some(directory_path) = path {
+                        kept.insert((directory.group, directory_path.to_vec()));
+                        path = directory_path
+                            .iter()
+                            .rposition(|&byte| byte == b'/')
+                            .map(|end| &directory_path[..end]);
+                    }
+                };
+                let children = match children {
+                    Ok(children) => children,
+                    Err(error) if super::ends_run(&error) => return Err(error),
+                    Err(error) => {
+                        self.reporter.failed(error)?;
+                        keep();
+                        continue;
+                    }
+                };
+                let frame = &groups[directory.group].frame;
+                for (name, present) in children {
+                    let path = [&directory.path[..], b"/", &name].concat();
+                    let relative = below(frame.relative(), &path);
+                    let is_directory = present.kind == Kind::Directory;
+                    if self.copy.filter.takes(&relative, is_directory, frame.ignores().as_deref()) {
+                        let above = directory.present.handle;
+                        next.push(Doomed { group: directory.group, path, present, above });
+                    } else {
+                        keep();
+                    }
+                }
+            }
+            all.append(&mut level);
+            level = next;
+        }
+        Ok((all, kept))
+    }
+
+    /// Lists a directory that is to be deleted.
+    async fn list_doomed(
+        &self,
+        sync: &Syncing,
+        group: &Surplus,
+        directory: &Doomed,
+    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+        let top = &group.frame.place;
+        let shown = top.show(&directory.path);
+        if sync.root.as_ref().is_some_and(|root| is_source(root, &directory.present)) {
+            let text = format!("nothing is deleted: {shown} is the source itself");
+            return Err(Failure::last(Exit::SomeFailed, text));
+        }
+        let is_elsewhere = match top {
+            Place::Remote(place) => directory.present.attributes.file.0 != place.file_system(),
+            Place::Local { .. } | Place::Planned(_) => false,
+        };
+        let place = top.enter(&directory.path, &directory.present)?;
+        let is_elsewhere = is_elsewhere || !place.is_on_file_system_of(top);
+        if is_elsewhere {
+            let text = format!("{shown}: not deleted, another file system is mounted there");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        place.entries(self.connections, self.reporter).await
+    }
+
+    /// Deletes files first, then directories from the deepest upwards.
+    async fn delete_all(
+        &self,
+        sync: &Syncing,
+        groups: &[Surplus],
+        doomed: Vec<Doomed>,
+    ) -> anyhow::Result<()> {
+        let mut steps: BTreeMap<usize, Vec<Doomed>> = BTreeMap::new();
+        for it in doomed {
+            let step = if it.is_directory() { usize::MAX - it.depth() } else { 0 };
+            steps.entry(step).or_default().push(it);
+        }
+        for doomed in steps.into_values() {
+            let removals = doomed.iter().map(|it| async move {
+                let frame = &groups[it.group].frame;
+                if !self.copy.dry_run {
+                    frame.touch();
+                    let place = &frame.place;
+                    place
+                        .remove(self.connections, self.reporter, &it.path, it.above, it.is_directory())
+                        .await?;
+                }
+                self.say_deleted(sync, frame, it)
+            });
+            let mut removals = stream::iter(removals).buffered(IN_FLIGHT);
+            while let Some(removed) = removals.next().await {
+                match removed {
+                    Err(error) if super::ends_run(&error) => return Err(error),
+                    Err(error) => self.reporter.failed(error)?,
+                    Ok(()) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn say_deleted(&self, sync: &Syncing, frame: &Frame, doomed: &Doomed) -> anyhow::Result<()> {
+        sync.count_deleted();
+        let path = below(frame.relative(), &doomed.path);
+        let slash = if doomed.is_directory() { "/" } else { "" };
+        let text = format!("deleted  {}{slash}", escape(&path));
+        let mut event = event("deleted", &[("path", &frame.place.name(&doomed.path).bytes)]);
+        if self.copy.dry_run {
+            event["dry_run"] = true.into();
+            if !self.reporter.json() {
+                return self.reporter.print(format!("{text}\n").as_bytes());
+            }
+        }
+        self.reporter.deleted(text, &event)
+    }
+}
+
+impl Syncing {
+    /// Adds what has the name of something of another kind.
+    pub(super) fn add_surplus(&self, frame: &Rc<Frame>, entry: Option<(Vec<u8>, Present)>) {
+        let (frame, taken, entries) = (Rc::clone(frame), BTreeSet::new(), entry.into_iter().collect());
+        self.surplus.borrow_mut().push(Surplus { frame, taken, entries });
+    }
+}
+
+/// Whether what is in the destination is the source directory, also where one of the two is seen on this machine and the other
+/// through a server.
+fn is_source(root: &Node, present: &Present) -> bool {
+    let is_same_file = root.attributes.file.1 == present.attributes.file.1
+        && root.attributes.changed == present.attributes.changed;
+    match (&root.origin, present.handle) {
+        (Origin::Remote(source), Some(handle)) => source.handle == handle || is_same_file,
+        _ => is_same_file,
+    }
+}

@@ -1,0 +1,280 @@
+//! Which files of a tree are copied: `--exclude`, `--include`, `--exclude-from`, `--files-from` and `--gitignore`.
+
+use std::{
+    cell::RefCell, collections::BTreeSet, ffi::OsStr, ops::Bound, os::unix::ffi::OsStrExt, path::Path, rc::Rc,
+};
+
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+
+/// The name of the files that `--gitignore` reads.
+pub(super) const GITIGNORE: &[u8] = b".gitignore";
+
+/// Bytes of a `.gitignore` that are read, at most.
+pub(super) const MAX_GITIGNORE_BYTES: u64 = 1 << 20;
+
+/// Chooses files by their path below SRC. A directory that is not taken is not looked into.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    /// The first one that matches decides.
+    rules: Vec<Rule>,
+    /// What `--exclude-from` says, for paths that no rule matches.
+    ignores: Option<Rc<Ignores>>,
+    /// Whether directories have `.gitignore` files that count.
+    reads_gitignore: bool,
+    listed: Option<Listed>,
+}
+
+/// One `--exclude` or `--include`.
+#[derive(Debug)]
+struct Rule {
+    includes: bool,
+    for_directories: bool,
+    matchers: Vec<GlobMatcher>,
+}
+
+/// The paths that `--files-from` lists, and which of them were not found yet.
+#[derive(Debug)]
+struct Listed {
+    all: BTreeSet<Vec<u8>>,
+    missing: RefCell<BTreeSet<Vec<u8>>>,
+}
+
+/// Patterns in the syntax of gitignore(5), of one directory and of those above it.
+#[derive(Debug)]
+pub(super) struct Ignores {
+    /// The directory, below SRC.
+    directory: Vec<u8>,
+    patterns: Gitignore,
+    above: Option<Rc<Self>>,
+}
+
+impl Filter {
+    /// Reads the patterns of `--exclude` and `--include` (true), in the order in which they were given.
+    ///
+    /// # Errors
+    /// A line for the user about a pattern that means nothing.
+    pub(crate) fn new(rules: &[(bool, String)], reads_gitignore: bool) -> Result<Self, String> {
+        let rules = rules.iter().map(|(includes, pattern)| Rule::parse(*includes, pattern));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()?, reads_gitignore, ..Self::default() })
+    }
+
+    /// Adds the patterns of a file, in the syntax of gitignore(5).
+    ///
+    /// # Errors
+    /// As [`Filter::new`].
+    pub(crate) fn add_patterns(&mut self, text: &[u8]) -> Result<(), String> {
+        self.ignores = Some(Rc::new(Ignores::new(Vec::new(), text, self.ignores.take())?));
+        Ok(())
+    }
+
+    /// Takes only the files that are listed, one path below SRC a line, and what is in listed directories.
+    ///
+    /// # Errors
+    /// A line for the user about a path that leads out of SRC.
+    pub(crate) fn set_listed(&mut self, text: &[u8]) -> Result<(), String> {
+        let mut all = BTreeSet::new();
+        for line in text.split(|&byte| byte == b'\n') {
+            let names = line.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+            let names: Vec<_> = names.collect();
+            if names.contains(&&b".."[..]) {
+                return Err(format!("{} leads out of SRC", crate::text::escape(line)));
+            }
+            if !names.is_empty() {
+                all.insert(names.join(&b'/'));
+            }
+        }
+        let missing = RefCell::new(all.clone());
+        self.listed = Some(Listed { all, missing });
+        Ok(())
+    }
+
+    /// Whether directories are searched for `.gitignore` files.
+    pub(super) const fn reads_gitignore(&self) -> bool {
+        self.reads_gitignore
+    }
+
+    /// Returns the patterns that count everywhere.
+    pub(super) fn ignores(&self) -> Option<Rc<Ignores>> {
+        self.ignores.clone()
+    }
+
+    /// Whether a path below SRC is taken, by its name and by the patterns of the directories above it.
+    pub(super) fn takes(&self, path: &[u8], is_directory: bool, ignores: Option<&Ignores>) -> bool {
+        if self.listed.as_ref().is_some_and(|listed| !listed.takes(path, is_directory)) {
+            return false;
+        }
+        let rule = self.rules.iter().find(|rule| rule.matches(path, is_directory));
+        match rule {
+            Some(rule) => rule.includes,
+            None => !ignores.is_some_and(|ignores| ignores.matches(path, is_directory)),
+        }
+    }
+
+    /// Returns the paths of `--files-from` that were not found.
+    pub(super) fn missing(&self) -> Vec<Vec<u8>> {
+        let listed = self.listed.as_ref();
+        listed.map(|listed| listed.missing.borrow().iter().cloned().collect()).unwrap_or_default()
+    }
+}
+
+impl Rule {
+    /// Reads a pattern of rsync's kind: one that begins with a slash is about the path from SRC on, any other about the end of
+    /// the path; `*` and `?` stand for no slash, `**` does; one that ends with a slash is about directories.
+    fn parse(includes: bool, pattern: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("the pattern {pattern:?} {why}");
+        let (body, with_contents) = match pattern.strip_suffix("/***") {
+            Some(body) => (body, true),
+            None => (pattern, false),
+        };
+        let (body, for_directories) = match body.strip_suffix('/') {
+            Some(body) => (body, true),
+            None => (body, false),
+        };
+        let body = match body.strip_prefix('/') {
+            Some(body) => body.to_owned(),
+            None => format!("**/{body}"),
+        };
+        if body.is_empty() || body == "**/" {
+            return Err(wrong("matches nothing"));
+        }
+        let glob = |glob: &str| {
+            let glob = GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build();
+            glob.map(|glob| glob.compile_matcher())
+                .map_err(|error| wrong(&format!("is wrong: {}", error.kind())))
+        };
+        let mut matchers = vec![glob(&body)?];
+        if with_contents {
+            matchers.push(glob(&format!("{body}/**"))?);
+        }
+        Ok(Self { includes, for_directories, matchers })
+    }
+
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        let path = Path::new(OsStr::from_bytes(path));
+        (is_directory || !self.for_directories) && self.matchers.iter().any(|glob| glob.is_match(path))
+    }
+}
+
+impl Listed {
+    /// Whether a path is listed, is in a directory that is, or leads to one that is.
+    fn takes(&self, path: &[u8], is_directory: bool) -> bool {
+        self.missing.borrow_mut().remove(path);
+        let mut above = Some(path);
+        while let Some(directory) = above {
+            if self.all.contains(directory) {
+                return true;
+            }
+            above = directory.iter().rposition(|&byte| byte == b'/').map(|end| &directory[..end]);
+        }
+        let inside = [path, b"/"].concat();
+        let mut later = self.all.range::<[u8], _>((Bound::Excluded(&inside[..]), Bound::Unbounded));
+        is_directory && later.next().is_some_and(|listed| listed.starts_with(&inside))
+    }
+}
+
+impl Ignores {
+    /// Reads the patterns of a directory.
+    ///
+    /// # Errors
+    /// A line for the user about a pattern that means nothing.
+    pub(super) fn new(directory: Vec<u8>, text: &[u8], above: Option<Rc<Self>>) -> Result<Self, String> {
+        let mut builder = GitignoreBuilder::new(".");
+        for line in String::from_utf8_lossy(text).lines() {
+            builder.add_line(None, line).map_err(|error| error.to_string())?;
+        }
+        Ok(Self { directory, patterns: builder.build().map_err(|error| error.to_string())?, above })
+    }
+
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        let mut next = Some(self);
+        while let Some(Self { directory, patterns, above }) = next {
+            let below = if directory.is_empty() { path } else { &path[directory.len() + 1..] };
+            match patterns.matched(Path::new(OsStr::from_bytes(below)), is_directory) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => next = above.as_deref(),
+            }
+        }
+        false
+    }
+}
+
+/// Returns the path of something in a directory below SRC.
+pub(super) fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(rules: &[(bool, &str)]) -> Filter {
+        let rules: Vec<_> = rules.iter().map(|&(includes, pattern)| (includes, pattern.to_owned())).collect();
+        Filter::new(&rules, false).unwrap()
+    }
+
+    fn takes(filter: &Filter, path: &str) -> bool {
+        let (path, is_directory) = path.strip_suffix('/').map_or((path, false), |path| (path, true));
+        filter.takes(path.as_bytes(), is_directory, filter.ignores().as_deref())
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_to_rsync() {
+        for (pattern, matched, left) in [
+            ("*.o", &["a.o", "x/y/a.o", "a.o/"][..], &["a.oo", "o"][..]),
+            ("/build", &["build", "build/"], &["x/build", "builder"]),
+            ("cache/", &["cache/", "x/cache/"], &["cache", "x/cache"]),
+            ("a/b", &["a/b", "x/a/b"], &["a/x/b", "b"]),
+            ("/a/*/c", &["a/b/c"], &["a/b/b/c", "x/a/b/c"]),
+            ("/a/**/c", &["a/b/c", "a/b/b/c"], &["x/a/b/c"]),
+            ("d/***", &["d", "x/d/", "d/e", "x/d/e/f"], &["e"]),
+            ("[ab]?", &["ax", "y/bx"], &["cx", "a"]),
+            (r"\*", &["*"], &["a"]),
+        ] {
+            let filter = filter(&[(false, pattern)]);
+            matched.iter().for_each(|path| assert!(!takes(&filter, path), "{pattern} {path}"));
+            left.iter().for_each(|path| assert!(takes(&filter, path), "{pattern} {path}"));
+        }
+        for wrong in ["", "/", "[", "/***"] {
+            assert!(Filter::new(&[(false, wrong.to_owned())], false).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_pattern_that_matches_decides() {
+        let only_c = filter(&[(true, "*/"), (true, "*.c"), (false, "*")]);
+        assert!(takes(&only_c, "a/") && takes(&only_c, "a/b.c") && !takes(&only_c, "a/b.h"));
+        let not_temporary = filter(&[(false, "*.tmp"), (true, "*")]);
+        assert!(!takes(&not_temporary, "a.tmp") && takes(&not_temporary, "a"));
+    }
+
+    #[test]
+    fn gitignore_files_count_below_their_directory_the_nearest_first() {
+        let mut filter = filter(&[(true, "keep.o")]);
+        filter.add_patterns(b"# objects\n*.o\n/top\n").unwrap();
+        assert!(!takes(&filter, "x/a.o") && takes(&filter, "x/keep.o"));
+        assert!(!takes(&filter, "top") && takes(&filter, "x/top"));
+        let inner = Ignores::new(b"x".to_vec(), b"!a.o\n/y/\n", filter.ignores()).unwrap();
+        let inner = |path: &str, is_directory| filter.takes(path.as_bytes(), is_directory, Some(&inner));
+        assert!(inner("x/a.o", false) && !inner("x/b.o", false));
+        assert!(!inner("x/y", true) && inner("x/y", false) && inner("x/z/y", true));
+    }
+
+    #[test]
+    fn listed_files_are_taken_with_what_leads_to_them_and_what_is_in_them() {
+        let mut filter = Filter::default();
+        filter.set_listed(b"a/b\n./c/\n\n/d/e/f\nnowhere\n").unwrap();
+        for taken in ["a/", "a/b", "a/b/", "a/b/x", "c/", "c/x/y", "d/", "d/e/", "d/e/f"] {
+            assert!(takes(&filter, taken), "{taken}");
+        }
+        for left in ["a", "a/c", "a-b/", "d/x", "d/e/g", "x"] {
+            assert!(!takes(&filter, left), "{left}");
+        }
+        assert_eq!(filter.missing(), [b"nowhere".to_vec()]);
+        assert!(filter.set_listed(b"a/../../b").is_err());
+    }
+}

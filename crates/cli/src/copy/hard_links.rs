@@ -1,0 +1,134 @@
+//! Hard links: files of a tree that have several names are copied once, and get the same names there.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use super::{
+    Run,
+    frame::Frame,
+    node::{Kind, Node},
+    place::Present,
+    sync::{Change, Syncing},
+    transfer::{Decision, Item},
+    update::Age,
+};
+use crate::{progress::Share, report::Reporter};
+
+/// The files that have several names.
+#[derive(Debug, Default)]
+pub(super) struct HardLinks {
+    /// For each file of the source, the name under which it is copied.
+    first: RefCell<BTreeMap<(u64, u64), Name>>,
+    /// The other names, which wait for the copy.
+    others: RefCell<Vec<Other>>,
+}
+
+/// A name in a directory of the destination.
+type Name = (Rc<Frame>, Vec<u8>);
+
+/// A further name of a file.
+#[derive(Debug)]
+struct Other {
+    node: Node,
+    frame: Rc<Frame>,
+    name: Vec<u8>,
+}
+
+impl HardLinks {
+    /// Takes a name of a file that is to wait for the copy under another name; hands the others back.
+    pub(super) fn defer(&self, node: Node, frame: &Rc<Frame>, name: &[u8]) -> Option<Node> {
+        if node.kind != Kind::File || node.attributes.links < 2 {
+            return Some(node);
+        }
+        let mut first = self.first.borrow_mut();
+        if let Some((there, first)) = first.get(&node.attributes.file) {
+            if Rc::ptr_eq(there, frame) && first == name {
+                return Some(node);
+            }
+            self.others.borrow_mut().push(Other { node, frame: Rc::clone(frame), name: name.to_vec() });
+            return None;
+        }
+        first.insert(node.attributes.file, (Rc::clone(frame), name.to_vec()));
+        Some(node)
+    }
+}
+
+impl Run<'_> {
+    /// Gives the files that were copied their other names.
+    ///
+    /// # Errors
+    /// What ends the run; other failures are reported.
+    pub(super) async fn make_hard_links(&self, sync: &Syncing) -> anyhow::Result<()> {
+        let others = sync.hard_links.others.take();
+        let first = sync.hard_links.first.take();
+        let mut end = Ok(());
+        for Other { node, frame, name } in others {
+            if end.is_ok() {
+                let (there, first) = &first[&node.attributes.file];
+                let share = Share::new(self.reporter.activity(), node.expected_bytes());
+                let item = Item { node: &node, frame: &frame, name: &name, share: &share };
+                end = self.make_hard_link(sync, item, there, first).await.or_else(|it| self.report(it));
+            }
+            end = end.and(self.release(frame).await);
+        }
+        for (frame, _) in first.into_values() {
+            end = end.and(self.release(frame).await);
+        }
+        end
+    }
+
+    async fn make_hard_link(
+        &self,
+        sync: &Syncing,
+        item: Item<'_>,
+        there: &Frame,
+        first: &[u8],
+    ) -> anyhow::Result<()> {
+        let Item { node, frame, name, share } = item;
+        let copied = match there.is_touched() {
+            true => there.place.look_up(self.connections, self.reporter, first).await?,
+            false => there.place.present(self.connections, self.reporter, first).await?,
+        };
+        let copied = copied.filter(|it| it.kind == Kind::File && it.attributes.size == node.attributes.size);
+        let present = frame.place.present(self.connections, self.reporter, name).await?;
+        let Some(copied) = copied else {
+            if self.copy.dry_run && present.is_none() {
+                share.leave_out(u64::MAX);
+                return self.say_change("file", node, frame, name, Change::Link);
+            }
+            // It was not copied: what is wrong with it is said again, or it is copied now.
+            return self.file(item).await;
+        };
+        if present.is_some_and(|present| is_same_file(&present, &copied)) {
+            share.leave_out(u64::MAX);
+            return self.unchanged(node, &frame.place.name(name));
+        }
+        if let Some(present) = &present {
+            let is_newer = self.age(node, &frame.place, &present.attributes).await? == Age::Newer;
+            let is_replaced = matches!(present.kind, Kind::File | Kind::Symlink);
+            if !is_replaced || (is_newer && !sync.options.force) {
+                match self.decide(item).await? {
+                    Decision::Leave | Decision::Complete => return Ok(()),
+                    Decision::Copy(..) => {}
+                }
+            }
+        }
+        share.leave_out(u64::MAX);
+        if !self.copy.dry_run {
+            frame.touch();
+            let link = (&copied, there, first);
+            if !frame.place.hard_link(self.connections, self.reporter, name, link, present.is_some()).await? {
+                return self.file(item).await;
+            }
+        }
+        self.say_change("file", node, frame, name, Change::Link)
+    }
+
+    /// Reports what failed, and goes on.
+    fn report(&self, error: anyhow::Error) -> anyhow::Result<()> {
+        if super::ends_run(&error) { Err(error) } else { Reporter::failed(self.reporter, error) }
+    }
+}
+
+fn is_same_file(a: &Present, b: &Present) -> bool {
+    a.attributes.file == b.attributes.file
+}

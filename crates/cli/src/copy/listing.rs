@@ -1,0 +1,155 @@
+//! What is in a source directory, and which of it is copied.
+
+use std::{collections::HashSet, rc::Rc};
+
+use super::{
+    Links, Run, Work,
+    filter::{self, GITIGNORE, Ignores, MAX_GITIGNORE_BYTES},
+    frame::Frame,
+    node::{Kind, Node},
+    sync::Syncing,
+};
+use crate::{
+    exit::{Exit, Failure},
+    name::{MARKER, is_ours, journal, temporary},
+    remote::Children,
+};
+
+impl Run<'_> {
+    /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
+    pub(super) async fn children(
+        &self,
+        directory: Node,
+        frame: &Rc<Frame>,
+        mut rest: Option<Box<Children>>,
+    ) -> anyhow::Result<Vec<Work>> {
+        let was_begun = rest.is_some();
+        let mut has_vanished = false;
+        let children =
+            directory.children(self.connections, self.reporter, &mut rest, &mut has_vanished).await?;
+        let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !frame.is_again());
+        if let Some(sync) = deletes {
+            sync.has_vanished.set(sync.has_vanished.get() || has_vanished);
+            children.iter().for_each(|(name, _)| frame.add_name(name));
+        }
+        if !was_begun {
+            self.read_ignores(&directory, frame, &children, rest.is_some()).await?;
+        }
+        // The file that a name belongs to may be in another part.
+        let is_part = was_begun || rest.is_some();
+        let mut reserved = HashSet::new();
+        if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
+            reserved.extend(children.iter().flat_map(|(name, _)| [temporary(name), journal(name)]));
+        }
+        let mut works = Vec::with_capacity(children.len());
+        for (name, node) in children {
+            if name == MARKER {
+                let text =
+                    format!("{node}: left out, it says that what is copied here is not complete itself");
+                if deletes.is_some() {
+                    self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                } else {
+                    self.reporter.warning(text);
+                }
+                continue;
+            }
+            let path = filter::below(frame.relative(), &name);
+            if !self.copy.filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
+                continue;
+            }
+            if reserved.contains(&name) || (is_part && is_ours(&name)) {
+                let text = format!(
+                    "{node}: left out, the copy of a file beside it needs this name until it is complete"
+                );
+                self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                continue;
+            }
+            let node = match self.followed(node, frame).await {
+                Ok(node) => node,
+                Err(error) => {
+                    self.reporter.failed(error)?;
+                    continue;
+                }
+            };
+            if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {
+                frame.add_taken(&name);
+            }
+            let frame = Rc::clone(frame);
+            works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
+        }
+        if rest.is_some() {
+            let frame = Rc::clone(frame);
+            works.push(Work { node: directory, frame, name: None, is_named: false, rest });
+        } else if let Some(sync) = deletes {
+            self.find_surplus(sync, frame).await?;
+        }
+        Ok(works)
+    }
+
+    /// Reads which files are left out in a directory.
+    async fn read_ignores(
+        &self,
+        directory: &Node,
+        frame: &Frame,
+        children: &[(Vec<u8>, Node)],
+        is_part: bool,
+    ) -> anyhow::Result<()> {
+        let filter = &self.copy.filter;
+        if frame.relative().is_empty() {
+            frame.set_ignores(filter.ignores());
+        }
+        if !filter.reads_gitignore() {
+            return Ok(());
+        }
+        // In a directory that is listed in parts it may be in a later one.
+        let looked_up;
+        let listed = children.iter().find(|(name, _)| name == GITIGNORE).map(|(_, node)| node);
+        let file = match listed {
+            Some(file) => Some(file),
+            None if !is_part => None,
+            None => {
+                looked_up = directory.child(GITIGNORE).await?;
+                looked_up.as_ref()
+            }
+        };
+        let Some(file) = file.filter(|file| file.kind == Kind::File) else { return Ok(()) };
+        let text = file.read_start(MAX_GITIGNORE_BYTES).await?;
+        let ignores = Ignores::new(frame.relative().to_vec(), &text, frame.ignores())
+            .map_err(|error| Failure::with(Exit::SomeFailed, format!("{file}: {error}")))?;
+        frame.set_ignores(Some(Rc::new(ignores)));
+        Ok(())
+    }
+
+    /// Sets aside what cannot be copied before something is deleted, and further names of a file; hands back all else.
+    pub(super) async fn set_aside(&self, work: Work) -> anyhow::Result<Option<Work>> {
+        let Some(sync) = &self.sync else { return Ok(Some(work)) };
+        if self.is_blocked(&work).await? {
+            self.add_blocker(sync, &work).await?;
+            sync.blocked.borrow_mut().push(work);
+            return Ok(None);
+        }
+        let Work { node, frame, name: Some(name), is_named, rest } = work else { return Ok(Some(work)) };
+        let node = sync.hard_links.defer(node, &frame, &name);
+        Ok(node.map(|node| Work { node, frame, name: Some(name), is_named, rest }))
+    }
+
+    async fn add_blocker(&self, sync: &Syncing, work: &Work) -> anyhow::Result<()> {
+        let Some(name) = &work.name else { return Ok(()) };
+        let present = work.frame.place.present(self.connections, self.reporter, name).await?;
+        sync.add_surplus(&work.frame, present.map(|present| (name.clone(), present)));
+        Ok(())
+    }
+
+    /// Returns what a link in a directory stands for, if links are followed there.
+    async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
+        if node.kind != Kind::Symlink || self.copy.links != Links::All {
+            return Ok(node);
+        }
+        let node = node.followed(self.connections, self.reporter).await?;
+        if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
+            let text = format!("{node}: left out, it leads to a directory above itself");
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        Ok(node)
+    }
+}

@@ -1,0 +1,291 @@
+//! What a sync does with the names in a destination directory.
+
+use std::collections::BTreeSet;
+
+use nfs_wireless_client::{Client, FileHandle, NfsStatus, SetAttributes};
+
+use super::{Place, Present, RemotePlace, set_times};
+use crate::{
+    connections::Connections,
+    copy::frame::Frame,
+    error::{ResultExt, has_status, is_missing, local},
+    local::Times,
+    name::linked,
+    remote::Children,
+    report::Reporter,
+};
+
+/// Statuses of a server that has no hard links, or not this one (RFC 1813 §3.3.15).
+const NO_LINKS: [NfsStatus; 5] =
+    [NfsStatus::XDEV, NfsStatus::MLINK, NfsStatus::NOTSUPP, NfsStatus::PERM, NfsStatus::INVAL];
+
+impl Place {
+    /// The same directory, of which nothing is known; in a dry run one in which there is nothing.
+    pub(in crate::copy) fn again(&self, dry_run: bool) -> anyhow::Result<Self> {
+        Ok(match self {
+            _ if dry_run => Self::Planned(self.own_name()),
+            Self::Planned(name) => Self::Planned(name.clone()),
+            Self::Local { directory, .. } => {
+                Self::local(directory.try_clone().map_err(|error| local(directory.path(), &error))?)
+            }
+            Self::Remote(place) => Self::Remote(Box::new(place.again())),
+        })
+    }
+
+    /// Learns what is in the directory, if that is not known.
+    pub(in crate::copy) async fn listed(
+        self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Self> {
+        match self {
+            Self::Remote(place) if !place.knows_all => {
+                Ok(Self::Remote(Box::new(place.listed(connections, reporter).await?)))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Returns the handle of the directory, on a server.
+    pub(in crate::copy) fn handle(&self) -> Option<FileHandle> {
+        match self {
+            Self::Remote(place) => Some(place.handle),
+            Self::Local { .. } | Self::Planned(_) => None,
+        }
+    }
+
+    /// Enters a directory below this one that was found `there`; through no link.
+    pub(in crate::copy) fn enter(&self, path: &[u8], there: &Present) -> anyhow::Result<Self> {
+        Ok(match self {
+            Self::Planned(_) => Self::Planned(self.name(path)),
+            Self::Local { directory, .. } => {
+                Self::local(directory.enter_path(path).map_err(|error| local(&directory.join(path), &error))?)
+            }
+            Self::Remote(place) => {
+                let handle = there.handle.unwrap_or(place.handle);
+                Self::Remote(Box::new(place.inside(path, handle, there.attributes.file)))
+            }
+        })
+    }
+
+    /// Whether two directories on this machine are on the same file system; servers tell that otherwise.
+    pub(in crate::copy) fn is_on_file_system_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Local { directory, .. }, Self::Local { directory: other, .. }) => {
+                directory.number().0 == other.number().0
+            }
+            _ => true,
+        }
+    }
+
+    /// Lists what is in the directory now.
+    pub(in crate::copy) async fn entries(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+        self.surplus(connections, reporter, &BTreeSet::new(), false).await
+    }
+
+    /// Lists what is in the directory under other names; what is known is not asked for again if that `may_be_known`.
+    pub(in crate::copy) async fn surplus(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        names: &BTreeSet<Vec<u8>>,
+        may_be_known: bool,
+    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+        let mut found = Vec::new();
+        match self {
+            Self::Planned(_) => {}
+            Self::Local { directory, .. } => {
+                let entries = directory.entries().map_err(|error| local(directory.path(), &error))?;
+                let others = entries.into_iter().filter(|(name, _)| !names.contains(name));
+                found.extend(others.map(|(name, stat)| (name, Present::local(&stat))));
+            }
+            Self::Remote(place) if may_be_known && place.knows_all => {
+                let known = place.known.iter().filter(|(name, _)| !names.contains(*name));
+                found.extend(known.filter_map(|(name, present)| Some((name.clone(), (*present)?))));
+                found.sort_by(|a, b| a.0.cmp(&b.0));
+            }
+            Self::Remote(place) => {
+                let mut children = Children::open(&place.client, place.handle, &place.remote)?;
+                while !children.is_done() {
+                    let part = children.next(connections, reporter).await?;
+                    let others = part.into_iter().filter(|child| !names.contains(&child.name));
+                    found.extend(
+                        others.map(|child| (child.name, Present::remote(child.handle, &child.metadata))),
+                    );
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads where a link points to.
+    pub(in crate::copy) async fn read_link(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+    ) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::Planned(_) => Ok(Vec::new()),
+            Self::Local { directory, .. } => {
+                directory.read_link(name).map_err(|error| local(&directory.join(name), &error))
+            }
+            Self::Remote(place) => {
+                let read = async |at: &RemotePlace| {
+                    let link = at.handle_of(name).await?;
+                    at.client.read_link(link).await.at(at.remote.join(name))
+                };
+                place.with(connections, reporter, read).await
+            }
+        }
+    }
+
+    /// Sets mode and times of a file, which is no link; false where the file system does not keep them.
+    pub(in crate::copy) async fn set_file(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+        mode: Option<u32>,
+        times: Option<Times>,
+    ) -> anyhow::Result<bool> {
+        match self {
+            Self::Planned(_) => Ok(true),
+            Self::Local { directory, .. } => {
+                directory.set_file(name, mode, times).map_err(|error| local(&directory.join(name), &error))
+            }
+            Self::Remote(place) => {
+                let set = async |at: &RemotePlace| {
+                    let attributes = times.map(set_times).unwrap_or_default();
+                    let attributes = SetAttributes { mode, ..attributes };
+                    match at.client.set_attributes(at.handle_of(name).await?, attributes).await {
+                        Err(error)
+                            if has_status(&error, NfsStatus::PERM)
+                                || has_status(&error, NfsStatus::NOTSUPP) =>
+                        {
+                            Ok(false)
+                        }
+                        set => set.at(at.remote.join(name)).map(|()| true),
+                    }
+                };
+                place.with(connections, reporter, set).await
+            }
+        }
+    }
+
+    /// Gives a file of the destination another name; false where that is not possible.
+    pub(in crate::copy) async fn hard_link(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        name: &[u8],
+        (file, there, first): (&Present, &Frame, &[u8]),
+        replace: bool,
+    ) -> anyhow::Result<bool> {
+        match (self, &there.place) {
+            (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => directory
+                .hard_link(name, (there, first), replace)
+                .map_err(|error| local(&directory.join(name), &error)),
+            (Self::Remote(place), Self::Remote(_)) => {
+                let Some(file) = file.handle else { return Ok(false) };
+                let link = async |at: &RemotePlace| at.hard_link(name, file, replace).await;
+                let linked = place.with(connections, reporter, link).await?;
+                reporter.activity().step();
+                Ok(linked)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Removes a file, a link or an empty directory of a path below this directory, if it is there; on a server by its name in the
+    /// directory `above` it.
+    pub(in crate::copy) async fn remove(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        path: &[u8],
+        above: Option<FileHandle>,
+        is_directory: bool,
+    ) -> anyhow::Result<()> {
+        match (self, above) {
+            (Self::Local { directory, .. }, _) => {
+                let removed = directory.remove_path(path, is_directory);
+                removed.map_err(|error| local(&directory.join(path), &error))
+            }
+            (Self::Remote(place), Some(above)) => {
+                let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+                let remove = async |at: &RemotePlace| {
+                    // Only what is right in this directory is found again after the server has forgotten it.
+                    let above = if name == path { at.handle } else { above };
+                    at.remove(above, name, path, is_directory).await
+                };
+                place.with(connections, reporter, remove).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RemotePlace {
+    /// A directory below this one.
+    fn inside(&self, path: &[u8], handle: FileHandle, file: (u64, u64)) -> Self {
+        Self::new(self.client.clone(), handle, self.remote.join(path), file)
+    }
+
+    async fn handle_of(&self, name: &[u8]) -> anyhow::Result<FileHandle> {
+        match self.known.get(name).copied().flatten().and_then(|present| present.handle) {
+            Some(handle) => Ok(handle),
+            None => Ok(self.client.lookup(self.handle, name).await.at(self.remote.join(name))?.handle),
+        }
+    }
+
+    async fn hard_link(&self, name: &[u8], file: FileHandle, replace: bool) -> anyhow::Result<bool> {
+        let Self { client, handle, remote, .. } = self;
+        let shown = remote.join(name);
+        let linked = linked(name);
+        let first = if replace { &linked[..] } else { name };
+        if replace {
+            remove_if_there(client, *handle, first).await.at(&shown)?;
+        }
+        match client.hard_link(file, *handle, first).await {
+            Err(nfs_wireless_client::Error::Rejected { .. }) => return Ok(false),
+            Err(error) if NO_LINKS.iter().any(|&status| has_status(&error, status)) => return Ok(false),
+            linked => linked.at(&shown)?,
+        }
+        if replace {
+            client.rename(file, (*handle, first), (*handle, name)).await.at(&shown)?;
+        }
+        Ok(true)
+    }
+
+    async fn remove(
+        &self,
+        above: FileHandle,
+        name: &[u8],
+        path: &[u8],
+        is_directory: bool,
+    ) -> anyhow::Result<()> {
+        let Self { client, remote, .. } = self;
+        let removed =
+            if is_directory { client.rmdir(above, name).await } else { client.remove(above, name).await };
+        match removed {
+            Err(error) if is_missing(&error) => Ok(()),
+            removed => removed.at(remote.join(path)),
+        }
+    }
+}
+
+async fn remove_if_there(
+    client: &Client,
+    directory: FileHandle,
+    name: &[u8],
+) -> Result<(), nfs_wireless_client::Error> {
+    match client.remove(directory, name).await {
+        Err(error) if is_missing(&error) => Ok(()),
+        removed => removed,
+    }
+}

@@ -1,0 +1,343 @@
+//! What `nfsw sync` does beside copying: it decides what is unchanged, and what follows the copying.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use serde_json::json;
+
+use super::{
+    Run, Work,
+    delete::Surplus,
+    filter::below,
+    frame::Frame,
+    hard_links::HardLinks,
+    node::{Attributes, Kind, Node},
+    place::{Name, Present},
+    update::Age,
+};
+use crate::{
+    exit::{Exit, Failure},
+    outcome::Skip,
+    report::event,
+    text::escape,
+    units,
+};
+
+/// How a sync differs from a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sync {
+    /// By what a file counts as unchanged.
+    pub(crate) compare: Compare,
+    /// Whether newer files are replaced, and all is deleted when the source is empty.
+    pub(crate) force: bool,
+    /// Whether what the source does not have is deleted.
+    pub(crate) delete: bool,
+    /// Files and directories that are deleted, at most; more than that, and none is.
+    pub(crate) max_delete: Option<u64>,
+}
+
+/// By what a file counts as unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compare {
+    /// Its size and the time of its last change.
+    SizeAndTime,
+    /// Its size.
+    Size,
+    /// All of its bytes.
+    Contents,
+}
+
+/// The state of a sync.
+#[derive(Debug)]
+pub(super) struct Syncing {
+    pub(super) options: Sync,
+    /// The source directory, which must not be deleted.
+    pub(super) root: Option<Node>,
+    pub(super) is_root_empty: Cell<bool>,
+    /// Whether something in the source disappeared while it was listed.
+    pub(super) has_vanished: Cell<bool>,
+    pub(super) hard_links: HardLinks,
+    /// What only the destination has, by directory.
+    pub(super) surplus: RefCell<Vec<Surplus>>,
+    /// What cannot be copied before something of another kind is deleted.
+    pub(super) blocked: RefCell<Vec<Work>>,
+    tally: RefCell<Tally>,
+}
+
+/// Why something is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing has its name.
+    New,
+    /// What is there is replaced, whatever it is.
+    Replaced,
+    /// It has another size, this one.
+    Size(u64),
+    /// It has another time.
+    Time,
+    /// It has other bytes.
+    Contents,
+    /// It is a link to something else.
+    Target,
+    /// It is something else.
+    Kind,
+    /// Only its mode or time is another.
+    Attributes,
+    /// It becomes another name of a file.
+    Link,
+}
+
+/// What was done, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    new: u64,
+    changed: u64,
+    deleted: u64,
+    unchanged: u64,
+    bytes: u64,
+}
+
+impl Syncing {
+    pub(super) fn new(options: Sync, root: Option<Node>) -> Self {
+        Self {
+            options,
+            root,
+            is_root_empty: Cell::default(),
+            has_vanished: Cell::default(),
+            hard_links: HardLinks::default(),
+            surplus: RefCell::default(),
+            blocked: RefCell::default(),
+            tally: RefCell::default(),
+        }
+    }
+
+    /// Counts something that was deleted, or would be.
+    pub(super) fn count_deleted(&self) {
+        self.tally.borrow_mut().deleted += 1;
+    }
+}
+
+impl Change {
+    /// Returns the word for JSON.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Replaced => "replaced",
+            Self::Size(_) => "size",
+            Self::Time => "time",
+            Self::Contents => "contents",
+            Self::Target => "target",
+            Self::Kind => "kind",
+            Self::Attributes => "attributes",
+            Self::Link => "hard_link",
+        }
+    }
+
+    /// Whether bytes are copied for it.
+    const fn moves_bytes(self) -> bool {
+        !matches!(self, Self::Attributes | Self::Link)
+    }
+}
+
+impl Run<'_> {
+    /// Decides what has become of a file or link since it was copied; `None` if nothing is to be copied, which was said.
+    pub(super) async fn change(
+        &self,
+        sync: &Syncing,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: &Present,
+    ) -> anyhow::Result<Option<Change>> {
+        let [here, there] = [&node.attributes, &present.attributes];
+        let compare = sync.options.compare;
+        let age = self.age(node, &frame.place, there).await?;
+        let is_dated = compare == Compare::SizeAndTime && age != Age::Same;
+        let change = match (node.kind, present.kind) {
+            (Kind::File, Kind::File) if here.size != there.size => Some(Change::Size(there.size)),
+            (Kind::File, Kind::File) if is_dated => Some(Change::Time),
+            (Kind::File, Kind::File) if compare == Compare::Contents => {
+                let ranges = self.differences(node, None, &frame.place, name).await?;
+                ranges.is_some_and(|ranges| !ranges.is_empty()).then_some(Change::Contents)
+            }
+            (Kind::File, Kind::File) => None,
+            (Kind::Symlink, Kind::Symlink) => {
+                // A link of the same length and time is taken for the same, as a file is.
+                let is_same = age == Age::Same && here.size == there.size && here.size > 0
+                    || node.read_link().await?
+                        == frame.place.read_link(self.connections, self.reporter, name).await?;
+                (!is_same).then_some(Change::Target)
+            }
+            _ => Some(Change::Kind),
+        };
+        if change.is_some() && age == Age::Newer && !sync.options.force {
+            let hint = if change == Some(Change::Time) {
+                "--checksum compares the contents, --force replaces it"
+            } else {
+                "--force replaces it"
+            };
+            let text = format!("{}: kept, it is newer than {node} ({hint})", frame.place.show(name));
+            return Err(Failure::with(Exit::SomeFailed, text));
+        }
+        if change.is_none() {
+            let is_same = age == Age::Same || compare == Compare::Size;
+            if !self.adjust(node, frame, name, present, is_same).await? {
+                self.unchanged(node, &frame.place.name(name))?;
+            }
+        }
+        Ok(change)
+    }
+
+    /// Gives a file with the right contents the mode and the time of its source; whether it had others.
+    async fn adjust(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: &Present,
+        is_same_time: bool,
+    ) -> anyhow::Result<bool> {
+        let mode = node.attributes.mode & 0o777;
+        let is_same_mode = present.attributes.mode & 0o777 == mode;
+        if node.kind != Kind::File || (is_same_mode && is_same_time) {
+            return Ok(false);
+        }
+        if !self.copy.dry_run {
+            let last = (!is_same_mode).then_some(node.attributes.mode);
+            let times = (!is_same_time).then_some(node.attributes.times);
+            if !frame.place.set_file(self.connections, self.reporter, name, last, times).await? {
+                return Ok(false);
+            }
+        }
+        self.say_change("file", node, frame, name, Change::Attributes).map(|()| true)
+    }
+
+    /// Says that something is as its source.
+    pub(super) fn unchanged(&self, node: &Node, target: &Name) -> anyhow::Result<()> {
+        if let Some(sync) = &self.sync {
+            sync.tally.borrow_mut().unchanged += 1;
+        }
+        self.reporter.activity().file_done();
+        let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["reason"] = Skip::Unchanged.name().into();
+        self.reporter.unchanged(&event)
+    }
+
+    /// Says what was copied, or would be.
+    pub(super) fn say_change(
+        &self,
+        kind: &str,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        change: Change,
+    ) -> anyhow::Result<()> {
+        let Some(sync) = &self.sync else {
+            return self.say(kind, node, frame, name);
+        };
+        if node.kind != Kind::Directory {
+            self.reporter.activity().file_done();
+        }
+        let Attributes { size, .. } = node.attributes;
+        {
+            let mut tally = sync.tally.borrow_mut();
+            let is_new = matches!(change, Change::New | Change::Link);
+            *(if is_new { &mut tally.new } else { &mut tally.changed }) += 1;
+            if change.moves_bytes() {
+                tally.bytes += node.expected_bytes();
+            }
+        }
+        let path = escape(&below(frame.relative(), name)).into_owned();
+        let text = match (node.kind, change) {
+            (Kind::Directory, _) => format!("new      {path}/"),
+            (Kind::File, Change::New) => format!("new      {path} ({})", units::bytes(size)),
+            (_, Change::New) => format!("new      {path}"),
+            (_, Change::Link) => format!("new      {path} (hard link)"),
+            (_, Change::Size(was)) => {
+                format!("changed  {path} ({}, was {})", units::bytes(size), units::bytes(was))
+            }
+            (_, Change::Time) => format!("changed  {path} (time)"),
+            (_, Change::Contents | Change::Replaced) => format!("changed  {path} (contents)"),
+            (_, Change::Target) => format!("changed  {path} (link target)"),
+            (_, Change::Kind) => format!("changed  {path} (kind)"),
+            (_, Change::Attributes) => format!("changed  {path} (mode or time only)"),
+        };
+        let target = frame.place.name(name);
+        let mut event = event(kind, &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+        event["bytes"] = size.into();
+        event["change"] = change.name().into();
+        if self.copy.dry_run {
+            event["dry_run"] = true.into();
+            if !self.reporter.json() {
+                return self.reporter.print(format!("{text}\n").as_bytes());
+            }
+        }
+        match node.kind {
+            Kind::Directory => self.reporter.entered(text, &event),
+            _ => self.reporter.done(text, &event),
+        }
+    }
+
+    /// Says what was done in all, or would be.
+    pub(super) fn tell_sync(&self, sync: &Syncing) -> anyhow::Result<()> {
+        let Tally { new, changed, deleted, unchanged, bytes } = *sync.tally.borrow();
+        if self.reporter.json() {
+            return self.reporter.event(&json!({
+                "event": "totals", "dry_run": self.copy.dry_run, "new": new, "changed": changed,
+                "deleted": deleted, "unchanged": unchanged, "bytes": bytes,
+            }));
+        }
+        let size = units::bytes(bytes);
+        let line =
+            format!("{new} new and {changed} changed ({size}), {deleted} deleted, {unchanged} unchanged");
+        if self.copy.dry_run {
+            return self.reporter.print(format!("dry run: {line}\n").as_bytes());
+        }
+        self.reporter.sum_up(line);
+        Ok(())
+    }
+
+    /// Whether something of another kind, which is to be deleted, has the name of what is to be copied.
+    pub(super) async fn is_blocked(&self, work: &Work) -> anyhow::Result<bool> {
+        let (Some(sync), Some(name), false) = (&self.sync, &work.name, work.is_named) else {
+            return Ok(false);
+        };
+        if !sync.options.delete || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
+            return Ok(false);
+        }
+        let present = work.frame.place.present(self.connections, self.reporter, name).await?;
+        Ok(present.is_some_and(|present| match (work.node.kind, present.kind) {
+            (Kind::Directory, there) => there != Kind::Directory,
+            (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
+        }))
+    }
+
+    /// Does what follows the copying: further names of files, deletions, and what had to wait for these.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(super) async fn follow_up(&self, sync: &Syncing) -> anyhow::Result<()> {
+        for path in self.copy.filter.missing() {
+            let root = sync.root.as_ref().map(ToString::to_string).unwrap_or_default();
+            let text = format!("{root}/{}: listed in --files-from, but not there", escape(&path));
+            self.reporter.failed(Failure::with(Exit::SourceMissing, text))?;
+        }
+        self.make_hard_links(sync).await?;
+        let may_go_on = self.delete(sync).await?;
+        let blocked = sync.blocked.take();
+        let mut works = Vec::with_capacity(blocked.len());
+        for work in blocked {
+            let Work { node, frame, name, is_named, rest } = work;
+            let again = Rc::new(Frame::again(&frame, frame.place.again(self.copy.dry_run)?));
+            works.push(Work { node, frame: again, name, is_named, rest });
+            self.release(frame).await?;
+        }
+        if may_go_on && !works.is_empty() {
+            self.work_off(works).await?;
+            self.make_hard_links(sync).await?;
+        }
+        Ok(())
+    }
+}
