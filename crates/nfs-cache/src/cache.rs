@@ -84,7 +84,10 @@ enum Link {
     /// It has not answered for a while.
     Down,
     /// The path has changed: nothing is believed before the root's identity is seen.
-    Unidentified,
+    Unidentified {
+        /// That is taking long.
+        silent: bool,
+    },
     /// Another server is there.
     Another,
 }
@@ -229,7 +232,8 @@ impl<S: Store> Cache<S> {
     /// it had. Calls in flight are cancelled and made again afterwards.
     pub fn path_changed(&mut self, now: Instant) {
         self.advance(now);
-        self.set_link(Link::Unidentified);
+        let silent = matches!(self.link, Link::Down | Link::Another | Link::Unidentified { silent: true });
+        self.set_link(Link::Unidentified { silent });
         self.withdraw_calls();
         self.ensure_probe();
     }
@@ -244,8 +248,13 @@ impl<S: Store> Cache<S> {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         let is_silent = |operation: &Operation| self.silent_at(operation) <= self.now;
-        if self.link == Link::Up && self.operations.values().any(is_silent) {
-            self.set_link(Link::Down);
+        let silent = match self.link {
+            Link::Up => Link::Down,
+            Link::Unidentified { .. } => Link::Unidentified { silent: true },
+            Link::Down | Link::Another => self.link,
+        };
+        if self.operations.values().any(is_silent) {
+            self.set_link(silent);
         }
         self.step_all();
     }
@@ -274,7 +283,8 @@ impl<S: Store> Cache<S> {
     /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let ends = self.operations.values().map(|operation| operation.begun + self.config.wait);
-        let silences = self.operations.values().filter(|_| self.link == Link::Up).map(|it| self.silent_at(it));
+        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
+        let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         ends.chain(silences).chain(calls).min()
     }
@@ -335,10 +345,11 @@ impl<S: Store> Cache<S> {
         if link != Link::Up {
             self.withdraw_unwanted();
         }
-        self.events.push_back(match link {
-            Link::Up => Event::Connected,
-            Link::Down | Link::Unidentified => Event::Disconnected,
-            Link::Another => Event::AnotherServer,
+        self.events.extend(match link {
+            Link::Up => Some(Event::Connected),
+            Link::Down | Link::Unidentified { silent: true } => Some(Event::Disconnected),
+            Link::Unidentified { silent: false } => None,
+            Link::Another => Some(Event::AnotherServer),
         });
     }
 

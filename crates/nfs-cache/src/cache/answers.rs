@@ -62,7 +62,7 @@ pub enum Answer {
 pub struct ListEntry {
     /// The name as the server gave it.
     pub name: Vec<u8>,
-    /// The number of the file.
+    /// The number of the file; 0 where the server told it with no reply that is remembered.
     pub fileid: u64,
     /// The object and its attributes where they are known. The front has no reference to it.
     pub object: Option<(NodeId, Metadata)>,

@@ -19,7 +19,7 @@ impl<S: Store> Cache<S> {
         let call = asked.unwrap_or_else(|| {
             let id = CallId(self.unique());
             // Before the server is identified nothing else is sent.
-            let may_send = self.link != Link::Unidentified && self.link != Link::Another;
+            let may_send = matches!(self.link, Link::Up | Link::Down);
             let send_at = may_send.then_some(self.now.max(self.not_before));
             let waiters = BTreeSet::new();
             self.calls.insert(id, Call { question, begun: self.now, send_at, waiters, pause: Duration::ZERO });

@@ -57,15 +57,15 @@ impl From<Status> for Taken {
 
 impl<S: Store> Cache<S> {
     pub(super) fn take_reply(&mut self, id: CallId, outcome: Outcome) {
-        let Some(mut call) = self.calls.remove(&id) else { return };
+        let Some(call) = self.calls.remove(&id) else { return };
         let outcome = match outcome {
             Outcome::NotAsked => return self.take_silence(&call),
             Outcome::Results(results) => Ok(results),
             Outcome::Rejected(rejection) => Err(rejection),
         };
         (self.last_heard, self.not_before) = (self.now, self.now);
-        if matches!(self.link, Link::Unidentified | Link::Another) {
-            return self.identify(&call, id, outcome.ok());
+        if matches!(self.link, Link::Unidentified { .. } | Link::Another) {
+            return self.identify(call, id, outcome.ok());
         }
         self.set_link(Link::Up);
         let taken = match outcome {
@@ -74,12 +74,7 @@ impl<S: Store> Cache<S> {
         };
         match taken {
             Taken::Done => {}
-            Taken::Later => {
-                call.pause = (call.pause * 2).clamp(self.config.jukebox_pause, LONGEST_JUKEBOX_PAUSE);
-                call.send_at = Some(self.now + call.pause);
-                self.calls.insert(id, call);
-                return;
-            }
+            Taken::Later => return self.ask_later(id, call),
             Taken::Failed(failure) => {
                 self.abandon_question(&call.question);
                 self.fail(&call, |_, _| Some(failure.clone()));
@@ -90,12 +85,18 @@ impl<S: Store> Cache<S> {
                 self.fail(&call, |cache, operation| (!cache.insist(operation)).then_some(Failure::Stale));
             }
         }
-        self.drop_objects();
         for operation in call.waiters {
             self.step(operation);
         }
         // Others may wait for what this one told as well: those of the same object.
         self.step_all();
+        self.drop_objects();
+    }
+
+    fn ask_later(&mut self, id: CallId, mut call: Call) {
+        call.pause = (call.pause * 2).clamp(self.config.jukebox_pause, LONGEST_JUKEBOX_PAUSE);
+        call.send_at = Some(self.now + call.pause);
+        self.calls.insert(id, call);
     }
 
     fn fail(&mut self, call: &Call, failure: impl Fn(&mut Self, OperationId) -> Option<Failure>) {
@@ -121,7 +122,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Looks whether the root is the one that it was.
-    fn identify(&mut self, call: &Call, id: CallId, results: Option<Bytes>) {
+    fn identify(&mut self, call: Call, id: CallId, results: Option<Bytes>) {
         let Some(root) = self.objects.get(NodeId::ROOT) else { return };
         let (handle, before) = (root.handle, root.known.metadata);
         if call.question != Question::Getattr(handle) || self.link == Link::Another {
@@ -131,14 +132,11 @@ impl<S: Store> Cache<S> {
         let shown = results.and_then(|results| reply::decode::<GETATTR3resok>(&results).ok());
         match shown {
             Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
-                self.observe(handle, Metadata::from(&shown.obj_attributes), id, call);
+                self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
                 self.withdraw_calls();
                 self.set_link(Link::Up);
             }
-            Some(Err(Status::JUKEBOX)) => {
-                self.not_before = self.now + LONGEST_JUKEBOX_PAUSE;
-                self.ensure_probe();
-            }
+            Some(Err(Status::JUKEBOX)) => self.ask_later(id, call),
             Some(_) => {
                 self.set_link(Link::Another);
                 self.withdraw_calls();

@@ -50,7 +50,8 @@ impl<S: Store> Cache<S> {
     /// Whether an operation is given what is held although nothing confirms it.
     fn takes_stale(&self, id: OperationId) -> bool {
         let is_over = |operation: &Operation| operation.begun + self.config.wait <= self.now;
-        self.link != Link::Up || self.operations.get(&id).is_some_and(is_over)
+        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
+        !hopes || self.operations.get(&id).is_some_and(is_over)
     }
 
     /// Whether the newest attributes of an object are new enough for an operation.

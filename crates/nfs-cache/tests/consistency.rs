@@ -1,0 +1,398 @@
+//! Random operations against a model server that changes all the time, behind a link with outages, in virtual time.
+
+mod model;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use nfs_cache::{Answer, Cache, CacheConfig, CallId, Event, Failure, MemoryStore, NodeId, OpenId, OperationId, Outcome, Store, StoreFull};
+use nfs_wire::Status;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+use model::{Habits, NAMES, ROOT, Server, below};
+
+/// Loses grains, and has no room for some.
+#[derive(Debug)]
+struct BadStore {
+    store: MemoryStore,
+    random: ChaCha8Rng,
+    is_bad: bool,
+}
+
+impl Store for BadStore {
+    fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
+        if self.is_bad && below(&mut self.random, 10) == 0 {
+            return Err(StoreFull);
+        }
+        self.store.put(node, grain, data)
+    }
+
+    fn get(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
+        if self.is_bad && below(&mut self.random, 30) == 0 {
+            return None;
+        }
+        self.store.get(node, grain)
+    }
+
+    fn remove(&mut self, node: NodeId, grain: u64) {
+        self.store.remove(node, grain);
+    }
+}
+
+/// What an operation was about.
+#[derive(Clone, Debug)]
+enum Doing {
+    Lookup(&'static str),
+    List,
+    Attributes,
+    Open { file: u64 },
+    Read { open: OpenId, offset: u64 },
+}
+
+#[derive(Debug)]
+struct Opened {
+    file: u64,
+    node: NodeId,
+    /// When it was begun, if its version must be of that time or later.
+    fresh_since: Option<Duration>,
+    /// The times and sizes of versions that everything read so far is of.
+    stamps: Vec<(u64, usize)>,
+}
+
+struct World {
+    seed: u64,
+    start: Instant,
+    now: Duration,
+    random: ChaCha8Rng,
+    server: Server,
+    cache: Cache<BadStore>,
+    config: CacheConfig,
+    /// Calls on their way there, with when they arrive.
+    there: Vec<(Duration, CallId, nfs_wire::Procedure, Vec<u8>)>,
+    /// Replies on their way back.
+    back: Vec<(Duration, CallId, Outcome)>,
+    /// The link is down until then; up since.
+    outage_until: Duration,
+    up_since: Duration,
+    doing: BTreeMap<OperationId, (Duration, Doing)>,
+    nodes: BTreeMap<NodeId, u64>,
+    opens: BTreeMap<OpenId, Opened>,
+    done: BTreeMap<&'static str, u64>,
+}
+
+/// Longest way of a datagram, in milliseconds; and how long after an outage a call comes through.
+const WAY: u64 = 60;
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let ticks = [1, 4_000_000, 1_000_000_000, 2_000_000_000];
+        let habits = Habits {
+            tick: ticks[below(&mut random, 4) as usize],
+            has_plus: below(&mut random, 4) > 0,
+            is_terse: below(&mut random, 4) == 0,
+            is_torn: below(&mut random, 2) == 0,
+            busy: [0, 0, 20][below(&mut random, 3) as usize],
+        };
+        let mut server = Server::new(habits);
+        for _ in 0..8 {
+            server.change(Duration::ZERO, &mut random);
+        }
+        let mut config = CacheConfig::default();
+        if below(&mut random, 3) == 0 {
+            config.size_bytes = 300_000;
+        }
+        if below(&mut random, 3) == 0 {
+            config.objects = 4;
+        }
+        let is_bad = below(&mut random, 3) == 0;
+        let store = BadStore { store: MemoryStore::default(), random: ChaCha8Rng::seed_from_u64(!seed), is_bad };
+        let start = Instant::now();
+        let mut cache = Cache::new(config.clone(), start, Server::handle(ROOT), server.metadata(ROOT), store);
+        cache.set_read_block([4096, 8192, 32_768, 1 << 20][below(&mut random, 4) as usize]);
+        Self {
+            seed,
+            start,
+            now: Duration::ZERO,
+            random,
+            server,
+            cache,
+            config,
+            there: Vec::new(),
+            back: Vec::new(),
+            outage_until: Duration::ZERO,
+            up_since: Duration::ZERO,
+            doing: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            opens: BTreeMap::new(),
+            done: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        below(&mut self.random, bound)
+    }
+
+    fn instant(&self) -> Instant {
+        self.start + self.now
+    }
+
+    /// When something sent now arrives: after an outage if there is one.
+    fn arrival(&mut self) -> Duration {
+        let way = Duration::from_millis(1 + self.below(WAY));
+        self.now.max(self.outage_until) + way
+    }
+
+    fn run(&mut self, steps: u32) {
+        for _ in 0..steps {
+            let pause = [0, 1, 7, 40, 300, 2_500, 9_000][self.below(7) as usize];
+            let until = self.now + Duration::from_millis(pause) + Duration::from_micros(self.below(900));
+            self.pass(until);
+            self.act();
+            self.drain();
+        }
+        self.pass(self.now.max(self.outage_until) + Duration::from_secs(60));
+        assert!(self.doing.is_empty(), "seed {}: {:?} never ended", self.seed, self.doing);
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, until: Duration) {
+        loop {
+            let arrivals = self.there.iter().map(|call| call.0).chain(self.back.iter().map(|reply| reply.0));
+            let timer = self.cache.poll_timeout().map(|at| at.saturating_duration_since(self.start));
+            let next = arrivals.chain(timer).min().filter(|&at| at <= until);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            self.deliver();
+            self.cache.handle_timeout(self.instant());
+            self.drain();
+            let timer = self.cache.poll_timeout();
+            assert!(timer.is_none_or(|at| at > self.instant()), "seed {}: a timer does not end", self.seed);
+        }
+        self.now = until;
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now;
+        while let Some(at) = self.there.iter().position(|call| call.0 <= now) {
+            let (_, call, procedure, arguments) = self.there.swap_remove(at);
+            let results = self.server.answer(now, &mut self.random, procedure, &arguments);
+            let arrival = self.arrival();
+            self.back.push((arrival, call, Outcome::Results(results)));
+        }
+        while let Some(at) = self.back.iter().position(|reply| reply.0 <= now) {
+            let (_, call, outcome) = self.back.swap_remove(at);
+            if std::env::var_os("TRACE").is_some() { println!("{:?} reply {call:?} {}", self.now, match &outcome { Outcome::Results(r) => r[3], _ => 255 }); }
+            self.cache.handle_reply(self.instant(), call, outcome);
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(gone) = self.cache.poll_cancel() {
+            self.there.retain(|call| call.1 != gone);
+            self.back.retain(|reply| reply.1 != gone);
+        }
+        while let Some(sent) = self.cache.poll_transmit(self.instant()) {
+            if std::env::var_os("TRACE").is_some() { println!("{:?} sent {:?} {} outage until {:?}", self.now, sent.call, sent.procedure, self.outage_until); }
+            // A link that is down may say so.
+            if self.now < self.outage_until && self.below(10) == 0 {
+                self.back.push((self.now, sent.call, Outcome::NotAsked));
+                continue;
+            }
+            let arrival = self.arrival();
+            self.there.push((arrival, sent.call, sent.procedure, sent.arguments));
+        }
+        while let Some(event) = self.cache.poll_event() {
+            match event {
+                Event::Done { operation, result } => self.check(operation, result),
+                Event::Connected | Event::Disconnected => {}
+                other => panic!("seed {}: {other:?}", self.seed),
+            }
+        }
+        let held = self.cache.stats().held_bytes;
+        assert!(held <= self.config.size_bytes, "seed {}: {held} bytes held", self.seed);
+    }
+
+    /// Does something, as a program, a server or a link does.
+    fn act(&mut self) {
+        let (now, name) = (self.instant(), NAMES[self.below(5) as usize]);
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let opens: Vec<OpenId> = self.opens.keys().copied().collect();
+        let begun = match self.below(20) {
+            0..=3 => {
+                self.server.change(self.now, &mut self.random);
+                return;
+            }
+            4 => {
+                let length = Duration::from_millis([300, 3_000, 30_000][self.below(3) as usize]);
+                self.outage_until = self.outage_until.max(self.now + length);
+                self.up_since = self.outage_until;
+                // What is on its way meets the outage, too.
+                let until = self.outage_until;
+                for at in self.there.iter_mut().map(|call| &mut call.0).chain(self.back.iter_mut().map(|it| &mut it.0)) {
+                    let left = at.saturating_sub(self.now).min(Duration::from_millis(WAY));
+                    *at = (*at).max(until + left);
+                }
+                return;
+            }
+            5 if self.below(4) == 0 => return self.cache.path_changed(now),
+            6 if !opens.is_empty() => {
+                let open = opens[self.below(opens.len() as u64) as usize];
+                self.opens.remove(&open);
+                return self.cache.release(open);
+            }
+            7 if !nodes.is_empty() => {
+                let node = nodes[self.below(nodes.len() as u64) as usize];
+                // A kernel keeps the node of an open file.
+                if self.opens.values().all(|open| open.node != node) && self.doing.is_empty() {
+                    self.nodes.remove(&node);
+                    self.cache.forget(node, u64::MAX);
+                }
+                return;
+            }
+            8 => (self.cache.list(now, NodeId::ROOT), Doing::List),
+            9 if !nodes.is_empty() => {
+                let node = nodes[self.below(nodes.len() as u64) as usize];
+                (self.cache.attributes(now, node), Doing::Attributes)
+            }
+            10..=12 if !nodes.is_empty() => {
+                let node = nodes[self.below(nodes.len() as u64) as usize];
+                (self.cache.open(now, node), Doing::Open { file: self.nodes[&node] })
+            }
+            13..=17 if !opens.is_empty() => {
+                let open = opens[self.below(opens.len() as u64) as usize];
+                let (offset, count) = (self.below(5) * 50_000, 1 + self.below(131_072) as u32);
+                (self.cache.read(now, open, offset, count), Doing::Read { open, offset })
+            }
+            _ => (self.cache.lookup(now, NodeId::ROOT, name.as_bytes()), Doing::Lookup(name)),
+        };
+        self.doing.insert(begun.0, (self.now, begun.1));
+    }
+
+    /// Whether the server could be asked in the time before `since` and ever since.
+    fn was_reachable(&self, since: Duration, before: Duration) -> bool {
+        since.saturating_sub(self.up_since) >= before && self.now >= self.up_since && since >= self.up_since
+    }
+
+    fn check(&mut self, operation: OperationId, result: Result<Answer, Failure>) {
+        let seed = self.seed;
+        let Some((begun, doing)) = self.doing.remove(&operation) else { panic!("seed {seed}: ended twice") };
+        let took = self.now - begun;
+        assert!(took <= self.config.wait, "seed {seed}: {doing:?} took {took:?}");
+        // Longer than the cache's patience: it knows by then that the server responds.
+        let reachable = self.was_reachable(begun, Duration::from_secs(7));
+        let outcome = match &result {
+            Ok(_) => "answered",
+            Err(Failure::Stale) => "stale",
+            Err(Failure::Status(Status::NOENT)) => "absent",
+            Err(Failure::Unreachable) if !reachable => "unreachable",
+            Err(failure) => panic!("seed {seed} at {:?}: {doing:?} fails: {failure:?}", self.now),
+        };
+        *self.done.entry(outcome).or_default() += 1;
+        match (doing, result) {
+            (Doing::Lookup(name), Ok(Answer::Entry { node, metadata })) => {
+                self.nodes.insert(node, metadata.fileid);
+                self.check_name(begun, name, Some(metadata.fileid), reachable);
+            }
+            (Doing::Lookup(name), Err(Failure::Status(_))) => self.check_name(begun, name, None, reachable),
+            (Doing::List, Ok(Answer::Listing(entries))) => {
+                for name in NAMES {
+                    let entry = entries.iter().find(|entry| entry.name == name.as_bytes());
+                    self.check_name(begun, name, entry.map(|entry| entry.fileid), reachable);
+                }
+            }
+            (Doing::Open { file }, Ok(Answer::Opened { open, keep_cache: _ })) => {
+                let fresh_since = reachable.then_some(begun);
+                let versions = &self.server.files[&file].versions;
+                let node = *self.nodes.iter().find(|(_, of)| **of == file).expect("it was looked up").0;
+                let stamps = versions.iter().map(|version| (version.stamp, version.data.len())).collect();
+                self.opens.insert(open, Opened { file, node, fresh_since, stamps });
+            }
+            (Doing::Read { open, offset }, Ok(Answer::Data(pieces))) => self.check_data(open, offset, &pieces.concat()),
+            (Doing::Attributes, Ok(Answer::Attributes(_))) | (_, Err(_)) => {}
+            (doing, result) => panic!("seed {seed}: {doing:?} gives {result:?}"),
+        }
+    }
+
+    /// A name leads there, or led there at most as long ago as names are used. File number 0 is one that is not known.
+    fn check_name(&self, begun: Duration, name: &str, found: Option<u64>, reachable: bool) {
+        let oldest = if reachable && self.was_reachable(begun, self.config.longest_ttl) {
+            begun.saturating_sub(self.config.longest_ttl)
+        } else {
+            Duration::ZERO
+        };
+        let mut ends = self.server.names.iter().skip(1).map(|(from, _)| *from).chain([Duration::MAX]);
+        let was_so = self.server.names.iter().any(|(_, names)| {
+            let is_found = if found == Some(0) { names.contains_key(name) } else { names.get(name).copied() == found };
+            ends.next().is_some_and(|end| end >= oldest) && is_found
+        });
+        assert!(was_so, "seed {} at {:?}: {name} leads to {found:?}", self.seed, self.now);
+    }
+
+    /// Every byte belongs to one version that existed, all bytes of an open file to versions with the same times and size, and these
+    /// are not older than the open.
+    fn check_data(&mut self, open: OpenId, offset: u64, data: &[u8]) {
+        let Some(opened) = self.opens.get_mut(&open) else { return };
+        let versions = &self.server.files[&opened.file].versions;
+        let grain = nfs_cache::GRAIN_BYTES;
+        let is_of = |stamp: &(u64, usize)| {
+            let end = offset as usize + data.len();
+            // Grain by grain: versions with the same times cannot be told apart.
+            let mut from = offset as usize;
+            if from >= stamp.1 {
+                return data.is_empty();
+            }
+            while from < end {
+                let to = end.min((from as u64 / grain * grain + grain) as usize);
+                let piece = &data[from - offset as usize..to - offset as usize];
+                let fits = versions.iter().any(|version| {
+                    (version.stamp, version.data.len()) == *stamp
+                        && opened.fresh_since.is_none_or(|since| version.until > since)
+                        && version.data.get(from..to) == Some(piece)
+                });
+                if !fits {
+                    return false;
+                }
+                from = to;
+            }
+            true
+        };
+        opened.stamps.retain(is_of);
+        if opened.stamps.is_empty() && std::env::var_os("TRACE").is_some() {
+            println!("reply seed habits {:?} open {:?} fresh {:?} len {}", self.server.habits, open, opened.fresh_since, data.len());
+            for v in versions { println!("sent version {:?}..{:?} {} bytes stamp {} matches {:?}", v.from, v.until, v.data.len(), v.stamp, v.data.get(offset as usize..offset as usize+data.len()) == Some(data)); }
+        }
+        let (seed, now, file) = (self.seed, self.now, opened.file);
+        assert!(!opened.stamps.is_empty(), "seed {seed} at {now:?}: file {file} at {offset}: bytes of no version, or of several");
+    }
+}
+
+/// Seeds that are run; `NFSW_SEED` replays one.
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("NFSW_SEED") {
+        Ok(seed) => vec![seed.parse().expect("a number")],
+        Err(_) => (0..count).collect(),
+    }
+}
+
+#[test]
+fn every_byte_is_of_one_version_and_not_older_than_the_open() {
+    let mut done = BTreeMap::<&str, u64>::new();
+    for seed in seeds(1500) {
+        let mut world = World::new(seed);
+        world.run(200);
+        for (outcome, count) in world.done {
+            *done.entry(outcome).or_default() += count;
+        }
+    }
+    if std::env::var_os("NFSW_SEED").is_none() {
+        println!("{done:?}");
+        for outcome in ["answered", "stale", "absent", "unreachable"] {
+            assert!(done.get(outcome).is_some_and(|&count| count > 1000), "{done:?}");
+        }
+    }
+}
