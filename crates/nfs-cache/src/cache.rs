@@ -188,7 +188,11 @@ impl<S: Store> Cache<S> {
         if let Some(file) = self.opens.get_mut(&open) {
             let is_in_order = offset.abs_diff(file.next) <= IN_ORDER_BYTES;
             file.ahead = if is_in_order { (file.ahead * 2).clamp(2, self.config.read_ahead) } else { 0 };
-            file.next = if is_in_order { file.next.max(offset + u64::from(count)) } else { offset + u64::from(count) };
+            file.next = if is_in_order {
+                file.next.max(offset + u64::from(count))
+            } else {
+                offset + u64::from(count)
+            };
         }
         self.submit(now, Asked::Read { open, offset, count })
     }
@@ -323,7 +327,8 @@ impl<S: Store> Cache<S> {
         self.stats.operations += 1;
         let calls = self.next;
         self.step(operation);
-        self.stats.without_calls += u64::from(calls == self.next && !self.operations.contains_key(&operation));
+        self.stats.without_calls +=
+            u64::from(calls == self.next && !self.operations.contains_key(&operation));
         operation
     }
 

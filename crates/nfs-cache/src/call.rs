@@ -1,15 +1,18 @@
 //! Calls that the cache wants made, and what becomes of them.
 
-use std::{collections::BTreeSet, time::{Duration, Instant}};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use nfs_proto::transfer::Listing;
+use nfs_wire::nfs3_types::xdr_codec::Opaque;
 use nfs_wire::{
     FileHandle, Procedure, encode,
     nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, READLINK3args, diropargs3, filename3},
     rpc::Rejection,
 };
-use nfs_wire::nfs3_types::xdr_codec::Opaque;
 
 use crate::{cache::OperationId, object::NodeId};
 
@@ -43,9 +46,17 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     Getattr(FileHandle),
-    Lookup { directory: FileHandle, name: Vec<u8> },
+    Lookup {
+        directory: FileHandle,
+        name: Vec<u8>,
+    },
     Readlink(FileHandle),
-    Read { handle: FileHandle, node: NodeId, offset: u64, count: u32 },
+    Read {
+        handle: FileHandle,
+        node: NodeId,
+        offset: u64,
+        count: u32,
+    },
     /// The next page of the listing of this directory.
     Page(FileHandle),
 }
@@ -72,10 +83,7 @@ impl Question {
                 Procedure::Getattr
             }
             Self::Lookup { directory, name } => {
-                let what = diropargs3 {
-                    dir: directory.to_fh3(),
-                    name: filename3(Opaque::borrowed(name)),
-                };
+                let what = diropargs3 { dir: directory.to_fh3(), name: filename3(Opaque::borrowed(name)) };
                 encode(&mut arguments, &LOOKUP3args { what });
                 Procedure::Lookup
             }

@@ -47,8 +47,12 @@ impl Fetch {
     pub(crate) fn fill(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let end = offset + bytes.len() as u64;
         let mut filled = false;
-        let touched: Vec<(u64, u64)> =
-            self.missing.iter().map(|(&start, &end)| (start, end)).filter(|&(s, e)| s < end && offset < e).collect();
+        let touched: Vec<(u64, u64)> = self
+            .missing
+            .iter()
+            .map(|(&start, &end)| (start, end))
+            .filter(|&(s, e)| s < end && offset < e)
+            .collect();
         for (start, stop) in touched {
             let (from, to) = (start.max(offset), stop.min(end));
             self.data[from as usize..to as usize]

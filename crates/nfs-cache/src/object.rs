@@ -83,7 +83,9 @@ impl Object {
             FileType::Regular => Kind::File(Held::default()),
             FileType::Directory => Kind::Directory(Directory::default()),
             FileType::Symlink => Kind::Link(None),
-            FileType::BlockDevice | FileType::CharacterDevice | FileType::Socket | FileType::Fifo => Kind::Other,
+            FileType::BlockDevice | FileType::CharacterDevice | FileType::Socket | FileType::Fifo => {
+                Kind::Other
+            }
         };
         Self { handle, known, over: false, references: 0, open: 0, used: 0, kind }
     }

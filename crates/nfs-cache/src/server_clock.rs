@@ -73,7 +73,11 @@ mod tests {
         assert_eq!(clock.age(start + Duration::from_secs(1000), at(1000)), Duration::from_secs(999));
         assert_eq!(clock.at_least(start - Duration::from_secs(100)), Some(Duration::from_millis(899_900)));
         clock.observe(start + Duration::from_secs(100), at(1050));
-        assert_eq!(clock.age(start + Duration::from_secs(1000), at(1000)), Duration::from_secs(999), "an older stamp says less");
+        assert_eq!(
+            clock.age(start + Duration::from_secs(1000), at(1000)),
+            Duration::from_secs(999),
+            "an older stamp says less"
+        );
     }
 
     #[test]

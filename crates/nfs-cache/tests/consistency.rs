@@ -8,7 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use nfs_cache::{Answer, Cache, CacheConfig, CallId, Event, Failure, MemoryStore, NodeId, OpenId, OperationId, Outcome, Store, StoreFull};
+use nfs_cache::{
+    Answer, Cache, CacheConfig, CallId, Event, Failure, MemoryStore, NodeId, OpenId, OperationId, Outcome,
+    Store, StoreFull,
+};
 use nfs_wire::Status;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
@@ -48,8 +51,8 @@ enum Doing {
     Lookup(&'static str),
     List,
     Attributes,
-    Open { file: u64 },
-    Read { open: OpenId, offset: u64 },
+    Open(NodeId),
+    Read { open: OpenId, offset: u64, count: u32 },
 }
 
 #[derive(Debug)]
@@ -80,7 +83,10 @@ struct World {
     doing: BTreeMap<OperationId, (Duration, Doing)>,
     nodes: BTreeMap<NodeId, u64>,
     opens: BTreeMap<OpenId, Opened>,
+    /// What a kernel keeps of a node: what was read there.
+    pages: BTreeMap<NodeId, BTreeMap<(u64, u32), Vec<u8>>>,
     done: BTreeMap<&'static str, u64>,
+    is_bad: bool,
 }
 
 /// Longest way of a datagram, in milliseconds; and how long after an outage a call comes through.
@@ -109,7 +115,8 @@ impl World {
             config.objects = 4;
         }
         let is_bad = below(&mut random, 3) == 0;
-        let store = BadStore { store: MemoryStore::default(), random: ChaCha8Rng::seed_from_u64(!seed), is_bad };
+        let store =
+            BadStore { store: MemoryStore::default(), random: ChaCha8Rng::seed_from_u64(!seed), is_bad };
         let start = Instant::now();
         let mut cache = Cache::new(config.clone(), start, Server::handle(ROOT), server.metadata(ROOT), store);
         cache.set_read_block([4096, 8192, 32_768, 1 << 20][below(&mut random, 4) as usize]);
@@ -128,7 +135,9 @@ impl World {
             doing: BTreeMap::new(),
             nodes: BTreeMap::new(),
             opens: BTreeMap::new(),
+            pages: BTreeMap::new(),
             done: BTreeMap::new(),
+            is_bad,
         }
     }
 
@@ -153,6 +162,7 @@ impl World {
             self.pass(until);
             self.act();
             self.drain();
+            self.check_disconnected();
         }
         self.pass(self.now.max(self.outage_until) + Duration::from_secs(60));
         assert!(self.doing.is_empty(), "seed {}: {:?} never ended", self.seed, self.doing);
@@ -185,7 +195,6 @@ impl World {
         }
         while let Some(at) = self.back.iter().position(|reply| reply.0 <= now) {
             let (_, call, outcome) = self.back.swap_remove(at);
-            if std::env::var_os("TRACE").is_some() { println!("{:?} reply {call:?} {}", self.now, match &outcome { Outcome::Results(r) => r[3], _ => 255 }); }
             self.cache.handle_reply(self.instant(), call, outcome);
             self.drain();
         }
@@ -197,7 +206,6 @@ impl World {
             self.back.retain(|reply| reply.1 != gone);
         }
         while let Some(sent) = self.cache.poll_transmit(self.instant()) {
-            if std::env::var_os("TRACE").is_some() { println!("{:?} sent {:?} {} outage until {:?}", self.now, sent.call, sent.procedure, self.outage_until); }
             // A link that is down may say so.
             if self.now < self.outage_until && self.below(10) == 0 {
                 self.back.push((self.now, sent.call, Outcome::NotAsked));
@@ -217,6 +225,33 @@ impl World {
         assert!(held <= self.config.size_bytes, "seed {}: {held} bytes held", self.seed);
     }
 
+    /// While the server does not respond, what is held is there at once.
+    fn check_disconnected(&mut self) {
+        let now = self.instant();
+        if self.cache.is_connected()
+            || self.now >= self.outage_until
+            || self.server.habits.busy > 0
+            || self.is_bad
+        {
+            return;
+        }
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            let Some(state) = self.cache.state(now, node) else { continue };
+            if self.opens.values().all(|open| open.node != node) || state.held_bytes < state.size_bytes {
+                continue;
+            }
+            let open = *self.opens.iter().find(|(_, open)| open.node == node).expect("it is open").0;
+            let read = self.cache.read(now, open, 0, 1 << 20);
+            let answers: Vec<Event> = std::iter::from_fn(|| self.cache.poll_event()).collect();
+            let [Event::Done { operation, result: Ok(Answer::Data(pieces)) }] = &answers[..] else {
+                panic!("seed {}: {answers:?}, though all is held", self.seed)
+            };
+            assert_eq!(*operation, read);
+            self.check_data(open, 0, &pieces.concat());
+            *self.done.entry("disconnected").or_default() += 1;
+        }
+    }
+
     /// Does something, as a program, a server or a link does.
     fn act(&mut self) {
         let (now, name) = (self.instant(), NAMES[self.below(5) as usize]);
@@ -233,7 +268,12 @@ impl World {
                 self.up_since = self.outage_until;
                 // What is on its way meets the outage, too.
                 let until = self.outage_until;
-                for at in self.there.iter_mut().map(|call| &mut call.0).chain(self.back.iter_mut().map(|it| &mut it.0)) {
+                for at in self
+                    .there
+                    .iter_mut()
+                    .map(|call| &mut call.0)
+                    .chain(self.back.iter_mut().map(|it| &mut it.0))
+                {
                     let left = at.saturating_sub(self.now).min(Duration::from_millis(WAY));
                     *at = (*at).max(until + left);
                 }
@@ -250,6 +290,7 @@ impl World {
                 // A kernel keeps the node of an open file.
                 if self.opens.values().all(|open| open.node != node) && self.doing.is_empty() {
                     self.nodes.remove(&node);
+                    self.pages.remove(&node);
                     self.cache.forget(node, u64::MAX);
                 }
                 return;
@@ -261,12 +302,18 @@ impl World {
             }
             10..=12 if !nodes.is_empty() => {
                 let node = nodes[self.below(nodes.len() as u64) as usize];
-                (self.cache.open(now, node), Doing::Open { file: self.nodes[&node] })
+                (self.cache.open(now, node), Doing::Open(node))
             }
             13..=17 if !opens.is_empty() => {
                 let open = opens[self.below(opens.len() as u64) as usize];
-                let (offset, count) = (self.below(5) * 50_000, 1 + self.below(131_072) as u32);
-                (self.cache.read(now, open, offset, count), Doing::Read { open, offset })
+                let offset = self.below(5) * 50_000;
+                let count = [1_000, 65_536, 131_072][self.below(3) as usize];
+                let pages = self.pages.get(&self.opens[&open].node);
+                if let Some(data) = pages.and_then(|pages| pages.get(&(offset, count))) {
+                    let data = data.clone();
+                    return self.check_data(open, offset, &data);
+                }
+                (self.cache.read(now, open, offset, count), Doing::Read { open, offset, count })
             }
             _ => (self.cache.lookup(now, NodeId::ROOT, name.as_bytes()), Doing::Lookup(name)),
         };
@@ -305,14 +352,23 @@ impl World {
                     self.check_name(begun, name, entry.map(|entry| entry.fileid), reachable);
                 }
             }
-            (Doing::Open { file }, Ok(Answer::Opened { open, keep_cache: _ })) => {
+            (Doing::Open(node), Ok(Answer::Opened { open, keep_cache })) => {
+                if !keep_cache {
+                    self.pages.remove(&node);
+                }
                 let fresh_since = reachable.then_some(begun);
+                let file = self.nodes[&node];
                 let versions = &self.server.files[&file].versions;
-                let node = *self.nodes.iter().find(|(_, of)| **of == file).expect("it was looked up").0;
                 let stamps = versions.iter().map(|version| (version.stamp, version.data.len())).collect();
                 self.opens.insert(open, Opened { file, node, fresh_since, stamps });
             }
-            (Doing::Read { open, offset }, Ok(Answer::Data(pieces))) => self.check_data(open, offset, &pieces.concat()),
+            (Doing::Read { open, offset, count }, Ok(Answer::Data(pieces))) => {
+                let data = pieces.concat();
+                self.check_data(open, offset, &data);
+                if let Some(Opened { node, .. }) = self.opens.get(&open) {
+                    self.pages.entry(*node).or_default().insert((offset, count), data);
+                }
+            }
             (Doing::Attributes, Ok(Answer::Attributes(_))) | (_, Err(_)) => {}
             (doing, result) => panic!("seed {seed}: {doing:?} gives {result:?}"),
         }
@@ -327,7 +383,8 @@ impl World {
         };
         let mut ends = self.server.names.iter().skip(1).map(|(from, _)| *from).chain([Duration::MAX]);
         let was_so = self.server.names.iter().any(|(_, names)| {
-            let is_found = if found == Some(0) { names.contains_key(name) } else { names.get(name).copied() == found };
+            let is_found =
+                if found == Some(0) { names.contains_key(name) } else { names.get(name).copied() == found };
             ends.next().is_some_and(|end| end >= oldest) && is_found
         });
         assert!(was_so, "seed {} at {:?}: {name} leads to {found:?}", self.seed, self.now);
@@ -362,12 +419,11 @@ impl World {
             true
         };
         opened.stamps.retain(is_of);
-        if opened.stamps.is_empty() && std::env::var_os("TRACE").is_some() {
-            println!("reply seed habits {:?} open {:?} fresh {:?} len {}", self.server.habits, open, opened.fresh_since, data.len());
-            for v in versions { println!("sent version {:?}..{:?} {} bytes stamp {} matches {:?}", v.from, v.until, v.data.len(), v.stamp, v.data.get(offset as usize..offset as usize+data.len()) == Some(data)); }
-        }
         let (seed, now, file) = (self.seed, self.now, opened.file);
-        assert!(!opened.stamps.is_empty(), "seed {seed} at {now:?}: file {file} at {offset}: bytes of no version, or of several");
+        assert!(
+            !opened.stamps.is_empty(),
+            "seed {seed} at {now:?}: file {file} at {offset}: bytes of no version, or of several"
+        );
     }
 }
 
@@ -391,7 +447,7 @@ fn every_byte_is_of_one_version_and_not_older_than_the_open() {
     }
     if std::env::var_os("NFSW_SEED").is_none() {
         println!("{done:?}");
-        for outcome in ["answered", "stale", "absent", "unreachable"] {
+        for outcome in ["answered", "stale", "absent", "unreachable", "disconnected"] {
             assert!(done.get(outcome).is_some_and(|&count| count > 1000), "{done:?}");
         }
     }

@@ -14,15 +14,22 @@ use crate::{
 
 impl<S: Store> Cache<S> {
     /// Makes sure that a question is asked by a call begun not before `earliest`, and that the operation waits for it.
-    pub(super) fn ask(&mut self, operation: Option<OperationId>, question: Question, earliest: CallId) -> CallId {
-        let asked = self.calls.range(earliest..).find(|(_, call)| call.question == question).map(|(&id, _)| id);
+    pub(super) fn ask(
+        &mut self,
+        operation: Option<OperationId>,
+        question: Question,
+        earliest: CallId,
+    ) -> CallId {
+        let asked =
+            self.calls.range(earliest..).find(|(_, call)| call.question == question).map(|(&id, _)| id);
         let call = asked.unwrap_or_else(|| {
             let id = CallId(self.unique());
             // Before the server is identified nothing else is sent.
             let may_send = matches!(self.link, Link::Up | Link::Down);
             let send_at = may_send.then_some(self.now.max(self.not_before));
             let waiters = BTreeSet::new();
-            self.calls.insert(id, Call { question, begun: self.now, send_at, waiters, pause: Duration::ZERO });
+            self.calls
+                .insert(id, Call { question, begun: self.now, send_at, waiters, pause: Duration::ZERO });
             id
         });
         if let Some(operation) = operation {
@@ -102,7 +109,8 @@ impl<S: Store> Cache<S> {
             }
             Question::Page(handle) => {
                 if let Some(&node) = self.objects.by_handle.get(handle)
-                    && let Some(directory) = self.objects.get_mut(node).and_then(|object| object.directory_mut())
+                    && let Some(directory) =
+                        self.objects.get_mut(node).and_then(|object| object.directory_mut())
                 {
                     directory.run = None;
                 }

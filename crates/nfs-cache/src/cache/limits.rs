@@ -92,7 +92,9 @@ impl<S: Store> Cache<S> {
             .objects
             .by_node
             .iter()
-            .filter(|(_, object)| object.open == 0 && object.held().is_some_and(|held| !held.present.is_empty()))
+            .filter(|(_, object)| {
+                object.open == 0 && object.held().is_some_and(|held| !held.present.is_empty())
+            })
             .map(|(&node, object)| (object.used, node))
             .collect();
         candidates.sort_unstable();

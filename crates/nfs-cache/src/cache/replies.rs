@@ -162,7 +162,13 @@ impl<S: Store> Cache<S> {
         taken.unwrap_or_else(|taken| taken)
     }
 
-    fn take_getattr(&mut self, id: CallId, call: &Call, handle: FileHandle, results: &[u8]) -> Result<Taken, Taken> {
+    fn take_getattr(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        handle: FileHandle,
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
         let found: GETATTR3resok = reply::decode(results)??;
         self.observe(handle, Metadata::from(&found.obj_attributes), id, call);
         self.confirm_fetches(handle);
@@ -180,7 +186,8 @@ impl<S: Store> Cache<S> {
         let source = |proven| Source { call: id, asked_at: call.begun, proven };
         let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
             Ok(found) => {
-                let handle = FileHandle::try_from(&found.object).map_err(|_| Taken::Failed(Failure::Protocol))?;
+                let handle =
+                    FileHandle::try_from(&found.object).map_err(|_| Taken::Failed(Failure::Protocol))?;
                 if let Some(metadata) = optional(&found.dir_attributes) {
                     self.observe(directory, metadata, id, call);
                 }
@@ -210,7 +217,13 @@ impl<S: Store> Cache<S> {
         (is_unchanged && self.proves(call.begun, object)).then_some(under)
     }
 
-    fn take_readlink(&mut self, id: CallId, call: &Call, handle: FileHandle, results: &[u8]) -> Result<Taken, Taken> {
+    fn take_readlink(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        handle: FileHandle,
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
         let found: READLINK3resok<'_> = reply::decode(results)??;
         let target = Bytes::copy_from_slice(found.data.as_ref());
         match optional(&found.symlink_attributes) {
@@ -329,14 +342,22 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    fn take_page(&mut self, id: CallId, call: &Call, handle: FileHandle, results: &[u8]) -> Result<Taken, Taken> {
+    fn take_page(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        handle: FileHandle,
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
         let shown = reply::leading_attributes(results)?.as_ref().map(Metadata::from);
-        let before = self.objects.at(&handle).and_then(|(_, object)| object.directory()?.seen_before(call.begun));
+        let before =
+            self.objects.at(&handle).and_then(|(_, object)| object.directory()?.seen_before(call.begun));
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
         let Some(&node) = self.objects.by_handle.get(&handle) else { return Ok(Taken::Done) };
-        let Some(run) = self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
+        let Some(run) =
+            self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
         else {
             return Ok(Taken::Done);
         };
@@ -350,7 +371,9 @@ impl<S: Store> Cache<S> {
             if let (Some(handle), Some(metadata)) = (handle, metadata) {
                 self.observe(handle, metadata, id, call);
             }
-            if let Some(run) = self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut()) {
+            if let Some(run) =
+                self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
+            {
                 run.names.insert(name, target);
             }
         }
@@ -410,7 +433,8 @@ impl<S: Store> Cache<S> {
         if id < before.call {
             return;
         }
-        let is_same_kind = before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
+        let is_same_kind =
+            before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
         let is_same = is_same_kind && before.metadata.is_same_version(&metadata);
         if !is_same {
             self.clock.observe_change(before.asked_at, self.now, metadata.ctime);

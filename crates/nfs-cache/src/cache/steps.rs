@@ -110,7 +110,9 @@ impl<S: Store> Cache<S> {
         let is_proven = |edge: Edge| {
             let under = edge.source.proven;
             edge.target == Target::Absent
-                && under.is_some_and(|under| under.is_same_version(&self.objects.by_node[&directory].known.metadata))
+                && under.is_some_and(|under| {
+                    under.is_same_version(&self.objects.by_node[&directory].known.metadata)
+                })
         };
         let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
         if edge.is_some_and(is_proven) && !insists {

@@ -285,8 +285,11 @@ impl Server {
                 let READDIR3args { cookie, .. } = call::decode(arguments).expect("arguments");
                 let (page, eof) = self.page(cookie);
                 tear(self, random);
-                let entries =
-                    page.into_iter().map(|(cookie, name, fileid)| entry3 { fileid, name: name.as_bytes().into(), cookie });
+                let entries = page.into_iter().map(|(cookie, name, fileid)| entry3 {
+                    fileid,
+                    name: name.as_bytes().into(),
+                    cookie,
+                });
                 Ok(packed(&READDIR3resok {
                     dir_attributes: self.post_op(ROOT),
                     cookieverf: cookieverf3([0; 8]),
@@ -301,7 +304,8 @@ impl Server {
     fn page(&self, cookie: u64) -> (Vec<(u64, &'static str, u64)>, bool) {
         let names = self.now_names();
         let rest = NAMES.iter().enumerate().skip(cookie as usize);
-        let mut rest = rest.filter_map(|(at, &name)| names.get(name).map(|&file| (at as u64 + 1, name, file)));
+        let mut rest =
+            rest.filter_map(|(at, &name)| names.get(name).map(|&file| (at as u64 + 1, name, file)));
         let page = rest.by_ref().take(2).collect();
         (page, rest.next().is_none())
     }
