@@ -129,7 +129,7 @@ impl<S: Store> Cache<S> {
     /// Shows the directory `root`, whose attributes were just told.
     pub fn new(config: CacheConfig, now: Instant, root: FileHandle, metadata: Metadata, store: S) -> Self {
         let mut objects = Objects::default();
-        let known = Known { metadata, call: CallId(0), asked_at: now };
+        let known = Known { metadata, call: CallId(0), asked_at: now, seen_at: now };
         let node = objects.insert(now, root, known);
         if let Some(object) = objects.get_mut(node) {
             object.references = 1;

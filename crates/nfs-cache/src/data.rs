@@ -29,8 +29,9 @@ pub(crate) struct Fetch {
     pub(crate) data: Vec<u8>,
     /// Ranges of the grain that are missing: start and end.
     pub(crate) missing: BTreeMap<u64, u64>,
-    /// When its first call was begun.
+    /// When its first call was begun, and from which call on replies count: earlier ones may bring what was dropped.
     pub(crate) begun: Instant,
+    pub(crate) first: CallId,
     /// A reply had no attributes: they must be asked for afterwards, with this call or a later one.
     pub(crate) confirm: Option<CallId>,
     /// Calls that brought nothing.
@@ -38,9 +39,9 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    pub(crate) fn new(length: u64, begun: Instant) -> Self {
+    pub(crate) fn new(length: u64, begun: Instant, first: CallId) -> Self {
         let missing = BTreeMap::from([(0, length)]);
-        Self { data: vec![0; length as usize], missing, begun, confirm: None, fruitless: 0 }
+        Self { data: vec![0; length as usize], missing, begun, first, confirm: None, fruitless: 0 }
     }
 
     /// Takes in bytes at an offset within the grain; whether any of them were missing.

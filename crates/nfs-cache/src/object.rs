@@ -50,6 +50,8 @@ pub(crate) struct Known {
     pub(crate) call: CallId,
     /// When that call was begun: the server has answered since.
     pub(crate) asked_at: Instant,
+    /// When its reply came.
+    pub(crate) seen_at: Instant,
 }
 
 #[derive(Debug)]

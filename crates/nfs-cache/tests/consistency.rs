@@ -15,7 +15,7 @@ use nfs_cache::{
 use nfs_wire::Status;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
-use model::{Habits, NAMES, ROOT, Server, below};
+use model::{Habits, NAMES, ROOT, Server, Version, below};
 
 /// Loses grains, and has no room for some.
 #[derive(Debug)]
@@ -87,6 +87,7 @@ struct World {
     pages: BTreeMap<NodeId, BTreeMap<(u64, u32), Vec<u8>>>,
     done: BTreeMap<&'static str, u64>,
     is_bad: bool,
+    newest: BTreeMap<u64, (u32, u32)>,
 }
 
 /// Longest way of a datagram, in milliseconds; and how long after an outage a call comes through.
@@ -96,7 +97,9 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let ticks = [1, 4_000_000, 1_000_000_000, 2_000_000_000];
+        let is_hectic = below(&mut random, 2) == 0;
         let habits = Habits {
+            is_hectic,
             tick: ticks[below(&mut random, 4) as usize],
             has_plus: below(&mut random, 4) > 0,
             is_terse: below(&mut random, 4) == 0,
@@ -138,6 +141,7 @@ impl World {
             pages: BTreeMap::new(),
             done: BTreeMap::new(),
             is_bad,
+            newest: BTreeMap::new(),
         }
     }
 
@@ -157,7 +161,9 @@ impl World {
 
     fn run(&mut self, steps: u32) {
         for _ in 0..steps {
-            let pause = [0, 1, 7, 40, 300, 2_500, 9_000][self.below(7) as usize];
+            // What races with each other happens at nearly the same time.
+            let pauses = if self.server.habits.is_hectic { 5 } else { 7 };
+            let pause = [0, 1, 7, 40, 300, 2_500, 9_000][self.below(pauses) as usize];
             let until = self.now + Duration::from_millis(pause) + Duration::from_micros(self.below(900));
             self.pass(until);
             self.act();
@@ -195,9 +201,23 @@ impl World {
         }
         while let Some(at) = self.back.iter().position(|reply| reply.0 <= now) {
             let (_, call, outcome) = self.back.swap_remove(at);
+            let was_asked = !matches!(outcome, Outcome::NotAsked);
+            let held = self.held();
             self.cache.handle_reply(self.instant(), call, outcome);
+            assert!(
+                was_asked || self.is_bad || self.held() == held,
+                "seed {}: silence changes what is known",
+                self.seed
+            );
             self.drain();
         }
+    }
+
+    /// What is held of every node, and since when.
+    fn held(&self) -> Vec<Option<(Instant, u64)>> {
+        let state =
+            |&node: &NodeId| self.cache.state(self.instant(), node).map(|it| (it.asked_at, it.held_bytes));
+        self.nodes.keys().map(state).collect()
     }
 
     fn drain(&mut self) {
@@ -254,7 +274,8 @@ impl World {
 
     /// Does something, as a program, a server or a link does.
     fn act(&mut self) {
-        let (now, name) = (self.instant(), NAMES[self.below(5) as usize]);
+        let names = if self.server.habits.is_hectic { 1 } else { NAMES.len() as u64 };
+        let (now, name) = (self.instant(), NAMES[self.below(names) as usize]);
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         let opens: Vec<OpenId> = self.opens.keys().copied().collect();
         let begun = match self.below(20) {
@@ -287,13 +308,7 @@ impl World {
             }
             7 if !nodes.is_empty() => {
                 let node = nodes[self.below(nodes.len() as u64) as usize];
-                // A kernel keeps the node of an open file.
-                if self.opens.values().all(|open| open.node != node) && self.doing.is_empty() {
-                    self.nodes.remove(&node);
-                    self.pages.remove(&node);
-                    self.cache.forget(node, u64::MAX);
-                }
-                return;
+                return self.forget(node);
             }
             8 => (self.cache.list(now, NodeId::ROOT), Doing::List),
             9 if !nodes.is_empty() => {
@@ -320,6 +335,15 @@ impl World {
         self.doing.insert(begun.0, (self.now, begun.1));
     }
 
+    /// Forgets a node as a kernel does, which keeps that of an open file.
+    fn forget(&mut self, node: NodeId) {
+        if self.opens.values().all(|open| open.node != node) && self.doing.is_empty() {
+            self.nodes.remove(&node);
+            self.pages.remove(&node);
+            self.cache.forget(node, u64::MAX);
+        }
+    }
+
     /// Whether the server could be asked in the time before `since` and ever since.
     fn was_reachable(&self, since: Duration, before: Duration) -> bool {
         since.saturating_sub(self.up_since) >= before && self.now >= self.up_since && since >= self.up_since
@@ -342,7 +366,22 @@ impl World {
         *self.done.entry(outcome).or_default() += 1;
         match (doing, result) {
             (Doing::Lookup(name), Ok(Answer::Entry { node, metadata })) => {
+                // A kernel that knows the file by another node forgets that one unless it is open.
+                let over: Vec<NodeId> = self
+                    .nodes
+                    .iter()
+                    .filter(|(at, of)| **of == metadata.fileid && **at != node)
+                    .map(|(at, _)| *at)
+                    .collect();
+                for old in over {
+                    self.forget(old);
+                }
                 self.nodes.insert(node, metadata.fileid);
+                // What was newest once is not followed by what is older, unless the cache has forgotten it.
+                let stamp = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
+                let newest = self.newest.entry(metadata.fileid).or_insert(stamp);
+                assert!(stamp >= *newest || self.config.objects < 100, "seed {seed}: {name} grows younger");
+                *newest = stamp.max(*newest);
                 self.check_name(begun, name, Some(metadata.fileid), reachable);
             }
             (Doing::Lookup(name), Err(Failure::Status(_))) => self.check_name(begun, name, None, reachable),
@@ -398,7 +437,6 @@ impl World {
         let grain = nfs_cache::GRAIN_BYTES;
         let is_of = |stamp: &(u64, usize)| {
             let end = offset as usize + data.len();
-            // Grain by grain: versions with the same times cannot be told apart.
             let mut from = offset as usize;
             if from >= stamp.1 {
                 return data.is_empty();
@@ -406,11 +444,17 @@ impl World {
             while from < end {
                 let to = end.min((from as u64 / grain * grain + grain) as usize);
                 let piece = &data[from - offset as usize..to - offset as usize];
-                let fits = versions.iter().any(|version| {
-                    (version.stamp, version.data.len()) == *stamp
-                        && opened.fresh_since.is_none_or(|since| version.until > since)
-                        && version.data.get(from..to) == Some(piece)
-                });
+                let may_be: Vec<&Version> = versions
+                    .iter()
+                    .filter(|version| (version.stamp, version.data.len()) == *stamp)
+                    .filter(|version| opened.fresh_since.is_none_or(|since| version.until > since))
+                    .collect();
+                // Versions with the same times cannot be told apart, not even within one grain.
+                let fits = may_be.iter().any(|version| version.data.get(from..to) == Some(piece))
+                    || piece
+                        .iter()
+                        .zip(from..)
+                        .all(|(byte, at)| may_be.iter().any(|it| it.data.get(at) == Some(byte)));
                 if !fits {
                     return false;
                 }

@@ -43,17 +43,18 @@ impl<S: Store> Cache<S> {
 
     /// Fetches a grain.
     pub(super) fn fetch(&mut self, operation: Option<OperationId>, node: NodeId, grain: u64) {
-        let (now, block) = (self.now, u64::from(self.read_block));
+        let (now, next, block) = (self.now, CallId(self.next), u64::from(self.read_block));
         let Some(object) = self.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle, object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
-        let fetch = held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now));
-        let (missing, confirm) = (fetch.missing.clone(), fetch.confirm);
+        let fetch =
+            held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
+        let (missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
         for (mut start, end) in missing {
             while start < end {
                 let stop = end.min((start / block + 1) * block);
                 let (offset, count) = (grain * GRAIN_BYTES + start, (stop - start) as u32);
-                self.ask(operation, Question::Read { handle, node, offset, count }, CallId(0));
+                self.ask(operation, Question::Read { handle, node, offset, count }, first);
                 start = stop;
             }
         }

@@ -110,7 +110,10 @@ impl<S: Store> Cache<S> {
 
     /// The server could not be asked. Nothing is known that was not known before.
     fn take_silence(&mut self, call: &Call) {
-        self.abandon_question(&call.question);
+        // Those who wait for it ask again, and what it was a part of goes on.
+        if call.waiters.is_empty() {
+            self.abandon_question(&call.question);
+        }
         self.not_before = self.now + NOT_ASKED_PAUSE;
         if self.link == Link::Up {
             self.set_link(Link::Down);
@@ -269,13 +272,17 @@ impl<S: Store> Cache<S> {
         let is_other = is_over || shown.is_some_and(|shown| !shown.is_same_version(&version));
         let Some(held) = object.held_mut() else { return Ok(Taken::Done) };
         let grain = offset / GRAIN_BYTES;
-        let Some(fetch) = held.fetches.get_mut(&grain) else { return Ok(Taken::Done) };
+        let Some(fetch) = held.fetches.get_mut(&grain).filter(|fetch| id >= fetch.first) else {
+            return Ok(Taken::Done);
+        };
         if is_over {
             held.fetches.remove(&grain);
             return Ok(Taken::Done);
         }
         let has_filled = !is_other && fetch.fill(offset % GRAIN_BYTES, &results[start..end]);
-        if !has_filled {
+        if has_filled {
+            fetch.fruitless = 0;
+        } else {
             fetch.fruitless += 1;
             if fetch.fruitless > self.config.fruitless_calls {
                 return Err(Taken::Failed(Failure::Protocol));
@@ -423,14 +430,15 @@ impl<S: Store> Cache<S> {
     /// Takes in attributes that a reply brought.
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
         self.clock.observe(self.now, metadata.ctime);
-        let known = Known { metadata, call: id, asked_at: call.begun };
+        let known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
         let Some((node, object)) = self.objects.at(&handle) else {
             self.objects.insert(self.now, handle, known);
             return;
         };
         let before = object.known;
-        // A later call has told more.
-        if id < before.call {
+        // A later call has told more. Of two calls at the same time the server may have run the later one first.
+        let is_before = call.begun < before.seen_at && metadata.ctime < before.metadata.ctime;
+        if id < before.call || is_before {
             return;
         }
         let is_same_kind =

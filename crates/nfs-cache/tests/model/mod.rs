@@ -56,6 +56,8 @@ pub(crate) struct Habits {
     pub(crate) is_torn: bool,
     /// One call in so many is to be made later; 0 for none.
     pub(crate) busy: u64,
+    /// One file is replaced most of the time, by bytes of the same size.
+    pub(crate) is_hectic: bool,
 }
 
 #[derive(Debug)]
@@ -112,7 +114,8 @@ impl Server {
 
     /// Changes something: appends, truncates, replaces with the same size, creates, replaces by renaming, renames or removes.
     pub(crate) fn change(&mut self, now: Duration, random: &mut ChaCha8Rng) {
-        let name = NAMES[below(random, NAMES.len() as u64) as usize];
+        let names = if self.habits.is_hectic { 1 } else { NAMES.len() as u64 };
+        let name = NAMES[below(random, names) as usize];
         let old = self.now_names().get(name).copied();
         let mut data: Vec<u8> = old.map_or_else(Vec::new, |file| {
             self.files[&file].versions.last().expect("written once").data.to_vec()
@@ -121,7 +124,8 @@ impl Server {
         let fresh = |length: usize| -> Vec<u8> {
             (0..length).map(|at| (salt >> (at % 7 * 8)) as u8 ^ (at / 7) as u8 ^ (at >> 9) as u8).collect()
         };
-        match (below(random, 8), old) {
+        let kind = if self.habits.is_hectic && below(random, 4) > 0 { 2 } else { below(random, 8) };
+        match (kind, old) {
             (0, Some(file)) => {
                 data.extend(fresh(1 + below(random, 90_000) as usize));
                 data.truncate(300_000);
