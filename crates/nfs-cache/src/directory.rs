@@ -41,7 +41,7 @@ pub(crate) struct Directory {
     /// Where all names are known from that the directory had then: others were not there.
     pub(crate) complete: Option<Source>,
     /// The listing under way.
-    pub(crate) run: Option<Run>,
+    pub(crate) run: Option<Box<Run>>,
     /// The version last shown, and when it was shown first.
     seen: Option<(Metadata, Instant)>,
 }

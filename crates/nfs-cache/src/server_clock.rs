@@ -58,6 +58,7 @@ fn since_1970(time: Time) -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "an arbitrary epoch of virtual time")]
 mod tests {
     use super::*;
 

@@ -1,5 +1,7 @@
 //! Random operations against a model server that changes all the time, behind a link with outages, in virtual time.
 
+#![expect(clippy::disallowed_methods, reason = "an arbitrary epoch of virtual time")]
+
 mod model;
 
 use std::{

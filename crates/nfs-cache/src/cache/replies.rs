@@ -334,13 +334,15 @@ impl<S: Store> Cache<S> {
         let Some(handle) = self.handle_of(node) else { return };
         let (next, now, page_bytes) = (CallId(self.next), self.now, self.config.page_bytes);
         let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
-        let run = directory.run.get_or_insert_with(|| Run {
-            listing: Listing::new(handle, page_bytes),
-            first: next,
-            begun: now,
-            under: None,
-            pages: 0,
-            names: BTreeMap::new(),
+        let run = directory.run.get_or_insert_with(|| {
+            Box::new(Run {
+                listing: Listing::new(handle, page_bytes),
+                first: next,
+                begun: now,
+                under: None,
+                pages: 0,
+                names: BTreeMap::new(),
+            })
         });
         let first = run.first;
         self.ask(operation, Question::Page(handle), CallId(0));
@@ -396,8 +398,9 @@ impl<S: Store> Cache<S> {
         }
         let is_proven = self.proves(run.begun, object);
         if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
-            && let Some(Run { first, begun, under, names, .. }) = directory.run.take()
+            && let Some(run) = directory.run.take()
         {
+            let Run { first, begun, under, names, .. } = *run;
             let proven = under.filter(|_| is_proven);
             directory.learn_all(names, Source { call: first, asked_at: begun, proven });
         }

@@ -31,8 +31,7 @@ pub(crate) fn below(random: &mut ChaCha8Rng, bound: u64) -> u64 {
 /// A version of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    /// From when on it was there, and until when; since the start.
-    pub(crate) from: Duration,
+    /// Until when it was there; since the start.
     pub(crate) until: Duration,
     pub(crate) data: Bytes,
     pub(crate) stamp: u64,
@@ -96,7 +95,7 @@ impl Server {
         if let Some(last) = versions.last_mut() {
             last.until = now;
         }
-        versions.push(Version { from: now, until: Duration::MAX, data: data.into(), stamp });
+        versions.push(Version { until: Duration::MAX, data: data.into(), stamp });
     }
 
     fn rename(&mut self, now: Duration, change: impl FnOnce(&mut BTreeMap<&'static str, u64>)) {
@@ -136,7 +135,7 @@ impl Server {
                 self.write(now, file, data);
             }
             (2 | 3, Some(file)) => self.write(now, file, fresh(data.len())),
-            (4, Some(_)) => self.rename(now, |names| drop(names.remove(name))),
+            (4, Some(_)) => self.rename(now, |names| _ = names.remove(name)),
             (5, Some(file)) => {
                 let other = NAMES[below(random, NAMES.len() as u64) as usize];
                 self.rename(now, |names| {
@@ -150,7 +149,7 @@ impl Server {
                 self.last += 1;
                 let file = self.last;
                 self.write(now, file, fresh(length));
-                self.rename(now, |names| drop(names.insert(name, file)));
+                self.rename(now, |names| _ = names.insert(name, file));
             }
         }
     }
