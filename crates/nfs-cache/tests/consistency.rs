@@ -285,7 +285,7 @@ impl World {
                 self.server.change(self.now, &mut self.random);
                 return;
             }
-            4 => {
+            4 if !self.server.habits.is_hectic || self.below(8) == 0 => {
                 let length = Duration::from_millis([300, 3_000, 30_000][self.below(3) as usize]);
                 self.outage_until = self.outage_until.max(self.now + length);
                 self.up_since = self.outage_until;
@@ -348,7 +348,10 @@ impl World {
 
     /// Whether the server could be asked in the time before `since` and ever since.
     fn was_reachable(&self, since: Duration, before: Duration) -> bool {
-        since.saturating_sub(self.up_since) >= before && self.now >= self.up_since && since >= self.up_since
+        // Before the first outage it always could be.
+        (self.up_since.is_zero() || since.saturating_sub(self.up_since) >= before)
+            && self.now >= self.up_since
+            && since >= self.up_since
     }
 
     fn check(&mut self, operation: OperationId, result: Result<Answer, Failure>) {
