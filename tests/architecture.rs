@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const MEMBERS: [&str; 8] = [
+const MEMBERS: [&str; 9] = [
     "nfs-wire",
     "nfs-proto",
+    "nfs-cache",
     "nfs-wireless-client",
     "nfs-object-store",
     "nfs-wireless-server",
@@ -22,6 +23,7 @@ fn crates_depend_in_one_direction_only() {
     let allowed = BTreeMap::from([
         ("nfs-wire", vec![]),
         ("nfs-proto", vec!["nfs-wire"]),
+        ("nfs-cache", vec!["nfs-wire", "nfs-proto"]),
         ("nfs-wireless-client", vec!["nfs-wire", "nfs-proto"]),
         ("nfs-object-store", vec!["nfs-wireless-client"]),
         ("nfs-wireless-server", vec!["nfs-wire"]),

@@ -47,6 +47,22 @@ pub fn decode<'a, T: Results<'a>>(results: &'a [u8]) -> Result<Result<T, Status>
     T::decode(&mut reader).map(Ok)
 }
 
+/// Reads the attributes that successful results begin with: those of READDIR, READDIRPLUS, READLINK and READ
+/// (RFC 1813 §3.3); `None` where the server leaves them out, and in those of a failure.
+///
+/// # Errors
+/// [`DecodeError`] when they are malformed or cut short.
+pub fn leading_attributes(results: &[u8]) -> Result<Option<fattr3>, DecodeError> {
+    let mut reader = Reader::new(results);
+    if Status::from_code(reader.u32("status")?).is_some() {
+        return Ok(None);
+    }
+    Ok(match post_op_attr(&mut reader)? {
+        Nfs3Option::Some(attributes) => Some(attributes),
+        Nfs3Option::None => None,
+    })
+}
+
 /// The results of READ up to its data (RFC 1813 §3.3.6).
 #[derive(Clone, Debug)]
 pub struct ReadHead {

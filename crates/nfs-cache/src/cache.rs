@@ -1,0 +1,392 @@
+//! The machine: operations in, calls out, replies in, answers out.
+
+mod answers;
+mod calls;
+mod limits;
+mod replies;
+mod steps;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::Bytes;
+use nfs_proto::attr::Metadata;
+use nfs_wire::FileHandle;
+
+pub use self::answers::{Answer, Event, Failure, ListEntry, Stats};
+use crate::{
+    call::{Call, CallId, Outcome, Transmit},
+    config::CacheConfig,
+    object::{Known, NodeId, Objects, State},
+    server_clock::ServerClock,
+    store::Store,
+};
+
+/// Names an operation until its [`Event::Done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(u64);
+
+/// Names an open file until it is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpenId(u64);
+
+impl OpenId {
+    /// Returns the number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Takes a number that a kernel gave back.
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// What a server showed of an export, as a machine: see the crate's documentation.
+///
+/// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
+///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference) and
+///   [`forget`](Self::forget) say what a front still needs; [`path_changed`](Self::path_changed) is a hint from below.
+/// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
+/// - Output, in this order after every command or input: [`poll_cancel`](Self::poll_cancel), [`poll_transmit`](Self::poll_transmit),
+///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
+#[derive(Debug)]
+pub struct Cache<S> {
+    config: CacheConfig,
+    store: S,
+    now: Instant,
+    objects: Objects,
+    clock: ServerClock,
+    link: Link,
+    last_heard: Instant,
+    /// When calls may be sent again after one could not be.
+    not_before: Instant,
+    read_block: u32,
+    next: u64,
+    operations: BTreeMap<OperationId, Operation>,
+    calls: BTreeMap<CallId, Call>,
+    opens: BTreeMap<OpenId, Open>,
+    /// Grains that the store had no room for, for the operations that wait for them.
+    loose: VecDeque<(NodeId, u64, Bytes)>,
+    held_bytes: u64,
+    cancels: VecDeque<CallId>,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
+
+/// Whether the server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Up,
+    /// It has not answered for a while.
+    Down,
+    /// The path has changed: nothing is believed before the root's identity is seen.
+    Unidentified {
+        /// That is taking long.
+        silent: bool,
+    },
+    /// Another server is there.
+    Another,
+}
+
+#[derive(Debug)]
+struct Operation {
+    asked: Asked,
+    begun: Instant,
+    /// The first call begun after it.
+    first: CallId,
+    /// Answers of this call and later ones are good enough: an earlier one only if it was joined.
+    since: CallId,
+    /// Nothing but answers to its own calls counts.
+    insists: bool,
+    failed: Option<Failure>,
+    fruitless: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Asked {
+    Lookup { directory: NodeId, name: Vec<u8> },
+    Attributes(NodeId),
+    List(NodeId),
+    ReadLink(NodeId),
+    Open(NodeId),
+    Read { open: OpenId, offset: u64, count: u32 },
+}
+
+#[derive(Debug)]
+struct Open {
+    node: NodeId,
+    /// Where a reader in order comes next.
+    next: u64,
+    /// Grains fetched ahead of it.
+    ahead: u32,
+}
+
+impl<S: Store> Cache<S> {
+    /// Shows the directory `root`, whose attributes were just told.
+    pub fn new(config: CacheConfig, now: Instant, root: FileHandle, metadata: Metadata, store: S) -> Self {
+        let mut objects = Objects::default();
+        let known = Known { metadata, call: CallId(0), asked_at: now, seen_at: now };
+        let node = objects.insert(now, root, known);
+        if let Some(object) = objects.get_mut(node) {
+            object.references = 1;
+        }
+        let mut clock = ServerClock::default();
+        clock.observe(now, metadata.ctime);
+        Self {
+            config,
+            store,
+            now,
+            objects,
+            clock,
+            link: Link::Up,
+            last_heard: now,
+            not_before: now,
+            read_block: SMALLEST_READ,
+            next: 1,
+            operations: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            opens: BTreeMap::new(),
+            loose: VecDeque::new(),
+            held_bytes: 0,
+            cancels: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Finds a name in a directory: [`Answer::Entry`].
+    pub fn lookup(&mut self, now: Instant, directory: NodeId, name: &[u8]) -> OperationId {
+        self.submit(now, Asked::Lookup { directory, name: name.to_vec() })
+    }
+
+    /// Asks for attributes: [`Answer::Attributes`].
+    pub fn attributes(&mut self, now: Instant, node: NodeId) -> OperationId {
+        self.submit(now, Asked::Attributes(node))
+    }
+
+    /// Lists a directory: [`Answer::Listing`].
+    pub fn list(&mut self, now: Instant, directory: NodeId) -> OperationId {
+        self.submit(now, Asked::List(directory))
+    }
+
+    /// Asks for the target of a symbolic link: [`Answer::Target`].
+    pub fn read_link(&mut self, now: Instant, link: NodeId) -> OperationId {
+        self.submit(now, Asked::ReadLink(link))
+    }
+
+    /// Opens a file: [`Answer::Opened`]. [`Failure::Stale`] means that the file has another version now: look its name up again.
+    pub fn open(&mut self, now: Instant, file: NodeId) -> OperationId {
+        self.submit(now, Asked::Open(file))
+    }
+
+    /// Reads up to `count` bytes, fewer at the end of the file only: [`Answer::Data`].
+    pub fn read(&mut self, now: Instant, open: OpenId, offset: u64, count: u32) -> OperationId {
+        if let Some(file) = self.opens.get_mut(&open) {
+            let is_in_order = offset.abs_diff(file.next) <= IN_ORDER_BYTES;
+            file.ahead = if is_in_order { (file.ahead * 2).clamp(2, self.config.read_ahead) } else { 0 };
+            file.next = if is_in_order {
+                file.next.max(offset + u64::from(count))
+            } else {
+                offset + u64::from(count)
+            };
+        }
+        self.submit(now, Asked::Read { open, offset, count })
+    }
+
+    /// Forgets an operation; it has no event any more.
+    pub fn abandon(&mut self, now: Instant, operation: OperationId) {
+        self.advance(now);
+        self.finish(operation, None);
+    }
+
+    /// Closes a file.
+    pub fn release(&mut self, open: OpenId) {
+        let Some(Open { node, .. }) = self.opens.remove(&open) else { return };
+        if let Some(object) = self.objects.get_mut(node) {
+            object.open -= 1;
+        }
+        self.drop_if_unused(node);
+    }
+
+    /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it.
+    pub fn reference(&mut self, node: NodeId) {
+        if let Some(object) = self.objects.get_mut(node) {
+            object.references += 1;
+        }
+    }
+
+    /// Takes note that a front has forgotten a node that it was told of `times` times.
+    pub fn forget(&mut self, node: NodeId, times: u64) {
+        if let Some(object) = self.objects.get_mut(node) {
+            object.references = object.references.saturating_sub(times);
+        }
+        self.drop_if_unused(node);
+    }
+
+    /// Says how many bytes a READ may ask for.
+    pub fn set_read_block(&mut self, bytes: u32) {
+        self.read_block = bytes.max(SMALLEST_READ);
+    }
+
+    /// Takes note that the way to the server may be another one: before anything else is believed the server must show the root that
+    /// it had. Calls in flight are cancelled and made again afterwards.
+    pub fn path_changed(&mut self, now: Instant) {
+        self.advance(now);
+        let silent = matches!(self.link, Link::Down | Link::Another | Link::Unidentified { silent: true });
+        self.set_link(Link::Unidentified { silent });
+        self.withdraw_calls();
+        self.ensure_probe();
+    }
+
+    /// Takes in what became of a call.
+    pub fn handle_reply(&mut self, now: Instant, call: CallId, outcome: Outcome) {
+        self.advance(now);
+        self.take_reply(call, outcome);
+    }
+
+    /// Fires everything due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        let is_silent = |operation: &Operation| self.silent_at(operation) <= self.now;
+        let silent = match self.link {
+            Link::Up => Link::Down,
+            Link::Unidentified { .. } => Link::Unidentified { silent: true },
+            Link::Down | Link::Another => self.link,
+        };
+        if self.operations.values().any(is_silent) {
+            self.set_link(silent);
+        }
+        self.step_all();
+    }
+
+    /// Returns the next call whose outcome is of no use any more.
+    pub fn poll_cancel(&mut self) -> Option<CallId> {
+        self.cancels.pop_front()
+    }
+
+    /// Returns the next call to make.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        self.advance(now);
+        let call = *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.now))?.0;
+        self.calls.entry(call).and_modify(|call| call.send_at = None);
+        let question = &self.calls[&call].question;
+        let (procedure, arguments) = question.encode(self.listing(question));
+        self.stats.calls += 1;
+        Some(Transmit { call, procedure, arguments })
+    }
+
+    /// Returns the next thing that the front should learn.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let ends = self.operations.values().map(|operation| operation.begun + self.config.wait);
+        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
+        let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
+        let calls = self.calls.values().filter_map(|call| call.send_at);
+        ends.chain(silences).chain(calls).min()
+    }
+
+    /// Returns how what is known of a node relates to the server.
+    pub fn state(&self, now: Instant, node: NodeId) -> Option<State> {
+        let object = self.objects.get(node)?;
+        let held = object.held();
+        let size_bytes = object.known.metadata.size;
+        let held_bytes = held.map_or(0, |held| {
+            held.present.iter().map(|&grain| crate::data::grain_length(size_bytes, grain)).sum()
+        });
+        let age = now.saturating_duration_since(object.known.asked_at);
+        let fresh = !object.over && self.link == Link::Up && age < self.ttl(object);
+        Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
+    }
+
+    /// Whether the server answers, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.link == Link::Up
+    }
+
+    /// Returns the counters.
+    pub fn stats(&self) -> Stats {
+        Stats { held_bytes: self.held_bytes, objects: self.objects.by_node.len(), ..self.stats }
+    }
+
+    fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {
+        self.advance(now);
+        let operation = OperationId(self.unique());
+        let first = CallId(self.next);
+        let begun = self.now;
+        let asked =
+            Operation { asked, begun, first, since: first, insists: false, failed: None, fruitless: 0 };
+        self.operations.insert(operation, asked);
+        self.stats.operations += 1;
+        let calls = self.next;
+        self.step(operation);
+        self.stats.without_calls +=
+            u64::from(calls == self.next && !self.operations.contains_key(&operation));
+        operation
+    }
+
+    /// Operations, calls and open files are numbered together.
+    const fn unique(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn set_link(&mut self, link: Link) {
+        if self.link == link {
+            return;
+        }
+        self.link = link;
+        if link != Link::Up {
+            self.withdraw_unwanted();
+        }
+        self.events.extend(match link {
+            Link::Up => Some(Event::Connected),
+            Link::Down | Link::Unidentified { silent: true } => Some(Event::Disconnected),
+            Link::Unidentified { silent: false } => None,
+            Link::Another => Some(Event::AnotherServer),
+        });
+    }
+
+    /// When the server will have been silent for long enough to serve an operation what is held.
+    fn silent_at(&self, operation: &Operation) -> Instant {
+        operation.begun.max(self.last_heard) + self.config.patience
+    }
+
+    /// Ends an operation, with an event if there is a result.
+    fn finish(&mut self, operation: OperationId, result: Option<Result<Answer, Failure>>) {
+        if self.operations.remove(&operation).is_none() {
+            return;
+        }
+        for call in self.calls.values_mut() {
+            call.waiters.remove(&operation);
+        }
+        if self.link != Link::Up {
+            self.withdraw_unwanted();
+        }
+        self.events.extend(result.map(|result| Event::Done { operation, result }));
+    }
+
+    fn step_all(&mut self) {
+        let all: Arc<[OperationId]> = self.operations.keys().copied().collect();
+        for &operation in all.iter() {
+            self.step(operation);
+        }
+    }
+}
+
+/// Every server takes READs of this size.
+const SMALLEST_READ: u32 = 4096;
+
+/// A read so near to where the last one ended is in order: kernels read ahead in several READs at once.
+const IN_ORDER_BYTES: u64 = 1 << 20;

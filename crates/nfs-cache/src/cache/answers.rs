@@ -1,0 +1,114 @@
+//! What a front learns.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_proto::{attr::Metadata, transfer::TransferError};
+use nfs_wire::Status;
+use thiserror::Error;
+
+use super::{OpenId, OperationId};
+use crate::object::NodeId;
+
+/// Something that a front should learn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// An operation has ended.
+    Done {
+        /// The operation.
+        operation: OperationId,
+        /// What came of it.
+        result: Result<Answer, Failure>,
+    },
+    /// The server does not respond: what is held is served.
+    Disconnected,
+    /// The server responds.
+    Connected,
+    /// Where the server was is another one, which is not asked for anything.
+    AnotherServer,
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// What a name leads to. The front has a reference to the node now.
+    Entry {
+        /// The object in its present version.
+        node: NodeId,
+        /// Its attributes.
+        metadata: Metadata,
+    },
+    /// Attributes.
+    Attributes(Metadata),
+    /// All names of a directory but `.` and `..`, in the order of their bytes.
+    Listing(Arc<[ListEntry]>),
+    /// The target of a link.
+    Target(Bytes),
+    /// A file is open.
+    Opened {
+        /// To read and to release it.
+        open: OpenId,
+        /// Whether pages that the front has of this node are still those of the file.
+        keep_cache: bool,
+    },
+    /// Bytes of a file, one piece after the other.
+    Data(Vec<Bytes>),
+}
+
+/// A name in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// The name as the server gave it.
+    pub name: Vec<u8>,
+    /// The number of the file; 0 where the server told it with no reply that is remembered.
+    pub fileid: u64,
+    /// The object and its attributes where they are known. The front has no reference to it.
+    pub object: Option<(NodeId, Metadata)>,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The server said so.
+    #[error("{0}")]
+    Status(Status),
+    /// The version of the file is over, or the file is.
+    #[error("the file has changed or is gone")]
+    Stale,
+    /// It is not held, and the server did not respond in time.
+    #[error("the server does not respond, and this is not in the cache")]
+    Unreachable,
+    /// It is not held, and another server is where the server was.
+    #[error("another server is there, and this is not in the cache")]
+    AnotherServer,
+    /// The node is of another kind, or unknown.
+    #[error("not possible with this kind of file")]
+    WrongKind,
+    /// The server's answers make no sense.
+    #[error("the server's answers make no sense")]
+    Protocol,
+    /// A listing failed.
+    #[error(transparent)]
+    Listing(TransferError),
+}
+
+/// Counters, and what is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Operations begun.
+    pub operations: u64,
+    /// Operations that were answered without a call.
+    pub without_calls: u64,
+    /// Calls made.
+    pub calls: u64,
+    /// Operations answered with what could not be confirmed.
+    pub stale_answers: u64,
+    /// Bytes of file data held.
+    pub held_bytes: u64,
+    /// Objects known.
+    pub objects: usize,
+}

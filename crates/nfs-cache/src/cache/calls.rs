@@ -1,0 +1,129 @@
+//! Calls: who waits for them, and who does not any more.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use nfs_proto::transfer::Listing;
+
+use super::{Cache, Link, OperationId};
+use crate::{
+    call::{Call, CallId, Question},
+    data::{Fetch, GRAIN_BYTES, grain_length},
+    object::NodeId,
+    store::Store,
+};
+
+impl<S: Store> Cache<S> {
+    /// Makes sure that a question is asked by a call begun not before `earliest`, and that the operation waits for it.
+    pub(super) fn ask(
+        &mut self,
+        operation: Option<OperationId>,
+        question: Question,
+        earliest: CallId,
+    ) -> CallId {
+        let asked =
+            self.calls.range(earliest..).find(|(_, call)| call.question == question).map(|(&id, _)| id);
+        let call = asked.unwrap_or_else(|| {
+            let id = CallId(self.unique());
+            // Before the server is identified nothing else is sent.
+            let may_send = matches!(self.link, Link::Up | Link::Down);
+            let send_at = may_send.then_some(self.now.max(self.not_before));
+            let waiters = BTreeSet::new();
+            self.calls
+                .insert(id, Call { question, begun: self.now, send_at, waiters, pause: Duration::ZERO });
+            id
+        });
+        if let Some(operation) = operation {
+            self.calls.get_mut(&call).expect("it was found or made").waiters.insert(operation);
+            if let Some(operation) = self.operations.get_mut(&operation) {
+                operation.since = operation.since.min(call);
+            }
+        }
+        call
+    }
+
+    /// Fetches a grain.
+    pub(super) fn fetch(&mut self, operation: Option<OperationId>, node: NodeId, grain: u64) {
+        let (now, next, block) = (self.now, CallId(self.next), u64::from(self.read_block));
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let (handle, size) = (object.handle, object.known.metadata.size);
+        let Some(held) = object.held_mut() else { return };
+        let fetch =
+            held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
+        let (missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
+        for (mut start, end) in missing {
+            while start < end {
+                let stop = end.min((start / block + 1) * block);
+                let (offset, count) = (grain * GRAIN_BYTES + start, (stop - start) as u32);
+                self.ask(operation, Question::Read { handle, node, offset, count }, first);
+                start = stop;
+            }
+        }
+        if let Some(confirm) = confirm {
+            self.ask(operation, Question::Getattr(handle), confirm);
+        }
+    }
+
+    /// Asks for the root's attributes, which show that the server responds and which one it is.
+    pub(super) fn ensure_probe(&mut self) {
+        let Some(root) = self.objects.get(NodeId::ROOT) else { return };
+        let question = Question::Getattr(root.handle);
+        if self.calls.values().any(|call| call.question == question) {
+            return;
+        }
+        let call = self.ask(None, question, CallId(0));
+        let send_at = Some(self.now.max(self.not_before));
+        self.calls.entry(call).and_modify(|call| call.send_at = send_at);
+    }
+
+    /// Cancels calls that nobody waits for, and leaves one that shows when the server responds again.
+    pub(super) fn withdraw_unwanted(&mut self) {
+        let root = self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle));
+        let unwanted = |call: &Call| call.waiters.is_empty() && Some(&call.question) != root.as_ref();
+        self.withdraw(unwanted);
+        if self.link != Link::Another {
+            self.ensure_probe();
+        }
+    }
+
+    /// Cancels all calls.
+    pub(super) fn withdraw_calls(&mut self) {
+        self.withdraw(|_| true);
+    }
+
+    fn withdraw(&mut self, which: impl Fn(&Call) -> bool) {
+        let gone: Vec<CallId> =
+            self.calls.iter().filter(|(_, call)| which(call)).map(|(&id, _)| id).collect();
+        for id in gone {
+            let Some(call) = self.calls.remove(&id) else { continue };
+            self.abandon_question(&call.question);
+            self.cancels.push_back(id);
+        }
+    }
+
+    /// Gives up what the call was a part of.
+    pub(super) fn abandon_question(&mut self, question: &Question) {
+        match question {
+            Question::Read { node, offset, .. } => {
+                if let Some(held) = self.objects.get_mut(*node).and_then(|object| object.held_mut()) {
+                    held.fetches.remove(&(offset / GRAIN_BYTES));
+                }
+            }
+            Question::Page(handle) => {
+                if let Some(&node) = self.objects.by_handle.get(handle)
+                    && let Some(directory) =
+                        self.objects.get_mut(node).and_then(|object| object.directory_mut())
+                {
+                    directory.run = None;
+                }
+            }
+            Question::Getattr(_) | Question::Lookup { .. } | Question::Readlink(_) => {}
+        }
+    }
+
+    /// Returns the listing that a question belongs to.
+    pub(super) fn listing(&self, question: &Question) -> Option<&Listing> {
+        let Question::Page(handle) = question else { return None };
+        let (_, object) = self.objects.at(handle)?;
+        Some(&object.directory()?.run.as_ref()?.listing)
+    }
+}

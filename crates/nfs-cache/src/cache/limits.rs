@@ -1,0 +1,161 @@
+//! How long things are used without asking, and what is dropped.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::Cache;
+use crate::{
+    data::grain_length,
+    object::{Kind, NodeId, Object},
+    store::Store,
+};
+
+/// What is dropped at a limit: so much below it that not every insertion drops something.
+const PART: u64 = 10;
+
+/// Grains kept for operations that wait for them though the store had no room.
+const LOOSE_GRAINS: usize = 64;
+
+impl<S: Store> Cache<S> {
+    /// How long attributes are used: longer for what has not changed for long.
+    pub(super) fn ttl(&self, object: &Object) -> Duration {
+        let metadata = &object.known.metadata;
+        let age = self.clock.age(object.known.asked_at, metadata.ctime.max(metadata.mtime));
+        (age / self.config.ttl_divisor.max(1)).clamp(self.config.shortest_ttl, self.config.longest_ttl)
+    }
+
+    /// Whether what was asked at `at` shows the version with these attributes and no later one: a later change would have stamped
+    /// a later time.
+    pub(super) fn proves(&self, at: Instant, object: &Object) -> bool {
+        self.clock.age(at, object.known.metadata.ctime) >= self.config.racy
+    }
+
+    /// Drops what was fetched before `begun` and may be of another version with the same attributes; whether there was nothing of
+    /// that kind since this was last done.
+    pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) -> bool {
+        let Some(object) = self.objects.get(node) else { return true };
+        let Some(held) = object.held() else { return true };
+        let was_tainted = held.tainted;
+        let grains: Vec<u64> =
+            held.unproven.iter().filter(|&(_, &at)| at < begun).map(|(&grain, _)| grain).collect();
+        let fetches: Vec<u64> = held
+            .fetches
+            .iter()
+            .filter(|(_, fetch)| fetch.begun < begun && !self.proves(fetch.begun, object))
+            .map(|(&grain, _)| grain)
+            .collect();
+        for grain in grains {
+            self.drop_grain(node, grain);
+        }
+        if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
+            for grain in fetches {
+                held.fetches.remove(&grain);
+            }
+            held.tainted = !held.unproven.is_empty();
+        }
+        self.loose.retain(|(of, ..)| *of != node);
+        !was_tainted
+    }
+
+    /// Holds a grain, or keeps it for those who wait where there is no room.
+    pub(super) fn hold(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
+        let length = data.len() as u64;
+        self.make_room(length);
+        let Some(object) = self.objects.get(node) else { return };
+        let is_proven = self.proves(begun, object);
+        let has_room = self.held_bytes + length <= self.config.size_bytes;
+        let is_held = has_room && self.store.put(node, grain, &data).is_ok();
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
+        held.tainted |= !is_proven;
+        if is_held {
+            if held.present.insert(grain) {
+                self.held_bytes += length;
+            }
+            if !is_proven {
+                held.unproven.insert(grain, begun);
+            }
+        } else {
+            self.loose.push_back((node, grain, data));
+            while self.loose.len() > LOOSE_GRAINS {
+                self.loose.pop_front();
+            }
+        }
+    }
+
+    fn make_room(&mut self, bytes: u64) {
+        let limit = self.config.size_bytes;
+        if self.held_bytes + bytes <= limit {
+            return;
+        }
+        let mut candidates: Vec<(u64, NodeId)> = self
+            .objects
+            .by_node
+            .iter()
+            .filter(|(_, object)| {
+                object.open == 0 && object.held().is_some_and(|held| !held.present.is_empty())
+            })
+            .map(|(&node, object)| (object.used, node))
+            .collect();
+        candidates.sort_unstable();
+        for (_, node) in candidates {
+            if self.held_bytes + bytes <= limit - limit / PART {
+                break;
+            }
+            self.drop_data(node);
+        }
+    }
+
+    /// Drops objects that nobody uses, those used longest ago first, where there are too many.
+    pub(super) fn drop_objects(&mut self) {
+        let limit = self.config.objects;
+        if self.objects.by_node.len() <= limit {
+            return;
+        }
+        let unused = self.objects.by_node.iter().filter(|(_, object)| object.is_unused());
+        let mut candidates: Vec<(u64, NodeId)> = unused.map(|(&node, object)| (object.used, node)).collect();
+        candidates.sort_unstable();
+        let excess = self.objects.by_node.len() - (limit - limit / PART as usize);
+        for (_, node) in candidates.into_iter().take(excess) {
+            self.drop_data(node);
+            self.objects.remove(node);
+        }
+    }
+
+    /// Removes what nobody needs of a version that is over.
+    pub(super) fn drop_if_unused(&mut self, node: NodeId) {
+        let Some(object) = self.objects.get(node) else { return };
+        if !object.over || object.open > 0 {
+            return;
+        }
+        let is_unused = object.is_unused();
+        self.drop_data(node);
+        if is_unused {
+            self.objects.remove(node);
+        }
+    }
+
+    /// Drops the data of a file.
+    pub(super) fn drop_data(&mut self, node: NodeId) {
+        let Some(held) = self.objects.get(node).and_then(Object::held) else { return };
+        let grains: Vec<u64> = held.present.iter().copied().collect();
+        for grain in grains {
+            self.drop_grain(node, grain);
+        }
+        if let Some(Kind::File(held)) = self.objects.get_mut(node).map(|object| &mut object.kind) {
+            held.fetches.clear();
+        }
+        self.loose.retain(|(of, ..)| *of != node);
+    }
+
+    fn drop_grain(&mut self, node: NodeId, grain: u64) {
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let length = grain_length(object.known.metadata.size, grain);
+        let Some(held) = object.held_mut() else { return };
+        held.unproven.remove(&grain);
+        if held.present.remove(&grain) {
+            self.held_bytes -= length;
+            self.store.remove(node, grain);
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! What replies tell.
+
+use bytes::Bytes;
+use nfs_proto::{
+    attr::{Metadata, optional},
+    transfer::{DirEntry, Listing, TransferError},
+};
+use nfs_wire::{
+    DecodeError, FileHandle, Reader, Status,
+    nfs3_types::nfs3::{GETATTR3resok, LOOKUP3resok, READLINK3resok},
+    reply::{self, ReadHead},
+    rpc::Rejection,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Cache, Failure, Link, OperationId};
+use crate::{
+    call::{Call, CallId, Outcome, Question},
+    data::GRAIN_BYTES,
+    directory::{Edge, Run, Source, Target},
+    object::{Kind, Known, NodeId, Object},
+    store::Store,
+};
+
+/// Longest pause after the server asked for time.
+const LONGEST_JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long no call is sent after one could not be.
+const NOT_ASKED_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a reply came to.
+enum Taken {
+    Done,
+    /// The same question again later.
+    Later,
+    /// Those who wait fail.
+    Failed(Failure),
+    /// The server does not know the handle.
+    Gone,
+}
+
+impl From<DecodeError> for Taken {
+    fn from(_: DecodeError) -> Self {
+        Self::Failed(Failure::Protocol)
+    }
+}
+
+impl From<Status> for Taken {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::JUKEBOX => Self::Later,
+            Status::STALE | Status::BADHANDLE => Self::Gone,
+            other => Self::Failed(Failure::Status(other)),
+        }
+    }
+}
+
+impl<S: Store> Cache<S> {
+    pub(super) fn take_reply(&mut self, id: CallId, outcome: Outcome) {
+        let Some(call) = self.calls.remove(&id) else { return };
+        let outcome = match outcome {
+            Outcome::NotAsked => return self.take_silence(&call),
+            Outcome::Results(results) => Ok(results),
+            Outcome::Rejected(rejection) => Err(rejection),
+        };
+        (self.last_heard, self.not_before) = (self.now, self.now);
+        if matches!(self.link, Link::Unidentified { .. } | Link::Another) {
+            return self.identify(call, id, outcome.ok());
+        }
+        self.set_link(Link::Up);
+        let taken = match outcome {
+            Ok(results) => self.take_results(id, &call, &results),
+            Err(rejection) => self.take_rejection(&call, rejection),
+        };
+        match taken {
+            Taken::Done => {}
+            Taken::Later => return self.ask_later(id, call),
+            Taken::Failed(failure) => {
+                self.abandon_question(&call.question);
+                self.fail(&call, |_, _| Some(failure.clone()));
+            }
+            Taken::Gone => {
+                self.abandon_question(&call.question);
+                self.end_unknown(&call.question);
+                self.fail(&call, |cache, operation| (!cache.insist(operation)).then_some(Failure::Stale));
+            }
+        }
+        for operation in call.waiters {
+            self.step(operation);
+        }
+        // Others may wait for what this one told as well: those of the same object.
+        self.step_all();
+        self.drop_objects();
+    }
+
+    fn ask_later(&mut self, id: CallId, mut call: Call) {
+        call.pause = (call.pause * 2).clamp(self.config.jukebox_pause, LONGEST_JUKEBOX_PAUSE);
+        call.send_at = Some(self.now + call.pause);
+        self.calls.insert(id, call);
+    }
+
+    fn fail(&mut self, call: &Call, failure: impl Fn(&mut Self, OperationId) -> Option<Failure>) {
+        for &operation in &call.waiters {
+            let failed = failure(self, operation);
+            if let Some(waiting) = self.operations.get_mut(&operation) {
+                waiting.failed = failed;
+            }
+        }
+    }
+
+    /// The server could not be asked. Nothing is known that was not known before.
+    fn take_silence(&mut self, call: &Call) {
+        // Those who wait for it ask again, and what it was a part of goes on.
+        if call.waiters.is_empty() {
+            self.abandon_question(&call.question);
+        }
+        self.not_before = self.now + NOT_ASKED_PAUSE;
+        if self.link == Link::Up {
+            self.set_link(Link::Down);
+        }
+        if self.link != Link::Another {
+            self.ensure_probe();
+        }
+        self.step_all();
+    }
+
+    /// Looks whether the root is the one that it was.
+    fn identify(&mut self, call: Call, id: CallId, results: Option<Bytes>) {
+        let Some(root) = self.objects.get(NodeId::ROOT) else { return };
+        let (handle, before) = (root.handle, root.known.metadata);
+        if call.question != Question::Getattr(handle) || self.link == Link::Another {
+            return;
+        }
+        let identity = |it: &Metadata| (it.fsid, it.fileid, it.file_type);
+        let shown = results.and_then(|results| reply::decode::<GETATTR3resok>(&results).ok());
+        match shown {
+            Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
+                self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
+                self.withdraw_calls();
+                self.set_link(Link::Up);
+            }
+            Some(Err(Status::JUKEBOX)) => self.ask_later(id, call),
+            Some(_) => {
+                self.set_link(Link::Another);
+                self.withdraw_calls();
+            }
+            None => {
+                self.not_before = self.now + NOT_ASKED_PAUSE;
+                self.ensure_probe();
+            }
+        }
+        self.step_all();
+    }
+
+    fn take_results(&mut self, id: CallId, call: &Call, results: &Bytes) -> Taken {
+        let taken = match &call.question {
+            Question::Getattr(handle) => self.take_getattr(id, call, *handle, results),
+            Question::Lookup { directory, name } => self.take_lookup(id, call, *directory, name, results),
+            Question::Readlink(handle) => self.take_readlink(id, call, *handle, results),
+            Question::Read { handle, node, offset, count } => {
+                self.take_read(id, call, (*handle, *node), (*offset, *count), results)
+            }
+            Question::Page(handle) => self.take_page(id, call, *handle, results),
+        };
+        taken.unwrap_or_else(|taken| taken)
+    }
+
+    fn take_getattr(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        handle: FileHandle,
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
+        let found: GETATTR3resok = reply::decode(results)??;
+        self.observe(handle, Metadata::from(&found.obj_attributes), id, call);
+        self.confirm_fetches(handle);
+        Ok(Taken::Done)
+    }
+
+    fn take_lookup(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        directory: FileHandle,
+        name: &[u8],
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
+        let source = |proven| Source { call: id, asked_at: call.begun, proven };
+        let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
+            Ok(found) => {
+                let handle =
+                    FileHandle::try_from(&found.object).map_err(|_| Taken::Failed(Failure::Protocol))?;
+                if let Some(metadata) = optional(&found.dir_attributes) {
+                    self.observe(directory, metadata, id, call);
+                }
+                let metadata = optional(&found.obj_attributes);
+                if let Some(metadata) = metadata {
+                    self.observe(handle, metadata, id, call);
+                }
+                let fileid = metadata.map_or(0, |metadata| metadata.fileid);
+                (Target::Handle(handle, fileid), self.proof(directory, id, call))
+            }
+            // The reply's attributes of the directory are not decoded: it holds for its time only.
+            Err(Status::NOENT) => (Target::Absent, None),
+            Err(status) => return Err(status.into()),
+        };
+        if let Some(names) = self.directory_of(&directory) {
+            names.learn(name.to_vec(), Edge { target, source: source(proven) });
+        }
+        Ok(Taken::Done)
+    }
+
+    /// Returns the attributes of a directory as what proves a name that this call told, if they do. What the call found may be older
+    /// than the attributes that it brought: only those known before it count.
+    fn proof(&self, directory: FileHandle, id: CallId, call: &Call) -> Option<Metadata> {
+        let (_, object) = self.objects.at(&directory)?;
+        let under = object.directory()?.seen_before(call.begun)?;
+        let is_unchanged = under.is_same_version(&object.known.metadata) && object.known.call == id;
+        (is_unchanged && self.proves(call.begun, object)).then_some(under)
+    }
+
+    fn take_readlink(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        handle: FileHandle,
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
+        let found: READLINK3resok<'_> = reply::decode(results)??;
+        let target = Bytes::copy_from_slice(found.data.as_ref());
+        match optional(&found.symlink_attributes) {
+            Some(metadata) => self.observe(handle, metadata, id, call),
+            // Without them it is as new as the attributes known: the link's target never changes under its handle.
+            None => {
+                self.ask(None, Question::Getattr(handle), id);
+            }
+        }
+        if let Some(&node) = self.objects.by_handle.get(&handle)
+            && let Some(Kind::Link(known)) = self.objects.get_mut(node).map(|object| &mut object.kind)
+            && known.as_ref().is_none_or(|(_, call)| *call < id)
+        {
+            *known = Some((target, id));
+        }
+        Ok(Taken::Done)
+    }
+
+    fn take_read(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        (handle, node): (FileHandle, NodeId),
+        (offset, count): (u64, u32),
+        results: &Bytes,
+    ) -> Result<Taken, Taken> {
+        let mut reader = Reader::new(results);
+        let head = ReadHead::decode(&mut reader, count)??;
+        let start = results.len() - reader.rest().len();
+        let end = start + head.count as usize;
+        if results.len() < end {
+            return Err(Taken::Failed(Failure::Protocol));
+        }
+        let shown = head.attributes.as_ref().map(Metadata::from);
+        if let Some(metadata) = shown {
+            self.observe(handle, metadata, id, call);
+        }
+        let next = CallId(self.next);
+        let Some(object) = self.objects.get_mut(node) else { return Ok(Taken::Done) };
+        let version = object.known.metadata;
+        // The reply is about another version than that of the node.
+        let is_over = object.over;
+        let is_other = is_over || shown.is_some_and(|shown| !shown.is_same_version(&version));
+        let Some(held) = object.held_mut() else { return Ok(Taken::Done) };
+        let grain = offset / GRAIN_BYTES;
+        let Some(fetch) = held.fetches.get_mut(&grain).filter(|fetch| id >= fetch.first) else {
+            return Ok(Taken::Done);
+        };
+        if is_over {
+            held.fetches.remove(&grain);
+            return Ok(Taken::Done);
+        }
+        let has_filled = !is_other && fetch.fill(offset % GRAIN_BYTES, &results[start..end]);
+        if has_filled {
+            fetch.fruitless = 0;
+        } else {
+            fetch.fruitless += 1;
+            if fetch.fruitless > self.config.fruitless_calls {
+                return Err(Taken::Failed(Failure::Protocol));
+            }
+        }
+        if shown.is_none() {
+            fetch.confirm = Some(next);
+        }
+        self.finish_fetch(node, grain);
+        Ok(Taken::Done)
+    }
+
+    /// Holds a grain that is complete and, where replies had no attributes, confirmed; else goes on with it.
+    fn finish_fetch(&mut self, node: NodeId, grain: u64) {
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let confirmed_by = object.known.call;
+        let Some(held) = object.held_mut() else { return };
+        let Some(fetch) = held.fetches.get(&grain) else { return };
+        let is_confirmed = fetch.confirm.is_none_or(|since| confirmed_by >= since);
+        if fetch.missing.is_empty() && is_confirmed {
+            let fetch = held.fetches.remove(&grain).expect("it was just there");
+            self.hold(node, grain, fetch.data.into(), fetch.begun);
+        } else if fetch.missing.is_empty() || fetch.fruitless > 0 || !self.is_asked(node, grain) {
+            self.fetch(None, node, grain);
+        }
+    }
+
+    /// Whether READs of a grain are under way.
+    fn is_asked(&self, node: NodeId, grain: u64) -> bool {
+        let is_of = |call: &Call| {
+            matches!(&call.question, Question::Read { node: of, offset, .. }
+                if *of == node && offset / GRAIN_BYTES == grain)
+        };
+        self.calls.values().any(is_of)
+    }
+
+    fn confirm_fetches(&mut self, handle: FileHandle) {
+        let Some((node, object)) = self.objects.at(&handle) else { return };
+        let Some(held) = object.held() else { return };
+        let waiting = held.fetches.iter().filter(|(_, fetch)| fetch.confirm.is_some());
+        let grains: Vec<u64> = waiting.map(|(&grain, _)| grain).collect();
+        for grain in grains {
+            self.finish_fetch(node, grain);
+        }
+    }
+
+    /// Goes on with a listing, or begins one.
+    pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
+        let Some(handle) = self.handle_of(node) else { return };
+        let (next, now, page_bytes) = (CallId(self.next), self.now, self.config.page_bytes);
+        let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
+        let run = directory.run.get_or_insert_with(|| {
+            Box::new(Run {
+                listing: Listing::new(handle, page_bytes),
+                first: next,
+                begun: now,
+                under: None,
+                pages: 0,
+                names: BTreeMap::new(),
+            })
+        });
+        let first = run.first;
+        self.ask(operation, Question::Page(handle), CallId(0));
+        if let Some(operation) = operation.and_then(|operation| self.operations.get_mut(&operation)) {
+            operation.since = operation.since.min(first);
+        }
+    }
+
+    fn take_page(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        handle: FileHandle,
+        results: &[u8],
+    ) -> Result<Taken, Taken> {
+        let shown = reply::leading_attributes(results)?.as_ref().map(Metadata::from);
+        let before =
+            self.objects.at(&handle).and_then(|(_, object)| object.directory()?.seen_before(call.begun));
+        if let Some(metadata) = shown {
+            self.observe(handle, metadata, id, call);
+        }
+        let Some(&node) = self.objects.by_handle.get(&handle) else { return Ok(Taken::Done) };
+        let Some(run) =
+            self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
+        else {
+            return Ok(Taken::Done);
+        };
+        let entries = run.listing.handle_results(results).map_err(Self::listing_failed)?;
+        let is_first = run.pages == 0;
+        run.under = if is_first { before } else { run.under };
+        run.under = run.under.filter(|under| shown.is_some_and(|shown| shown.is_same_version(under)));
+        run.pages += 1;
+        for DirEntry { name, fileid, metadata, handle, .. } in entries {
+            let target = handle.map_or(Target::Listed(fileid), |handle| Target::Handle(handle, fileid));
+            if let (Some(handle), Some(metadata)) = (handle, metadata) {
+                self.observe(handle, metadata, id, call);
+            }
+            if let Some(run) =
+                self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
+            {
+                run.names.insert(name, target);
+            }
+        }
+        let object = self.objects.get(node).expect("it was just there");
+        let Some(run) = object.directory().and_then(|it| it.run.as_ref()) else { return Ok(Taken::Done) };
+        if !run.listing.is_done() {
+            let waiters: Vec<OperationId> = call.waiters.iter().copied().collect();
+            self.list_next(None, node);
+            for waiter in waiters {
+                self.list_next(Some(waiter), node);
+            }
+            return Ok(Taken::Done);
+        }
+        let is_proven = self.proves(run.begun, object);
+        if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
+            && let Some(run) = directory.run.take()
+        {
+            let Run { first, begun, under, names, .. } = *run;
+            let proven = under.filter(|_| is_proven);
+            directory.learn_all(names, Source { call: first, asked_at: begun, proven });
+        }
+        Ok(Taken::Done)
+    }
+
+    const fn listing_failed(error: TransferError) -> Taken {
+        match error {
+            TransferError::Status { status: Status::JUKEBOX, .. } => Taken::Later,
+            TransferError::Status { status: Status::STALE | Status::BADHANDLE, .. } => Taken::Gone,
+            TransferError::Status { status, .. } => Taken::Failed(Failure::Status(status)),
+            other => Taken::Failed(Failure::Listing(other)),
+        }
+    }
+
+    fn take_rejection(&mut self, call: &Call, rejection: Rejection) -> Taken {
+        let Question::Page(handle) = &call.question else { return Taken::Failed(Failure::Protocol) };
+        let Some(&node) = self.objects.by_handle.get(handle) else { return Taken::Done };
+        let directory = self.objects.get_mut(node).and_then(Object::directory_mut);
+        let Some(run) = directory.and_then(|directory| directory.run.as_mut()) else { return Taken::Done };
+        match run.listing.handle_rejection(rejection) {
+            Ok(()) => {
+                self.list_next(None, node);
+                Taken::Done
+            }
+            Err(error) => Self::listing_failed(error),
+        }
+    }
+
+    /// Takes in attributes that a reply brought.
+    fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
+        self.clock.observe(self.now, metadata.ctime);
+        let known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
+        let Some((node, object)) = self.objects.at(&handle) else {
+            self.objects.insert(self.now, handle, known);
+            return;
+        };
+        let before = object.known;
+        // A later call has told more. Of two calls at the same time the server may have run the later one first.
+        let is_before = call.begun < before.seen_at && metadata.ctime < before.metadata.ctime;
+        if id < before.call || is_before {
+            return;
+        }
+        let is_same_kind =
+            before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
+        let is_same = is_same_kind && before.metadata.is_same_version(&metadata);
+        if !is_same {
+            self.clock.observe_change(before.asked_at, self.now, metadata.ctime);
+        }
+        let is_file = matches!(object.kind, Kind::File(_));
+        if !is_same && (is_file || !is_same_kind) && node != NodeId::ROOT {
+            self.objects.end(node);
+            self.drop_if_unused(node);
+            self.objects.insert(self.now, handle, known);
+            return;
+        }
+        if let Some(object) = self.objects.get_mut(node) {
+            object.known = known;
+            match &mut object.kind {
+                Kind::Link(target) if !is_same => *target = None,
+                Kind::Directory(directory) => directory.see(self.now, metadata),
+                Kind::Link(_) | Kind::File(_) | Kind::Other => {}
+            }
+        }
+    }
+
+    /// The server does not know the handle that was asked about: names lead elsewhere now.
+    fn end_unknown(&mut self, question: &Question) {
+        let handle = match question {
+            Question::Getattr(handle) | Question::Readlink(handle) | Question::Page(handle) => handle,
+            Question::Read { handle, .. } => handle,
+            Question::Lookup { directory, .. } => directory,
+        };
+        if let Some(&node) = self.objects.by_handle.get(handle)
+            && node != NodeId::ROOT
+        {
+            self.objects.end(node);
+            self.drop_if_unused(node);
+        }
+    }
+
+    fn directory_of(&mut self, handle: &FileHandle) -> Option<&mut crate::directory::Directory> {
+        let node = *self.objects.by_handle.get(handle)?;
+        self.objects.get_mut(node)?.directory_mut()
+    }
+}

@@ -1,0 +1,322 @@
+//! What an operation needs next: an answer, or a call.
+
+use bytes::Bytes;
+use nfs_wire::{FileHandle, Status};
+
+use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operation, OperationId};
+use crate::{
+    call::{CallId, Question},
+    data::GRAIN_BYTES,
+    directory::{Edge, Source, Target},
+    object::{Kind, NodeId, Object},
+    store::Store,
+};
+
+/// `None`: it waits for a call.
+type Step = Option<Result<Answer, Failure>>;
+
+impl<S: Store> Cache<S> {
+    /// Takes an operation as far as it goes.
+    pub(super) fn step(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        let asked = operation.asked.clone();
+        let step = match operation.failed.take() {
+            Some(failure) => Some(Err(failure)),
+            None => match asked {
+                Asked::Lookup { directory, name } => self.step_lookup(id, directory, &name),
+                Asked::Attributes(node) => self.step_attributes(id, node),
+                Asked::List(node) => self.step_list(id, node),
+                Asked::ReadLink(node) => self.step_read_link(id, node),
+                Asked::Open(node) => self.step_open(id, node),
+                Asked::Read { open, offset, count } => self.step_read(id, open, offset, count),
+            },
+        };
+        let step = step.or_else(|| self.give_up(id));
+        if let Some(result) = step {
+            self.finish(id, Some(result));
+        }
+    }
+
+    /// Fails an operation that has waited for long enough.
+    fn give_up(&self, id: OperationId) -> Step {
+        let operation = self.operations.get(&id)?;
+        if self.link == Link::Another {
+            return Some(Err(Failure::AnotherServer));
+        }
+        let is_over = operation.begun + self.config.wait <= self.now;
+        is_over.then_some(Err(Failure::Unreachable))
+    }
+
+    /// Whether an operation is given what is held although nothing confirms it.
+    fn takes_stale(&self, id: OperationId) -> bool {
+        let is_over = |operation: &Operation| operation.begun + self.config.wait <= self.now;
+        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
+        !hopes || self.operations.get(&id).is_some_and(is_over)
+    }
+
+    /// Whether the newest attributes of an object are new enough for an operation.
+    fn is_confirmed(&self, id: OperationId, object: &Object) -> bool {
+        let Some(operation) = self.operations.get(&id) else { return false };
+        let age = self.now.saturating_duration_since(object.known.asked_at);
+        object.known.call >= operation.since || !operation.insists && age < self.ttl(object)
+    }
+
+    /// Whether what is known of the names of a directory is new enough for an operation.
+    fn are_names_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
+        let Some(operation) = self.operations.get(&id) else { return false };
+        let age = self.now.saturating_duration_since(source.asked_at);
+        let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
+        source.call >= operation.since
+            || !operation.insists && age < self.ttl(directory)
+            || !operation.insists && holds && self.is_confirmed(id, directory)
+    }
+
+    fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &[u8]) -> Step {
+        let Some(parent) = self.objects.get(directory) else { return Some(Err(Failure::Stale)) };
+        let Some(names) = parent.directory() else { return Some(Err(Failure::WrongKind)) };
+        let handle = parent.handle;
+        let stale = self.takes_stale(id);
+        let edge = names.find(name);
+        let is_confirmed = edge.is_some_and(|edge| self.are_names_confirmed(id, parent, &edge.source));
+        if let Some(edge) = edge
+            && (is_confirmed || stale)
+        {
+            match edge.target {
+                Target::Absent => {
+                    self.count_stale(!is_confirmed);
+                    return Some(Err(Failure::Status(Status::NOENT)));
+                }
+                Target::Handle(target, _) => {
+                    if let Some((node, object)) = self.objects.at(&target) {
+                        let is_known = self.is_confirmed(id, object);
+                        if is_known || stale {
+                            let metadata = object.known.metadata;
+                            self.count_stale(!is_known || !is_confirmed);
+                            self.objects.touch(node);
+                            self.reference(node);
+                            return Some(Ok(Answer::Entry { node, metadata }));
+                        }
+                    }
+                    // The name was just looked up: its attributes are missing.
+                    if self.operations.get(&id).is_some_and(|operation| edge.source.call >= operation.first) {
+                        self.ask(Some(id), Question::Getattr(target), CallId(0));
+                        return None;
+                    }
+                }
+                Target::Listed(_) => {}
+            }
+        }
+        // That the directory has not changed is enough for a name that was not there.
+        let is_proven = |edge: Edge| {
+            let under = edge.source.proven;
+            edge.target == Target::Absent
+                && under.is_some_and(|under| {
+                    under.is_same_version(&self.objects.by_node[&directory].known.metadata)
+                })
+        };
+        let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
+        if edge.is_some_and(is_proven) && !insists {
+            self.ask(Some(id), Question::Getattr(handle), CallId(0));
+        } else {
+            let earliest = self.earliest_joined(id);
+            self.ask(Some(id), Question::Lookup { directory: handle, name: name.to_vec() }, earliest);
+        }
+        None
+    }
+
+    fn step_attributes(&mut self, id: OperationId, node: NodeId) -> Step {
+        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let is_confirmed = self.is_confirmed(id, object);
+        // A version that is over stays what it was.
+        if object.over || is_confirmed || self.takes_stale(id) {
+            let metadata = object.known.metadata;
+            self.count_stale(!is_confirmed);
+            self.objects.touch(node);
+            return Some(Ok(Answer::Attributes(metadata)));
+        }
+        let handle = object.handle;
+        let earliest = self.earliest_joined(id);
+        self.ask(Some(id), Question::Getattr(handle), earliest);
+        None
+    }
+
+    fn step_list(&mut self, id: OperationId, node: NodeId) -> Step {
+        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let Some(directory) = object.directory() else { return Some(Err(Failure::WrongKind)) };
+        if object.over {
+            return Some(Err(Failure::Stale));
+        }
+        let stale = self.takes_stale(id);
+        if let Some(complete) = directory.complete {
+            let are_confirmed = self.are_names_confirmed(id, object, &complete);
+            let mut are_known = true;
+            let entry = |(name, edge): (&Vec<u8>, &Edge)| {
+                let (fileid, object) = match edge.target {
+                    Target::Absent => return None,
+                    Target::Listed(fileid) => (fileid, None),
+                    Target::Handle(handle, fileid) => match self.objects.at(&handle) {
+                        Some((node, object)) => {
+                            are_known &= self.is_confirmed(id, object);
+                            (object.known.metadata.fileid, Some((node, object.known.metadata)))
+                        }
+                        None => {
+                            are_known = false;
+                            (fileid, None)
+                        }
+                    },
+                };
+                Some(ListEntry { name: name.clone(), fileid, object })
+            };
+            // One listing refreshes the attributes of all that is in it.
+            let is_own = self.operations.get(&id).is_some_and(|operation| complete.call >= operation.since);
+            if are_confirmed || stale {
+                let entries = directory.names.iter().filter_map(entry).collect();
+                if are_known || is_own || stale {
+                    self.count_stale(!are_confirmed || !are_known && !is_own);
+                    self.objects.touch(node);
+                    return Some(Ok(Answer::Listing(entries)));
+                }
+            }
+        }
+        self.list_next(Some(id), node);
+        None
+    }
+
+    fn step_read_link(&mut self, id: OperationId, node: NodeId) -> Step {
+        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let Kind::Link(target) = &object.kind else { return Some(Err(Failure::WrongKind)) };
+        if object.over {
+            return Some(Err(Failure::Stale));
+        }
+        let is_confirmed = self.is_confirmed(id, object);
+        if let Some((target, _)) = target
+            && (is_confirmed || self.takes_stale(id))
+        {
+            let target = target.clone();
+            self.count_stale(!is_confirmed);
+            self.objects.touch(node);
+            return Some(Ok(Answer::Target(target)));
+        }
+        let handle = object.handle;
+        let earliest = self.earliest_joined(id);
+        self.ask(Some(id), Question::Readlink(handle), earliest);
+        None
+    }
+
+    fn step_open(&mut self, id: OperationId, node: NodeId) -> Step {
+        let operation = self.operations.get(&id)?;
+        let (first, begun) = (operation.first, operation.begun);
+        let Some(object) = self.objects.get(node).filter(|object| !object.over) else {
+            return Some(Err(Failure::Stale));
+        };
+        let (handle, size) = (object.handle, object.known.metadata.size);
+        let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
+        let is_confirmed = object.known.call >= first;
+        if is_confirmed || self.takes_stale(id) {
+            self.count_stale(!is_confirmed);
+            let keep_cache = !is_confirmed || self.drop_unproven(node, begun);
+            self.objects.touch(node);
+            if let Some(object) = self.objects.get_mut(node) {
+                object.open += 1;
+            }
+            let open = OpenId(self.unique());
+            self.opens.insert(open, Open { node, next: 0, ahead: 1 });
+            return Some(Ok(Answer::Opened { open, keep_cache }));
+        }
+        if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
+            return None;
+        }
+        // The first READ of what is not held also asks for the version.
+        let is_missing = size > 0 && !held.present.contains(&0) && !held.fetches.contains_key(&0);
+        if is_missing {
+            self.fetch(Some(id), node, 0);
+        } else {
+            self.ask(Some(id), Question::Getattr(handle), first);
+        }
+        None
+    }
+
+    fn step_read(&mut self, id: OperationId, open: OpenId, offset: u64, count: u32) -> Step {
+        let Some(&Open { node, ahead, .. }) = self.opens.get(&open) else { return Some(Err(Failure::Stale)) };
+        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
+        let size = object.known.metadata.size;
+        let end = offset.saturating_add(count.into()).min(size);
+        if offset >= end {
+            return Some(Ok(Answer::Data(Vec::new())));
+        }
+        let grains = offset / GRAIN_BYTES..(end - 1) / GRAIN_BYTES + 1;
+        let is_over = object.over;
+        let ahead = (grains.end..(grains.end + u64::from(ahead)).min(size.div_ceil(GRAIN_BYTES)))
+            .filter(|grain| !held.present.contains(grain) && !held.fetches.contains_key(grain));
+        let ahead: Vec<u64> = if is_over || self.link != Link::Up { Vec::new() } else { ahead.collect() };
+        let mut pieces = Vec::new();
+        let mut is_complete = true;
+        for grain in grains {
+            if let Some(data) = self.grain(node, grain) {
+                let start = grain * GRAIN_BYTES;
+                let (from, to) = (offset.max(start) - start, (end - start).min(data.len() as u64));
+                pieces.push(data.slice(from as usize..to as usize));
+                continue;
+            }
+            // What has changed is not fetched: its bytes would be those of another version.
+            if is_over {
+                return Some(Err(Failure::Stale));
+            }
+            is_complete = false;
+            self.fetch(Some(id), node, grain);
+        }
+        for grain in ahead {
+            self.fetch(None, node, grain);
+        }
+        self.objects.touch(node);
+        is_complete.then_some(Ok(Answer::Data(pieces)))
+    }
+
+    /// Returns a grain that is held. What the store has lost is no longer held.
+    fn grain(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
+        let object = self.objects.get_mut(node)?;
+        let length = crate::data::grain_length(object.known.metadata.size, grain);
+        let held = object.held_mut()?;
+        if held.present.contains(&grain) {
+            if let Some(data) = self.store.get(node, grain).filter(|data| data.len() as u64 == length) {
+                return Some(data);
+            }
+            held.present.remove(&grain);
+            held.unproven.remove(&grain);
+            self.held_bytes -= length;
+            self.store.remove(node, grain);
+        }
+        let loose = self.loose.iter().find(|(of, at, _)| (*of, *at) == (node, grain));
+        loose.map(|(_, _, data)| data.clone())
+    }
+
+    /// The oldest call that an operation may join: one that began within the shortest time that answers are used for.
+    fn earliest_joined(&self, id: OperationId) -> CallId {
+        let Some(operation) = self.operations.get(&id) else { return CallId(0) };
+        if operation.insists {
+            return operation.first;
+        }
+        let recent = |begun| operation.begun.saturating_duration_since(begun) < self.config.shortest_ttl;
+        let joined = self.calls.iter().find(|(_, call)| recent(call.begun));
+        joined.map_or(operation.first, |(&id, _)| id.min(operation.first))
+    }
+
+    fn count_stale(&mut self, is_stale: bool) {
+        self.stats.stale_answers += u64::from(is_stale);
+    }
+
+    /// Takes note that the server does not know a handle that an operation was led to: its name must be looked up again.
+    pub(super) fn insist(&mut self, id: OperationId) -> bool {
+        let (next, limit) = (CallId(self.next), self.config.fruitless_calls);
+        let Some(operation) = self.operations.get_mut(&id) else { return false };
+        operation.fruitless += 1;
+        (operation.insists, operation.since, operation.first) = (true, next, next);
+        operation.fruitless <= limit && matches!(operation.asked, Asked::Lookup { .. })
+    }
+
+    /// Returns the handle of a node.
+    pub(super) fn handle_of(&self, node: NodeId) -> Option<FileHandle> {
+        self.objects.get(node).map(|object| object.handle)
+    }
+}

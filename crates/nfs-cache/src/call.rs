@@ -1,0 +1,109 @@
+//! Calls that the cache wants made, and what becomes of them.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use nfs_proto::transfer::Listing;
+use nfs_wire::nfs3_types::xdr_codec::Opaque;
+use nfs_wire::{
+    FileHandle, Procedure, encode,
+    nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, READLINK3args, diropargs3, filename3},
+    rpc::Rejection,
+};
+
+use crate::{cache::OperationId, object::NodeId};
+
+/// Names a call until its outcome has been taken in. Later calls have greater names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub(crate) u64);
+
+/// A call to make.
+#[derive(Clone, Debug)]
+pub struct Transmit {
+    /// Names the call.
+    pub call: CallId,
+    /// NFSv3 procedure.
+    pub procedure: Procedure,
+    /// Encoded arguments.
+    pub arguments: Vec<u8>,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The server's results, encoded, whatever their status.
+    Results(Bytes),
+    /// The server did not run the call.
+    Rejected(Rejection),
+    /// The server could not be asked: nothing is known.
+    NotAsked,
+}
+
+/// What a call asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Getattr(FileHandle),
+    Lookup {
+        directory: FileHandle,
+        name: Vec<u8>,
+    },
+    Readlink(FileHandle),
+    Read {
+        handle: FileHandle,
+        node: NodeId,
+        offset: u64,
+        count: u32,
+    },
+    /// The next page of the listing of this directory.
+    Page(FileHandle),
+}
+
+/// A call that is to be made or in flight.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) question: Question,
+    /// When it was decided on; the server answers later.
+    pub(crate) begun: Instant,
+    /// When it may be sent; `None` once it was.
+    pub(crate) send_at: Option<Instant>,
+    pub(crate) waiters: BTreeSet<OperationId>,
+    /// Pause before it is sent again after the server asked for time.
+    pub(crate) pause: Duration,
+}
+
+impl Question {
+    pub(crate) fn encode(&self, listing: Option<&Listing>) -> (Procedure, Vec<u8>) {
+        let mut arguments = Vec::new();
+        let procedure = match self {
+            Self::Getattr(handle) => {
+                encode(&mut arguments, &GETATTR3args { object: handle.to_fh3() });
+                Procedure::Getattr
+            }
+            Self::Lookup { directory, name } => {
+                let what = diropargs3 { dir: directory.to_fh3(), name: filename3(Opaque::borrowed(name)) };
+                encode(&mut arguments, &LOOKUP3args { what });
+                Procedure::Lookup
+            }
+            Self::Readlink(handle) => {
+                encode(&mut arguments, &READLINK3args { symlink: handle.to_fh3() });
+                Procedure::Readlink
+            }
+            Self::Read { handle, offset, count, .. } => {
+                encode(&mut arguments, &READ3args { file: handle.to_fh3(), offset: *offset, count: *count });
+                Procedure::Read
+            }
+            Self::Page(directory) => match listing {
+                Some(listing) => {
+                    listing.encode(&mut arguments);
+                    listing.procedure()
+                }
+                // Nobody lists it any more: its attributes are the cheapest question.
+                None => return Self::Getattr(*directory).encode(None),
+            },
+        };
+        (procedure, arguments)
+    }
+}

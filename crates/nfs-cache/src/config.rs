@@ -1,0 +1,55 @@
+//! Tuning parameters.
+
+use std::time::Duration;
+
+/// What a [`Cache`](crate::Cache) may be told. The default suits a person who works in a mounted directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheConfig {
+    /// How long an operation waits for what is not held before it fails. Default: 10 s: long enough for a tunnel, short enough for
+    /// a person.
+    pub wait: Duration,
+    /// How long an operation whose answer is held waits for the server to confirm it, and how long the server must have been
+    /// silent then, before the held answer is given as stale. Default: 1 s, above the round trip of a satellite.
+    pub patience: Duration,
+    /// Shortest time that attributes and names are used without asking. Default: 3 s (`acregmin`, nfs(5)).
+    pub shortest_ttl: Duration,
+    /// Longest time that attributes and names are used without asking. Default: 60 s (`acregmax`, nfs(5)).
+    pub longest_ttl: Duration,
+    /// Between them: this part of the time since the last change. Default: a tenth, as in FreeBSD's client.
+    pub ttl_divisor: u32,
+    /// How old a change must be by the server's clock before a fetch proves which version it brought. Default: 2 s, the coarsest
+    /// time stamps of file systems in use (FAT; RFC 1813 §3.3.19, `time_delta`).
+    pub racy: Duration,
+    /// Bytes of file data held. Default: 2 GiB. What is open is never dropped for it.
+    pub size_bytes: u64,
+    /// Objects remembered: files and directories with their attributes. Default: 200,000, of about 500 bytes each.
+    pub objects: usize,
+    /// Grains fetched ahead of a reader who reads in order, at most. Default: 32, 2 MiB.
+    pub read_ahead: u32,
+    /// Bytes asked for in one listing reply. Default: 32 KiB.
+    pub page_bytes: u32,
+    /// First pause after the server answered that it needs time (JUKEBOX, RFC 1813 §2.6). Default: 100 ms; doubles to 5 s.
+    pub jukebox_pause: Duration,
+    /// How often one operation repeats calls whose answers brought nothing before it fails. Default: 8.
+    pub fruitless_calls: u32,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(10),
+            patience: Duration::from_secs(1),
+            shortest_ttl: Duration::from_secs(3),
+            longest_ttl: Duration::from_secs(60),
+            ttl_divisor: 10,
+            racy: Duration::from_secs(2),
+            size_bytes: 2 << 30,
+            objects: 200_000,
+            read_ahead: 32,
+            page_bytes: 32 << 10,
+            jukebox_pause: Duration::from_millis(100),
+            fruitless_calls: 8,
+        }
+    }
+}

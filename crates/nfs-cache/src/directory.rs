@@ -1,0 +1,104 @@
+//! The names in a directory.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use nfs_proto::{attr::Metadata, transfer::Listing};
+use nfs_wire::FileHandle;
+
+use crate::call::CallId;
+
+/// What a name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Its handle, and its file number where that was told, else 0.
+    Handle(FileHandle, u64),
+    /// It is there; the server told its file number only.
+    Listed(u64),
+    /// It is not there.
+    Absent,
+}
+
+/// Where knowledge about names comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// The call that brought it; of a listing the first one.
+    pub(crate) call: CallId,
+    /// When that call was begun.
+    pub(crate) asked_at: Instant,
+    /// The attributes of the directory under which it holds, where they prove that: as long as the directory has them.
+    pub(crate) proven: Option<Metadata>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    pub(crate) target: Target,
+    pub(crate) source: Source,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    pub(crate) names: BTreeMap<Vec<u8>, Edge>,
+    /// Where all names are known from that the directory had then: others were not there.
+    pub(crate) complete: Option<Source>,
+    /// The listing under way.
+    pub(crate) run: Option<Box<Run>>,
+    /// The version last shown, and when it was shown first.
+    seen: Option<(Metadata, Instant)>,
+}
+
+/// A listing under way.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) listing: Listing,
+    pub(crate) first: CallId,
+    pub(crate) begun: Instant,
+    /// The attributes of the directory with the first page; `None` once another page had others, or none.
+    pub(crate) under: Option<Metadata>,
+    pub(crate) pages: u32,
+    pub(crate) names: BTreeMap<Vec<u8>, Target>,
+}
+
+impl Directory {
+    /// Takes note of the directory's attributes.
+    pub(crate) fn see(&mut self, at: Instant, metadata: Metadata) {
+        if self.seen.is_none_or(|(seen, _)| !seen.is_same_version(&metadata)) {
+            self.seen = Some((metadata, at));
+        }
+    }
+
+    /// Returns the version last shown if a reply had shown it before `begun`: servers may find names first and attributes a moment
+    /// later, so that only a version seen before a call and again with its reply is that of the names in the reply.
+    pub(crate) fn seen_before(&self, begun: Instant) -> Option<Metadata> {
+        self.seen.filter(|(_, at)| *at <= begun).map(|(seen, _)| seen)
+    }
+
+    /// Returns what is known of a name, by itself or because it is missing in a complete listing: what comes from the later call.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Edge> {
+        let edge = self.names.get(name).copied();
+        let absent = self.complete.map(|source| Edge { target: Target::Absent, source });
+        match (edge, absent) {
+            (Some(edge), Some(absent)) if absent.source.call > edge.source.call => Some(absent),
+            (Some(edge), _) => Some(edge),
+            (None, absent) => absent,
+        }
+    }
+
+    /// Takes in what a LOOKUP told, unless something later is known.
+    pub(crate) fn learn(&mut self, name: Vec<u8>, edge: Edge) {
+        if self.find(&name).is_none_or(|known| known.source.call <= edge.source.call) {
+            self.names.insert(name, edge);
+        }
+    }
+
+    /// Takes in a listing that has reached its end.
+    pub(crate) fn learn_all(&mut self, names: BTreeMap<Vec<u8>, Target>, source: Source) {
+        let older = |edge: &Edge| edge.source.call < source.call;
+        self.names.retain(|_, edge| !older(edge));
+        for (name, target) in names {
+            self.names.entry(name).or_insert(Edge { target, source });
+        }
+        if self.complete.is_none_or(|known| known.call < source.call) {
+            self.complete = Some(source);
+        }
+    }
+}

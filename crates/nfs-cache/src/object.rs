@@ -1,0 +1,175 @@
+//! What is known of one file or directory.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use bytes::Bytes;
+use nfs_proto::attr::{FileType, Metadata};
+use nfs_wire::FileHandle;
+
+use crate::{call::CallId, data::Held, directory::Directory};
+
+/// Names a version of a file, or a directory, a link or another object whatever its version. Never used twice.
+///
+/// A front that hands it to a kernel as the number of an inode keeps the kernel's pages of two versions apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) u64);
+
+impl NodeId {
+    /// The directory that the cache shows.
+    pub const ROOT: Self = Self(1);
+
+    /// Returns the number, at least 1.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Takes a number that a kernel gave back.
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// How what is known of an object relates to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Whether the server was asked so recently that it is not asked again.
+    pub fresh: bool,
+    /// When the question was asked whose answer is the newest.
+    pub asked_at: Instant,
+    /// Bytes of data held.
+    pub held_bytes: u64,
+    /// Size of the file in bytes.
+    pub size_bytes: u64,
+}
+
+/// Attributes, and which question they answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) metadata: Metadata,
+    /// The call that brought them; a later call brings later ones.
+    pub(crate) call: CallId,
+    /// When that call was begun: the server has answered since.
+    pub(crate) asked_at: Instant,
+    /// When its reply came.
+    pub(crate) seen_at: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) handle: FileHandle,
+    /// The newest attributes; those of a version that is over stay what they were.
+    pub(crate) known: Known,
+    /// Why it is no longer what its handle leads to.
+    pub(crate) over: bool,
+    /// How often a front was told of it and has not forgotten it.
+    pub(crate) references: u64,
+    /// How many operations and open files need it.
+    pub(crate) open: u32,
+    /// Larger for what was used later.
+    pub(crate) used: u64,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    File(Held),
+    Directory(Directory),
+    /// The link's target and the call that brought it.
+    Link(Option<(Bytes, CallId)>),
+    Other,
+}
+
+impl Object {
+    pub(crate) fn new(handle: FileHandle, known: Known) -> Self {
+        let kind = match known.metadata.file_type {
+            FileType::Regular => Kind::File(Held::default()),
+            FileType::Directory => Kind::Directory(Directory::default()),
+            FileType::Symlink => Kind::Link(None),
+            FileType::BlockDevice | FileType::CharacterDevice | FileType::Socket | FileType::Fifo => {
+                Kind::Other
+            }
+        };
+        Self { handle, known, over: false, references: 0, open: 0, used: 0, kind }
+    }
+
+    pub(crate) const fn directory(&self) -> Option<&Directory> {
+        if let Kind::Directory(directory) = &self.kind { Some(directory) } else { None }
+    }
+
+    pub(crate) const fn directory_mut(&mut self) -> Option<&mut Directory> {
+        if let Kind::Directory(directory) = &mut self.kind { Some(directory) } else { None }
+    }
+
+    pub(crate) const fn held(&self) -> Option<&Held> {
+        if let Kind::File(held) = &self.kind { Some(held) } else { None }
+    }
+
+    pub(crate) const fn held_mut(&mut self) -> Option<&mut Held> {
+        if let Kind::File(held) = &mut self.kind { Some(held) } else { None }
+    }
+
+    /// Whether nobody outside would miss it.
+    pub(crate) const fn is_unused(&self) -> bool {
+        self.references == 0 && self.open == 0
+    }
+}
+
+/// Objects by node, and the node that a handle leads to now.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) by_node: BTreeMap<NodeId, Object>,
+    pub(crate) by_handle: BTreeMap<FileHandle, NodeId>,
+    last: u64,
+    uses: u64,
+}
+
+impl Objects {
+    pub(crate) fn insert(&mut self, now: Instant, handle: FileHandle, known: Known) -> NodeId {
+        self.last += 1;
+        let node = NodeId(self.last);
+        let mut object = Object::new(handle, known);
+        if let Some(directory) = object.directory_mut() {
+            directory.see(now, known.metadata);
+        }
+        self.by_node.insert(node, object);
+        self.by_handle.insert(handle, node);
+        self.touch(node);
+        node
+    }
+
+    pub(crate) fn get(&self, node: NodeId) -> Option<&Object> {
+        self.by_node.get(&node)
+    }
+
+    pub(crate) fn get_mut(&mut self, node: NodeId) -> Option<&mut Object> {
+        self.by_node.get_mut(&node)
+    }
+
+    /// Returns what a handle leads to now.
+    pub(crate) fn at(&self, handle: &FileHandle) -> Option<(NodeId, &Object)> {
+        let node = *self.by_handle.get(handle)?;
+        self.by_node.get(&node).map(|object| (node, object))
+    }
+
+    pub(crate) fn touch(&mut self, node: NodeId) {
+        self.uses += 1;
+        if let Some(object) = self.by_node.get_mut(&node) {
+            object.used = self.uses;
+        }
+    }
+
+    /// Separates a node from its handle: what the handle leads to is no longer that.
+    pub(crate) fn end(&mut self, node: NodeId) {
+        if let Some(object) = self.by_node.get_mut(&node) {
+            object.over = true;
+            if self.by_handle.get(&object.handle) == Some(&node) {
+                self.by_handle.remove(&object.handle);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, node: NodeId) -> Option<Object> {
+        self.end(node);
+        self.by_node.remove(&node)
+    }
+}

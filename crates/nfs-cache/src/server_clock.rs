@@ -1,0 +1,92 @@
+//! What the server's clock shows at least.
+
+use std::time::{Duration, Instant};
+
+use nfs_proto::attr::Time;
+
+/// A lower bound of the server's clock, from the times of last change (`ctime`) that it stamped: a stamp was in the past when it was
+/// seen, and clients cannot set it.
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock {
+    /// When a stamp was seen, and what it said.
+    latest: Option<(Instant, Duration)>,
+}
+
+/// Clocks differ by less than 1 part in this many: NTP slews by at most 500 ppm (RFC 5905 §11.3).
+const DRIFT: u32 = 1000;
+
+/// What a stamp may lag behind the server's clock: ticks of a file system.
+const TICK: Duration = Duration::from_secs(2);
+
+impl ServerClock {
+    /// Takes in a stamp that was seen at `at`.
+    pub(crate) fn observe(&mut self, at: Instant, stamp: Time) {
+        let stamp = since_1970(stamp);
+        if self.at_least(at).is_none_or(|bound| stamp > bound) {
+            self.latest = Some((at, stamp));
+        }
+    }
+
+    /// Takes in the stamp of a change that was made after `since`. If the bound is above it, a stamp from the future or a server
+    /// whose clock was set back has made it so: then it starts again.
+    pub(crate) fn observe_change(&mut self, since: Instant, at: Instant, stamp: Time) {
+        if self.at_least(since).is_some_and(|bound| since_1970(stamp) + TICK < bound) {
+            self.latest = Some((at, since_1970(stamp)));
+        }
+    }
+
+    /// Returns what the clock showed at least at `at`, since 1970.
+    pub(crate) fn at_least(&self, at: Instant) -> Option<Duration> {
+        let (seen, stamp) = self.latest?;
+        Some(match at.checked_duration_since(seen) {
+            Some(later) => stamp + later - later / DRIFT,
+            None => {
+                let earlier = seen.saturating_duration_since(at);
+                stamp.saturating_sub(earlier + earlier / DRIFT)
+            }
+        })
+    }
+
+    /// Returns how long ago a stamp was made at least.
+    pub(crate) fn age(&self, now: Instant, stamp: Time) -> Duration {
+        self.at_least(now).map_or(Duration::ZERO, |bound| bound.saturating_sub(since_1970(stamp)))
+    }
+}
+
+fn since_1970(time: Time) -> Duration {
+    Duration::from_secs(time.seconds.into()) + Duration::from_nanos(time.nanoseconds.into())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "an arbitrary epoch of virtual time")]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u32) -> Time {
+        Time { seconds, nanoseconds: 0 }
+    }
+
+    #[test]
+    fn the_bound_goes_on_more_slowly_than_any_clock() {
+        let (mut clock, start) = (ServerClock::default(), Instant::now());
+        assert_eq!(clock.at_least(start), None);
+        clock.observe(start, at(1000));
+        assert_eq!(clock.age(start + Duration::from_secs(1000), at(1000)), Duration::from_secs(999));
+        assert_eq!(clock.at_least(start - Duration::from_secs(100)), Some(Duration::from_millis(899_900)));
+        clock.observe(start + Duration::from_secs(100), at(1050));
+        assert_eq!(
+            clock.age(start + Duration::from_secs(1000), at(1000)),
+            Duration::from_secs(999),
+            "an older stamp says less"
+        );
+    }
+
+    #[test]
+    fn a_stamp_from_the_future_is_found_out_by_the_next_change() {
+        let (mut clock, start) = (ServerClock::default(), Instant::now());
+        clock.observe(start, at(4_000_000_000));
+        let later = start + Duration::from_secs(10);
+        clock.observe_change(start, later, at(1010));
+        assert_eq!(clock.at_least(later), Some(Duration::from_secs(1010)));
+    }
+}
