@@ -65,14 +65,20 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Parses the size of a block, in bytes.
 pub(crate) fn parse_block(text: &str) -> Result<u32, String> {
+    let size = parse_max_block(text)?;
+    if size.is_multiple_of(MIN_BLOCK_BYTES) {
+        Ok(size)
+    } else {
+        Err(format!("must be a multiple of {MIN_BLOCK_BYTES}"))
+    }
+}
+
+/// Parses the bytes that a block may have at most: any number that a block of the least size fits.
+pub(crate) fn parse_max_block(text: &str) -> Result<u32, String> {
     match u32::try_from(parse_size(text)?) {
         Ok(size) if size < MIN_BLOCK_BYTES => Err(format!("must be at least {MIN_BLOCK_BYTES}")),
-        Ok(size) if size > MAX_BLOCK_BYTES => Err("must be at most 1M".to_owned()),
-        Ok(size) if !size.is_multiple_of(MIN_BLOCK_BYTES) => {
-            Err(format!("must be a multiple of {MIN_BLOCK_BYTES}"))
-        }
-        Ok(size) => Ok(size),
-        Err(_) => Err("must be at most 1M".to_owned()),
+        Ok(size) if size <= MAX_BLOCK_BYTES => Ok(size),
+        Ok(_) | Err(_) => Err("must be at most 1M".to_owned()),
     }
 }
 
@@ -232,6 +238,8 @@ mod tests {
         {
             assert!(parse_block(text).unwrap_err().contains(bound), "{text}");
         }
+        assert_eq!(parse_max_block("1344"), Ok(1344));
+        assert!(parse_max_block("511").is_err() && parse_max_block("1048577").is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = AutoOr::parse_block)]
     pub(crate) block_size: AutoOr,
     /// Upper bound for --block-size auto.
-    #[arg(long, value_name = "BYTES", value_parser = units::parse_block)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_max_block)]
     pub(crate) max_block: Option<u32>,
     /// READ and WRITE calls in flight at once; auto takes what the link needs.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = AutoOr::parse_calls)]

@@ -58,7 +58,7 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4096", value_parser = AutoOr::parse_block)]
     pub(crate) block: Vec<AutoOr>,
     /// Upper bound for --block auto.
-    #[arg(long, value_name = "BYTES", value_parser = units::parse_block)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_max_block)]
     pub(crate) max_block: Option<u32>,
     /// READs and WRITEs in flight, or auto [default: the room's].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = AutoOr::parse_calls)]
