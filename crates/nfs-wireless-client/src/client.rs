@@ -18,9 +18,9 @@ use std::{
 use bytes::Bytes;
 use nfs_proto::{
     attr::Metadata,
-    endpoint::Reason,
+    endpoint::{ListingPlan, Reason},
     engine::{PathEstimate, Stats},
-    transfer::{Limits, Placement, RangeSet, Upload, UploadSpec},
+    transfer::{Limits, Listing, Placement, RangeSet, Upload, UploadSpec},
 };
 use nfs_wire::{
     FileHandle, Procedure, Status as NfsStatus, encode,
@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 use crate::{
     config::ClientConfig,
     connect::{Finder, Found, Mounted, Offer, Root, listed_export},
-    driver::{CallFailure, Observer, Reactor, Sink, Source},
+    driver::{Answer, CallFailure, Observer, Reactor, Sink, Source},
     endpoint::{Endpoint, Path},
     error::Error,
     read_dir::ReadDir,
@@ -383,24 +383,42 @@ impl Client {
         procedure: Procedure,
         arguments: Vec<u8>,
     ) -> Result<(Bytes, u32), Error> {
-        let what = procedure.name();
         let Inner { endpoint, .. } = &*self.inner;
-        let answer =
-            endpoint.call(procedure, endpoint.config.call_timeout, arguments).await.map_err(|failure| {
-                match failure {
-                    CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
-                    CallFailure::Unreachable(source) => Error::Unreachable {
-                        what: "the NFSv3 service",
-                        address: endpoint.first().address(),
-                        protocol: endpoint.first().protocol,
-                        source,
-                    },
-                    CallFailure::Broken(reason) => {
-                        Error::Broken { address: endpoint.first().address(), reason }
-                    }
-                    CallFailure::Closed => self.inner.explain(Error::Closed),
-                }
-            })?;
+        let answer = endpoint.call(procedure, endpoint.config.call_timeout, arguments).await;
+        self.answered(procedure, answer)
+    }
+
+    /// Makes the call for the next page of a listing.
+    pub(crate) async fn call_page(&self, plan: &mut ListingPlan, listing: &Listing) -> Result<Bytes, Error> {
+        let Inner { endpoint, .. } = &*self.inner;
+        let (procedure, timeout) = (listing.procedure(), endpoint.config.call_timeout);
+        let arguments = |page_bytes| {
+            let mut arguments = Vec::with_capacity(128);
+            listing.encode_page(&mut arguments, page_bytes);
+            arguments
+        };
+        let answer = endpoint.call_page(plan, procedure, timeout, arguments).await;
+        self.answered(procedure, answer).map(|(results, _)| results)
+    }
+
+    /// Returns the results of a call, and how often it was sent.
+    fn answered(
+        &self,
+        procedure: Procedure,
+        answer: Result<Answer, CallFailure>,
+    ) -> Result<(Bytes, u32), Error> {
+        let (what, endpoint) = (procedure.name(), &self.inner.endpoint);
+        let answer = answer.map_err(|failure| match failure {
+            CallFailure::Expired { attempts, elapsed } => Error::Silent { what, attempts, elapsed },
+            CallFailure::Unreachable(source) => Error::Unreachable {
+                what: "the NFSv3 service",
+                address: endpoint.first().address(),
+                protocol: endpoint.first().protocol,
+                source,
+            },
+            CallFailure::Broken(reason) => Error::Broken { address: endpoint.first().address(), reason },
+            CallFailure::Closed => self.inner.explain(Error::Closed),
+        })?;
         answer.outcome.map_err(|rejection| Error::Rejected { what, rejection })?;
         Ok((answer.results, answer.attempts))
     }

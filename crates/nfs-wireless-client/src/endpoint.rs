@@ -14,7 +14,10 @@ use std::{
 
 use nfs_proto::{
     config::Window,
-    endpoint::{self, ConnectionId, Direction, EndpointConfig, Failover, Reason, Route, other},
+    endpoint::{
+        self, ConnectionId, Direction, EndpointConfig, Failover, ListingPlan, ListingStep, Reason, Route,
+        other,
+    },
     transfer::Limits,
 };
 use nfs_wire::{FileHandle, Procedure, portmap::Protocol, rpc::Program};
@@ -183,28 +186,68 @@ impl Endpoint {
         timeout: Option<Duration>,
         arguments: Vec<u8>,
     ) -> Result<Answer, CallFailure> {
+        let route = self.connections.machine().route(procedure);
+        self.call_by(route, procedure, timeout, |_| arguments.clone()).await.map(|(answer, _)| answer)
+    }
+
+    /// Makes the call for the next page of a listing, whose arguments depend on the size of the page.
+    pub(crate) async fn call_page(
+        &self,
+        plan: &mut ListingPlan,
+        procedure: Procedure,
+        timeout: Option<Duration>,
+        arguments: impl Fn(u32) -> Vec<u8>,
+    ) -> Result<Answer, CallFailure> {
+        let route = loop {
+            let step = plan.poll(clock(), &self.connections.machine(), procedure);
+            match step {
+                ListingStep::Call(route) => break route,
+                ListingStep::Connect(protocol, limit) => self.connect_meanwhile(protocol, limit),
+            }
+        };
+        let started = clock();
+        let sized = |protocol| arguments(plan.page_bytes(protocol));
+        let (answer, over) = self.call_by(route, procedure, timeout, sized).await?;
+        if over != route.connection {
+            plan.handle_failover();
+        }
+        plan.handle_page(&self.connections.machine(), over, clock().saturating_duration_since(started));
+        Ok(answer)
+    }
+
+    /// Makes a call with the arguments that suit the transport it takes; returns which connection answered.
+    async fn call_by(
+        &self,
+        route: Route,
+        procedure: Procedure,
+        timeout: Option<Duration>,
+        arguments: impl Fn(Protocol) -> Vec<u8>,
+    ) -> Result<(Answer, ConnectionId), CallFailure> {
         let number = (Program::NFS, procedure.number());
-        let Route { connection, failover } = self.connections.machine().route(procedure);
+        let Route { connection, failover } = route;
         let path = self.connections.path(connection);
+        let first = arguments(path.protocol);
         let Some(Failover { after, grace }) = failover else {
-            return path.connection.call(number, timeout, arguments).await;
+            return path.connection.call(number, timeout, first).await.map(|answer| (answer, connection));
         };
         // Whoever waits for a place is not yet waiting for the server.
-        let call = path.connection.place(timeout).await?.call(number, arguments.clone());
+        let call = path.connection.place(timeout).await?.call(number, first);
         tokio::pin!(call);
         tokio::select! {
             biased;
-            answer = &mut call => return answer,
+            answer = &mut call => return answer.map(|answer| (answer, connection)),
             () = tokio::time::sleep(after) => {}
         }
         let again = async {
             let other = self.answering(other(path.protocol)).await?;
             tokio::time::sleep(grace).await;
-            self.connections.path(other).connection.call(number, timeout, arguments).await.ok()
+            let again = self.connections.path(other);
+            let answer = again.connection.call(number, timeout, arguments(again.protocol)).await.ok()?;
+            Some((answer, other))
         };
         tokio::select! {
             biased;
-            answer = &mut call => answer,
+            answer = &mut call => answer.map(|answer| (answer, connection)),
             Some(answer) = again => {
                 self.connections.machine().handle_failover(procedure, path.protocol);
                 tracing::debug!(what = procedure.name(), "moved to the other transport");
@@ -232,31 +275,46 @@ impl Endpoint {
     /// then. `None`: the server refuses.
     async fn connection(&self, protocol: Protocol, number: usize) -> Option<ConnectionId> {
         loop {
-            let mut attempt = {
-                let mut making = lock(&self.connections.making);
-                let machine = self.connections.machine();
-                if let Some(id) = machine.find(protocol, number) {
-                    return Some(id);
-                }
-                if !machine.may_connect(clock(), protocol) {
-                    return None;
-                }
-                drop(machine);
-                let making = &mut making[usize::from(protocol == Protocol::Tcp)];
-                match making.upgrade() {
-                    Some(attempt) => attempt.subscribe(),
-                    None => {
-                        let (attempt, waiting) = watch::channel(());
-                        let attempt = Arc::new(attempt);
-                        *making = Arc::downgrade(&attempt);
-                        self.make(protocol, attempt);
-                        waiting
-                    }
-                }
-            };
-            // It fails when the attempt has ended.
-            let _ = attempt.changed().await;
+            match self.attempt(protocol, number) {
+                Attempt::Made(id) => return Some(id),
+                Attempt::Refused => return None,
+                // It fails when the attempt has ended.
+                Attempt::Underway(mut attempt) => _ = attempt.changed().await,
+            }
         }
+    }
+
+    /// Has the first connection over a transport made while other things go on; after `limit` it counts as refused.
+    fn connect_meanwhile(&self, protocol: Protocol, limit: Duration) {
+        let Attempt::Underway(mut attempt) = self.attempt(protocol, 0) else { return };
+        let connections = Arc::clone(&self.connections);
+        self.reactor.spawn(async move {
+            if tokio::time::timeout(limit, attempt.changed()).await.is_err() {
+                connections.machine().handle_refused(clock(), protocol);
+            }
+        });
+    }
+
+    /// Returns the connection over a transport with this number, or begins to make it.
+    fn attempt(&self, protocol: Protocol, number: usize) -> Attempt {
+        let mut making = lock(&self.connections.making);
+        let machine = self.connections.machine();
+        if let Some(id) = machine.find(protocol, number) {
+            return Attempt::Made(id);
+        }
+        if !machine.may_connect(clock(), protocol) {
+            return Attempt::Refused;
+        }
+        drop(machine);
+        let making = &mut making[usize::from(protocol == Protocol::Tcp)];
+        if let Some(attempt) = making.upgrade() {
+            return Attempt::Underway(attempt.subscribe());
+        }
+        let (attempt, waiting) = watch::channel(());
+        let attempt = Arc::new(attempt);
+        *making = Arc::downgrade(&attempt);
+        self.make(protocol, attempt);
+        Attempt::Underway(waiting)
     }
 
     /// Begins to make a connection, in a task that continues when whoever wanted it is not polled; it ends when nobody waits for
@@ -284,6 +342,14 @@ impl Endpoint {
             }
         });
     }
+}
+
+/// What became of the wish for a connection.
+enum Attempt {
+    Made(ConnectionId),
+    Refused,
+    /// It is being made, until all receivers are dropped.
+    Underway(watch::Receiver<()>),
 }
 
 /// A transfer that the endpoint counts.

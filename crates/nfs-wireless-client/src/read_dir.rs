@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-use nfs_proto::transfer::{DirEntry, Listing};
-use nfs_wire::{FileHandle, portmap::Protocol};
+use nfs_proto::{
+    endpoint::ListingPlan,
+    transfer::{DirEntry, Listing},
+};
+use nfs_wire::FileHandle;
 
 use crate::{client::Client, error::Error};
 
-/// Bytes of one page of a listing over UDP: three frames, and less than what every server sends.
-const UDP_PAGE_BYTES: u32 = 4096;
-
-/// Bytes of one page of a listing over TCP.
-const TCP_PAGE_BYTES: u32 = 64 << 10;
+/// Bytes that a page may have at least, on every transport; [`ListingPlan`] says where there may be more.
+const LEAST_PAGE_BYTES: u32 = 4096;
 
 /// The entries of a directory, in the server's order, without `.` and `..`.
 #[derive(Debug)]
@@ -19,16 +19,14 @@ pub struct ReadDir {
     client: Client,
     directory: FileHandle,
     listing: Listing,
+    plan: ListingPlan,
     entries: VecDeque<DirEntry>,
 }
 
 impl ReadDir {
     pub(crate) fn new(client: Client, directory: FileHandle) -> Self {
-        let page_bytes = match client.protocol() {
-            Protocol::Udp => UDP_PAGE_BYTES,
-            Protocol::Tcp => TCP_PAGE_BYTES,
-        };
-        Self { client, directory, listing: Listing::new(directory, page_bytes), entries: VecDeque::new() }
+        let listing = Listing::new(directory, LEAST_PAGE_BYTES);
+        Self { client, directory, listing, plan: ListingPlan::new(), entries: VecDeque::new() }
     }
 
     /// Returns the next entry, or `None` at the end.
@@ -39,9 +37,7 @@ impl ReadDir {
     /// [`Error`]; the listing must not be used further. `NFS3ERR_BAD_COOKIE` means: start again.
     pub async fn next(&mut self) -> Result<Option<DirEntry>, Error> {
         while self.entries.is_empty() && !self.listing.is_done() {
-            let mut arguments = Vec::with_capacity(128);
-            self.listing.encode(&mut arguments);
-            match self.client.call_raw(self.listing.procedure(), arguments).await {
+            match self.client.call_page(&mut self.plan, &self.listing).await {
                 Ok(results) => self.entries.extend(self.listing.handle_results(&results)?),
                 Err(Error::Rejected { rejection, .. }) => self.listing.handle_rejection(rejection)?,
                 Err(error) => return Err(error),

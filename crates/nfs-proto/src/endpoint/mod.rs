@@ -1,11 +1,12 @@
 //! The connections to one server: which transport a call takes, and when that changes. docs/transports.md is the specification.
 //!
-//! [`Endpoint`] knows the connections and measures the transports. [`DownloadPlan`] and [`UploadPlan`] say what one transfer
-//! does with them. All are machines: a driver carries out their steps, on sockets or in a simulation.
+//! [`Endpoint`] knows the connections and measures the transports. [`DownloadPlan`], [`UploadPlan`] and [`ListingPlan`] say
+//! what one transfer does with them. All are machines: a driver carries out their steps, on sockets or in a simulation.
 
 mod choice;
 mod download;
 mod first;
+mod listing;
 mod pieces;
 mod upload;
 
@@ -18,6 +19,7 @@ pub use self::{
     choice::{Reason, Use, other},
     download::{DownloadPlan, DownloadStep},
     first::{FirstTransport, ServerPlace},
+    listing::{ListingPlan, ListingStep},
     pieces::RunId,
     upload::{UploadPlan, UploadStep},
 };
@@ -142,8 +144,13 @@ impl Endpoint {
         }
         let has_moved = self.moved & bit(procedure) != 0;
         let connection = self.find(other(self.protocol(first)), 0).filter(|_| has_moved).unwrap_or(first);
+        Route { connection, failover: Some(self.failover(connection)) }
+    }
+
+    /// Returns when a call on a connection is made on the other transport, too.
+    fn failover(&self, connection: ConnectionId) -> Failover {
         let after = STALL.max(self.round_trip(connection) * STALL_ROUND_TRIPS);
-        Route { connection, failover: Some(Failover { after, grace: GRACE }) }
+        Failover { after, grace: GRACE }
     }
 
     /// Takes note that only another transport than `silent` has answered a call: the procedure stays there.

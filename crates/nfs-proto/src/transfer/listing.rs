@@ -73,13 +73,19 @@ impl Listing {
 
     /// Appends the arguments of the next call.
     pub fn encode(&self, buffer: &mut Vec<u8>) {
+        self.encode_page(buffer, self.page_bytes);
+    }
+
+    /// Appends the arguments of the next call, whose reply may have up to about `page_bytes` bytes where those of the listing are fewer.
+    pub fn encode_page(&self, buffer: &mut Vec<u8>, page_bytes: u32) {
         let (dir, cookie, cookieverf) = (self.directory.to_fh3(), self.cookie, self.verifier);
+        let page_bytes = page_bytes.max(self.page_bytes);
         if self.plus {
-            // Names are about an eighth of what attributes and handles add.
-            let (dircount, maxcount) = (self.page_bytes.div_ceil(8).max(512), self.page_bytes);
+            // The size of the reply is what matters, and names alone never reach it first.
+            let (dircount, maxcount) = (page_bytes, page_bytes);
             encode(buffer, &READDIRPLUS3args { dir, cookie, cookieverf, dircount, maxcount });
         } else {
-            encode(buffer, &READDIR3args { dir, cookie, cookieverf, count: self.page_bytes });
+            encode(buffer, &READDIR3args { dir, cookie, cookieverf, count: page_bytes });
         }
     }
 

@@ -98,7 +98,7 @@ fn converse(page_bytes: u32, rounds: &[(Call, Answer<'_>, &[&str])]) -> Listing 
 
 /// READDIRPLUS of a page of [`PAGE_BYTES`].
 fn plus(cookie: u64, verifier: u8) -> Call {
-    Call(Readdirplus, cookie, verifier, vec![1000, PAGE_BYTES])
+    Call(Readdirplus, cookie, verifier, vec![PAGE_BYTES, PAGE_BYTES])
 }
 
 /// READDIR of such a page.
@@ -212,11 +212,11 @@ fn a_page_too_small_for_one_entry_doubles_up_to_64_kib() {
         }
         panic!("the page size has no limit: {sizes:?}");
     };
-    // `dircount` is an eighth of `maxcount`, and at least 512 bytes.
-    assert_eq!(sizes(10_001), [(1251, 10_001), (2501, 20_002), (5001, 40_004), (8192, 65_536)]);
-    assert_eq!(sizes(2048), [2048, 4096, 8192, 16_384, 32_768, 65_536].map(|size| (512.max(size / 8), size)));
-    assert_eq!(sizes(65_536), [(8192, 65_536)]);
-    assert_eq!(sizes(100_000), [(12_500, 100_000)]);
+    // Only `maxcount` bounds the page.
+    assert_eq!(sizes(10_001), [(10_001, 10_001), (20_002, 20_002), (40_004, 40_004), (65_536, 65_536)]);
+    assert_eq!(sizes(2048), [2048, 4096, 8192, 16_384, 32_768, 65_536].map(|size| (size, size)));
+    assert_eq!(sizes(65_536), [(65_536, 65_536)]);
+    assert_eq!(sizes(100_000), [(100_000, 100_000)]);
 }
 
 #[test]
