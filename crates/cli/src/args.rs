@@ -7,6 +7,8 @@ mod doctor;
 mod files;
 mod filter;
 mod link;
+#[cfg(all(target_os = "linux", feature = "mount"))]
+mod mount;
 mod sync;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
@@ -24,6 +26,8 @@ pub(crate) use filter::FilterArgs;
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
+#[cfg(all(target_os = "linux", feature = "mount"))]
+pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use sync::SyncArgs;
 
 use crate::{target::Remote, units};
@@ -91,6 +95,12 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// Find out what a server can do and what to change there: a page for its administrator.
     Doctor(DoctorArgs),
+    /// Show a directory of a server in the file tree of this machine, read-only, also while the server does not respond.
+    #[cfg(all(target_os = "linux", feature = "mount"))]
+    Mount(MountArgs),
+    /// Unmount what `nfsw mount` has mounted.
+    #[cfg(all(target_os = "linux", feature = "mount"))]
+    Umount(UmountArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
     /// Emulate a bad link: under any program, as a UDP proxy, or as a picture.

@@ -13,6 +13,8 @@ pub(crate) mod link;
 mod ln;
 mod ls;
 mod mkdir;
+#[cfg(all(target_os = "linux", feature = "mount"))]
+mod mount;
 mod mv;
 mod pages;
 mod ping;
@@ -55,6 +57,10 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
         Command::Doctor(arguments) => on_servers!(arguments, doctor::run),
+        #[cfg(all(target_os = "linux", feature = "mount"))]
+        Command::Mount(arguments) => mount::execute(arguments),
+        #[cfg(all(target_os = "linux", feature = "mount"))]
+        Command::Umount(arguments) => mount::execute_umount(&arguments),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),

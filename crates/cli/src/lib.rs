@@ -15,6 +15,8 @@ mod link_options;
 mod links;
 mod local;
 mod mode;
+#[cfg(all(target_os = "linux", feature = "mount"))]
+mod mount;
 mod name;
 mod outcome;
 mod paths;

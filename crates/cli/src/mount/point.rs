@@ -1,0 +1,177 @@
+//! Directories that file systems are mounted on.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::{ffi::OsStringExt, fs::FileTypeExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::{io::Errno, mount::UnmountFlags};
+
+use crate::{
+    error::{io_text, local, show},
+    exit::{Exit, Failure},
+};
+
+/// What the sources of our mounts begin with in /proc/self/mountinfo: their type is that of every FUSE mount.
+pub(crate) const SOURCE: &str = "nfsw#";
+
+/// A directory that something may be mounted on.
+#[derive(Clone, Debug)]
+pub(crate) struct MountPoint {
+    /// Its absolute path, without links.
+    pub(crate) path: PathBuf,
+    /// There was a mount whose server is gone; it has been removed.
+    pub(crate) was_dead: bool,
+}
+
+impl MountPoint {
+    /// Checks that a directory can be mounted on; the mount of a program that was killed is removed.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with FUSE on this machine.
+    pub(crate) fn prepare(path: &Path) -> anyhow::Result<Self> {
+        match fs::metadata("/dev/fuse") {
+            Ok(device) if device.file_type().is_char_device() => {}
+            Ok(_) | Err(_) => {
+                let text = "/dev/fuse is missing: FUSE is not there (modprobe fuse; in a container: --device /dev/fuse)";
+                return Err(Failure::with(Exit::LocalIo, text));
+            }
+        }
+        let mut was_dead = false;
+        let metadata = match fs::metadata(path) {
+            Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+                detach(&absolute(path)?)?;
+                was_dead = true;
+                fs::metadata(path)
+            }
+            metadata => metadata,
+        };
+        let metadata = metadata.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let shown = show(path);
+                Failure::with(
+                    Exit::LocalIo,
+                    format!("{shown} does not exist; create it first: mkdir {shown}"),
+                )
+            }
+            _ => local(path, &error),
+        })?;
+        if !metadata.is_dir() {
+            return Err(Failure::with(Exit::LocalIo, format!("{} is not a directory", show(path))));
+        }
+        let path = fs::canonicalize(path).map_err(|error| local(path, &error))?;
+        if mounts()?.iter().any(|mount| mount.path == path && mount.is_ours) {
+            let text = format!("{0} is mounted already (nfsw umount {0})", show(&path));
+            return Err(Failure::with(Exit::LocalIo, text));
+        }
+        Ok(Self { path, was_dead })
+    }
+}
+
+/// Unmounts what `nfsw mount` has mounted on a directory. Returns whether something still uses it: then it goes when that ends.
+///
+/// # Errors
+/// If there is no such mount, or the system refuses.
+pub(crate) fn unmount(path: &Path) -> anyhow::Result<bool> {
+    let path = absolute(path)?;
+    if !mounts()?.iter().any(|mount| mount.path == path && mount.is_ours) {
+        let text = format!("{} is no mount of nfsw", show(&path));
+        return Err(Failure::with(Exit::LocalIo, text));
+    }
+    match rustix::mount::unmount(&path, UnmountFlags::empty()) {
+        Ok(()) => Ok(false),
+        Err(Errno::BUSY) => detach(&path).map(|()| true),
+        Err(Errno::PERM) => with_helper(&path).map(|()| false),
+        Err(error) => Err(local(&path, &error.into())),
+    }
+}
+
+/// Removes a mount from the file tree; whoever uses it keeps it.
+fn detach(path: &Path) -> anyhow::Result<()> {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => with_helper(path),
+        Err(error) => Err(local(path, &error.into())),
+    }
+}
+
+/// Unmounts as an ordinary user, who needs FUSE's helper for it.
+fn with_helper(path: &Path) -> anyhow::Result<()> {
+    let output = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(path).output();
+    let failed =
+        |text: String| Failure::with(Exit::LocalIo, format!("cannot unmount {}: {text}", show(path)));
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        Err(error) => Err(failed(format!("fusermount3: {} (package fuse3)", io_text(&error)))),
+    }
+}
+
+/// A line of /proc/self/mountinfo.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+fn mounts() -> anyhow::Result<Vec<Mount>> {
+    let path = Path::new("/proc/self/mountinfo");
+    let text = fs::read(path).map_err(|error| local(path, &error))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// Parses a line of mountinfo (proc_pid_mountinfo(5)).
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let source = unescape(fields.skip_while(|&field| field != b"-").nth(2)?);
+    Some(Mount { path, is_ours: source.starts_with(SOURCE.as_bytes()) })
+}
+
+/// Undoes the kernel's escapes: `\` and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) if byte == b'\\' => {
+                out.push(escaped);
+                rest = &tail[3..];
+            }
+            _ => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Makes a path absolute without touching its last component, which may be a dead mount.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    let absolute = std::path::absolute(path).map_err(|error| local(path, &error))?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Ok(absolute) };
+    match fs::canonicalize(parent) {
+        Ok(parent) => Ok(parent.join(name)),
+        Err(error) => Err(local(parent, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_mountinfo_are_read() {
+        let line =
+            br"99 28 0:54 / /mnt/my\040files ro,nosuid,nodev shared:5 - fuse nfsw\043nas:/a\040b ro,user_id=0";
+        assert_eq!(parse(line), Some(Mount { path: "/mnt/my files".into(), is_ours: true }));
+        let line = b"24 28 0:22 / /proc rw - proc proc rw";
+        assert_eq!(parse(line), Some(Mount { path: "/proc".into(), is_ours: false }));
+        assert_eq!(parse(b""), None);
+    }
+}
