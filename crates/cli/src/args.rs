@@ -14,7 +14,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
+pub(crate) use connection::{ConnectionArgs, HELP_CONNECTION, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
@@ -209,6 +209,12 @@ fn parse_host() -> impl clap::builder::TypedValueParser<Value = Remote> {
 fn parse_remote() -> impl clap::builder::TypedValueParser<Value = Remote> {
     use clap::builder::{OsStringValueParser, TypedValueParser};
     OsStringValueParser::new().try_map(|argument: OsString| crate::target::Target::parse_remote(&argument))
+}
+
+/// Reads a path on a server, or `HOST:` alone.
+fn parse_listed() -> impl clap::builder::TypedValueParser<Value = Remote> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new().try_map(|argument: OsString| Remote::parse_listed(&argument))
 }
 
 #[cfg(test)]

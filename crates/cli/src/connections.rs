@@ -179,7 +179,7 @@ impl Connections {
         let connected = self.connected.borrow();
         let lines = connected.iter().map(|Connected { remote, client, .. }| {
             let [(down, why), (up, why_up)] = client.transports();
-            let host = &remote.host;
+            let host = remote.server();
             if (down, why) == (up, why_up) {
                 return format!("{host} over {}: {why}", name(down));
             }
@@ -202,7 +202,7 @@ impl Connections {
                 .filter(|(asked, (_, used))| asked.is_some_and(|asked| asked > *used))
                 .map(|(_, (what, used))| format!("{used} bytes per {what}"))
                 .collect();
-            let host = &remote.host;
+            let host = remote.server();
             (stats.calls > 0 && !less.is_empty() && self.activity.bytes() > 0).then(|| {
                 format!("{host} takes less than --block-size at once: at most {}", less.join(" and "))
             })
@@ -219,7 +219,7 @@ impl Connections {
             .map(|connected| {
                 format!(
                     "{} over {}",
-                    connected.remote.host,
+                    connected.remote.server(),
                     transport_name(connected.client.protocol()).to_uppercase()
                 )
             })

@@ -326,7 +326,7 @@ impl Run<'_> {
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             (Kind::Special(what), Some(name)) => {
-                self.reporter.warning(format!("{node}: skipped, it is a {what}"));
+                self.reporter.warning_of(&node, &format!("skipped, it is a {what}"));
                 self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
@@ -412,7 +412,7 @@ impl Run<'_> {
         };
         let target = frame.place.show(name);
         if present.kind == Kind::Directory {
-            let text = format!("{target}: is a directory, which {node} cannot replace");
+            let text = format!("{target}: is a directory, which a file cannot replace");
             return Err(Failure::with(Exit::SomeFailed, text));
         }
         if frame.place.is_same(present, node) {

@@ -51,6 +51,12 @@ pub fn main() -> ExitCode {
     if command::link::exec::is_inside() {
         return command::link::exec::inside();
     }
+    // Whoever asks for help need not say what to work on.
+    let mut options = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    if options.any(|argument| argument == args::HELP_CONNECTION) {
+        let printed = args::ConnectionArgs::explained().print_help();
+        return if printed.is_ok() { Exit::Done } else { Exit::LocalIo }.into();
+    }
     match args::Cli::try_parse() {
         Ok(cli) => command::execute(cli.command),
         Err(error) => usage(&error).into(),

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     io::{self, IsTerminal, Write},
     sync::Arc,
@@ -13,16 +13,30 @@ use serde_json::{Value, json};
 
 use crate::{
     args::OutputArgs,
-    error::explain,
+    error::{explain, kind},
     exit::{Exit, Failure},
     outcome::{Outcome, Skip},
     progress::{Activity, Progress},
     summary::Summary,
-    text::shorten,
+    text::{cut_words, shorten},
 };
 
 /// Characters of a message, at most; with the name of the program in front that is less than 500.
 const MESSAGE_CHARACTERS: usize = 490;
+
+/// Characters of one word of a message, at most: names are words.
+const WORD_CHARACTERS: usize = 200;
+
+/// Different things that are said of files and whose files are counted, at most: beyond, every line is printed.
+const MOST_CAUSES: usize = 1000;
+
+/// What goes without saying until the end of a run.
+#[derive(Debug, Default)]
+struct Unsaid {
+    count: u64,
+    /// The last line.
+    line: String,
+}
 
 /// Prints for the whole run. Nothing else writes to standard output or standard error.
 #[derive(Debug)]
@@ -35,12 +49,16 @@ pub(crate) struct Reporter {
     names: bool,
     /// Whether the command does more than to print.
     changes: bool,
+    /// Whether `-v` names every file.
+    may_be_verbose: bool,
     /// Standard output takes nothing any more.
     is_mute: Cell<bool>,
     started: Instant,
     progress: RefCell<Option<Progress>>,
     outcome: RefCell<Outcome>,
     warned: RefCell<BTreeSet<String>>,
+    /// Files of which something was not said, for it was said of another one before, by what it is.
+    unsaid: RefCell<BTreeMap<String, Unsaid>>,
     activity: Arc<Activity>,
 }
 
@@ -54,24 +72,26 @@ impl Reporter {
             verbose: false,
             names: false,
             changes: false,
+            may_be_verbose: false,
             is_mute: Cell::default(),
             started,
             progress: RefCell::default(),
             outcome: RefCell::default(),
             warned: RefCell::default(),
+            unsaid: RefCell::default(),
             activity: Arc::default(),
         }
     }
 
     /// Sets how much is said beyond errors.
     pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
-        Self { verbose, quiet, names: verbose, ..self }
+        Self { verbose, quiet, names: verbose, may_be_verbose: true, ..self }
     }
 
     /// Says that the command does more than to print, so that it goes on when standard output takes nothing any more;
     /// `names` says whether it names what it does.
     pub(crate) fn that_changes(self, names: bool) -> Self {
-        Self { changes: true, names, ..self }
+        Self { changes: true, names, may_be_verbose: true, ..self }
     }
 
     /// Returns the counters of what was done.
@@ -250,6 +270,16 @@ impl Reporter {
         let _ = self.event(&json!({"event": "warning", "message": message}));
     }
 
+    /// As [`Reporter::warning`], about a file among many: what is said of one is not said of the others, which are counted.
+    pub(crate) fn warning_of(&self, name: impl Display, text: &str) {
+        let line = format!("{name}: {text}");
+        if !self.quiet {
+            self.note_once_of_many(&line);
+        }
+        let message = shorten(&line, MESSAGE_CHARACTERS);
+        let _ = self.event(&json!({"event": "warning", "message": message}));
+    }
+
     /// As [`Reporter::warning`], but the same words are said only once.
     pub(crate) fn warning_once(&self, text: &str) {
         if self.warned.borrow_mut().insert(text.to_owned()) {
@@ -289,13 +319,44 @@ impl Reporter {
         if matches!(exit, Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
             return Err(error);
         }
-        self.error(&error, exit);
+        self.error(&error, exit, true);
         Ok(())
+    }
+
+    /// Prints a line about a file, unless the same was said of another one: that is counted, and the number said at the end.
+    fn note_once_of_many(&self, line: &str) {
+        // A local name that has a colon itself is a cause of its own, which is said, too.
+        let counts = self.may_be_verbose && !self.names;
+        let Some((_, cause)) = line.split_once(": ").filter(|_| counts) else {
+            return self.note(line);
+        };
+        let mut unsaid = self.unsaid.borrow_mut();
+        if let Some(unsaid) = unsaid.get_mut(cause) {
+            unsaid.count += 1;
+            line.clone_into(&mut unsaid.line);
+            return;
+        }
+        if unsaid.len() < MOST_CAUSES {
+            unsaid.insert(cause.to_owned(), Unsaid::default());
+        }
+        drop(unsaid);
+        self.note(line);
+    }
+
+    /// Says of how many files the same could have been said.
+    fn say_unsaid(&self) {
+        for (cause, Unsaid { count, line }) in std::mem::take(&mut *self.unsaid.borrow_mut()) {
+            match count {
+                0 => {}
+                1 => self.note(line),
+                count => self.note(format_args!("{count} more files: {cause} (-v names them)")),
+            }
+        }
     }
 
     /// Prints a line on standard error, not too long for a person.
     pub(crate) fn note(&self, text: impl Display) {
-        let text = shorten(&text.to_string(), MESSAGE_CHARACTERS);
+        let text = shorten(&cut_words(&text.to_string(), WORD_CHARACTERS), MESSAGE_CHARACTERS);
         self.above_progress(|| {
             let _ = writeln!(io::stderr(), "nfsw: {text}");
         });
@@ -321,10 +382,11 @@ impl Reporter {
 
     /// Ends the run: reports the error that ended it, prints the summary, and decides the exit status.
     pub(crate) fn finish(&self, result: anyhow::Result<()>, summary: &Summary) -> Exit {
+        self.say_unsaid();
         if let Err(error) = result {
             let exit = Exit::of(&error);
             if exit != Exit::Done {
-                self.error(&error, exit);
+                self.error(&error, exit, false);
             }
         }
         let outcome = self.outcome.borrow().clone();
@@ -339,11 +401,18 @@ impl Reporter {
         self.outcome.borrow().exit()
     }
 
-    fn error(&self, error: &anyhow::Error, exit: Exit) {
-        let message = shorten(&explain(error), MESSAGE_CHARACTERS);
-        self.note(&message);
+    fn error(&self, error: &anyhow::Error, exit: Exit, is_one_of_many: bool) {
+        let line = explain(error);
+        if is_one_of_many {
+            self.note_once_of_many(&line);
+        } else {
+            self.note(&line);
+        }
         self.outcome.borrow_mut().add_failure(exit);
-        let _ = self.event(&json!({"event": "error", "message": message, "exit_code": exit.code()}));
+        let message = shorten(&line, MESSAGE_CHARACTERS);
+        let _ = self.event(
+            &json!({"event": "error", "kind": kind(error), "message": message, "exit_code": exit.code()}),
+        );
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {

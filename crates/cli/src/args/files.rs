@@ -4,18 +4,18 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args};
 
-use super::{ConnectionArgs, OutputArgs, parse_remote};
+use super::{ConnectionArgs, OutputArgs, parse_listed, parse_remote};
 use crate::{mode::ModeChange, target::Remote};
 
 /// `nfsw ls`
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,
-    after_help = "Examples:\n  nfsw ls -lh nas:/srv\n  nfsw ls -lt 'nas:/srv/logs/*.gz'"
+    after_help = "Examples:\n  nfsw ls nas:\n  nfsw ls -lh nas:/srv\n  nfsw ls -lt 'nas:/srv/logs/*.gz'"
 )]
 pub(crate) struct LsArgs {
-    /// Directories or files on servers.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote())]
+    /// Directories or files on servers; HOST: is all that a server exports.
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_listed())]
     pub(crate) targets: Vec<Remote>,
     /// Show type, mode, links, owner, group, size and time.
     #[arg(short)]
@@ -51,7 +51,7 @@ pub(crate) struct LsArgs {
     #[arg(short = '1')]
     pub(crate) one_per_line: bool,
     /// Print help.
-    #[arg(long, action = ArgAction::Help)]
+    #[arg(long, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,

@@ -28,7 +28,7 @@ pub(crate) enum LinkCommand {
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
     /// List the links that have a name.
-    Presets,
+    Presets(LinkPresetsArgs),
 }
 
 /// `nfsw link proxy`
@@ -158,6 +158,14 @@ pub(crate) struct LinkShowArgs {
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
     pub(crate) length: Duration,
     /// Print one JSON object, with every period.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `nfsw link presets`
+#[derive(Args, Debug)]
+pub(crate) struct LinkPresetsArgs {
+    /// Print one JSON object for each.
     #[arg(long)]
     pub(crate) json: bool,
 }

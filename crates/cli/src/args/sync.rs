@@ -48,7 +48,7 @@ pub(crate) struct SyncArgs {
     /// zeros, or nowhere.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
-    /// Begin every file anew, whatever an interrupted run has left.
+    /// Copy every file from its beginning, even where an interrupted run has left a part of it.
     #[arg(long)]
     pub(crate) no_resume: bool,
     /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).

@@ -38,7 +38,7 @@ pub(super) async fn run(
     }
     let target = &arguments.target;
     if !PROTOCOLS.iter().any(|&protocol| findings.nfs_answers(protocol)) {
-        let text = format!("{}: NFS version 3 does not answer", target.host);
+        let text = format!("{}: NFS version 3 does not answer", target.server());
         return Err(Failure::with(Exit::Unreachable, text));
     }
     match findings.mount {
@@ -46,10 +46,10 @@ pub(super) async fn run(
             Ok(()) => Ok(()),
             Err(words) => {
                 let path = crate::text::escape(&mounted.path);
-                Err(Failure::with(Exit::Unreachable, format!("{}: MNT of {path}: {words}", target.host)))
+                Err(Failure::with(Exit::Unreachable, format!("{}: MNT of {path}: {words}", target.server())))
             }
         },
-        None => Err(Failure::with(Exit::Unreachable, format!("{}: MOUNT does not answer", target.host))),
+        None => Err(Failure::with(Exit::Unreachable, format!("{}: MOUNT does not answer", target.server()))),
     }
 }
 

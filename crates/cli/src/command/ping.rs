@@ -91,11 +91,12 @@ async fn ping(
     // One call, one datagram: what gets lost is counted, not sent again.
     let never = arguments.wait.saturating_mul(2).max(Duration::from_millis(1));
     config.retry = RetryPolicy::Exponential { initial: never, maximum: never };
-    let pinger = Pinger::connect(&host.host, config).await.map_err(|error| unreachable(error, &host.host))?;
+    let pinger =
+        Pinger::connect(&host.host, config).await.map_err(|error| unreachable(error, host.server()))?;
     reporter.activity().set_mounted();
     let (shown, address) = (name(transport), pinger.address());
     if !reporter.json() {
-        let line = format!("NULL calls to {} ({address}) over {}\n", host.host, shown.to_uppercase());
+        let line = format!("NULL calls to {} ({address}) over {}\n", host.server(), shown.to_uppercase());
         reporter.print(line.as_bytes())?;
     }
     let mut tally = Tally::default();
@@ -111,7 +112,7 @@ async fn ping(
                 Some(rtt.as_secs_f64() * 1e3)
             }
             Err(Error::Silent { .. }) => None,
-            Err(error) => return Err(unreachable(error, &host.host)),
+            Err(error) => return Err(unreachable(error, host.server())),
         };
         if reporter.json() {
             reporter.event(

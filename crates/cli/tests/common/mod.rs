@@ -91,6 +91,11 @@ impl Server {
         format!("{}{path}?mountport={}", self.url, self.url.rsplit(':').next().unwrap())
     }
 
+    /// A path as messages name it.
+    pub(crate) fn name(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
     /// Address of the service.
     pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("nfs://").parse().unwrap()
