@@ -33,7 +33,7 @@ use crate::{target::Remote, units};
 /// A file on a server is written HOST:/PATH or nfs://HOST/PATH. The path is the one on the server; which export
 /// holds it is found out by asking.
 #[derive(Debug, Parser)]
-#[command(name = "nfsw", version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "nfsw", version, args_override_self = true, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -99,10 +99,41 @@ pub(crate) enum Command {
     Curve(Box<CurveArgs>),
     /// Try it on this machine alone: copy a tree out and back and compare, then a file over a bad link.
     Demo(DemoArgs),
+    /// Check the configuration file, or say where it is.
+    Config(ConfigArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page of nfsw or of one of its commands.
     Man(ManArgs),
+}
+
+impl Command {
+    /// Returns the options of the connections of a command that talks to servers.
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut ConnectionArgs> {
+        Some(match self {
+            Self::Cp(arguments) => &mut arguments.connection,
+            Self::Sync(arguments) => &mut arguments.connection,
+            Self::Ls(arguments) => &mut arguments.connection,
+            Self::Stat(arguments) => &mut arguments.connection,
+            Self::Cat(arguments) => &mut arguments.connection,
+            Self::Df(arguments) => &mut arguments.connection,
+            Self::Mkdir(arguments) => &mut arguments.connection,
+            Self::Rm(arguments) => &mut arguments.connection,
+            Self::Mv(arguments) => &mut arguments.connection,
+            Self::Ln(arguments) => &mut arguments.connection,
+            Self::Chmod(arguments) => &mut arguments.connection,
+            Self::Exports(arguments) => &mut arguments.connection,
+            Self::Ping(arguments) => &mut arguments.connection,
+            Self::Doctor(arguments) => &mut arguments.connection,
+            Self::Serve(_)
+            | Self::Link(_)
+            | Self::Curve(_)
+            | Self::Demo(_)
+            | Self::Config(_)
+            | Self::Completions(_)
+            | Self::Man(_) => return None,
+        })
+    }
 }
 
 /// `nfsw exports`
@@ -181,6 +212,43 @@ pub(crate) struct DemoArgs {
     /// Keep the generated files and say where they are.
     #[arg(long)]
     pub(crate) keep: bool,
+}
+
+/// `nfsw config`
+#[derive(Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+The file is $XDG_CONFIG_HOME/nfsw/config.toml or ~/.config/nfsw/config.toml:
+
+  [defaults]
+  timeout = \"5m\"             # any option of any command, by its long name
+  bwlimit = \"2M\"
+
+  [host.nas]                 # for nas:/PATH
+  name = \"192.168.1.7\"
+  nfs-port = 2050
+  mount-port = 2051
+  transport = \"tcp\"
+  uid = 1000
+  security = \"sys\"
+
+What the URL of a target says comes first, then the command line, then NFSW_OPTS (long options, quoted as for a shell), then [host.NAME], \
+then [defaults]."
+)]
+pub(crate) struct ConfigArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// The subcommands of `nfsw config`.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the file and NFSW_OPTS, and say what is in them.
+    Check,
+    /// Print the path of the file.
+    Path,
 }
 
 /// `nfsw completions`

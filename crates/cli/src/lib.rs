@@ -5,6 +5,7 @@
 mod args;
 mod clock;
 mod command;
+mod config;
 mod connections;
 mod copy;
 mod error;
@@ -30,7 +31,7 @@ mod target;
 mod text;
 mod units;
 
-use std::{io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::Parser;
 use exit::Exit;
@@ -57,9 +58,18 @@ pub fn main() -> ExitCode {
         let printed = args::ConnectionArgs::explained().print_help();
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo }.into();
     }
-    match args::Cli::try_parse() {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let cli = match args::Cli::try_parse_from(&line) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error).into(),
+    };
+    match config::apply(line, cli) {
         Ok(cli) => command::execute(cli.command),
-        Err(error) => usage(&error).into(),
+        Err(error) => {
+            eprintln!("nfsw: {error}");
+            say_usage();
+            Exit::Usage.into()
+        }
     }
 }
 
@@ -69,6 +79,12 @@ fn usage(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
     }
+    say_usage();
+    Exit::Usage
+}
+
+/// Says to programs that the command line cannot be obeyed.
+fn say_usage() {
     if std::env::args_os().any(|argument| argument == "--json") {
         let _ = writeln!(
             std::io::stdout(),
@@ -76,5 +92,4 @@ fn usage(error: &clap::Error) -> Exit {
             Summary::default().to_json(std::time::Duration::ZERO, &Outcome::of_failure(Exit::Usage))
         );
     }
-    Exit::Usage
 }

@@ -16,8 +16,8 @@ pub(super) async fn run(
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     let host = &arguments.host;
-    let config = connections.config(&host.options)?;
-    let exports = Client::exports(&host.host, config).await;
+    let config = connections.config(host)?;
+    let exports = Client::exports(connections.address_of(host), config).await;
     let exports = exports.map_err(|error| unreachable(error, host.server()))?;
     if exports.is_empty() {
         reporter.warning(format!("{} exports nothing", host.server()));

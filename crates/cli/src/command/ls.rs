@@ -124,8 +124,10 @@ impl Listing<'_> {
         if crate::error::kind(error) != MOUNT_REFUSED || is_pattern(&target.path) {
             return Ok(None);
         }
-        let config = self.connections.config(&target.options)?;
-        let Ok(exports) = Client::exports(&target.host, config).await else { return Ok(None) };
+        let config = self.connections.config(target)?;
+        let Ok(exports) = Client::exports(self.connections.address_of(target), config).await else {
+            return Ok(None);
+        };
         let paths = exports.into_iter().map(|export| export.directory);
         let below: Vec<_> =
             paths.filter(|path| *path != target.path && is_within(path, &target.path)).collect();

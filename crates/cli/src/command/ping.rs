@@ -49,7 +49,7 @@ async fn run(
     reporter: &Reporter,
     begun: &Begun,
 ) -> anyhow::Result<()> {
-    let transports = match arguments.connection.transport {
+    let transports = match connections.arguments_for(&arguments.host).transport() {
         Transport::Auto => &[TransportChoice::Udp, TransportChoice::Tcp][..],
         Transport::Udp => &[TransportChoice::Udp],
         Transport::Tcp => &[TransportChoice::Tcp],
@@ -84,15 +84,16 @@ async fn ping(
     begun: &Begun,
 ) -> anyhow::Result<Tally> {
     let host = &arguments.host;
-    let mut config = connections.config(&host.options)?;
+    let mut config = connections.config(host)?;
     config.transport = transport;
     config.connect_timeout = config.connect_timeout.or(Some(arguments.wait));
     config.call_timeout = Some(arguments.wait);
     // One call, one datagram: what gets lost is counted, not sent again.
     let never = arguments.wait.saturating_mul(2).max(Duration::from_millis(1));
     config.retry = RetryPolicy::Exponential { initial: never, maximum: never };
-    let pinger =
-        Pinger::connect(&host.host, config).await.map_err(|error| unreachable(error, host.server()))?;
+    let pinger = Pinger::connect(connections.address_of(host), config)
+        .await
+        .map_err(|error| unreachable(error, host.server()))?;
     reporter.activity().set_mounted();
     let (shown, address) = (name(transport), pinger.address());
     if !reporter.json() {

@@ -208,6 +208,10 @@ pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -
     let mut command = Command::new(env!("CARGO_BIN_EXE_nfsw"));
     command.args(arguments).stdin(Stdio::null());
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    // What whoever runs the tests has configured is not what is tested.
+    command
+        .env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-config"))
+        .env_remove("NFSW_OPTS");
     command
 }
 
