@@ -26,7 +26,7 @@ pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxy
 
 pub(crate) use sync::SyncArgs;
 
-use crate::{target::Remote, units};
+use crate::{complete, target::Remote, units};
 
 /// NFS for bad links: work with files on NFSv3 servers without mounting them, as any user.
 ///
@@ -141,7 +141,7 @@ impl Command {
 #[command(after_help = "Example:\n  nfsw exports nas")]
 pub(crate) struct ExportsArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
-    #[arg(value_name = "HOST", value_parser = parse_host())]
+    #[arg(value_name = "HOST", value_parser = parse_host(), add = complete::servers())]
     pub(crate) host: Remote,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -160,7 +160,7 @@ Examples:
   nfsw ping --transport udp --count 100 --interval 50ms nas")]
 pub(crate) struct PingArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
-    #[arg(value_name = "HOST", value_parser = parse_host())]
+    #[arg(value_name = "HOST", value_parser = parse_host(), add = complete::servers())]
     pub(crate) host: Remote,
     /// Calls per transport.
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]

@@ -5,6 +5,7 @@
 mod args;
 mod clock;
 mod command;
+mod complete;
 mod config;
 mod connections;
 mod copy;
@@ -46,6 +47,9 @@ pub fn main() -> ExitCode {
         tell(info);
         std::process::exit(101);
     }));
+    if let Some(ended) = complete::answer() {
+        return ended;
+    }
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     #[cfg(target_os = "linux")]

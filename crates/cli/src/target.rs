@@ -13,7 +13,7 @@ use std::{
 pub(crate) use url::UrlOptions;
 
 use crate::text::{escape, shell_quote};
-use url::encode;
+pub(crate) use url::encode as encode_url;
 
 /// A source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +186,7 @@ impl Remote {
     /// Returns it as a user would write it: `HOST:/PATH`, or `nfs://HOST:PORT/PATH` where a port was given.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         match self.options.nfs_port {
-            Some(_) => [format!("nfs://{}", self.server()).into_bytes(), encode(&self.path)].concat(),
+            Some(_) => [format!("nfs://{}", self.server()).into_bytes(), encode_url(&self.path)].concat(),
             None => [format!("{}:", self.server()).as_bytes(), &self.path].concat(),
         }
     }
@@ -207,7 +207,7 @@ impl Remote {
             None => self.bracketed_host(),
         };
         let query = format!("?{}", options.join("&"));
-        shell_quote(&[format!("nfs://{host}").as_bytes(), &encode(&self.path), query.as_bytes()].concat())
+        shell_quote(&[format!("nfs://{host}").as_bytes(), &encode_url(&self.path), query.as_bytes()].concat())
     }
 
     fn bracketed_host(&self) -> String {

@@ -6,14 +6,14 @@ use std::{
 };
 
 use jiff::{Timestamp, tz::TimeZone};
-use nfs_wireless_client::{Client, FileType, Metadata};
+use nfs_wireless_client::{FileType, Metadata};
 
 use super::stat::{entry_json, kind_letter};
 use crate::{
     args::LsArgs,
-    connections::{Connections, is_within},
+    connections::Connections,
     error::{MOUNT_REFUSED, ResultExt, explain, is_stale},
-    remote::{Children, Found, find, find_all, follow},
+    remote::{Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
     target::is_pattern,
     text::{columns, escape, listing_time, mode_string},
@@ -124,13 +124,7 @@ impl Listing<'_> {
         if crate::error::kind(error) != MOUNT_REFUSED || is_pattern(&target.path) {
             return Ok(None);
         }
-        let config = self.connections.config(target)?;
-        let Ok(exports) = Client::exports(self.connections.address_of(target), config).await else {
-            return Ok(None);
-        };
-        let paths = exports.into_iter().map(|export| export.directory);
-        let below: Vec<_> =
-            paths.filter(|path| *path != target.path && is_within(path, &target.path)).collect();
+        let below = exports_below(self.connections, target).await?;
         if below.is_empty() {
             return Ok(None);
         }

@@ -7,11 +7,16 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::{
     args::{Cli, CompletionsArgs, ManArgs},
+    complete::Shell,
     exit::Exit,
 };
 
 /// Prints a completion script.
 pub(super) fn completions(arguments: &CompletionsArgs) -> Exit {
+    if let Some(shell) = Shell::named(arguments.shell.to_string().as_ref()) {
+        return print(shell.script().as_bytes());
+    }
+    // Other shells get a script that knows the options alone.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "nfsw", &mut script);
     print(&script)

@@ -136,7 +136,7 @@ fn block(name: &str, value: &str) -> Result<u32, String> {
 }
 
 /// Writes a path as it stands in a URL. Only what means something else there is replaced, so that people can read it.
-pub(super) fn encode(path: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for &byte in path {
         match byte {
