@@ -263,7 +263,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man link exec | man -l -")]
 pub(crate) struct ManArgs {
-    /// The command to describe, such as cp or link exec; nfsw itself when left out.
+    /// The command to describe, such as cp or link exec; nfsw itself when left out; json for what --json prints, as Markdown.
     pub(crate) command: Vec<String>,
 }
 

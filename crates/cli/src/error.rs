@@ -82,6 +82,31 @@ pub(crate) fn kind(error: &anyhow::Error) -> &'static str {
 /// The kind of errors of a server that does not let us mount.
 pub(crate) const MOUNT_REFUSED: &str = "mount_refused";
 
+/// All kinds.
+#[cfg(test)]
+pub(crate) const KINDS: [&str; 20] = [
+    "usage",
+    "host_not_found",
+    "unreachable",
+    "not_registered",
+    MOUNT_REFUSED,
+    "ambiguous_export",
+    "nfs_status",
+    "unknown_outcome",
+    "rejected",
+    "broken_reply",
+    "no_answer",
+    "another_server",
+    "source_changed",
+    "local_io",
+    NO_SPACE,
+    "some_failed",
+    "source_missing",
+    "verify_mismatch",
+    "gave_up",
+    "interrupted",
+];
+
 fn client_kind(error: &client::Error) -> &'static str {
     use client::Error;
     match error {

@@ -24,6 +24,7 @@ mod process;
 mod progress;
 mod remote;
 mod report;
+mod schema;
 #[cfg(test)]
 mod served;
 mod signals;

@@ -11,9 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::{Value, json};
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::units;
+use crate::{summary::nanoseconds, units};
 
 /// Counters that transfers advance and the bar and the timeouts read.
 #[derive(Debug, Default)]
@@ -317,6 +319,21 @@ impl Observation {
             let _ = write!(line, "  {} resends ({percent:.1} %)", link.resends);
         }
         line
+    }
+
+    /// Returns the state for programs.
+    pub(crate) fn event(&self, now: Instant, activity: &Activity, link: LinkState) -> Value {
+        json!({
+            "event": "progress",
+            "bytes": activity.bytes(),
+            "expected_bytes": activity.expected_bytes.load(Relaxed),
+            "files": activity.files.load(Relaxed),
+            "expected_files": activity.expected_files.load(Relaxed),
+            "rate_bps": (self.bytes_per_second() * 8.0) as u64,
+            "stalled_ns": nanoseconds(self.stalled(now)),
+            "rtt_ns": link.rtt.map(nanoseconds),
+            "resends": link.resends,
+        })
     }
 
     /// Words what was done, for the end of a run.

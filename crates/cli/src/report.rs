@@ -17,6 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     outcome::{Outcome, Skip},
     progress::{Activity, Progress},
+    schema,
     summary::Summary,
     text::{cut_words, shorten},
 };
@@ -49,6 +50,8 @@ pub(crate) struct Reporter {
     names: bool,
     /// Whether the command does more than to print.
     changes: bool,
+    /// Whether the command copies files, so that there is progress to be told.
+    is_copy: bool,
     /// Whether `-v` names every file.
     may_be_verbose: bool,
     /// Standard output takes nothing any more.
@@ -72,6 +75,7 @@ impl Reporter {
             verbose: false,
             names: false,
             changes: false,
+            is_copy: false,
             may_be_verbose: false,
             is_mute: Cell::default(),
             started,
@@ -85,7 +89,7 @@ impl Reporter {
 
     /// Sets how much is said beyond errors.
     pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
-        Self { verbose, quiet, names: verbose, may_be_verbose: true, ..self }
+        Self { verbose, quiet, names: verbose, is_copy: true, may_be_verbose: true, ..self }
     }
 
     /// Says that the command does more than to print, so that it goes on when standard output takes nothing any more;
@@ -157,7 +161,19 @@ impl Reporter {
     /// # Errors
     /// As [`Reporter::print`].
     pub(crate) fn event(&self, event: &Value) -> anyhow::Result<()> {
-        if self.json { self.print(format!("{event}\n").as_bytes()) } else { Ok(()) }
+        if !self.json {
+            return Ok(());
+        }
+        debug_assert_eq!(schema::check(event), Ok(()), "{event}");
+        self.print(format!("{event}\n").as_bytes())
+    }
+
+    /// Says how far a copy is, to programs.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn progress(&self, event: impl FnOnce() -> Value) -> anyhow::Result<()> {
+        if self.json && self.is_copy { self.event(&event()) } else { Ok(()) }
     }
 
     /// Says that something is done, and counts it.

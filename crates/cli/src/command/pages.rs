@@ -9,6 +9,7 @@ use crate::{
     args::{Cli, CompletionsArgs, ManArgs},
     complete::Shell,
     exit::Exit,
+    schema,
 };
 
 /// Prints a completion script.
@@ -24,6 +25,9 @@ pub(super) fn completions(arguments: &CompletionsArgs) -> Exit {
 
 /// Prints a manual page.
 pub(super) fn manual(arguments: &ManArgs) -> Exit {
+    if arguments.command == ["json"] {
+        return print(schema::page().as_bytes());
+    }
     let mut page = Cli::command();
     page.build();
     for name in &arguments.command {

@@ -17,6 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     process::Process,
     report::Reporter,
+    summary::nanoseconds,
 };
 
 pub(super) fn execute(arguments: PingArgs) -> Exit {
@@ -110,17 +111,18 @@ async fn ping(
             Ok((rtt, _)) => {
                 reporter.activity().step();
                 tally.answered.push(rtt);
-                Some(rtt.as_secs_f64() * 1e3)
+                Some(rtt)
             }
             Err(Error::Silent { .. }) => None,
             Err(error) => return Err(unreachable(error, host.server())),
         };
         if reporter.json() {
             reporter.event(
-                &json!({"event": "ping", "transport": shown, "number": number + 1, "rtt_ms": answer}),
+                &json!({"event": "ping", "transport": shown, "number": number + 1, "rtt_ns": answer.map(nanoseconds)}),
             )?;
         } else {
-            let words = answer.map_or_else(|| "no answer".to_owned(), |rtt| format!("{rtt:.3} ms"));
+            let words = answer
+                .map_or_else(|| "no answer".to_owned(), |rtt| format!("{:.3} ms", rtt.as_secs_f64() * 1e3));
             reporter.print(format!("  {:>3}: {words}\n", number + 1).as_bytes())?;
         }
     }
@@ -156,16 +158,18 @@ impl Tally {
     }
 
     fn to_json(&self, transport: &str) -> serde_json::Value {
-        let [shortest, mean, longest] = self.round_trips().map_or([None; 3], |times| times.map(Some));
+        let ns = |ms: f64| (ms * 1e6).round() as u64;
+        let [shortest, mean, longest] =
+            self.round_trips().map_or([None; 3], |times| times.map(|ms| Some(ns(ms))));
         json!({
             "event": "transport",
             "transport": transport,
             "sent": self.sent,
             "answered": self.answered.len(),
             "loss_pct": self.loss_percent(),
-            "rtt_min_ms": shortest,
-            "rtt_mean_ms": mean,
-            "rtt_max_ms": longest,
+            "rtt_min_ns": shortest,
+            "rtt_mean_ns": mean,
+            "rtt_max_ns": longest,
         })
     }
 }
