@@ -42,6 +42,7 @@ use crate::{
     remote::Children,
     report::{Reporter, event},
     target::Target,
+    text::escape,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -317,6 +318,7 @@ impl Run<'_> {
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
+                self.reporter.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 self.file(item).await.map(|()| Vec::new())
             }

@@ -58,6 +58,8 @@ pub(crate) struct Reporter {
     is_mute: Cell<bool>,
     started: Instant,
     progress: RefCell<Option<Progress>>,
+    /// Whether the line in the place of the bar says what became of the files.
+    tells_copies: Cell<bool>,
     outcome: RefCell<Outcome>,
     warned: RefCell<BTreeSet<String>>,
     /// Files of which something was not said, for it was said of another one before, by what it is.
@@ -80,6 +82,7 @@ impl Reporter {
             is_mute: Cell::default(),
             started,
             progress: RefCell::default(),
+            tells_copies: Cell::default(),
             outcome: RefCell::default(),
             warned: RefCell::default(),
             unsaid: RefCell::default(),
@@ -116,15 +119,17 @@ impl Reporter {
     /// Takes the bar away, and leaves a line in its place.
     pub(crate) fn end_progress(&self, line: Option<String>) {
         if let Some(progress) = self.progress.borrow_mut().take() {
-            progress.end(line);
+            let outcome = self.outcome.borrow();
+            let copies = self.tells_copies.get().then(|| outcome.of_copies() + "; ");
+            progress.end(line.map(|line| copies.unwrap_or_default() + &line));
         }
     }
 
     /// Draws the bar anew; false when there is none.
-    pub(crate) fn show(&self, line: impl FnOnce() -> String) -> bool {
+    pub(crate) fn show(&self, line: impl FnOnce(usize) -> String) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {
-                progress.show(line());
+                progress.show(line);
                 true
             }
             None => false,
@@ -391,7 +396,10 @@ impl Reporter {
 
     /// Says on standard error what became of the files of a copy, if the user `asked` for that or for every name.
     pub(crate) fn tell_copies(&self, asked: bool) {
-        if (asked || self.verbose) && !self.quiet && !self.json {
+        if self.progress.borrow().is_some() {
+            // The line in the place of the bar says it.
+            self.tells_copies.set(true);
+        } else if (asked || self.verbose) && !self.quiet && !self.json {
             self.note(self.outcome.borrow().of_copies());
         }
     }

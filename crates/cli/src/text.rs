@@ -64,7 +64,7 @@ pub(crate) fn cut_words(text: &str, most: usize) -> String {
 }
 
 /// Cuts a text to so many characters, in its middle.
-fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, most: usize) -> String {
     const GAP: &str = "...";
     let count = text.chars().count();
     if count <= most {
