@@ -18,8 +18,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
 
 # Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping, ip and ss,
-# and what a virtual machine takes.
-packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs)
+# what a virtual machine takes, and the shells whose completions are tried.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish)
 libraries=(nfs-wire nfs-wireless-server linkemu)
 
 check_packages() {

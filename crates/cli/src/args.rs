@@ -16,7 +16,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use connection::{ConnectionArgs, OutputArgs, Policy, Transport};
+pub(crate) use connection::{ConnectionArgs, HELP_CONNECTION, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
@@ -30,14 +30,14 @@ pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxy
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use sync::SyncArgs;
 
-use crate::{target::Remote, units};
+use crate::{complete, target::Remote, units};
 
 /// NFS for bad links: work with files on NFSv3 servers without mounting them, as any user.
 ///
 /// A file on a server is written HOST:/PATH or nfs://HOST/PATH. The path is the one on the server; which export
 /// holds it is found out by asking.
 #[derive(Debug, Parser)]
-#[command(name = "nfsw", version, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "nfsw", version, args_override_self = true, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -109,10 +109,41 @@ pub(crate) enum Command {
     Curve(Box<CurveArgs>),
     /// Try it on this machine alone: copy a tree out and back and compare, then a file over a bad link.
     Demo(DemoArgs),
+    /// Check the configuration file, or say where it is.
+    Config(ConfigArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page of nfsw or of one of its commands.
     Man(ManArgs),
+}
+
+impl Command {
+    /// Returns the options of the connections of a command that talks to servers.
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut ConnectionArgs> {
+        Some(match self {
+            Self::Cp(arguments) => &mut arguments.connection,
+            Self::Sync(arguments) => &mut arguments.connection,
+            Self::Ls(arguments) => &mut arguments.connection,
+            Self::Stat(arguments) => &mut arguments.connection,
+            Self::Cat(arguments) => &mut arguments.connection,
+            Self::Df(arguments) => &mut arguments.connection,
+            Self::Mkdir(arguments) => &mut arguments.connection,
+            Self::Rm(arguments) => &mut arguments.connection,
+            Self::Mv(arguments) => &mut arguments.connection,
+            Self::Ln(arguments) => &mut arguments.connection,
+            Self::Chmod(arguments) => &mut arguments.connection,
+            Self::Exports(arguments) => &mut arguments.connection,
+            Self::Ping(arguments) => &mut arguments.connection,
+            Self::Doctor(arguments) => &mut arguments.connection,
+            Self::Serve(_)
+            | Self::Link(_)
+            | Self::Curve(_)
+            | Self::Demo(_)
+            | Self::Config(_)
+            | Self::Completions(_)
+            | Self::Man(_) => return None,
+        })
+    }
 }
 
 /// `nfsw exports`
@@ -120,7 +151,7 @@ pub(crate) enum Command {
 #[command(after_help = "Example:\n  nfsw exports nas")]
 pub(crate) struct ExportsArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
-    #[arg(value_name = "HOST", value_parser = parse_host())]
+    #[arg(value_name = "HOST", value_parser = parse_host(), add = complete::servers())]
     pub(crate) host: Remote,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -139,7 +170,7 @@ Examples:
   nfsw ping --transport udp --count 100 --interval 50ms nas")]
 pub(crate) struct PingArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
-    #[arg(value_name = "HOST", value_parser = parse_host())]
+    #[arg(value_name = "HOST", value_parser = parse_host(), add = complete::servers())]
     pub(crate) host: Remote,
     /// Calls per transport.
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -193,6 +224,43 @@ pub(crate) struct DemoArgs {
     pub(crate) keep: bool,
 }
 
+/// `nfsw config`
+#[derive(Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+The file is $XDG_CONFIG_HOME/nfsw/config.toml or ~/.config/nfsw/config.toml:
+
+  [defaults]
+  timeout = \"5m\"             # any option of any command, by its long name
+  bwlimit = \"2M\"
+
+  [host.nas]                 # for nas:/PATH
+  name = \"192.168.1.7\"
+  nfs-port = 2050
+  mount-port = 2051
+  transport = \"tcp\"
+  uid = 1000
+  security = \"sys\"
+
+What the URL of a target says comes first, then the command line, then NFSW_OPTS (long options, quoted as for a shell), then [host.NAME], \
+then [defaults]."
+)]
+pub(crate) struct ConfigArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// The subcommands of `nfsw config`.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the file and NFSW_OPTS, and say what is in them.
+    Check,
+    /// Print the path of the file.
+    Path,
+}
+
 /// `nfsw completions`
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw completions bash > ~/.local/share/bash-completion/completions/nfsw")]
@@ -205,7 +273,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man link exec | man -l -")]
 pub(crate) struct ManArgs {
-    /// The command to describe, such as cp or link exec; nfsw itself when left out.
+    /// The command to describe, such as cp or link exec; nfsw itself when left out; json for what --json prints, as Markdown.
     pub(crate) command: Vec<String>,
 }
 
@@ -219,6 +287,12 @@ fn parse_host() -> impl clap::builder::TypedValueParser<Value = Remote> {
 fn parse_remote() -> impl clap::builder::TypedValueParser<Value = Remote> {
     use clap::builder::{OsStringValueParser, TypedValueParser};
     OsStringValueParser::new().try_map(|argument: OsString| crate::target::Target::parse_remote(&argument))
+}
+
+/// Reads a path on a server, or `HOST:` alone.
+fn parse_listed() -> impl clap::builder::TypedValueParser<Value = Remote> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new().try_map(|argument: OsString| Remote::parse_listed(&argument))
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub(crate) struct Clock {
 /// How often the bar is drawn and the timeouts are checked.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How often programs are told how far the run is.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
 /// The server is probed after a stall of this length, and again after as long: is it the link or the server?
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,7 @@ impl Clock {
         let activity = reporter.activity();
         let mut observation = Observation::new(self.started);
         let mut told = false;
+        let mut reported = self.started;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut question = pin!(Fuse::terminated());
@@ -69,7 +73,12 @@ impl Clock {
             connections.transports().into_iter().for_each(|line| reporter.detail(line));
             let link = connections.link_state();
             observation.update(now, activity, link);
-            let shown = reporter.show(|| observation.line(now, activity, link));
+            if now.duration_since(reported) >= REPORT_EVERY {
+                reported = now;
+                // A reader who left is noticed at the next line that matters.
+                let _ = reporter.progress(|| observation.event(now, activity, link));
+            }
+            let shown = reporter.show(|width| observation.line(now, activity, link, width));
             let trouble = observation.trouble(now, activity.mounted());
             if observation.stalled(now) < TICK {
                 told = false;

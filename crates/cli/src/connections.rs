@@ -13,12 +13,14 @@ use nfs_wireless_client::{
 
 use crate::{
     args::{ConnectionArgs, Policy, Transport},
+    config::{Host, Security},
     error::unreachable,
     exit::Failure,
     paths,
     progress::{Activity, LinkState},
     summary::{ClientSummary, Summary, transport_name},
     target::{Remote, UrlOptions},
+    units::AutoOr,
 };
 
 /// The connections of one run.
@@ -81,28 +83,55 @@ impl Connections {
     }
 
     /// Returns how many entries of one directory are read, at most: a server may list for ever.
-    pub(crate) const fn max_entries(&self) -> u64 {
-        self.arguments.max_entries
+    pub(crate) fn max_entries(&self) -> u64 {
+        self.arguments.or_default().max_entries()
     }
 
-    /// Translates the options of the command line and of a URL; the URL, being more specific, wins.
+    /// Returns the name or address under which a host is looked for.
+    pub(crate) fn address_of<'a>(&'a self, remote: &'a Remote) -> &'a str {
+        self.host(remote).and_then(|host| host.name.as_deref()).unwrap_or(&remote.host)
+    }
+
+    /// Returns the ports of NFS and MOUNT, as far as the URL or the configuration file says them.
+    pub(crate) fn ports_of(&self, remote: &Remote) -> (Option<u16>, Option<u16>) {
+        let (url, host) = (&remote.options, self.host(remote));
+        let nfs = url.nfs_port.or_else(|| host?.nfs_port);
+        // Ports that belong together are taken together.
+        let mount = host.filter(|_| url.nfs_port.is_none()).and_then(|host| host.mount_port);
+        (nfs, url.mount_port.or(mount))
+    }
+
+    /// Returns the options for a server: those of the run, then those of the configuration file for this host, then for all.
+    pub(crate) fn arguments_for(&self, remote: &Remote) -> ConnectionArgs {
+        let arguments = self.host(remote).map(|host| self.arguments.or(&host.connection));
+        arguments.as_ref().unwrap_or(&self.arguments).or_default()
+    }
+
+    fn host(&self, remote: &Remote) -> Option<&Host> {
+        self.arguments.hosts.as_ref()?.hosts.get(&*remote.host)
+    }
+
+    /// Translates the options of the URL, which is the most specific, of the command line and of the configuration file.
     ///
     /// # Errors
     /// A usage error that names the option.
-    pub(crate) fn config(&self, url: &UrlOptions) -> anyhow::Result<ClientConfig> {
-        let arguments = &self.arguments;
+    pub(crate) fn config(&self, remote: &Remote) -> anyhow::Result<ClientConfig> {
+        let url = &*remote.options;
+        let arguments = &self.arguments_for(remote);
         let mut config = ClientConfig::default();
         config.own_thread = true;
-        config.transport = match arguments.transport {
+        config.transport = match arguments.transport() {
             Transport::Auto => TransportChoice::Auto,
             Transport::Udp => TransportChoice::Udp,
             Transport::Tcp => TransportChoice::Tcp,
         };
-        config.nfs_port = url.nfs_port;
-        config.mount_port = url.mount_port;
+        (config.nfs_port, config.mount_port) = self.ports_of(remote);
+        if self.host(remote).is_some_and(|host| host.security == Security::None) {
+            config.credential = Credential::None;
+        }
         act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
         config.retry = retry(arguments, url)?;
-        let block = |exact: Option<u32>| match exact.or_else(|| arguments.block_size.number()) {
+        let block = |exact: Option<u32>| match exact.or_else(|| arguments.exact_block()) {
             Some(bytes) => BlockSize::Exact(bytes),
             None => {
                 BlockSize::Auto { max: arguments.max_block.or_else(|| self.rate_limit.map(smooth_block)) }
@@ -110,7 +139,7 @@ impl Connections {
         };
         config.read_block = block(url.read_block);
         config.write_block = block(url.write_block);
-        config.window = arguments.window.number().map_or(Window::Auto, Window::Calls);
+        config.window = arguments.window.and_then(AutoOr::number).map_or(Window::Auto, Window::Calls);
         config.connect_timeout = arguments.timeout;
         config.rate_limit = self.rate_limit;
         config.path_cache = Some(PathCache::new(paths::cached));
@@ -121,8 +150,8 @@ impl Connections {
     /// Whether giving a file to somebody could work: only root may, and what is its own needs no giving.
     pub(crate) fn may_give(&self, remote: &Remote, uid: u32, gid: u32) -> bool {
         let mut credential = ClientConfig::default().credential;
-        let url = &remote.options;
-        act_as(&mut credential, url.uid.or(self.arguments.uid), url.gid.or(self.arguments.gid));
+        let (url, arguments) = (&remote.options, self.arguments_for(remote));
+        act_as(&mut credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
         matches!(credential, Credential::Sys(user) if user.uid == 0 && (uid, gid) != (user.uid, user.gid))
     }
 
@@ -179,7 +208,7 @@ impl Connections {
         let connected = self.connected.borrow();
         let lines = connected.iter().map(|Connected { remote, client, .. }| {
             let [(down, why), (up, why_up)] = client.transports();
-            let host = &remote.host;
+            let host = remote.server();
             if (down, why) == (up, why_up) {
                 return format!("{host} over {}: {why}", name(down));
             }
@@ -192,7 +221,8 @@ impl Connections {
     pub(crate) fn reduced_blocks(&self) -> Vec<String> {
         let connected = self.connected.borrow();
         let reduced = connected.iter().filter_map(|Connected { remote, client, .. }| {
-            let exact = |url: Option<u32>| url.or_else(|| self.arguments.block_size.number());
+            let arguments = self.arguments_for(remote);
+            let exact = |url: Option<u32>| url.or_else(|| arguments.exact_block());
             let asked = [exact(remote.options.read_block), exact(remote.options.write_block)];
             let Status { read_block, write_block, stats, .. } = client.status();
             let used = [("READ", read_block), ("WRITE", write_block)];
@@ -202,7 +232,7 @@ impl Connections {
                 .filter(|(asked, (_, used))| asked.is_some_and(|asked| asked > *used))
                 .map(|(_, (what, used))| format!("{used} bytes per {what}"))
                 .collect();
-            let host = &remote.host;
+            let host = remote.server();
             (stats.calls > 0 && !less.is_empty() && self.activity.bytes() > 0).then(|| {
                 format!("{host} takes less than --block-size at once: at most {}", less.join(" and "))
             })
@@ -219,7 +249,7 @@ impl Connections {
             .map(|connected| {
                 format!(
                     "{} over {}",
-                    connected.remote.host,
+                    connected.remote.server(),
                     transport_name(connected.client.protocol()).to_uppercase()
                 )
             })
@@ -233,8 +263,9 @@ impl Connections {
         if let Some(other) = connecting.iter().find(|other| other.remote.is_on_server_of(remote)) {
             return Ok(other.clone());
         }
-        let (config, asked) = (self.config(&remote.options)?, remote.clone());
-        let attempt = async move { Client::connect(&asked.host, &asked.path, config).await };
+        let (config, path) = (self.config(remote)?, remote.path.clone());
+        let host = self.address_of(remote).to_owned();
+        let attempt = async move { Client::connect(&host, &path, config).await };
         let begun = Connecting { remote: remote.clone(), attempt: attempt.boxed().shared() };
         connecting.push(begun.clone());
         Ok(begun)
@@ -350,7 +381,7 @@ mod tests {
     fn config(options: &[&str]) -> anyhow::Result<ClientConfig> {
         let line = ["nfsw", "stat"].iter().chain(options);
         let Command::Stat(arguments) = Cli::parse_from(line).command else { panic!("stat") };
-        Connections::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0].options)
+        Connections::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0])
     }
 
     #[test]

@@ -42,6 +42,7 @@ use crate::{
     remote::Children,
     report::{Reporter, event},
     target::Target,
+    text::escape,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
@@ -317,6 +318,7 @@ impl Run<'_> {
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
+                self.reporter.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 self.file(item).await.map(|()| Vec::new())
             }
@@ -326,7 +328,7 @@ impl Run<'_> {
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             (Kind::Special(what), Some(name)) => {
-                self.reporter.warning(format!("{node}: skipped, it is a {what}"));
+                self.reporter.warning_of(&node, &format!("skipped, it is a {what}"));
                 self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
@@ -412,7 +414,7 @@ impl Run<'_> {
         };
         let target = frame.place.show(name);
         if present.kind == Kind::Directory {
-            let text = format!("{target}: is a directory, which {node} cannot replace");
+            let text = format!("{target}: is a directory, which a file cannot replace");
             return Err(Failure::with(Exit::SomeFailed, text));
         }
         if frame.place.is_same(present, node) {

@@ -13,6 +13,7 @@ use nfs_wireless_client::{self as client, MountStatus, NfsStatus as Status, Proc
 use crate::{
     exit::{Exit, Failure},
     text::escape,
+    units,
 };
 
 /// Names the file that an operation on a server was about.
@@ -52,7 +53,7 @@ pub(crate) fn about(error: client::Error, name: impl Display) -> anyhow::Error {
     match error {
         // Nothing else will work either.
         client::Error::AnotherServer { .. } => {
-            Failure::last(Exit::SomeFailed, format!("{error}; run it again"))
+            Failure::last(Exit::SomeFailed, client_kind(&error), format!("{error}; run it again"))
         }
         error => anyhow::Error::new(error).context(name.to_string()),
     }
@@ -65,8 +66,99 @@ pub(crate) fn unreachable(error: client::Error, name: impl Display) -> anyhow::E
         client::Error::Local(_) => Exit::LocalIo,
         _ => Exit::Unreachable,
     };
+    let kind = client_kind(&error);
     let error = anyhow::Error::new(error).context(name.to_string());
-    Failure::with(exit, explain(&error))
+    Failure::of_kind(exit, kind, explain(&error))
+}
+
+/// Returns the word by which programs tell what went wrong.
+pub(crate) fn kind(error: &anyhow::Error) -> &'static str {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.kind;
+    }
+    error.downcast_ref::<client::Error>().map_or_else(|| Exit::SomeFailed.outcome(), client_kind)
+}
+
+/// The kind of errors of a server that does not let us mount.
+pub(crate) const MOUNT_REFUSED: &str = "mount_refused";
+
+/// All kinds.
+#[cfg(test)]
+pub(crate) const KINDS: [&str; 20] = [
+    "usage",
+    "host_not_found",
+    "unreachable",
+    "not_registered",
+    MOUNT_REFUSED,
+    "ambiguous_export",
+    "nfs_status",
+    "unknown_outcome",
+    "rejected",
+    "broken_reply",
+    "no_answer",
+    "another_server",
+    "source_changed",
+    "local_io",
+    NO_SPACE,
+    "some_failed",
+    "source_missing",
+    "verify_mismatch",
+    "gave_up",
+    "interrupted",
+];
+
+fn client_kind(error: &client::Error) -> &'static str {
+    use client::Error;
+    match error {
+        Error::Config(_) => Exit::Usage.outcome(),
+        Error::Resolve { .. } => "host_not_found",
+        Error::Unreachable { source, .. } if source.kind() == ErrorKind::InvalidData => "broken_reply",
+        Error::Unreachable { .. } => Exit::Unreachable.outcome(),
+        Error::NotRegistered { .. } => "not_registered",
+        Error::Mount { .. } => MOUNT_REFUSED,
+        Error::SameDirectory { .. } | Error::TwoDirectories { .. } | Error::MountsAnything { .. } => {
+            "ambiguous_export"
+        }
+        _ if has_no_room(error) => NO_SPACE,
+        Error::Status { .. } => "nfs_status",
+        Error::Ambiguous { .. } => "unknown_outcome",
+        Error::Rejected { .. } => "rejected",
+        Error::Protocol { .. } | Error::Broken { .. } | Error::Circle { .. } => "broken_reply",
+        Error::Silent { .. } | Error::ConnectTimeout { .. } | Error::Stalled(_) => "no_answer",
+        Error::AnotherServer { .. } => "another_server",
+        Error::SourceChanged => "source_changed",
+        Error::Local(_) => Exit::LocalIo.outcome(),
+        _ => Exit::SomeFailed.outcome(),
+    }
+}
+
+/// Returns an error about a disk that has no room for the rest of a file, of which a partial file takes `bytes` there.
+pub(crate) fn full(
+    exit: Exit,
+    name: impl Display,
+    words: impl Display,
+    part: impl Display,
+    bytes: u64,
+) -> anyhow::Error {
+    let bytes = units::bytes(bytes);
+    let place = if exit == Exit::LocalIo { "" } else { " there" };
+    let text = format!(
+        "{name}: {words} (the partial file {part} takes {bytes}; make room{place} and run it again, which resumes, or remove that file)"
+    );
+    Failure::last(exit, NO_SPACE, text)
+}
+
+/// The kind of errors of disks without room.
+const NO_SPACE: &str = "no_space";
+
+/// Whether a server says that it has no room.
+pub(crate) fn has_no_room(error: &client::Error) -> bool {
+    matches!(error.status(), Some(Status::NOSPC | Status::DQUOT))
+}
+
+/// Whether an error says that there is no room on a disk of this machine.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Whether the server says that there is no such file.
@@ -116,7 +208,8 @@ pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
     let text = format!("{}: {}{advice}", show(path), io_text(error));
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
-            Failure::last(Exit::LocalIo, text)
+            let kind = if is_full(error) { NO_SPACE } else { Exit::LocalIo.outcome() };
+            Failure::last(Exit::LocalIo, kind, text)
         }
         _ => Failure::with(Exit::LocalIo, text),
     }

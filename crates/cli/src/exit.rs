@@ -91,18 +91,25 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Whether every other file would fail for the same reason.
     pub(crate) is_final: bool,
+    /// What went wrong, for programs.
+    pub(crate) kind: &'static str,
     message: String,
 }
 
 impl Failure {
     /// Pairs a status with what went wrong and what to do about it.
     pub(crate) fn with(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: false, message: message.into() }.into()
+        Self::of_kind(exit, exit.outcome(), message)
+    }
+
+    /// As [`Failure::of_kind`], for what programs tell apart more finely than by the status.
+    pub(crate) fn of_kind(exit: Exit, kind: &'static str, message: impl Into<String>) -> anyhow::Error {
+        Self { exit, is_final: false, kind, message: message.into() }.into()
     }
 
     /// As [`Failure::with`], for what every other file would fail of, too.
-    pub(crate) fn last(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: true, message: message.into() }.into()
+    pub(crate) fn last(exit: Exit, kind: &'static str, message: impl Into<String>) -> anyhow::Error {
+        Self { exit, is_final: true, kind, message: message.into() }.into()
     }
 
     /// Returns an error for a command line that cannot be obeyed.

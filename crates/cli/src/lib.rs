@@ -5,6 +5,8 @@
 mod args;
 mod clock;
 mod command;
+mod complete;
+mod config;
 mod connections;
 mod copy;
 mod error;
@@ -24,6 +26,7 @@ mod process;
 mod progress;
 mod remote;
 mod report;
+mod schema;
 #[cfg(test)]
 mod served;
 mod signals;
@@ -32,7 +35,7 @@ mod target;
 mod text;
 mod units;
 
-use std::{io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::Parser;
 use exit::Exit;
@@ -47,15 +50,33 @@ pub fn main() -> ExitCode {
         tell(info);
         std::process::exit(101);
     }));
+    if let Some(ended) = complete::answer() {
+        return ended;
+    }
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     #[cfg(target_os = "linux")]
     if command::link::exec::is_inside() {
         return command::link::exec::inside();
     }
-    match args::Cli::try_parse() {
+    // Whoever asks for help need not say what to work on.
+    let mut options = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    if options.any(|argument| argument == args::HELP_CONNECTION) {
+        let printed = args::ConnectionArgs::explained().print_help();
+        return if printed.is_ok() { Exit::Done } else { Exit::LocalIo }.into();
+    }
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let cli = match args::Cli::try_parse_from(&line) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error).into(),
+    };
+    match config::apply(line, cli) {
         Ok(cli) => command::execute(cli.command),
-        Err(error) => usage(&error).into(),
+        Err(error) => {
+            eprintln!("nfsw: {error}");
+            say_usage();
+            Exit::Usage.into()
+        }
     }
 }
 
@@ -65,6 +86,12 @@ fn usage(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
     }
+    say_usage();
+    Exit::Usage
+}
+
+/// Says to programs that the command line cannot be obeyed.
+fn say_usage() {
     if std::env::args_os().any(|argument| argument == "--json") {
         let _ = writeln!(
             std::io::stdout(),
@@ -72,5 +99,4 @@ fn usage(error: &clap::Error) -> Exit {
             Summary::default().to_json(std::time::Duration::ZERO, &Outcome::of_failure(Exit::Usage))
         );
     }
-    Exit::Usage
 }

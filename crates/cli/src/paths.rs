@@ -27,6 +27,12 @@ pub(crate) fn cached(server: SocketAddr) -> Option<PathEstimate> {
     find(&paths, server, local(server)?, now()?)
 }
 
+/// Returns the servers to which there are paths.
+pub(crate) fn known() -> impl Iterator<Item = SocketAddr> {
+    let paths = file().map(|file| load(&file)).unwrap_or_default();
+    paths.into_iter().filter_map(|path| path["server"].as_str()?.parse().ok())
+}
+
 /// Keeps the estimates of the clients.
 pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
     let (Some(file), Some(now)) = (file(), now()) else { return };

@@ -42,7 +42,7 @@ impl Process {
         local::umask();
         let reporter = Reporter::new(output, started);
         let activity = Arc::clone(reporter.activity());
-        let ConnectionArgs { timeout, deadline, .. } = *connection;
+        let ConnectionArgs { timeout, deadline, .. } = connection.or_default();
         Self {
             connections: Connections::new(connection.clone(), rate_limit, activity),
             reporter,

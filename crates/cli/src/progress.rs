@@ -1,5 +1,7 @@
 //! How far a run is: shared counters, and the bar on a terminal.
 
+mod line;
+
 use std::{
     cell::Cell,
     fmt::Write as _,
@@ -12,8 +14,11 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
 
-use crate::units;
+use self::line::Told;
+
+use crate::{summary::nanoseconds, units};
 
 /// Counters that transfers advance and the bar and the timeouts read.
 #[derive(Debug, Default)]
@@ -27,6 +32,10 @@ pub(crate) struct Activity {
     /// Directory entries and other calls that got somewhere.
     steps: AtomicU64,
     mounted: AtomicBool,
+    /// Bytes of these files that interrupted runs have copied.
+    present_bytes: AtomicU64,
+    /// What is being done with which file.
+    current: Mutex<Option<String>>,
 }
 
 impl Activity {
@@ -39,6 +48,11 @@ impl Activity {
     pub(crate) fn expect(&self, bytes: u64) {
         self.expected_files.fetch_add(1, Relaxed);
         self.expected_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Notes what is being done now.
+    pub(crate) fn set_current(&self, text: String) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
     /// Counts a finished file.
@@ -108,6 +122,7 @@ impl Share {
     /// Leaves out bytes that an earlier run has copied; whether these are the first of this file.
     pub(crate) fn resume(&self, bytes: u64) -> bool {
         self.leave_out(bytes);
+        self.activity.present_bytes.fetch_add(bytes, Relaxed);
         !self.was_resumed.replace(true)
     }
 
@@ -157,6 +172,9 @@ pub(crate) struct LinkState {
 /// What somebody else wants to be seen beside the progress.
 pub(crate) type Aside = Arc<Mutex<String>>;
 
+/// Columns of a terminal that does not say.
+const DEFAULT_COLUMNS: usize = 80;
+
 /// The bar on the terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -190,10 +208,15 @@ impl Progress {
         }
     }
 
-    /// Draws the line anew.
-    pub(crate) fn show(&self, line: String) {
+    /// Draws the line anew, which is told how many columns there are.
+    pub(crate) fn show(&self, line: impl FnOnce(usize) -> String) {
         let aside = self.aside.as_ref().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        self.bar.set_message(aside.unwrap_or_default() + &line);
+        let aside = aside.unwrap_or_default();
+        let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+        let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+        // The last column stays free: some terminals begin a new line there.
+        let width = columns.unwrap_or(DEFAULT_COLUMNS).saturating_sub(aside.chars().count() + 1);
+        self.bar.set_message(aside + &line(width));
     }
 }
 
@@ -208,12 +231,23 @@ pub(crate) struct Observation {
     replies: u64,
     /// How long the answer to a question into a stall took.
     round_trip: Option<Duration>,
-    /// Recent samples of (time, bytes) for the rate.
-    samples: Vec<(Instant, u64)>,
+    /// How long something has moved, and when that was counted.
+    moving: Duration,
+    updated: Instant,
+    /// Recent samples of (time in which something moved, bytes) for the rate.
+    samples: Vec<(Duration, u64)>,
+    /// The rate by which the time left is told.
+    smooth_rate: f64,
 }
 
 /// Silence shorter than this is not worth a word.
 const WORTH_MENTIONING: Duration = Duration::from_secs(2);
+
+/// Where nothing has come for longer, nothing moves.
+const MOVING: Duration = Duration::from_millis(500);
+
+/// Time constant of the rate by which the time left is told, so that this does not jump.
+const SMOOTHING: Duration = Duration::from_secs(8);
 
 /// The rate is that of this last stretch.
 const RATE_SPAN: Duration = Duration::from_secs(4);
@@ -227,7 +261,10 @@ impl Observation {
             answered: now,
             replies: 0,
             round_trip: None,
-            samples: vec![(now, 0)],
+            moving: Duration::ZERO,
+            updated: now,
+            samples: vec![(Duration::ZERO, 0)],
+            smooth_rate: 0.0,
         }
     }
 
@@ -248,9 +285,20 @@ impl Observation {
             self.progressed = now;
             self.answered = now;
         }
-        self.samples.push((now, activity.bytes()));
-        let old = self.samples.partition_point(|&(at, _)| now.duration_since(at) > RATE_SPAN);
+        let step = now.duration_since(self.updated);
+        self.updated = now;
+        if self.stalled(now) < MOVING {
+            self.moving += step;
+        }
+        let moving = self.moving;
+        self.samples.push((moving, activity.bytes()));
+        let old = self.samples.partition_point(|&(at, _)| moving.saturating_sub(at) > RATE_SPAN);
         self.samples.drain(..old.min(self.samples.len() - 1));
+        let rate = self.bytes_per_second();
+        let weight = 1.0 - (-step.as_secs_f64() / SMOOTHING.as_secs_f64()).exp();
+        // Until there is a history, the present is all that is known.
+        let weight = if moving < RATE_SPAN { 1.0 } else { weight };
+        self.smooth_rate += weight * (rate - self.smooth_rate);
     }
 
     /// Takes note of how long a server took for a call that costs it nothing.
@@ -283,48 +331,52 @@ impl Observation {
         })
     }
 
-    /// Words the line of the bar.
-    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState) -> String {
+    /// Words the line of the bar, in so many columns.
+    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState, width: usize) -> String {
         if !activity.mounted() {
             return self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned());
         }
+        let present = activity.present_bytes.load(Relaxed);
         let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
-        let (files, expected_files) = (activity.files.load(Relaxed), activity.expected_files.load(Relaxed));
-        let mut line = units::bytes(bytes);
-        if expected > 0 {
-            let percent = (bytes as f64 / expected as f64 * 100.0).min(100.0);
-            let _ = write!(line, " of {} ({percent:.0} %)", units::bytes(expected));
-        }
-        if expected_files > 1 {
-            let _ = write!(line, ", {files}/{expected_files} files");
-        }
-        if let Some(trouble) = self.trouble(now, true) {
-            let _ = write!(line, "  {trouble}");
-        } else {
-            let rate = self.bytes_per_second();
-            let _ = write!(line, "  {}/s", units::bytes(rate as u64));
-            if expected > bytes && rate >= 1.0 {
-                let left = Duration::from_secs_f64((expected - bytes) as f64 / rate);
-                let left = Duration::from_secs(left.as_secs() + 1);
-                let _ = write!(line, "  ETA {}", units::whole_seconds(left));
-            }
-        }
-        if let Some(rtt) = link.rtt {
-            let _ = write!(line, "  RTT {:.1} ms", rtt.as_secs_f64() * 1e3);
-        }
-        if link.resends > 0 {
-            let percent = link.resends as f64 / (link.calls + link.resends).max(1) as f64 * 100.0;
-            let _ = write!(line, "  {} resends ({percent:.1} %)", link.resends);
-        }
-        line
+        let left = (expected > bytes && self.smooth_rate >= 1.0).then(|| {
+            let left = Duration::from_secs_f64((expected - bytes) as f64 / self.smooth_rate);
+            Duration::from_secs(left.as_secs() + 1)
+        });
+        let told = Told {
+            bytes: bytes + present,
+            expected: if expected > 0 { expected + present } else { 0 },
+            files: (activity.files.load(Relaxed), activity.expected_files.load(Relaxed)),
+            rate: self.bytes_per_second(),
+            left,
+            trouble: self.trouble(now, true),
+            rtt: link.rtt,
+            resent: (link.resends > 0)
+                .then(|| link.resends as f64 / (link.calls + link.resends).max(1) as f64),
+            current: activity.current.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        told.fit(width)
     }
 
-    /// Words what was done, for the end of a run.
+    /// Returns the state for programs.
+    pub(crate) fn event(&self, now: Instant, activity: &Activity, link: LinkState) -> Value {
+        json!({
+            "event": "progress",
+            "bytes": activity.bytes(),
+            "expected_bytes": activity.expected_bytes.load(Relaxed),
+            "files": activity.files.load(Relaxed),
+            "expected_files": activity.expected_files.load(Relaxed),
+            "rate_bps": (self.bytes_per_second() * 8.0) as u64,
+            "stalled_ns": nanoseconds(self.stalled(now)),
+            "rtt_ns": link.rtt.map(nanoseconds),
+            "resends": link.resends,
+        })
+    }
+
+    /// Words how much was moved, for the end of a run.
     pub(crate) fn closing_line(activity: &Activity, link: LinkState, elapsed: Duration) -> String {
-        let (bytes, files) = (activity.bytes(), activity.files.load(Relaxed));
+        let bytes = activity.bytes();
         let mut line = format!(
-            "{files} {}, {} in {}, {}",
-            if files == 1 { "file" } else { "files" },
+            "{} in {}, {}",
             units::bytes(bytes),
             units::duration(elapsed),
             units::rate(bytes, elapsed)
@@ -339,7 +391,7 @@ impl Observation {
         let (Some((start, before)), Some((end, after))) = (self.samples.first(), self.samples.last()) else {
             return 0.0;
         };
-        after.saturating_sub(*before) as f64 / end.duration_since(*start).as_secs_f64().max(1e-3)
+        after.saturating_sub(*before) as f64 / end.saturating_sub(*start).as_secs_f64().max(1e-3)
     }
 }
 
@@ -414,7 +466,48 @@ mod tests {
         let rtt = Some(Duration::from_millis(12));
         let link = LinkState { replies: 1, resends: 1, calls: 99, outstanding: 0, rtt };
         observation.update(start + SECOND, &activity, link);
-        let line = observation.line(start + SECOND, &activity, link);
-        assert_eq!(line, "2.0 MiB of 10 MiB (20 %)  2.0 MiB/s  ETA 5 s  RTT 12.0 ms  1 resends (1.0 %)");
+        let line = observation.line(start + SECOND, &activity, link, 79);
+        assert_eq!(line, "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % resent");
+    }
+
+    #[test]
+    fn what_is_there_already_counts_as_a_part_of_the_file() {
+        let start = Instant::now();
+        let activity = Arc::<Activity>::default();
+        activity.set_mounted();
+        activity.expect(10 << 20);
+        let share = Share::new(&activity, 10 << 20);
+        share.begin(10 << 20);
+        assert!(share.resume(8 << 20));
+        share.observer()(1 << 20);
+        let line = Observation::new(start).line(start, &activity, LinkState::default(), 79);
+        assert!(line.contains("90 %  9.0 MiB of 10 MiB"), "{line}");
+    }
+
+    #[test]
+    fn the_time_left_does_not_jump_over_a_link_with_outages() {
+        let start = Instant::now();
+        let activity = Activity::default();
+        let mut observation = Observation::new(start);
+        activity.set_mounted();
+        activity.expect(100 << 20);
+        let (mut last, mut jumps) = (None, 0);
+        // One second of 1 MiB/s, two of nothing.
+        for tick in 0..600_u32 {
+            let now = start + tick * Duration::from_millis(100);
+            if tick % 30 < 10 {
+                activity.add_bytes(100 << 10);
+            }
+            let link = LinkState { outstanding: 1, ..LinkState::default() };
+            observation.update(now, &activity, link);
+            let rate = observation.smooth_rate;
+            if tick > 60 {
+                jumps += u32::from(last.is_some_and(|last: f64| (rate / last - 1.0).abs() > 0.05));
+            }
+            last = Some(rate);
+        }
+        assert_eq!(jumps, 0);
+        // While something moves it is about 1 MiB/s; the half second in which a stall is noticed counts.
+        assert!((600_000.0..1_100_000.0).contains(&observation.smooth_rate), "{}", observation.smooth_rate);
     }
 }

@@ -12,7 +12,7 @@ use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
 pub(crate) use above::Above;
 
 use crate::{
-    connections::Connections,
+    connections::{Connections, is_within},
     error::ResultExt,
     exit::{Exit, Failure},
     name::is_plain,
@@ -224,6 +224,20 @@ pub(crate) async fn real(
         Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns the exports of a server that lie below a path; none if it does not say.
+///
+/// # Errors
+/// A usage error in the options.
+pub(crate) async fn exports_below(
+    connections: &Connections,
+    directory: &Remote,
+) -> anyhow::Result<Vec<Vec<u8>>> {
+    let config = connections.config(directory)?;
+    let exports = Client::exports(connections.address_of(directory), config).await.unwrap_or_default();
+    let paths = exports.into_iter().map(|export| export.directory);
+    Ok(paths.filter(|path| *path != directory.path && is_within(path, &directory.path)).collect())
 }
 
 /// A directory on a server that is read part by part, so that it may be larger than memory. Entries whose names could lead

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     io::{self, IsTerminal, Write},
     sync::Arc,
@@ -13,16 +13,31 @@ use serde_json::{Value, json};
 
 use crate::{
     args::OutputArgs,
-    error::explain,
+    error::{explain, kind},
     exit::{Exit, Failure},
     outcome::{Outcome, Skip},
     progress::{Activity, Progress},
+    schema,
     summary::Summary,
-    text::shorten,
+    text::{cut_words, shorten},
 };
 
 /// Characters of a message, at most; with the name of the program in front that is less than 500.
 const MESSAGE_CHARACTERS: usize = 490;
+
+/// Characters of one word of a message, at most: names are words.
+const WORD_CHARACTERS: usize = 200;
+
+/// Different things that are said of files and whose files are counted, at most: beyond, every line is printed.
+const MOST_CAUSES: usize = 1000;
+
+/// What goes without saying until the end of a run.
+#[derive(Debug, Default)]
+struct Unsaid {
+    count: u64,
+    /// The last line.
+    line: String,
+}
 
 /// Prints for the whole run. Nothing else writes to standard output or standard error.
 #[derive(Debug)]
@@ -35,12 +50,20 @@ pub(crate) struct Reporter {
     names: bool,
     /// Whether the command does more than to print.
     changes: bool,
+    /// Whether the command copies files, so that there is progress to be told.
+    is_copy: bool,
+    /// Whether `-v` names every file.
+    may_be_verbose: bool,
     /// Standard output takes nothing any more.
     is_mute: Cell<bool>,
     started: Instant,
     progress: RefCell<Option<Progress>>,
+    /// Whether the line in the place of the bar says what became of the files.
+    tells_copies: Cell<bool>,
     outcome: RefCell<Outcome>,
     warned: RefCell<BTreeSet<String>>,
+    /// Files of which something was not said, for it was said of another one before, by what it is.
+    unsaid: RefCell<BTreeMap<String, Unsaid>>,
     activity: Arc<Activity>,
 }
 
@@ -54,24 +77,28 @@ impl Reporter {
             verbose: false,
             names: false,
             changes: false,
+            is_copy: false,
+            may_be_verbose: false,
             is_mute: Cell::default(),
             started,
             progress: RefCell::default(),
+            tells_copies: Cell::default(),
             outcome: RefCell::default(),
             warned: RefCell::default(),
+            unsaid: RefCell::default(),
             activity: Arc::default(),
         }
     }
 
     /// Sets how much is said beyond errors.
     pub(crate) fn with_verbosity(self, verbose: bool, quiet: bool) -> Self {
-        Self { verbose, quiet, names: verbose, ..self }
+        Self { verbose, quiet, names: verbose, is_copy: true, may_be_verbose: true, ..self }
     }
 
     /// Says that the command does more than to print, so that it goes on when standard output takes nothing any more;
     /// `names` says whether it names what it does.
     pub(crate) fn that_changes(self, names: bool) -> Self {
-        Self { changes: true, names, ..self }
+        Self { changes: true, names, may_be_verbose: true, ..self }
     }
 
     /// Returns the counters of what was done.
@@ -92,15 +119,17 @@ impl Reporter {
     /// Takes the bar away, and leaves a line in its place.
     pub(crate) fn end_progress(&self, line: Option<String>) {
         if let Some(progress) = self.progress.borrow_mut().take() {
-            progress.end(line);
+            let outcome = self.outcome.borrow();
+            let copies = self.tells_copies.get().then(|| outcome.of_copies() + "; ");
+            progress.end(line.map(|line| copies.unwrap_or_default() + &line));
         }
     }
 
     /// Draws the bar anew; false when there is none.
-    pub(crate) fn show(&self, line: impl FnOnce() -> String) -> bool {
+    pub(crate) fn show(&self, line: impl FnOnce(usize) -> String) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {
-                progress.show(line());
+                progress.show(line);
                 true
             }
             None => false,
@@ -137,7 +166,19 @@ impl Reporter {
     /// # Errors
     /// As [`Reporter::print`].
     pub(crate) fn event(&self, event: &Value) -> anyhow::Result<()> {
-        if self.json { self.print(format!("{event}\n").as_bytes()) } else { Ok(()) }
+        if !self.json {
+            return Ok(());
+        }
+        debug_assert_eq!(schema::check(event), Ok(()), "{event}");
+        self.print(format!("{event}\n").as_bytes())
+    }
+
+    /// Says how far a copy is, to programs.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn progress(&self, event: impl FnOnce() -> Value) -> anyhow::Result<()> {
+        if self.json && self.is_copy { self.event(&event()) } else { Ok(()) }
     }
 
     /// Says that something is done, and counts it.
@@ -250,6 +291,16 @@ impl Reporter {
         let _ = self.event(&json!({"event": "warning", "message": message}));
     }
 
+    /// As [`Reporter::warning`], about a file among many: what is said of one is not said of the others, which are counted.
+    pub(crate) fn warning_of(&self, name: impl Display, text: &str) {
+        let line = format!("{name}: {text}");
+        if !self.quiet {
+            self.note_once_of_many(&line);
+        }
+        let message = shorten(&line, MESSAGE_CHARACTERS);
+        let _ = self.event(&json!({"event": "warning", "message": message}));
+    }
+
     /// As [`Reporter::warning`], but the same words are said only once.
     pub(crate) fn warning_once(&self, text: &str) {
         if self.warned.borrow_mut().insert(text.to_owned()) {
@@ -289,13 +340,44 @@ impl Reporter {
         if matches!(exit, Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
             return Err(error);
         }
-        self.error(&error, exit);
+        self.error(&error, exit, true);
         Ok(())
+    }
+
+    /// Prints a line about a file, unless the same was said of another one: that is counted, and the number said at the end.
+    fn note_once_of_many(&self, line: &str) {
+        // A local name that has a colon itself is a cause of its own, which is said, too.
+        let counts = self.may_be_verbose && !self.names;
+        let Some((_, cause)) = line.split_once(": ").filter(|_| counts) else {
+            return self.note(line);
+        };
+        let mut unsaid = self.unsaid.borrow_mut();
+        if let Some(unsaid) = unsaid.get_mut(cause) {
+            unsaid.count += 1;
+            line.clone_into(&mut unsaid.line);
+            return;
+        }
+        if unsaid.len() < MOST_CAUSES {
+            unsaid.insert(cause.to_owned(), Unsaid::default());
+        }
+        drop(unsaid);
+        self.note(line);
+    }
+
+    /// Says of how many files the same could have been said.
+    fn say_unsaid(&self) {
+        for (cause, Unsaid { count, line }) in std::mem::take(&mut *self.unsaid.borrow_mut()) {
+            match count {
+                0 => {}
+                1 => self.note(line),
+                count => self.note(format_args!("{count} more files: {cause} (-v names them)")),
+            }
+        }
     }
 
     /// Prints a line on standard error, not too long for a person.
     pub(crate) fn note(&self, text: impl Display) {
-        let text = shorten(&text.to_string(), MESSAGE_CHARACTERS);
+        let text = shorten(&cut_words(&text.to_string(), WORD_CHARACTERS), MESSAGE_CHARACTERS);
         self.above_progress(|| {
             let _ = writeln!(io::stderr(), "nfsw: {text}");
         });
@@ -314,17 +396,21 @@ impl Reporter {
 
     /// Says on standard error what became of the files of a copy, if the user `asked` for that or for every name.
     pub(crate) fn tell_copies(&self, asked: bool) {
-        if (asked || self.verbose) && !self.quiet && !self.json {
+        if self.progress.borrow().is_some() {
+            // The line in the place of the bar says it.
+            self.tells_copies.set(true);
+        } else if (asked || self.verbose) && !self.quiet && !self.json {
             self.note(self.outcome.borrow().of_copies());
         }
     }
 
     /// Ends the run: reports the error that ended it, prints the summary, and decides the exit status.
     pub(crate) fn finish(&self, result: anyhow::Result<()>, summary: &Summary) -> Exit {
+        self.say_unsaid();
         if let Err(error) = result {
             let exit = Exit::of(&error);
             if exit != Exit::Done {
-                self.error(&error, exit);
+                self.error(&error, exit, false);
             }
         }
         let outcome = self.outcome.borrow().clone();
@@ -339,11 +425,18 @@ impl Reporter {
         self.outcome.borrow().exit()
     }
 
-    fn error(&self, error: &anyhow::Error, exit: Exit) {
-        let message = shorten(&explain(error), MESSAGE_CHARACTERS);
-        self.note(&message);
+    fn error(&self, error: &anyhow::Error, exit: Exit, is_one_of_many: bool) {
+        let line = explain(error);
+        if is_one_of_many {
+            self.note_once_of_many(&line);
+        } else {
+            self.note(&line);
+        }
         self.outcome.borrow_mut().add_failure(exit);
-        let _ = self.event(&json!({"event": "error", "message": message, "exit_code": exit.code()}));
+        let message = shorten(&line, MESSAGE_CHARACTERS);
+        let _ = self.event(
+            &json!({"event": "error", "kind": kind(error), "message": message, "exit_code": exit.code()}),
+        );
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use nfs_wireless_client::{Client, PathEstimate, Protocol, Stats};
 use serde_json::{Value, json};
 
-use crate::{outcome::Outcome, units};
+use crate::{outcome::Outcome, schema, units};
 
 /// What a run did, for `--stats` and for the last line of `--json`.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +35,13 @@ impl Summary {
         let exit = outcome.exit();
         let seconds = elapsed.as_secs_f64();
         let rtt = |share| self.rtt(share).map(|rtt| round(rtt.as_secs_f64() * 1e3, 3));
+        let rtt_ns = |share| self.rtt(share).map(nanoseconds);
         json!({
             "event": "summary",
+            "schema_version": schema::VERSION,
             "bytes": self.bytes,
             "seconds": round(seconds, 6),
+            "elapsed_ns": nanoseconds(elapsed),
             "goodput_bps": (self.bytes as f64 * 8.0 / seconds.max(1e-6)).round() as u64,
             "calls": self.sum(|stats| stats.calls),
             "resends": {
@@ -55,6 +58,7 @@ impl Summary {
             },
             "useless_resends": self.sum(|stats| stats.useless_resends),
             "rtt_ms": {"p50": rtt(0.5), "p95": rtt(0.95), "p99": rtt(0.99)},
+            "rtt_ns": {"p50": rtt_ns(0.5), "p95": rtt_ns(0.95), "p99": rtt_ns(0.99)},
             "transport": self.transport(),
             "block_size": self.clients.first().map(|client| client.block_size),
             "counts": outcome.to_json(),
@@ -147,6 +151,11 @@ pub(crate) fn transport_name(protocol: Protocol) -> &'static str {
         Protocol::Udp => "udp",
         Protocol::Tcp => "tcp",
     }
+}
+
+/// Returns a duration for JSON.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
 fn round(value: f64, decimals: i32) -> f64 {

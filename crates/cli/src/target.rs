@@ -12,7 +12,8 @@ use std::{
 
 pub(crate) use url::UrlOptions;
 
-use crate::text::escape;
+use crate::text::{escape, shell_quote};
+pub(crate) use url::encode as encode_url;
 
 /// A source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,15 @@ impl Target {
         matches!(self, Self::Remote(remote) if is_pattern(&remote.path))
     }
 
+    /// Returns it as one word for a shell.
+    pub(crate) fn shell_word(&self) -> String {
+        match self {
+            Self::Local(path) => shell_quote(path.as_os_str().as_bytes()),
+            Self::Standard => "-".to_owned(),
+            Self::Remote(remote) => remote.shell_word(),
+        }
+    }
+
     /// Reads a command line argument that must be on a server.
     ///
     /// # Errors
@@ -91,6 +101,17 @@ impl Remote {
         }
         let bare = bytes.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
         Self::new(bare.unwrap_or(bytes), b"/")
+    }
+
+    /// Reads a command line argument that names a path on a server, or with `HOST:` alone all that it exports.
+    ///
+    /// # Errors
+    /// A line for the user when it is neither.
+    pub(crate) fn parse_listed(argument: &OsStr) -> Result<Self, String> {
+        match split_host(argument.as_bytes()) {
+            Some((host, b"")) => Self::new(host, b"/"),
+            _ => Target::parse_remote(argument),
+        }
     }
 
     fn new(host: &[u8], path: &[u8]) -> Result<Self, String> {
@@ -153,22 +174,50 @@ impl Remote {
         Self { host: Arc::clone(&self.host), path, is_contents: false, options: Arc::clone(&self.options) }
     }
 
-    /// Returns it as a user would write it: `HOST:/PATH`.
+    /// Returns the host as messages name it, with the port if one was given.
+    pub(crate) fn server(&self) -> String {
+        let host = self.bracketed_host();
+        match self.options.nfs_port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+
+    /// Returns it as a user would write it: `HOST:/PATH`, or `nfs://HOST:PORT/PATH` where a port was given.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let host = &*self.host;
-        let prefix = if host.contains(':') { format!("[{host}]:") } else { format!("{host}:") };
-        [prefix.as_bytes(), &self.path].concat()
+        match self.options.nfs_port {
+            Some(_) => [format!("nfs://{}", self.server()).into_bytes(), encode_url(&self.path)].concat(),
+            None => [format!("{}:", self.server()).as_bytes(), &self.path].concat(),
+        }
+    }
+
+    /// Returns it as one word for a shell, with everything that is needed to reach it again.
+    pub(crate) fn shell_word(&self) -> String {
+        let UrlOptions { nfs_port, mount_port, uid, gid, .. } = *self.options;
+        let mount_port = mount_port.map(u32::from);
+        let options: Vec<String> = [("mountport", mount_port), ("uid", uid), ("gid", gid)]
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+            .collect();
+        if options.is_empty() {
+            return shell_quote(&self.to_bytes());
+        }
+        let host = match nfs_port {
+            Some(_) => self.server(),
+            None => self.bracketed_host(),
+        };
+        let query = format!("?{}", options.join("&"));
+        shell_quote(&[format!("nfs://{host}").as_bytes(), &encode_url(&self.path), query.as_bytes()].concat())
+    }
+
+    fn bracketed_host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() }
     }
 }
 
 impl fmt::Display for Remote {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = escape(&self.path);
-        if self.host.contains(':') {
-            write!(formatter, "[{}]:{path}", self.host)
-        } else {
-            write!(formatter, "{}:{path}", self.host)
-        }
+        formatter.write_str(&escape(&self.to_bytes()))
     }
 }
 

@@ -37,20 +37,10 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     /// Words are not cut below this: where that is not enough, it is the text that is cut.
     const LEAST: usize = 24;
-    const GAP: &str = "...";
     let length = text.chars().count();
     if length <= most {
         return text.to_owned();
     }
-    let cut = |text: &str, most: usize| {
-        let count = text.chars().count();
-        if count <= most {
-            return text.to_owned();
-        }
-        let (first, last) = (most.saturating_sub(GAP.len()).div_ceil(2), most.saturating_sub(GAP.len()) / 2);
-        let begin = text.chars().take(first);
-        begin.chain(GAP.chars()).chain(text.chars().skip(count - last)).collect()
-    };
     let words: Vec<(&str, usize)> = text.split(' ').map(|word| (word, word.chars().count())).collect();
     let spaces = words.len() - 1;
     // The largest length that leaves all of them short enough.
@@ -65,6 +55,24 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     }
     let words: Vec<String> = words.into_iter().map(|(word, _)| cut(word, fits)).collect();
     words.join(" ")
+}
+
+/// Cuts every word of a text to so many characters, in its middle.
+pub(crate) fn cut_words(text: &str, most: usize) -> String {
+    let words: Vec<String> = text.split(' ').map(|word| cut(word, most)).collect();
+    words.join(" ")
+}
+
+/// Cuts a text to so many characters, in its middle.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    const GAP: &str = "...";
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let (first, last) = (most.saturating_sub(GAP.len()).div_ceil(2), most.saturating_sub(GAP.len()) / 2);
+    let begin = text.chars().take(first);
+    begin.chain(GAP.chars()).chain(text.chars().skip(count - last)).collect()
 }
 
 /// Writes bytes so that a POSIX shell reads them back as one word.
@@ -192,6 +200,8 @@ mod tests {
         let words = "so many words ".repeat(10_000);
         assert_eq!(shorten(&words, 490).chars().count(), 490);
         assert!(shorten(&"ö".repeat(100_000), 490).contains("ö...ö"));
+        let cut = cut_words(&text, 200);
+        assert_eq!(cut.chars().count(), 200 + ": cannot be copied to other".len() - 1, "{cut}");
     }
 
     #[test]

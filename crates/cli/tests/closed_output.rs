@@ -137,12 +137,15 @@ fn a_full_standard_output_stops_no_work_but_is_an_error() {
 fn what_is_changed_is_named_if_wanted() {
     let server = Server::start();
     fs::write(server.path("file"), b"x").unwrap();
-    let url = |path| server.url(path);
-    assert_eq!(ok(["mkdir", "-v", &url("/dir")]), "created 127.0.0.1:/dir\n");
-    assert_eq!(ok(["mv", "-v", &url("/file"), &url("/dir")]), "127.0.0.1:/file -> 127.0.0.1:/dir/file\n");
-    assert_eq!(ok(["ln", "-v", &url("/dir/file"), &url("/two")]), "created 127.0.0.1:/two\n");
-    assert_eq!(ok(["chmod", "-v", "600", &url("/two")]), "127.0.0.1:/two: 0600\n");
-    let removed = "removed 127.0.0.1:/dir/file\nremoved 127.0.0.1:/dir\n";
+    let (url, name) = (|path| server.url(path), |path| server.name(path));
+    assert_eq!(ok(["mkdir", "-v", &url("/dir")]), format!("created {}\n", name("/dir")));
+    assert_eq!(
+        ok(["mv", "-v", &url("/file"), &url("/dir")]),
+        format!("{} -> {}\n", name("/file"), name("/dir/file"))
+    );
+    assert_eq!(ok(["ln", "-v", &url("/dir/file"), &url("/two")]), format!("created {}\n", name("/two")));
+    assert_eq!(ok(["chmod", "-v", "600", &url("/two")]), format!("{}: 0600\n", name("/two")));
+    let removed = format!("removed {}\nremoved {}\n", name("/dir/file"), name("/dir"));
     assert_eq!(ok(["rm", "-rv", &url("/dir")]), removed);
     assert_eq!(ok(["rm", &url("/two")]), "");
 }

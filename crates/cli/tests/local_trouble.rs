@@ -69,6 +69,7 @@ fn a_full_disk_is_said_once_and_the_copy_goes_on_when_there_is_room() {
         let arguments = ["cp", "-r", "--transport", "udp", &server.url(source), &disk.path(target)];
         let error = fails(7, arguments);
         assert!(error.contains("no space left") && error.contains("make room and run it again"), "{error}");
+        assert!(error.contains(".nfsw-part takes ") && error.contains(" MiB;"), "{error}");
         disk.mount("remount,size=32m");
         let output = command(arguments).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -90,6 +91,7 @@ fn a_server_whose_disk_is_full_is_1_and_the_upload_goes_on_when_there_is_room() 
     let arguments = ["cp", "--window", "1", "--block-size", "64K", source, &copy];
     let error = fails(1, arguments);
     assert!(error.contains("no space left") && error.contains("make room there"), "{error}");
+    assert!(error.contains("/.copy.nfsw-part takes 3.0 MiB;"), "{error}");
     disk.mount("remount,size=32m");
     let output = command(arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -4,7 +4,7 @@ mod common;
 
 use std::{process::Stdio, thread, time::Duration};
 
-use common::{Server, command, stderr};
+use common::{Server, command, fails, nfsw, ok, stderr};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -31,6 +31,116 @@ fn a_mistake_is_told_in_the_words_of_the_command_line() {
     let output =
         command(["cp", "-v", "--bwlimit", "2M", &a, "copy"]).current_dir(place.path()).output().unwrap();
     assert!(stderr(&output).contains("at most 2.0 MiB/s (16.8 Mbit/s)"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_port_is_part_of_every_name() {
+    let server = Server::start();
+    let name = format!("nfs://{}", server.address());
+    let said = fails(4, ["ls", &server.url("/a%25")]);
+    assert!(said.starts_with(&format!("nfsw: {name}/a%25: no such file")), "{said}");
+    // The command that is suggested works as it stands.
+    let place = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(place.path().join(name), name).unwrap();
+    }
+    let copy = |target: &str| command(["cp", "a", "b", target]).current_dir(place.path()).output().unwrap();
+    let said = stderr(&copy(&server.url("/it's logs")));
+    let (_, suggested) = said.trim().split_once("create it first: nfsw ").expect(&said);
+    let shell = format!("{} {suggested}", env!("CARGO_BIN_EXE_nfsw"));
+    assert!(std::process::Command::new("sh").args(["-c", &shell]).status().unwrap().success(), "{said}");
+    assert!(copy(&server.url("/it's logs")).status.success());
+}
+
+/// A tree of `count` files, and a directory where each of them would be put there is one that it cannot replace.
+fn refused(server: &Server, count: usize) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for number in 0..count {
+        std::fs::write(place.path().join(format!("{number}")), "x").unwrap();
+        std::fs::create_dir_all(server.path(&format!("/to/{number}/kept"))).unwrap();
+    }
+    place
+}
+
+#[test]
+fn a_cause_is_told_once_with_the_number_of_files() {
+    const FILES: usize = 300;
+    let server = Server::start();
+    let place = refused(&server, FILES);
+    let source = format!("{}/.", place.path().display());
+    let copy = |options: &[&str]| {
+        let output =
+            command(["cp", "-r", &source, &server.url("/to")].iter().chain(options)).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        (stderr(&output), String::from_utf8(output.stdout).unwrap())
+    };
+    let (said, _) = copy(&[]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[1].starts_with(&format!("nfsw: {} more files: ", FILES - 1)), "{said}");
+    assert!(lines[1].ends_with("(-v names them)"), "{said}");
+    let (said, _) = copy(&["-v"]);
+    assert_eq!(said.matches("is a directory").count(), FILES, "{said}");
+    let (_, events) = copy(&["--json"]);
+    let errors = events.lines().filter(|line| line.contains(r#""event":"error""#));
+    assert!(errors.clone().all(|line| line.contains(r#""kind":"some_failed""#)), "{events}");
+    assert_eq!(errors.count(), FILES);
+}
+
+#[test]
+fn two_of_a_kind_are_both_named() {
+    let server = Server::start();
+    let place = refused(&server, 2);
+    let output = nfsw(["cp", "-r", &format!("{}/.", place.path().display()), &server.url("/to")]);
+    let said = stderr(&output);
+    assert!(said.contains("/to/0: ") && said.contains("/to/1: ") && said.lines().count() == 2, "{said}");
+}
+
+#[test]
+fn a_long_name_is_cut_in_its_middle() {
+    let server = Server::start();
+    let path = format!("/{}/end", ["directory"; 100].join("/"));
+    let said = fails(4, ["ls", &server.url(&path)]);
+    assert!(said.contains("...") && said.contains("/end: no such file"), "{said}");
+    assert!(said.split(' ').all(|word| word.chars().count() <= 200), "{said}");
+}
+
+#[test]
+fn what_is_no_port_mapper_is_called_so() {
+    // Not the port of port mappers, which may be taken: any service that is sought is told apart in the same way.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut client in other.incoming().flatten() {
+            let _ = std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let url = format!("nfs://{address}/?mountport={}", address.port());
+    let said = fails(3, ["ls", "--transport", "tcp", &url]);
+    assert!(said.contains(&format!("what answers at {address} over TCP is not the ")), "{said}");
+    let events = nfsw(["ls", "--json", "--transport", "tcp", &url]);
+    assert!(String::from_utf8(events.stdout).unwrap().contains(r#""kind":"broken_reply""#));
+}
+
+#[test]
+fn help_says_what_the_command_is_for_and_tuning_has_a_help_of_its_own() {
+    let short = ok(["ls", "--help"]);
+    assert!(short.lines().count() < 50 && !short.contains("--timeo "), "{short}");
+    let tuning = ok(["ls", "--help-connection"]);
+    let manual = ok(["man", "ls"]).replace("\\-", "-");
+    for option in ["--timeo ", "--block-size ", "--window ", "--uid ", "--max-entries "] {
+        assert!(tuning.contains(option), "{option}: {tuning}");
+        assert!(manual.contains(option.trim_end()), "{option}: {manual}");
+    }
+    assert!(short.contains("--help-connection"));
+}
+
+#[test]
+fn presets_are_listed_for_programs_too() {
+    let listed = ok(["link", "presets", "--json"]);
+    let names = listed.lines().filter(|line| line.starts_with("{") && line.contains(r#""name":"#));
+    assert_eq!(names.count(), listed.lines().count());
+    assert!(listed.contains(r#""name":"paper-1997""#), "{listed}");
 }
 
 #[test]

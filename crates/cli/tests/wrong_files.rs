@@ -10,7 +10,7 @@ use std::{
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::Instant,
 };
@@ -77,8 +77,12 @@ impl Trial {
 
     /// Runs a line of words, where `{PATH}` stands for that path on the server and `SOURCE` for a local directory.
     fn run(&self, line: &str) -> (Option<i32>, String) {
-        let output = nfsw(self.words(line));
+        let output = self.output(line);
         (output.status.code(), stderr(&output))
+    }
+
+    fn output(&self, line: &str) -> Output {
+        nfsw(self.words(line))
     }
 
     fn words(&self, line: &str) -> impl Iterator<Item = String> {
@@ -223,6 +227,19 @@ fn an_export_that_is_not_on_a_list_is_found() {
         assert_eq!(code, Some(3));
         assert!(said.contains("refuses to mount /srv/other: permission denied"), "{said}");
     }
+}
+
+#[test]
+fn exports_are_listed_as_the_directories_that_they_are() {
+    let trial = Trial::new("/srv/export", Faults::default());
+    for path in ["{/}", "{/srv}"] {
+        let listed = trial.output(&format!("ls {path}"));
+        assert_eq!(String::from_utf8_lossy(&listed.stdout), "/srv/export\n", "{}", stderr(&listed));
+    }
+    let listed = trial.output("ls -R {/}");
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("/srv/export/mount:\nsub\n"), "{listed:?}");
+    // What is no directory above an export stays an error.
+    assert_eq!(trial.run("ls {/sr}").0, Some(3));
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// Nobody listens there, or the way there is closed.
-    #[error("cannot reach {what} at {address} over {}: {source}", protocol_name(*protocol))]
+    #[error("{}", not_reached(what, *address, *protocol, source))]
     Unreachable {
         /// The service that was wanted.
         what: &'static str,
@@ -213,6 +213,15 @@ impl From<TransferError> for Error {
             other => Self::Transfer(other),
         }
     }
+}
+
+/// Words why a service was not reached: also where something else answers.
+fn not_reached(what: &str, address: SocketAddr, protocol: Protocol, source: &io::Error) -> String {
+    let over = protocol_name(protocol);
+    if source.kind() == io::ErrorKind::InvalidData {
+        return format!("what answers at {address} over {over} is not {what}: {source}");
+    }
+    format!("cannot reach {what} at {address} over {over}: {source}")
 }
 
 /// Returns the name people use.

@@ -293,6 +293,13 @@ pub fn named(names: &str, channels: &[(String, LinkConfig)]) -> Result<Vec<Exper
     Ok(chosen)
 }
 
+/// The names that [`named`] takes.
+pub fn names() -> Vec<String> {
+    let all = experiments().unwrap_or_default();
+    let more = ["all", channels::RECORDED, ablation::NAME].map(str::to_owned);
+    all.into_iter().map(|experiment| experiment.name).chain(more).collect()
+}
+
 /// Whether an experiment is about what the engine is to reach, and none of a paper's.
 fn is_about_targets(name: &str) -> bool {
     [targets::NAME, channels::CELLULAR, channels::RECORDED, ablation::NAME].contains(&name)

@@ -1,58 +1,136 @@
 //! Options of every command that talks to a server.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use crate::units::{self, AutoOr};
+use crate::{
+    config::Hosts,
+    units::{self, AutoOr},
+};
 
 /// How to talk to servers.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// Transport for NFS, MOUNT and the port mapper; auto takes what does best, and may change in the middle of a file.
-    #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
-    pub(crate) transport: Transport,
-    /// How lost UDP calls are found [default: adaptive; hybrid with --timeo, --linear-steps, --linear-step or --max-timeo].
+    /// Transport for NFS, MOUNT and the port mapper; auto takes what does best, and may change in the middle of a file
+    /// [default: auto].
     #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) transport: Option<Transport>,
+    /// How lost UDP calls are found [default: adaptive; hybrid with --timeo, --linear-steps, --linear-step or --max-timeo].
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_enum, value_name = "NAME")]
     pub(crate) policy: Option<Policy>,
-    /// Bytes in one READ or WRITE (1024, 8K ...); auto finds what the link carries best.
-    #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = AutoOr::parse_block)]
-    pub(crate) block_size: AutoOr,
+    /// Bytes in one READ or WRITE (1024, 8K ...); auto finds what the link carries best [default: auto].
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "BYTES", value_parser = AutoOr::parse_block)]
+    pub(crate) block_size: Option<AutoOr>,
     /// Upper bound for --block-size auto.
-    #[arg(long, value_name = "BYTES", value_parser = units::parse_max_block)]
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "BYTES", value_parser = units::parse_max_block)]
     pub(crate) max_block: Option<u32>,
-    /// READ and WRITE calls in flight at once; auto takes what the link needs.
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = AutoOr::parse_calls)]
-    pub(crate) window: AutoOr,
+    /// READ and WRITE calls in flight at once; auto takes what the link needs [default: auto].
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N", value_parser = AutoOr::parse_calls)]
+    pub(crate) window: Option<AutoOr>,
     /// How long to wait for an answer before the first resend (UDP).
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
     pub(crate) timeo: Option<Duration>,
     /// How many resends lengthen the timeout linearly, before it doubles (--policy hybrid).
-    #[arg(long, value_name = "N", help_heading = "Resending over UDP")]
+    #[arg(
+        hide_short_help = true,
+        hide_long_help = true,
+        long,
+        value_name = "N",
+        help_heading = "Resending over UDP"
+    )]
     pub(crate) linear_steps: Option<u32>,
     /// How much longer each linear step waits (--policy hybrid).
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
     pub(crate) linear_step: Option<Duration>,
     /// Longest wait before a resend.
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
     pub(crate) max_timeo: Option<Duration>,
     /// Give up after no progress of the whole run for this long; without it, wait for ever.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Give up after this long, whatever the progress.
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) deadline: Option<Duration>,
-    /// Entries of one directory, at most: a server can list without end.
-    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
-    pub(crate) max_entries: u64,
+    /// Entries of one directory, at most: a server can list without end [default: 10000000].
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N")]
+    pub(crate) max_entries: Option<u64>,
     /// User id to act as on the server [default: yours].
     #[arg(long, value_name = "N")]
     pub(crate) uid: Option<u32>,
     /// Group id to act as on the server [default: yours].
     #[arg(long, value_name = "N")]
     pub(crate) gid: Option<u32>,
+    /// Explain the options for tuning: block sizes, calls in flight, retransmission, limits.
+    #[arg(long)]
+    pub(crate) help_connection: bool,
+    /// What the configuration file says of single servers.
+    #[arg(skip)]
+    pub(crate) hosts: Option<Arc<Hosts>>,
 }
+
+impl ConnectionArgs {
+    /// Entries of one directory, at most, unless it is said.
+    const MAX_ENTRIES: u64 = 10_000_000;
+
+    /// Returns these options, and where one is not given, that of others.
+    pub(crate) fn or(&self, others: &Self) -> Self {
+        Self {
+            transport: self.transport.or(others.transport),
+            policy: self.policy.or(others.policy),
+            block_size: self.block_size.or(others.block_size),
+            max_block: self.max_block.or(others.max_block),
+            window: self.window.or(others.window),
+            timeo: self.timeo.or(others.timeo),
+            linear_steps: self.linear_steps.or(others.linear_steps),
+            linear_step: self.linear_step.or(others.linear_step),
+            max_timeo: self.max_timeo.or(others.max_timeo),
+            timeout: self.timeout.or(others.timeout),
+            deadline: self.deadline.or(others.deadline),
+            max_entries: self.max_entries.or(others.max_entries),
+            uid: self.uid.or(others.uid),
+            gid: self.gid.or(others.gid),
+            help_connection: self.help_connection,
+            hosts: self.hosts.clone(),
+        }
+    }
+
+    /// Returns these options, and where one is not given, what the configuration says of all servers.
+    pub(crate) fn or_default(&self) -> Self {
+        self.hosts.as_ref().map_or_else(|| self.clone(), |hosts| self.or(&hosts.defaults))
+    }
+
+    /// Returns the transport.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport.unwrap_or(Transport::Auto)
+    }
+
+    /// Returns the exact size of blocks, if one is asked for.
+    pub(crate) fn exact_block(&self) -> Option<u32> {
+        self.block_size.and_then(AutoOr::number)
+    }
+
+    /// Returns how many entries of one directory are read, at most.
+    pub(crate) fn max_entries(&self) -> u64 {
+        self.max_entries.unwrap_or(Self::MAX_ENTRIES)
+    }
+
+    /// Returns a command whose help explains all of them.
+    pub(crate) fn explained() -> clap::Command {
+        let command = Self::augment_args(clap::Command::new("nfsw COMMAND"));
+        let command = command.disable_help_flag(true).mut_args(|option| {
+            let is_this = option.get_id() == "help_connection";
+            option.hide_short_help(false).hide_long_help(false).hide(is_this)
+        });
+        command
+            .about("Options of all commands that talk to servers")
+            .override_usage("nfsw COMMAND [OPTIONS] ...")
+    }
+}
+
+/// The option that prints the help of the others here.
+pub(crate) const HELP_CONNECTION: &str = "--help-connection";
 
 /// What to print.
 #[derive(Args, Clone, Debug)]

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::{ConnectionArgs, FilterArgs, OutputArgs};
-use crate::{local::Sparse, units};
+use crate::{complete, local::Sparse, units};
 
 /// `nfsw cp`
 #[derive(Args, Debug)]
@@ -13,10 +13,10 @@ use crate::{local::Sparse, units};
 pub(crate) struct CpArgs {
     /// What to copy: HOST:/PATH, nfs://HOST/PATH, a local path, or - for standard input. `*`, `?` and `[...]` in a
     /// server path match names there.
-    #[arg(value_name = "SRC", required = true, num_args = 1..)]
+    #[arg(value_name = "SRC", required = true, num_args = 1.., add = complete::anywhere())]
     pub(crate) sources: Vec<OsString>,
     /// Where to: an existing directory receives each SRC inside, otherwise SRC becomes DST. - is standard output.
-    #[arg(value_name = "DST")]
+    #[arg(value_name = "DST", add = complete::anywhere())]
     pub(crate) destination: OsString,
     /// Copy directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]
@@ -53,7 +53,7 @@ pub(crate) struct CpArgs {
     /// zeros, or nowhere.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
-    /// Begin every file anew, whatever an interrupted run has left.
+    /// Copy every file from its beginning, even where an interrupted run has left a part of it.
     #[arg(long)]
     pub(crate) no_resume: bool,
     /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).
@@ -93,7 +93,7 @@ A file is written to .NAME.nfsw-part beside its target and renamed when complete
 The same command, run again, resumes where an interrupted run ended: within files above 128 KiB, and \
 without the files of a tree that are complete and unchanged. What that takes is kept beside downloads \
 (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or ~/.local/state/nfsw. \
---no-resume begins anew; --inplace, standard input and copies between servers always do. --verify compares every file \
+--no-resume copies files from their beginning; with --inplace, from standard input and between servers that is always so. --verify compares every file \
 of the run, also what an interrupted run has copied.
 
 Holes are not sent to a server (with --inplace they are, as zeros), and zeros of a file with holes on a server are not written here.

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
-use crate::units;
+use crate::{complete, units};
 
 /// `nfsw link`
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum LinkCommand {
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
     /// List the links that have a name.
-    Presets,
+    Presets(LinkPresetsArgs),
 }
 
 /// `nfsw link proxy`
@@ -162,12 +162,20 @@ pub(crate) struct LinkShowArgs {
     pub(crate) json: bool,
 }
 
+/// `nfsw link presets`
+#[derive(Args, Debug)]
+pub(crate) struct LinkPresetsArgs {
+    /// Print one JSON object for each.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// A link: a preset or a file, and what differs from it.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkOptions {
     /// A link with a name; `nfsw link presets` lists them [default: 1 Mbit/s without fades, or the room's link].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(presets))]
     pub(crate) preset: Option<String>,
     /// A link described in a TOML file.
     #[arg(long, value_name = "FILE")]
@@ -185,7 +193,7 @@ pub(crate) struct LinkOptions {
     #[arg(long)]
     pub(crate) header_compression: bool,
     /// Who may send at the same time: half or full.
-    #[arg(long, value_name = "HALF|FULL")]
+    #[arg(long, value_name = "HALF|FULL", add = complete::names(duplexes))]
     pub(crate) duplex: Option<String>,
     /// Mean length of good periods, in ms unless it has a unit.
     #[arg(long, value_name = "TIME")]
@@ -197,19 +205,19 @@ pub(crate) struct LinkOptions {
     #[arg(long, value_name = "SHARE", conflicts_with = "good")]
     pub(crate) loss: Option<String>,
     /// Lengths of periods: uniform, exponential, deterministic, pareto:EXPONENT or log-normal:SIGMA.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(distributions))]
     pub(crate) distribution: Option<String>,
     /// Round periods to multiples of this.
     #[arg(long, value_name = "TIME")]
     pub(crate) granularity: Option<String>,
     /// State at the beginning: random or good.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(phases))]
     pub(crate) phase: Option<String>,
     /// When the channel's time begins: first-datagram or creation.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(starts))]
     pub(crate) start: Option<String>,
     /// Link-level retransmission: none, ideal, stop-and-wait, rts-cts or selective-repeat.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(arqs))]
     pub(crate) arq: Option<String>,
     /// Air time of an acknowledgement, or of a block acknowledgement with selective-repeat.
     #[arg(long, value_name = "TIME")]
@@ -224,7 +232,7 @@ pub(crate) struct LinkOptions {
     #[arg(long, value_name = "N")]
     pub(crate) retry_limit: Option<u32>,
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::names(schedulers))]
     pub(crate) scheduler: Option<String>,
     /// Packets that may wait before the medium [default: 50 or one round trip's worth].
     #[arg(long, value_name = "PACKETS")]
@@ -232,4 +240,37 @@ pub(crate) struct LinkOptions {
     /// Which fades: the same seed gives the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+/// The names of links.
+fn presets() -> impl Iterator<Item = &'static str> {
+    linkemu::Preset::ALL.iter().map(|preset| preset.name)
+}
+
+fn duplexes() -> [&'static str; 2] {
+    [linkemu::Duplex::Half, linkemu::Duplex::Full].map(linkemu::Duplex::name)
+}
+
+fn phases() -> [&'static str; 2] {
+    [linkemu::Phase::Random, linkemu::Phase::Good].map(linkemu::Phase::name)
+}
+
+fn starts() -> [&'static str; 2] {
+    [linkemu::ChannelStart::FirstDatagram, linkemu::ChannelStart::Creation].map(linkemu::ChannelStart::name)
+}
+
+fn arqs() -> [&'static str; 5] {
+    use linkemu::ArqKind;
+    [ArqKind::None, ArqKind::Ideal, ArqKind::StopAndWait, ArqKind::RtsCts, ArqKind::SelectiveRepeat]
+        .map(ArqKind::name)
+}
+
+fn schedulers() -> [&'static str; 4] {
+    use linkemu::Scheduler;
+    [Scheduler::Fifo, Scheduler::RoundRobinFrame, Scheduler::RoundRobinDatagram, Scheduler::ChannelState]
+        .map(Scheduler::name)
+}
+
+fn distributions() -> [&'static str; 5] {
+    ["uniform", "exponential", "deterministic", "pareto:", "log-normal:"]
 }

@@ -5,17 +5,17 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::{ConnectionArgs, FilterArgs, OutputArgs};
-use crate::{local::Sparse, units};
+use crate::{complete, local::Sparse, units};
 
 /// `nfsw sync`
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SyncArgs {
     /// The directory whose contents are copied: HOST:/PATH, nfs://HOST/PATH or a local path.
-    #[arg(value_name = "SRC")]
+    #[arg(value_name = "SRC", add = complete::anywhere())]
     pub(crate) source: OsString,
     /// The directory that has the same contents afterwards; it is made if need be.
-    #[arg(value_name = "DST")]
+    #[arg(value_name = "DST", add = complete::anywhere())]
     pub(crate) destination: OsString,
     /// Delete what is in DST and not in SRC, after everything was copied; nothing if anything failed.
     #[arg(long)]
@@ -48,7 +48,7 @@ pub(crate) struct SyncArgs {
     /// zeros, or nowhere.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
-    /// Begin every file anew, whatever an interrupted run has left.
+    /// Copy every file from its beginning, even where an interrupted run has left a part of it.
     #[arg(long)]
     pub(crate) no_resume: bool,
     /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).

@@ -38,7 +38,7 @@ pub(super) async fn run(
     }
     let target = &arguments.target;
     if !PROTOCOLS.iter().any(|&protocol| findings.nfs_answers(protocol)) {
-        let text = format!("{}: NFS version 3 does not answer", target.host);
+        let text = format!("{}: NFS version 3 does not answer", target.server());
         return Err(Failure::with(Exit::Unreachable, text));
     }
     match findings.mount {
@@ -46,10 +46,10 @@ pub(super) async fn run(
             Ok(()) => Ok(()),
             Err(words) => {
                 let path = crate::text::escape(&mounted.path);
-                Err(Failure::with(Exit::Unreachable, format!("{}: MNT of {path}: {words}", target.host)))
+                Err(Failure::with(Exit::Unreachable, format!("{}: MNT of {path}: {words}", target.server())))
             }
         },
-        None => Err(Failure::with(Exit::Unreachable, format!("{}: MOUNT does not answer", target.host))),
+        None => Err(Failure::with(Exit::Unreachable, format!("{}: MOUNT does not answer", target.server()))),
     }
 }
 
@@ -59,7 +59,7 @@ async fn examine(
     reporter: &Reporter,
 ) -> anyhow::Result<Findings> {
     let target = &arguments.target;
-    let host = &*target.host;
+    let host = connections.address_of(target);
     let resolved = tokio::net::lookup_host((host, 0)).await;
     let address = resolved.map(|mut found| found.next()).unwrap_or_else(|_| None);
     let Some(address) = address else {
@@ -69,7 +69,7 @@ async fn examine(
         );
         return Err(Failure::with(Exit::Unreachable, text));
     };
-    let credential = connections.config(&target.options)?.credential;
+    let credential = connections.config(target)?.credential;
     let (uid, gid) = match &credential {
         Credential::Sys(user) => (user.uid, user.gid),
         Credential::None => (u32::MAX, u32::MAX),
@@ -93,7 +93,8 @@ async fn examine(
     let mut doctor = Doctor::new(findings, address, arguments.wait, encoded(&credential), encoded(&root));
     // From here on every wait has an end of its own.
     reporter.activity().set_mounted();
-    doctor.services(target.options.nfs_port, target.options.mount_port).await;
+    let (nfs_port, mount_port) = connections.ports_of(target);
+    doctor.services(nfs_port, mount_port).await;
     if let Some((root, below)) = doctor.mount(&target.path).await {
         doctor.file_system(root).await;
         match doctor.walk(root, &below).await {

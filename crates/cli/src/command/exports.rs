@@ -16,11 +16,11 @@ pub(super) async fn run(
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     let host = &arguments.host;
-    let config = connections.config(&host.options)?;
-    let exports = Client::exports(&host.host, config).await;
-    let exports = exports.map_err(|error| unreachable(error, &host.host))?;
+    let config = connections.config(host)?;
+    let exports = Client::exports(connections.address_of(host), config).await;
+    let exports = exports.map_err(|error| unreachable(error, host.server()))?;
     if exports.is_empty() {
-        reporter.warning(format!("{} exports nothing", host.host));
+        reporter.warning(format!("{} exports nothing", host.server()));
     }
     let width = exports.iter().map(|export| escape(&export.directory).chars().count()).max().unwrap_or(0);
     for export in &exports {

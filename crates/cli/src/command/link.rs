@@ -14,6 +14,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use serde_json::json;
+
 use linkemu::{CaptureWriter, ChannelReport, Lateness, Observer, Preset, RecordWriter, Snapshot};
 
 use self::rpc_log::RpcLog;
@@ -29,7 +31,7 @@ pub(super) fn execute(arguments: &LinkArgs) -> ExitCode {
         LinkCommand::Exec(arguments) => return exec::run(arguments),
         LinkCommand::Proxy(arguments) => proxy::run(arguments),
         LinkCommand::Show(arguments) => show(arguments),
-        LinkCommand::Presets => presets(),
+        LinkCommand::Presets(arguments) => presets(arguments.json),
     };
     let exit = done.unwrap_or_else(|error| {
         eprintln!("nfsw: {}", explain(&error));
@@ -45,11 +47,23 @@ fn show(arguments: &LinkShowArgs) -> anyhow::Result<Exit> {
     print(&if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() })
 }
 
-fn presets() -> anyhow::Result<Exit> {
+fn presets(as_json: bool) -> anyhow::Result<Exit> {
     let mut text = String::new();
     for preset in Preset::ALL {
         let config = preset.config();
         let report = ChannelReport::new(&config, 1, 0, std::time::Duration::from_secs(60))?;
+        if as_json {
+            let object = json!({
+                "event": "preset",
+                "name": preset.name,
+                "summary": preset.summary,
+                "source": preset.source,
+                "bad_share": report.implied_bad_share.map(|share| (share * 1e6).round() / 1e6),
+                "mean_fade_frames": report.mean_run_frames,
+            });
+            let _ = writeln!(text, "{object}");
+            continue;
+        }
         let _ = writeln!(text, "{}\n    {}", preset.name, preset.summary);
         let _ = match (report.implied_bad_share, report.mean_run_frames) {
             (Some(bad), Some(run)) if bad > 0.0 => {

@@ -12,9 +12,10 @@ use super::stat::{entry_json, kind_letter};
 use crate::{
     args::LsArgs,
     connections::Connections,
-    error::{ResultExt, is_stale},
-    remote::{Children, Found, find, find_all, follow},
+    error::{MOUNT_REFUSED, ResultExt, explain, is_stale},
+    remote::{Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
+    target::is_pattern,
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -44,7 +45,14 @@ pub(super) async fn run(
                 files.extend(shows.into_iter().map(|found| Line { name: found.remote.to_bytes(), found }));
                 directories.extend(lists);
             }
-            Err(error) => reporter.failed(error)?,
+            Err(error) => match listing.exports(target, &error).await? {
+                Some(exports) => {
+                    let lists = exports.iter().filter(|_| arguments.recursive && !arguments.directory);
+                    directories.extend(lists.map(|line| line.found.clone()));
+                    listing.show(exports, false).await?;
+                }
+                None => reporter.failed(error)?,
+            },
         }
     }
     let with_headings = arguments.recursive || directories.len() + files.len() > 1 || reporter.has_failures();
@@ -105,6 +113,30 @@ impl Listing<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Finds the exports of a server that lie below a directory which is in none: `None` if that is not why it cannot be listed.
+    async fn exports(
+        &self,
+        target: &crate::target::Remote,
+        error: &anyhow::Error,
+    ) -> anyhow::Result<Option<Vec<Line>>> {
+        if crate::error::kind(error) != MOUNT_REFUSED || is_pattern(&target.path) {
+            return Ok(None);
+        }
+        let below = exports_below(self.connections, target).await?;
+        if below.is_empty() {
+            return Ok(None);
+        }
+        let mut lines = Vec::new();
+        for name in below {
+            match find(self.connections, self.reporter, &target.with_path(&name)).await {
+                Ok(found) => lines.push(Line { name, found }),
+                // Whoever may not mount one may still want to see the others.
+                Err(error) => self.reporter.warning(explain(&error)),
+            }
+        }
+        Ok(Some(lines))
     }
 
     /// Looks for a directory by its path, whose handle the server has forgotten: some know the last thousand only. `None` if it is not

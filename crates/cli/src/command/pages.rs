@@ -7,11 +7,17 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::{
     args::{Cli, CompletionsArgs, ManArgs},
+    complete::Shell,
     exit::Exit,
+    schema,
 };
 
 /// Prints a completion script.
 pub(super) fn completions(arguments: &CompletionsArgs) -> Exit {
+    if let Some(shell) = Shell::named(arguments.shell.to_string().as_ref()) {
+        return print(shell.script().as_bytes());
+    }
+    // Other shells get a script that knows the options alone.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "nfsw", &mut script);
     print(&script)
@@ -19,6 +25,9 @@ pub(super) fn completions(arguments: &CompletionsArgs) -> Exit {
 
 /// Prints a manual page.
 pub(super) fn manual(arguments: &ManArgs) -> Exit {
+    if arguments.command == ["json"] {
+        return print(schema::page().as_bytes());
+    }
     let mut page = Cli::command();
     page.build();
     for name in &arguments.command {

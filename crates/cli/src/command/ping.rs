@@ -17,6 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     process::Process,
     report::Reporter,
+    summary::nanoseconds,
 };
 
 pub(super) fn execute(arguments: PingArgs) -> Exit {
@@ -49,7 +50,7 @@ async fn run(
     reporter: &Reporter,
     begun: &Begun,
 ) -> anyhow::Result<()> {
-    let transports = match arguments.connection.transport {
+    let transports = match connections.arguments_for(&arguments.host).transport() {
         Transport::Auto => &[TransportChoice::Udp, TransportChoice::Tcp][..],
         Transport::Udp => &[TransportChoice::Udp],
         Transport::Tcp => &[TransportChoice::Tcp],
@@ -84,18 +85,20 @@ async fn ping(
     begun: &Begun,
 ) -> anyhow::Result<Tally> {
     let host = &arguments.host;
-    let mut config = connections.config(&host.options)?;
+    let mut config = connections.config(host)?;
     config.transport = transport;
     config.connect_timeout = config.connect_timeout.or(Some(arguments.wait));
     config.call_timeout = Some(arguments.wait);
     // One call, one datagram: what gets lost is counted, not sent again.
     let never = arguments.wait.saturating_mul(2).max(Duration::from_millis(1));
     config.retry = RetryPolicy::Exponential { initial: never, maximum: never };
-    let pinger = Pinger::connect(&host.host, config).await.map_err(|error| unreachable(error, &host.host))?;
+    let pinger = Pinger::connect(connections.address_of(host), config)
+        .await
+        .map_err(|error| unreachable(error, host.server()))?;
     reporter.activity().set_mounted();
     let (shown, address) = (name(transport), pinger.address());
     if !reporter.json() {
-        let line = format!("NULL calls to {} ({address}) over {}\n", host.host, shown.to_uppercase());
+        let line = format!("NULL calls to {} ({address}) over {}\n", host.server(), shown.to_uppercase());
         reporter.print(line.as_bytes())?;
     }
     let mut tally = Tally::default();
@@ -108,17 +111,18 @@ async fn ping(
             Ok((rtt, _)) => {
                 reporter.activity().step();
                 tally.answered.push(rtt);
-                Some(rtt.as_secs_f64() * 1e3)
+                Some(rtt)
             }
             Err(Error::Silent { .. }) => None,
-            Err(error) => return Err(unreachable(error, &host.host)),
+            Err(error) => return Err(unreachable(error, host.server())),
         };
         if reporter.json() {
             reporter.event(
-                &json!({"event": "ping", "transport": shown, "number": number + 1, "rtt_ms": answer}),
+                &json!({"event": "ping", "transport": shown, "number": number + 1, "rtt_ns": answer.map(nanoseconds)}),
             )?;
         } else {
-            let words = answer.map_or_else(|| "no answer".to_owned(), |rtt| format!("{rtt:.3} ms"));
+            let words = answer
+                .map_or_else(|| "no answer".to_owned(), |rtt| format!("{:.3} ms", rtt.as_secs_f64() * 1e3));
             reporter.print(format!("  {:>3}: {words}\n", number + 1).as_bytes())?;
         }
     }
@@ -154,16 +158,18 @@ impl Tally {
     }
 
     fn to_json(&self, transport: &str) -> serde_json::Value {
-        let [shortest, mean, longest] = self.round_trips().map_or([None; 3], |times| times.map(Some));
+        let ns = |ms: f64| (ms * 1e6).round() as u64;
+        let [shortest, mean, longest] =
+            self.round_trips().map_or([None; 3], |times| times.map(|ms| Some(ns(ms))));
         json!({
             "event": "transport",
             "transport": transport,
             "sent": self.sent,
             "answered": self.answered.len(),
             "loss_pct": self.loss_percent(),
-            "rtt_min_ms": shortest,
-            "rtt_mean_ms": mean,
-            "rtt_max_ms": longest,
+            "rtt_min_ns": shortest,
+            "rtt_mean_ns": mean,
+            "rtt_max_ns": longest,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
 use nfs_wireless_client::{FileType, Time};
 use serde_json::{Value, json};
 
@@ -86,7 +86,10 @@ fn describe(found: &Found, link: Option<&[u8]>, zone: &TimeZone) -> String {
 /// Describes a file as JSON, for `stat` and `ls`.
 pub(super) fn entry_json(found: &Found, link: Option<&[u8]>) -> Value {
     let metadata = &found.metadata;
-    let time = |time: Time| f64::from(time.seconds) + f64::from(time.nanoseconds) / 1e9;
+    let time = |time: Time| {
+        let time = Timestamp::new(time.seconds.into(), i32::try_from(time.nanoseconds).unwrap_or(0));
+        time.unwrap_or_default().to_string()
+    };
     let mut entry = json!({
         "host": &*found.remote.host,
         "type": kind_name(metadata.file_type),

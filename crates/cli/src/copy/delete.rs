@@ -235,7 +235,7 @@ impl Run<'_> {
         let shown = top.show(&directory.path);
         if sync.root.as_ref().is_some_and(|root| is_source(root, &directory.present)) {
             let text = format!("nothing is deleted: {shown} is the source itself");
-            return Err(Failure::last(Exit::SomeFailed, text));
+            return Err(Failure::last(Exit::SomeFailed, Exit::SomeFailed.outcome(), text));
         }
         let is_elsewhere = match top {
             Place::Remote(place) => directory.present.attributes.file.0 != place.file_system(),

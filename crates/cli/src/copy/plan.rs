@@ -153,7 +153,8 @@ pub(super) async fn plan(
         {
             let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
             let there = &copy.destination;
-            let text = format!("{there} does not exist; create it first: {command} {there}");
+            let word = there.shell_word();
+            let text = format!("{there} does not exist; create it first: {command} {word}");
             Err(Failure::usage(text))
         }
         Destination::Output(_) | Destination::Named(..) if are_several(&sources) => {
@@ -453,7 +454,10 @@ async fn look_around(
         None => look_above.await?,
     };
     let Some(found) = above else {
-        let text = format!("{remote}: {parent} does not exist (nfsw mkdir -p creates it)");
+        let text = format!(
+            "{remote}: {parent} does not exist; create it first: nfsw mkdir -p {}",
+            parent.shell_word()
+        );
         return Err(Failure::with(Exit::SomeFailed, text));
     };
     let directory = follow(connections, reporter, found).await?;

@@ -178,7 +178,7 @@ impl Run<'_> {
             } else {
                 "--force replaces it"
             };
-            let text = format!("{}: kept, it is newer than {node} ({hint})", frame.place.show(name));
+            let text = format!("{}: kept, it is newer than its source ({hint})", frame.place.show(name));
             return Err(Failure::with(Exit::SomeFailed, text));
         }
         if change.is_none() {

@@ -17,6 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     local::open_source,
     report::{Reporter, event},
+    text::escape,
 };
 
 /// Bytes that one hash stands for: differences are told in steps of this.
@@ -122,6 +123,7 @@ impl Run<'_> {
         place: &Place,
         name: &[u8],
     ) -> anyhow::Result<()> {
+        self.reporter.activity().set_current(format!("verifying {}", escape(name)));
         match self.differences(node, was, place, name).await? {
             Some(ranges) => self.judge(node, &ranges, &place.name(name)),
             None => Ok(()),

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io,
     os::{fd::AsFd, unix::fs::MetadataExt},
+    path::PathBuf,
 };
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
@@ -60,6 +61,18 @@ impl Part {
     /// Returns the size of the file, in bytes.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    /// Returns the bytes that the file takes on the disk.
+    pub(crate) fn used(&self) -> io::Result<u64> {
+        /// Bytes of what `st_blocks` counts (stat(2)).
+        const BLOCK_BYTES: u64 = 512;
+        Ok(self.file.metadata()?.blocks() * BLOCK_BYTES)
+    }
+
+    /// Returns the path under which it is until it is complete.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(self.temporary.as_ref().unwrap_or(&self.name))
     }
 
     /// Returns what tells the file from others that had or will have its name.

@@ -94,6 +94,28 @@ fn url_options_carry_the_names_of_libnfs() {
 }
 
 #[test]
+fn a_port_stays_in_the_name() {
+    let target = remote("nfs://nas:2050/a%25b/c?mountport=2051&uid=7&rsize=8192");
+    assert_eq!(target.join(b"d?").to_string(), "nfs://nas:2050/a%25b/c/d%3F");
+    assert_eq!(target.shell_word(), "'nfs://nas:2050/a%25b/c?mountport=2051&uid=7'");
+    assert_eq!(target.server(), "nas:2050");
+    assert_eq!(remote("nfs://[::1]:2050/x").to_string(), "nfs://[::1]:2050/x");
+    let again = remote(target.shell_word().trim_matches('\''));
+    assert_eq!((&again.path, again.options.mount_port), (&target.path, Some(2051)));
+    assert_eq!(remote("nfs://nas/x?mountport=2051").to_string(), "nas:/x");
+    assert_eq!(remote("nas:/it's").shell_word(), "'nas:/it'\\''s'");
+}
+
+#[test]
+fn all_that_a_server_exports_has_a_name_where_it_can_be_listed() {
+    for text in ["nas:", "nas:/", "nfs://nas"] {
+        let listed = Remote::parse_listed(OsStr::new(text)).unwrap();
+        assert_eq!((&*listed.host, &listed.path[..]), ("nas", &b"/"[..]));
+    }
+    assert!(Target::parse(OsStr::new("nas:")).is_err(), "nothing is copied to a place that is not named");
+}
+
+#[test]
 fn unknown_url_options_warn_and_impossible_ones_fail() {
     assert_eq!(remote("nfs://h/?retrans=3&autoreconnect=-1&zzz").options.warnings.len(), 3);
     for wrong in [

@@ -135,6 +135,19 @@ fn block(name: &str, value: &str) -> Result<u32, String> {
     crate::units::parse_block(value).map_err(|why| format!("{name}={value} in the URL: {why}"))
 }
 
+/// Writes a path as it stands in a URL. Only what means something else there is replaced, so that people can read it.
+pub(crate) fn encode(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    for &byte in path {
+        match byte {
+            b'%' => out.extend_from_slice(b"%25"),
+            b'?' => out.extend_from_slice(b"%3F"),
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
 fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();

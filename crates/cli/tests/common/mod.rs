@@ -91,6 +91,11 @@ impl Server {
         format!("{}{path}?mountport={}", self.url, self.url.rsplit(':').next().unwrap())
     }
 
+    /// A path as messages name it.
+    pub(crate) fn name(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
     /// Address of the service.
     pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("nfs://").parse().unwrap()
@@ -203,6 +208,10 @@ pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -
     let mut command = Command::new(env!("CARGO_BIN_EXE_nfsw"));
     command.args(arguments).stdin(Stdio::null());
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    // What whoever runs the tests has configured is not what is tested.
+    command
+        .env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-config"))
+        .env_remove("NFSW_OPTS");
     command
 }
 

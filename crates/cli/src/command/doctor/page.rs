@@ -7,7 +7,7 @@ use nfs_wire::portmap::Protocol;
 use serde_json::{Value, json};
 
 use super::findings::{Answer, Findings, Limits, PROTOCOLS, index, name};
-use crate::{report::event, text::escape, units};
+use crate::{report::event, summary::nanoseconds, text::escape, units};
 
 /// Columns of the page, at most; names that are longer stand alone.
 const WIDTH: usize = 96;
@@ -227,10 +227,10 @@ pub(super) fn events(findings: &Findings) -> Vec<Value> {
         for protocol in PROTOCOLS {
             let Answer { port, null } = &service.answers[index(protocol)];
             let answers = null.is_ok();
-            let rtt = null.as_ref().ok().map(|took| took.as_secs_f64() * 1e3);
+            let rtt = null.as_ref().ok().map(|took| nanoseconds(*took));
             let trouble = null.as_ref().err();
             found[key(protocol)] =
-                json!({"port": port, "answers": answers, "rtt_ms": rtt, "trouble": trouble});
+                json!({"port": port, "answers": answers, "rtt_ns": rtt, "trouble": trouble});
         }
         events.push(found);
     }

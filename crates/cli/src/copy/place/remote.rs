@@ -70,7 +70,7 @@ impl RemotePlace {
                 "{}: is another directory now than when this began; run it again to copy into that one",
                 self.remote
             );
-            return Err(Failure::last(Exit::SomeFailed, text));
+            return Err(Failure::last(Exit::SomeFailed, Exit::SomeFailed.outcome(), text));
         }
         Ok(found)
     }

@@ -12,7 +12,8 @@ use crate::{
         place::Name,
         resume::{Receiving, SMALL_BYTES},
     },
-    error::{ResultExt, local},
+    error::{ResultExt, full, io_text, is_full, local, show},
+    exit::Exit,
     local::{Part, Writer},
     name::journal,
 };
@@ -79,8 +80,15 @@ impl Run<'_> {
             // What was large enough to be kept track of is worth keeping; the rest only until the server answers again.
             if !is_large && !error.is_silence() {
                 part.discard();
+                return Err(transfer_error(error, &path, &node.to_string()));
             }
-            return Err(transfer_error(error, &path, &node.to_string()));
+            return Err(match error {
+                client::Error::Local(error) if is_full(&error) => {
+                    let used = part.used().unwrap_or(0);
+                    full(Exit::LocalIo, show(&path), io_text(&error), show(&part.path()), used)
+                }
+                error => transfer_error(error, &path, &node.to_string()),
+            });
         }
         if let Err(error) = self.finish(&part, attributes, mode) {
             part.discard();

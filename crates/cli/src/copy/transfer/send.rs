@@ -21,7 +21,7 @@ use crate::{
         place::{Name, RemotePlace, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
     },
-    error::{ResultExt, local},
+    error::{ResultExt, full, has_no_room, local},
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, Sparse},
@@ -136,7 +136,9 @@ impl Run<'_> {
         if matches!(sent, Ok(()) | Err(client::Error::SourceChanged)) && differ(&now, &attributes) {
             return Ok(Attempt::Changed(now));
         }
-        sent.map_err(|error| transfer_error(error, path, &target.to_string()))?;
+        if let Err(error) = sent {
+            return Err(self.refused(error, path, place, name).await);
+        }
         if self.copy.preserve
             && self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
         {
@@ -151,6 +153,25 @@ impl Run<'_> {
             }
             copied
         })))
+    }
+
+    /// Words the end of an upload; where the server has no room, with what the partial file takes of it.
+    async fn refused(
+        &self,
+        error: client::Error,
+        path: &Path,
+        place: &RemotePlace,
+        name: &[u8],
+    ) -> anyhow::Error {
+        let target = place.remote.join(name);
+        if !self.copy.inplace && has_no_room(&error) {
+            let temporary = temporary(name);
+            if let Ok(part) = place.client.lookup(place.handle, &temporary).await {
+                let shown = place.remote.join(&temporary);
+                return full(Exit::SomeFailed, target, error, shown, part.metadata.used);
+            }
+        }
+        transfer_error(error, path, &target.to_string())
     }
 
     /// Returns where a file has only zeros that need not be sent.

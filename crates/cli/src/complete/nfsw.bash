@@ -1,0 +1,8 @@
+_nfsw() {
+    local IFS=$'\n'
+    COMPREPLY=($(NFSW_COMPLETE=bash command nfsw -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null))
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/:=] ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+complete -F _nfsw nfsw

@@ -1,0 +1,1 @@
+complete --command nfsw --no-files --arguments "(NFSW_COMPLETE=fish command nfsw -- (commandline --current-process --tokenize --cut-at-cursor) (commandline --current-token --cut-at-cursor | string unescape) 2>/dev/null)"

@@ -1,0 +1,204 @@
+//! Completion as a user has it: real shells in a terminal, with the script that `nfsw completions` prints.
+
+mod common;
+#[path = "common/terminal.rs"]
+mod terminal;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use common::{Server, command, ok};
+use terminal::Terminal;
+
+/// What a user has: a home with a configuration, and `nfsw` on the path, which here says what it is asked to do.
+struct User {
+    home: tempfile::TempDir,
+    server: Server,
+}
+
+impl User {
+    fn new() -> Self {
+        let server = Server::start();
+        for directory in ["/photos/summer 2026", "/papers"] {
+            fs::create_dir_all(server.path(directory)).unwrap();
+        }
+        for file in ["/photos/cat.jpg", "/photos/.hidden", "/photos/it's", "/zebra"] {
+            fs::write(server.path(file), "x").unwrap();
+        }
+        let home = tempfile::tempdir().unwrap();
+        for directory in ["bin", "config/nfsw"] {
+            fs::create_dir_all(home.path().join(directory)).unwrap();
+        }
+        let port = server.address().port();
+        let config =
+            format!("[host.fileserver]\nname = \"127.0.0.1\"\nnfs-port = {port}\nmount-port = {port}\n");
+        fs::write(home.path().join("config/nfsw/config.toml"), config).unwrap();
+        let program = env!("CARGO_BIN_EXE_nfsw");
+        let shim = format!(
+            "#!/bin/sh\nif [ -n \"$NFSW_COMPLETE\" ]; then exec {program} \"$@\"; fi\nfor word; do printf 'word<%s>\\n' \"$word\"; done\necho ran\n"
+        );
+        let path = home.path().join("bin/nfsw");
+        fs::write(&path, shim).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(home.path().join("local file"), "x").unwrap();
+        fs::write(home.path().join("script"), "").unwrap();
+        Self { home, server }
+    }
+
+    /// Starts a shell that knows how to complete.
+    fn shell(&self, shell: &str, options: &[&str], set_up: &str) -> Terminal {
+        let found = std::process::Command::new(shell).arg("--version").output().is_ok();
+        assert!(found, "{shell} is needed to test its completions: ./ci.sh packages installs it");
+        let script = self.home.path().join("script");
+        fs::write(&script, ok(["completions", shell])).unwrap();
+        let mut terminal = Terminal::start(200, shell, |command| {
+            let path = format!("{}/bin:{}", self.home.path().display(), std::env::var("PATH").unwrap());
+            command
+                .args(options)
+                .env("PATH", path)
+                .env("HOME", self.home.path())
+                .current_dir(self.home.path());
+            command.env("XDG_CONFIG_HOME", self.home.path().join("config"));
+            command.env("XDG_CACHE_HOME", self.home.path().join("cache")).env("PS1", "ready> ");
+            command.env_remove("XDG_DATA_HOME").env("LC_ALL", "C.UTF-8");
+        });
+        terminal.write(&format!("{set_up}; . {}; echo set-''up\n", script.display()));
+        terminal.wait_for("set-up");
+        terminal
+    }
+}
+
+/// Types a line, in which TAB is a key, and returns the words that `nfsw` gets.
+fn words(terminal: &mut Terminal, line: &str) -> Vec<String> {
+    terminal.clear();
+    for part in line.split_inclusive('\t') {
+        terminal.write(part);
+        if part.ends_with('\t') {
+            // The shell reads on when it has completed; the answer takes 200 ms at most.
+            std::thread::sleep(Duration::from_millis(600));
+        }
+    }
+    terminal.write("\n");
+    let screen = terminal.wait_for("ran\r\n");
+    let words = screen.split("word<").skip(1).map(|rest| rest.split(">\r\n").next().unwrap().to_owned());
+    words.collect()
+}
+
+fn check(user: &User, terminal: &mut Terminal) {
+    let url = format!("nfs://127.0.0.1:{0}/", user.server.address().port());
+    // However slow this machine is: what is completed here was listed once. What comes too late is the matter of another test.
+    for directory in ["fileserver:/", "fileserver:/photos/", &url] {
+        let end = Instant::now() + Duration::from_secs(15);
+        while asked(user.home.path(), &["nfsw", "ls", directory]).is_empty() {
+            assert!(Instant::now() < end, "{directory} is never listed");
+        }
+    }
+    for (line, wanted) in [
+        ("nfsw ls filese\t", &["ls", "fileserver:"][..]),
+        ("nfsw ls fileserver:\tze\t", &["ls", "fileserver:/zebra"]),
+        ("nfsw ls fileserver:/ph\t", &["ls", "fileserver:/photos/"]),
+        ("nfsw ls -l fileserver:/ph\tca\t", &["ls", "-l", "fileserver:/photos/cat.jpg"]),
+        ("nfsw ls fileserver:/photos/su\t", &["ls", "fileserver:/photos/summer 2026/"]),
+        ("nfsw ls fileserver:/photos/it\t", &["ls", "fileserver:/photos/it's"]),
+        ("nfsw ls fileserver:/photos/.h\t", &["ls", "fileserver:/photos/.hidden"]),
+        ("nfsw cp loc\tfileserver:/pa\t", &["cp", "local file", "fileserver:/papers/"]),
+        ("nfsw ping filese\t", &["ping", "fileserver"]),
+        ("nfsw ls --transp\tud\tfileserver:/z\t", &["ls", "--transport", "udp", "fileserver:/zebra"]),
+        (
+            "nfsw link exec --preset sat\t-- true",
+            &["link", "exec", "--preset", "satellite-600", "--", "true"],
+        ),
+        (
+            "nfsw curve --room paper\t--arq stop\t",
+            &["curve", "--room", "paper-1997", "--arq", "stop-and-wait"],
+        ),
+        ("nfsw curve --figure 1997-5,1995-table-2\t", &["curve", "--figure", "1997-5,1995-table-2"]),
+        ("nfsw exp\tfilese\t", &["exports", "fileserver"]),
+        // A server that is not there costs the user nothing but the wait.
+        ("nfsw ls no-such-host.invalid:/x\t", &["ls", "no-such-host.invalid:/x"]),
+    ] {
+        assert_eq!(words(terminal, line), wanted, "{line:?}");
+    }
+    assert_eq!(words(terminal, &format!("nfsw ls {url}ze\t")), ["ls", &format!("{url}zebra")]);
+}
+
+#[test]
+fn bash_completes() {
+    let user = User::new();
+    let mut terminal = user.shell("bash", &["--norc", "-i"], "bind 'set bell-style none'");
+    check(&user, &mut terminal);
+    // Within quotes nothing needs a backslash, and bash closes them.
+    assert_eq!(
+        words(&mut terminal, "nfsw ls 'fileserver:/photos/su\t"),
+        ["ls", "fileserver:/photos/summer 2026/"]
+    );
+}
+
+#[test]
+fn zsh_completes() {
+    let user = User::new();
+    let set_up = "unsetopt beep zle_bracketed_paste; PROMPT='ready> '; autoload -U compinit; compinit -u -D";
+    check(&user, &mut user.shell("zsh", &["-f", "-i"], set_up));
+}
+
+#[test]
+fn fish_completes() {
+    let user = User::new();
+    let set_up = "function fish_prompt; echo 'ready> '; end; set -g fish_greeting; set -g fish_autosuggestion_enabled 0";
+    check(&user, &mut user.shell("fish", &["--no-config", "-i"], set_up));
+}
+
+/// Asks as fish does, which has the simplest way to ask.
+fn asked(home: &Path, words: &[&str]) -> String {
+    let mut command = command(["--"].iter().chain(words));
+    command.env("NFSW_COMPLETE", "fish").env("XDG_CACHE_HOME", home.join("cache"));
+    let output = command.env("XDG_CONFIG_HOME", home.join("config")).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn options_are_offered_to_whoever_begins_one() {
+    let user = User::new();
+    let all = asked(user.home.path(), &["nfsw", "ls", ""]);
+    assert!(!all.lines().any(|line| line.starts_with('-')) && all.contains("fileserver:"), "{all}");
+    let options = asked(user.home.path(), &["nfsw", "ls", "--"]);
+    assert!(
+        options.lines().all(|line| line.starts_with("--")) && options.contains("--recursive\t"),
+        "{options}"
+    );
+}
+
+#[test]
+fn who_waits_for_a_silent_server_waits_a_fifth_of_a_second() {
+    let home = tempfile::tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let begun = Instant::now();
+    let found = asked(home.path(), &["nfsw", "ls", &format!("nfs://{address}/sr")]);
+    let took = begun.elapsed();
+    assert_eq!(found, "");
+    // 180 ms, and what this machine takes to start a program.
+    assert!(took < Duration::from_millis(400), "{took:?}");
+}
+
+#[test]
+fn what_comes_too_late_is_there_at_the_next_key() {
+    let user = User::new();
+    let slow = common::Link::to(user.server.address(), &["--rate", "10M", "--delay", "150ms"]);
+    let url = slow.url("/").split('?').next().unwrap().to_owned();
+    // The proxy is for UDP alone.
+    let config = "[defaults]\ntransport = \"udp\"\n";
+    fs::write(user.home.path().join("config/nfsw/config.toml"), config).unwrap();
+    let first = asked(user.home.path(), &["nfsw", "ls", &format!("{url}pa")]);
+    assert_eq!(first, "", "a round trip takes 300 ms");
+    let end = Instant::now() + Duration::from_secs(15);
+    while asked(user.home.path(), &["nfsw", "ls", &format!("{url}pa")]) != format!("{url}papers/\n") {
+        assert!(Instant::now() < end, "it never comes");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
