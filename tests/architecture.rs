@@ -29,7 +29,10 @@ fn crates_depend_in_one_direction_only() {
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
         ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-wireless-server", "linkemu"]),
-        ("nfsw", vec!["nfs-wire", "nfs-cache", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed"]),
+        (
+            "nfsw",
+            vec!["nfs-wire", "nfs-cache", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed"],
+        ),
     ]);
     // Servers and links for the tests of a crate alone.
     let only_in_tests =

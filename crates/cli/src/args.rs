@@ -135,6 +135,10 @@ impl Command {
             Self::Exports(arguments) => &mut arguments.connection,
             Self::Ping(arguments) => &mut arguments.connection,
             Self::Doctor(arguments) => &mut arguments.connection,
+            #[cfg(all(target_os = "linux", feature = "mount"))]
+            Self::Mount(arguments) => &mut arguments.connection,
+            #[cfg(all(target_os = "linux", feature = "mount"))]
+            Self::Umount(_) => return None,
             Self::Serve(_)
             | Self::Link(_)
             | Self::Curve(_)
