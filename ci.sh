@@ -9,7 +9,7 @@
 #   ./ci.sh servers-speed [LANE...]  256 MiB both ways beside nfs-cp on each kind of server that can hold it: 15 pairs each
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh nightly      builds and tests examples/datafusion, a workspace of its own: 20 minutes of compiling
-#   ./ci.sh long         the long forms of tests, one after the other: half an hour; the README has a table of what they show
+#   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
 # In the functions below, which run as conditions, `-e` does nothing: what may fail ends in `|| return`.

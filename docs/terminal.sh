@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Records the terminal session of README.md: a real run over an emulated satellite link. As root, with nfsw in PATH:
+#
+#   docs/terminal.sh            writes docs/terminal.svg
+#
+# Needs Debian's termtosvg. The file is random bytes; "nas" is this host as seen from behind the link.
+set -euo pipefail
+if [ "${1:-}" != play ]; then
+  script=$(realpath "$0")
+  scratch=$(mktemp -d)
+  trap 'kill "$server" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+  mkdir "$scratch/served" "$scratch/here"
+  head -c 8M /dev/urandom > "$scratch/served/film.mp4"
+  nfsw serve "$scratch/served" --listen 0.0.0.0:20490 >/dev/null 2>&1 &
+  server=$!
+  cd "$scratch/here"
+  # A home of its own: no path cache and no journals of other runs.
+  HOME=$scratch termtosvg "${script%.sh}.svg" -g 88x15 -m 100 -D 4000 -t window_frame \
+    -c "nfsw link exec --quiet --preset satellite-600 --bad 20 --loss 3% --seed 7 -- unshare -m $script play"
+  exit
+fi
+
+# Behind the link, on the terminal that is recorded.
+{ cat /etc/hosts; echo "$NFSW_HOST nas"; } > ../hosts
+mount --bind ../hosts /etc/hosts
+prompt() {
+  printf '\e[1;32m$\e[0m '
+  local i
+  for ((i = 0; i < ${#1}; i++)); do printf '%s' "${1:i:1}"; sleep 0.04; done
+  sleep 0.4
+  echo
+}
+prompt '# behind a satellite link: 10 Mbit/s, 600 ms, 3 % of the time in fades'
+prompt 'nfsw cp nfs://nas:20490/film.mp4 .'
+nfsw cp nfs://nas:20490/film.mp4 . &
+sleep 6
+kill -INT $!
+wait $! || true
+prompt 'nfsw cp nfs://nas:20490/film.mp4 .        # the same command again'
+nfsw cp nfs://nas:20490/film.mp4 .
+prompt 'sha256sum film.mp4'
+sha256sum film.mp4
+sleep 2
