@@ -14,23 +14,27 @@ if [ "${1:-}" != play ]; then
   nfsw serve "$scratch/served" --listen 0.0.0.0:20490 >/dev/null 2>&1 &
   server=$!
   cd "$scratch/here"
+  # termtosvg ends when its input does: this one stays open.
+  mkfifo "$scratch/input"
+  exec 3<>"$scratch/input"
   # A home of its own: no path cache and no journals of other runs.
-  HOME=$scratch termtosvg "${script%.sh}.svg" -g 88x15 -m 100 -D 4000 -t window_frame \
-    -c "nfsw link exec --quiet --preset satellite-600 --bad 20 --loss 3% --seed 7 -- unshare -m $script play"
+  HOME=$scratch termtosvg "${script%.sh}.svg" -g 88x12 -m 100 -D 4000 -t window_frame \
+    -c "nfsw link exec --quiet --preset satellite-600 --bad 20 --loss 3% --seed 7 -- unshare -m $script play" <&3
   exit
 fi
 
-# Behind the link, on the terminal that is recorded.
+# Behind the link, on the terminal that is recorded. The mounts are those of a namespace of its own.
 { cat /etc/hosts; echo "$NFSW_HOST nas"; } > ../hosts
 mount --bind ../hosts /etc/hosts
+mount --bind ../served /mnt
 prompt() {
-  printf '\e[1;32m$\e[0m '
+  printf '\e[32m$\e[0m '
   local i
   for ((i = 0; i < ${#1}; i++)); do printf '%s' "${1:i:1}"; sleep 0.04; done
   sleep 0.4
   echo
 }
-prompt '# behind a satellite link: 10 Mbit/s, 600 ms, 3 % of the time in fades'
+prompt '# behind a satellite link: 20 Mbit/s, 600 ms round trip, 3 % of the time in fades'
 prompt 'nfsw cp nfs://nas:20490/film.mp4 .'
 nfsw cp nfs://nas:20490/film.mp4 . &
 sleep 6
@@ -38,6 +42,6 @@ kill -INT $!
 wait $! || true
 prompt 'nfsw cp nfs://nas:20490/film.mp4 .        # the same command again'
 nfsw cp nfs://nas:20490/film.mp4 .
-prompt 'sha256sum film.mp4'
-sha256sum film.mp4
+prompt 'cmp film.mp4 /mnt/film.mp4 && echo identical     # the original'
+cmp film.mp4 /mnt/film.mp4 && echo identical
 sleep 2
