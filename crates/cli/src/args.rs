@@ -212,4 +212,6 @@ fn parse_remote() -> impl clap::builder::TypedValueParser<Value = Remote> {
 }
 
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod tests;

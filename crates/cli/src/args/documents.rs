@@ -11,7 +11,8 @@ fn command_lines(line: &str) -> Vec<Vec<String>> {
     let words = shlex::split(line).unwrap_or_else(|| panic!("not a line of shell: {line}"));
     let mut found = Vec::new();
     for part in words.split(|word| ["|", "&&", "||", ";", "&"].contains(&word.as_str())) {
-        let mut part = part.iter().take_while(|word| !word.starts_with(['>', '<'])).cloned().collect::<Vec<_>>();
+        let mut part =
+            part.iter().take_while(|word| !word.starts_with(['>', '<'])).cloned().collect::<Vec<_>>();
         if part.first().is_some_and(|word| word == "sudo") {
             part.remove(0);
         }
@@ -47,7 +48,10 @@ fn shell_lines(page: &str) -> Vec<String> {
 fn command_lines_are_found_behind_pipes_and_dashes() {
     let found = command_lines("sudo nfsw link exec -- nfsw ls 'a b' | nfsw cat x > y  # nfsw never");
     let words = |line: &str| shlex::split(line).unwrap();
-    assert_eq!(found, [words("nfsw ls 'a b'"), words("nfsw link exec -- nfsw ls 'a b'"), words("nfsw cat x")]);
+    assert_eq!(
+        found,
+        [words("nfsw ls 'a b'"), words("nfsw link exec -- nfsw ls 'a b'"), words("nfsw cat x")]
+    );
 }
 
 #[test]
@@ -55,7 +59,9 @@ fn every_command_line_of_the_documents_is_understood() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut seen = 0;
-    for page in pages.chain(["README.md", "CONTRIBUTING.md", "crates/cli/README.md"].map(|page| root.join(page))) {
+    for page in
+        pages.chain(["README.md", "CONTRIBUTING.md", "crates/cli/README.md"].map(|page| root.join(page)))
+    {
         if page.extension().is_none_or(|extension| extension != "md") {
             continue;
         }
