@@ -10,7 +10,7 @@
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh package      crates as cargo publishes them, a .deb and an .rpm, which are installed and used; needs cargo-deb, cargo-generate-rpm
 #   ./ci.sh book         docs/ as a book in target/book; needs mdbook
-#   ./ci.sh portable     type-checks everything for macOS and FreeBSD; needs their targets from rustup
+#   ./ci.sh portable     type-checks client libraries and link emulator for macOS and FreeBSD; needs their targets from rustup
 #   ./ci.sh nightly      book package portable long deny audit msrv features miri datafusion: hours. Runs all, then fails if any failed or
 #                        lacked its tool or its database. Each is a check of its own, too
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
@@ -121,7 +121,7 @@ check_portable() {
   local system
   for system in aarch64-apple-darwin x86_64-unknown-freebsd; do
     rustup target list --installed | grep -qx "$system" || { echo "ci.sh: rustup target add $system" >&2; return 1; }
-    cargo check --quiet --target "$system" -p nfsw -p nfs-object-store -p nfs-cache || return
+    cargo check --quiet --target "$system" -p nfs-wireless-client -p nfs-object-store -p nfs-cache -p linkemu || return
   done
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# packaging/build.sh - builds the packages of nfsw into target/packages: a .deb, an .rpm, and the debug symbols apart.
+# packaging/build.sh - builds the packages of nfsw into target/packages: a .deb, an .rpm, a static binary, and the debug symbols apart.
 #
 # Needs cargo-deb and cargo-generate-rpm (`cargo install cargo-deb cargo-generate-rpm`), and objcopy of binutils. Manual pages and completion
 # scripts are printed by the binary itself, so that they describe what is packaged.
@@ -43,6 +43,15 @@ for unit in packaging/systemd/*.service; do
   command=$(sed -n 's|^ExecStart=/usr/bin/nfsw \([a-z]*\).*|\1|p' "$unit")
   if "$nfsw" man "$command" > /dev/null 2>&1; then install -m 644 "$unit" "$stage/systemd"; fi
 done
+
+# A binary for any Linux of this processor, if rustup has the target.
+static=$(uname -m)-unknown-linux-musl
+if rustup target list --installed 2>/dev/null | grep -qx "$static"; then
+  cargo build --locked --profile dist --target "$static" -p nfsw
+  objcopy --strip-all "$target/$static/dist/nfsw" "$packages/nfsw-$version-$(uname -m)-static"
+else
+  echo "packaging/build.sh: no static binary: rustup target add $static" >&2
+fi
 
 cargo deb --quiet --no-build --no-strip -p nfsw --output "$packages/"
 cargo generate-rpm -p crates/cli --output "$packages/"
