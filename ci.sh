@@ -8,8 +8,12 @@
 #                        tests/servers/matrix says; --with adds a server whose program is at hand; LANE runs only these tests
 #   ./ci.sh servers-speed [LANE...]  256 MiB both ways beside nfs-cp on each kind of server that can hold it: 15 pairs each
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
-#   ./ci.sh nightly      builds and tests examples/datafusion, a workspace of its own: 20 minutes of compiling
-#   ./ci.sh long         the long forms of tests, one after the other: half an hour; the README has a table of what they show
+#   ./ci.sh package      crates as cargo publishes them, a .deb and an .rpm, which are installed and used; needs cargo-deb, cargo-generate-rpm
+#   ./ci.sh book         docs/ as a book in target/book; needs mdbook
+#   ./ci.sh portable     type-checks client libraries and link emulator for macOS and FreeBSD; needs their targets from rustup
+#   ./ci.sh nightly      book package portable long deny audit msrv features miri datafusion: hours. Runs all, then fails if any failed or
+#                        lacked its tool or its database. Each is a check of its own, too
+#   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
 # Installs what it needs from the system's packages when it runs as root; says what is missing when it does not.
 # In the functions below, which run as conditions, `-e` does nothing: what may fail ends in `|| return`.
@@ -21,6 +25,7 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractiv
 # what a virtual machine takes, and the shells whose completions are tried.
 packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish)
 libraries=(nfs-wire nfs-wireless-server linkemu)
+published=(nfs-wire nfs-proto nfs-cache nfs-wireless-client nfs-wireless-server nfs-object-store linkemu testbed nfsw)
 
 check_packages() {
   local missing=()
@@ -87,23 +92,95 @@ check_servers-speed() {
   cargo test --release -p private-servers --test speed -- --ignored --nocapture --test-threads 1 "$@"
 }
 
-# What takes too long to compile for every run.
+# Fails, and says what to install, where a program is missing.
+needs() {
+  command -v "$1" >/dev/null || { echo "ci.sh: $1 is missing: $2" >&2; return 1; }
+}
+
+toolchain() {
+  rustup run "$1" rustc --version >/dev/null 2>&1 || { echo "ci.sh: toolchain $1 is missing: rustup toolchain install $1" >&2; return 1; }
+}
+
+check_package() {
+  needs cargo-deb 'cargo install cargo-deb' || return
+  needs cargo-generate-rpm 'cargo install cargo-generate-rpm' || return
+  local crate crates=()
+  for crate in "${published[@]}"; do crates+=(-p "$crate"); done
+  # Uncommitted changes are what one wants to check.
+  cargo package --quiet --locked --allow-dirty "${crates[@]}" || return
+  packaging/build.sh || return
+  packaging/try.sh
+}
+
+check_book() {
+  needs mdbook 'cargo install mdbook' || return
+  mdbook build
+}
+
+check_portable() {
+  local system
+  for system in aarch64-apple-darwin x86_64-unknown-freebsd; do
+    rustup target list --installed | grep -qx "$system" || { echo "ci.sh: rustup target add $system" >&2; return 1; }
+    cargo check --quiet --target "$system" -p nfs-wireless-client -p nfs-object-store -p nfs-cache -p linkemu || return
+  done
+}
+
 check_nightly() {
+  local check failed=()
+  for check in book package portable long deny audit msrv features miri datafusion; do
+    echo "== nightly: $check"
+    "check_$check" || failed+=("$check")
+  done
+  [ ${#failed[@]} = 0 ] || { echo "ci.sh: failed: ${failed[*]}" >&2; return 1; }
+}
+
+# Takes 20 minutes to compile.
+check_datafusion() {
   local example=(--manifest-path examples/datafusion/Cargo.toml)
   cargo fmt "${example[@]}" --check || return
   cargo clippy --quiet "${example[@]}" --all-targets -- -D warnings || return
   cargo test "${example[@]}"
 }
 
+check_audit() {
+  needs cargo-audit 'cargo install cargo-audit' || return
+  cargo audit
+}
+
+# The oldest compiler that Cargo.toml promises. Benches and examples may need newer ones.
+check_msrv() {
+  local version crate crates=()
+  version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+  toolchain "$version" || return
+  for crate in "${published[@]}"; do crates+=(-p "$crate"); done
+  cargo "+$version" check --locked "${crates[@]}"
+}
+
+check_features() {
+  local library
+  for library in "${libraries[@]}"; do
+    cargo test --quiet -p "$library" --no-default-features --lib || return
+  done
+}
+
+check_miri() {
+  toolchain nightly || return
+  # Property tests look for their regressions in files, which miri isolates from.
+  MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=16 cargo +nightly miri test -p nfs-wire --lib
+}
+
 # Advisories, licences and sources of all dependencies.
-check_deny() { cargo deny --all-features check; }
+check_deny() {
+  needs cargo-deny 'cargo install cargo-deny' || return
+  cargo deny --all-features check
+}
 
 all=(packages fmt clippy doc test bench)
 [ $# -gt 0 ] || set -- "${all[@]}"
 # These take arguments of their own.
 case $1 in servers | servers-speed) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

@@ -1,4 +1,4 @@
-//! What README.md and docs/guarantees.md claim has tests that assert it.
+//! What docs/guarantees.md and docs/reliability.md claim has tests that assert it.
 //!
 //! `tests/claims.toml` is the only source of their tables.
 
@@ -282,7 +282,7 @@ fn every_claim_has_tests_that_are_there() {
 fn the_documents_say_what_the_manifest_says() {
     let manifest = manifest();
     for (document, parts) in [
-        ("README.md", vec![("measured", measured(&manifest))]),
+        ("docs/reliability.md", vec![("measured", measured(&manifest))]),
         (
             "docs/guarantees.md",
             vec![

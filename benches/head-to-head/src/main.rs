@@ -1,6 +1,6 @@
 //! nfsw beside what people use instead: unmodified programs behind the same emulated link, at the same fades.
 //!
-//! `cargo run --release -p head-to-head -- --list` shows the matrix; the README has the commands.
+//! `cargo run --release -p head-to-head -- --list` shows the matrix; docs/comparison.md has the commands.
 
 #![forbid(unsafe_code)]
 
@@ -77,7 +77,7 @@ struct Arguments {
     /// Run nothing: show these results, a trials.jsonl each; of trials that occur twice the last counts.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
-    /// Put the tables into README.md and docs/head-to-head.md of this directory.
+    /// Put the tables into docs/comparison.md and docs/head-to-head.md of this directory.
     #[arg(long, value_name = "DIR")]
     renew: Option<PathBuf>,
     /// Show the cells and programs that would run, and about how long that takes.

@@ -128,21 +128,21 @@ pub(crate) fn notes(results: &Results) -> String {
     text
 }
 
-/// Puts tables between the marks in README.md, and all of them into docs/head-to-head.md.
+/// Puts tables between the marks in docs/comparison.md, and all of them into docs/head-to-head.md.
 pub(crate) fn renew(root: &Path, results: &Results, rows: &[Row]) -> anyhow::Result<()> {
     const MARKS: (&str, &str) = ("<!-- head-to-head -->\n", "<!-- /head-to-head -->");
-    let path = root.join("README.md");
-    let readme = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let parts =
-        readme.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
-    let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), MARKS.0.trim()))?;
-    let (overview, notes, targets) = (overview(rows), notes(results), target::table(results, rows)?);
-    fs::write(&path, format!("{before}{}\n{overview}\n{notes}\n{}{after}", MARKS.0, MARKS.1))?;
     let docs = root.join("docs");
     ensure!(docs.is_dir(), "{} is no directory", docs.display());
+    let path = docs.join("comparison.md");
+    let comparison = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let parts =
+        comparison.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
+    let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), MARKS.0.trim()))?;
+    let (overview, notes, targets) = (overview(rows), notes(results), target::table(results, rows)?);
+    fs::write(&path, format!("{before}{}\n{overview}\n{}{after}", MARKS.0, MARKS.1))?;
     let page = format!(
         "# Head to head\n\n\
-         Unmodified programs and nfsw behind the same emulated link, at the same fades; README.md says how to repeat it.\n\
+         Unmodified programs and nfsw behind the same emulated link, at the same fades; comparison.md says how to repeat it.\n\
          This page is written by `cargo run --release -p head-to-head -- --from FILE... --renew .`\n\n{notes}\n\
          ## What is to be reached\n\n{targets}\n## Every program in every cell\n\n\
          Seconds are those of the whole command, over copies that are intact. The limit is what the channel of a seed allows (no round\n\

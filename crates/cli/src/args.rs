@@ -300,4 +300,6 @@ fn parse_listed() -> impl clap::builder::TypedValueParser<Value = Remote> {
 }
 
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod tests;

@@ -184,7 +184,7 @@ fn pages_are_printed_and_the_demonstration_works() {
     assert!(ok(["completions", "bash"]).contains("_nfsw"));
     for command in [&["cp"][..], &["link", "exec"]] {
         let page = ok([&["man"], command].concat());
-        assert!(page.starts_with(".ie") && page.contains(".TH") && page.contains("Examples:"), "{page}");
+        assert!(page.starts_with(".ie") && page.contains(".TH") && page.contains(".SH EXAMPLES"), "{page}");
     }
     fails(2, ["man", "link", "away"]);
     assert!(ok(["--help"]).contains("nfsw demo"));

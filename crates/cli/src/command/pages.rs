@@ -1,9 +1,10 @@
 //! `nfsw completions` and `nfsw man`: text made from the command line's own description.
 
+mod sections;
+
 use std::io::{self, Write};
 
 use clap::CommandFactory;
-use clap_mangen::roff::{Roff, roman};
 
 use crate::{
     args::{Cli, CompletionsArgs, ManArgs},
@@ -40,27 +41,12 @@ pub(super) fn manual(arguments: &ManArgs) -> Exit {
     }
     let notes = page.get_after_help().map(ToString::to_string);
     let mut text = Vec::new();
+    let name = page.get_name().to_owned();
     let made = clap_mangen::Man::new(page.after_help(None)).render(&mut text);
-    match made.and_then(|()| write_notes(&notes.unwrap_or_default(), &mut text)) {
-        Ok(()) => print(&text),
+    match made.and_then(|()| sections::after_options(&name, &notes.unwrap_or_default())) {
+        Ok(sections) => print(&[text, sections].concat()),
         Err(_) => Exit::LocalIo,
     }
-}
-
-/// Writes what a help text ends with: paragraphs, and indented lines, which stay as they are.
-fn write_notes(notes: &str, page: &mut Vec<u8>) -> io::Result<()> {
-    let mut roff = Roff::new();
-    if !notes.is_empty() {
-        roff.control("SH", ["NOTES"]);
-    }
-    for line in notes.lines() {
-        match line {
-            "" => roff.control("PP", []),
-            line if line.starts_with(' ') => roff.control("nf", []).text([roman(line)]).control("fi", []),
-            line => roff.text([roman(line)]),
-        };
-    }
-    roff.to_writer(page)
 }
 
 fn print(text: &[u8]) -> Exit {

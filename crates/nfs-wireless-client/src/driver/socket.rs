@@ -36,8 +36,12 @@ pub(super) async fn connect_udp(peer: SocketAddr, reserved: bool) -> io::Result<
     }
     let socket = bound.ok_or(ErrorKind::AddrInUse)?;
     socket.set_nonblocking(true)?;
-    // Privileged processes may exceed the system's limit; the others get what there is.
-    if sockopt::set_socket_recv_buffer_size_force(&socket, UDP_RECEIVE_BUFFER).is_err() {
+    // On Linux privileged processes may exceed the system's limit; the others get what there is.
+    #[cfg(target_os = "linux")]
+    let forced = sockopt::set_socket_recv_buffer_size_force(&socket, UDP_RECEIVE_BUFFER).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    let forced = false;
+    if !forced {
         sockopt::set_socket_recv_buffer_size(&socket, UDP_RECEIVE_BUFFER)?;
     }
     let granted = sockopt::socket_recv_buffer_size(&socket)?;

@@ -1,4 +1,4 @@
-//! Messages onto a stream: heads gathered into one write, large payloads by `sendfile`.
+//! Messages onto a stream: heads gathered into one write, large payloads by `sendfile` where there is one.
 
 use std::{
     io::{self, ErrorKind},
@@ -34,6 +34,28 @@ struct FilePart {
     offset: u64,
     left: usize,
     padding: usize,
+}
+
+impl FilePart {
+    /// Sends some of what is left, and returns how many bytes.
+    #[cfg(target_os = "linux")]
+    fn send(&mut self, stream: &TcpStream) -> rustix::io::Result<usize> {
+        rustix::fs::sendfile(stream, &self.file, Some(&mut self.offset), self.left)
+    }
+
+    /// Sends some of what is left, and returns how many bytes. What the socket does not take is read again.
+    #[cfg(not(target_os = "linux"))]
+    fn send(&mut self, stream: &TcpStream) -> rustix::io::Result<usize> {
+        let mut buffer = [0; 16 << 10];
+        let wanted = self.left.min(buffer.len());
+        let read = rustix::io::pread(&self.file, &mut buffer[..wanted], self.offset)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        let sent = rustix::net::send(stream, &buffer[..read], rustix::net::SendFlags::empty())?;
+        self.offset += sent as u64;
+        Ok(sent)
+    }
 }
 
 impl Sender {
@@ -89,9 +111,7 @@ impl Sender {
 
     fn send_file(&mut self, stream: &TcpStream, pump: &mut Pump) -> io::Result<()> {
         let Some(part) = &mut self.file else { return Ok(()) };
-        let sent = stream.try_io(Interest::WRITABLE, || {
-            Ok(rustix::fs::sendfile(stream, &part.file, Some(&mut part.offset), part.left)?)
-        })?;
+        let sent = stream.try_io(Interest::WRITABLE, || Ok(part.send(stream)?))?;
         if sent == 0 {
             // The file has become shorter: only a new connection can forget what was promised of it.
             let transfer = part.transfer;
