@@ -60,6 +60,8 @@ pub struct Cache<S> {
     now: Instant,
     objects: Objects,
     clock: ServerClock,
+    /// The server was seen to tell how many names a file has.
+    counts_links: bool,
     link: Link,
     last_heard: Instant,
     /// When calls may be sent again after one could not be.
@@ -142,6 +144,7 @@ impl<S: Store> Cache<S> {
             now,
             objects,
             clock,
+            counts_links: false,
             link: Link::Up,
             last_heard: now,
             not_before: now,

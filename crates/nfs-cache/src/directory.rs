@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Instant};
 use nfs_proto::{attr::Metadata, transfer::Listing};
 use nfs_wire::FileHandle;
 
-use crate::call::CallId;
+use crate::{call::CallId, object::Object};
 
 /// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,13 @@ pub(crate) struct Source {
 pub(crate) struct Edge {
     pub(crate) target: Target,
     pub(crate) source: Source,
+}
+
+impl Edge {
+    /// Whether the name is known to lead to what its handle leads to now.
+    pub(crate) fn leads_to(&self, object: &Object) -> bool {
+        self.source.call >= object.changed_by
+    }
 }
 
 #[derive(Debug, Default)]

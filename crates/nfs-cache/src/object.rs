@@ -59,8 +59,11 @@ pub(crate) struct Object {
     pub(crate) handle: FileHandle,
     /// The newest attributes; those of a version that is over stay what they were.
     pub(crate) known: Known,
-    /// Why it is no longer what its handle leads to.
+    /// It is no longer what its handle leads to.
     pub(crate) over: bool,
+    /// The call that showed that its handle led to another version before, or 0. What changed may have been replaced by renaming: names
+    /// known from earlier calls must be asked for again.
+    pub(crate) changed_by: CallId,
     /// How often a front was told of it and has not forgotten it.
     pub(crate) references: u64,
     /// How many operations and open files need it.
@@ -89,7 +92,7 @@ impl Object {
                 Kind::Other
             }
         };
-        Self { handle, known, over: false, references: 0, open: 0, used: 0, kind }
+        Self { handle, known, over: false, changed_by: CallId(0), references: 0, open: 0, used: 0, kind }
     }
 
     pub(crate) const fn directory(&self) -> Option<&Directory> {

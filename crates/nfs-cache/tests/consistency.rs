@@ -102,6 +102,7 @@ impl World {
         let is_hectic = below(&mut random, 2) == 0;
         let habits = Habits {
             is_hectic,
+            lingers: below(&mut random, 2) == 0,
             tick: ticks[below(&mut random, 4) as usize],
             has_plus: below(&mut random, 4) > 0,
             is_terse: below(&mut random, 4) == 0,

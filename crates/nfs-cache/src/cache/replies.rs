@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use nfs_proto::{
-    attr::{Metadata, optional},
+    attr::{FileType, Metadata, optional},
     transfer::{DirEntry, Listing, TransferError},
 };
 use nfs_wire::{
@@ -433,6 +433,7 @@ impl<S: Store> Cache<S> {
     /// Takes in attributes that a reply brought.
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
         self.clock.observe(self.now, metadata.ctime);
+        self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
         let known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
         let Some((node, object)) = self.objects.at(&handle) else {
             self.objects.insert(self.now, handle, known);
@@ -446,7 +447,9 @@ impl<S: Store> Cache<S> {
         }
         let is_same_kind =
             before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
-        let is_same = is_same_kind && before.metadata.is_same_version(&metadata);
+        let is_same = is_same_kind
+            && self.is_nameless(&before.metadata) == self.is_nameless(&metadata)
+            && before.metadata.is_same_version(&metadata);
         if !is_same {
             self.clock.observe_change(before.asked_at, self.now, metadata.ctime);
         }
@@ -454,7 +457,10 @@ impl<S: Store> Cache<S> {
         if !is_same && (is_file || !is_same_kind) && node != NodeId::ROOT {
             self.objects.end(node);
             self.drop_if_unused(node);
-            self.objects.insert(self.now, handle, known);
+            let node = self.objects.insert(self.now, handle, known);
+            if let Some(object) = self.objects.get_mut(node) {
+                object.changed_by = id;
+            }
             return;
         }
         if let Some(object) = self.objects.get_mut(node) {
@@ -465,6 +471,11 @@ impl<S: Store> Cache<S> {
                 Kind::Link(_) | Kind::File(_) | Kind::Other => {}
             }
         }
+    }
+
+    /// Whether a file has no name any more. Servers keep such files while somebody has them open; some servers count no links at all.
+    pub(super) fn is_nameless(&self, metadata: &Metadata) -> bool {
+        self.counts_links && metadata.file_type == FileType::Regular && metadata.links == 0
     }
 
     /// The server does not know the handle that was asked about: names lead elsewhere now.

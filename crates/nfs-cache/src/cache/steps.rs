@@ -87,15 +87,20 @@ impl<S: Store> Cache<S> {
                     return Some(Err(Failure::Status(Status::NOENT)));
                 }
                 Target::Handle(target, _) => {
-                    if let Some((node, object)) = self.objects.at(&target) {
-                        let is_known = self.is_confirmed(id, object);
-                        if is_known || stale {
-                            let metadata = object.known.metadata;
-                            self.count_stale(!is_known || !is_confirmed);
-                            self.objects.touch(node);
-                            self.reference(node);
-                            return Some(Ok(Answer::Entry { node, metadata }));
+                    match self.objects.at(&target) {
+                        Some((node, object)) if stale || edge.leads_to(object) => {
+                            let is_known = self.is_confirmed(id, object);
+                            if is_known || stale {
+                                let metadata = object.known.metadata;
+                                self.count_stale(!is_known || !is_confirmed);
+                                self.objects.touch(node);
+                                self.reference(node);
+                                return Some(Ok(Answer::Entry { node, metadata }));
+                            }
                         }
+                        // The handle leads to another version than when the name was asked for: the name may lead elsewhere.
+                        Some(_) => return self.ask_name(id, handle, name),
+                        None => {}
                     }
                     // The name was just looked up: its attributes are missing.
                     if self.operations.get(&id).is_some_and(|operation| edge.source.call >= operation.first) {
@@ -117,10 +122,15 @@ impl<S: Store> Cache<S> {
         let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
         if edge.is_some_and(is_proven) && !insists {
             self.ask(Some(id), Question::Getattr(handle), CallId(0));
+            None
         } else {
-            let earliest = self.earliest_joined(id);
-            self.ask(Some(id), Question::Lookup { directory: handle, name: name.to_vec() }, earliest);
+            self.ask_name(id, handle, name)
         }
+    }
+
+    fn ask_name(&mut self, id: OperationId, directory: FileHandle, name: &[u8]) -> Step {
+        let earliest = self.earliest_joined(id);
+        self.ask(Some(id), Question::Lookup { directory, name: name.to_vec() }, earliest);
         None
     }
 
@@ -155,11 +165,11 @@ impl<S: Store> Cache<S> {
                     Target::Absent => return None,
                     Target::Listed(fileid) => (fileid, None),
                     Target::Handle(handle, fileid) => match self.objects.at(&handle) {
-                        Some((node, object)) => {
+                        Some((node, object)) if stale || edge.leads_to(object) => {
                             are_known &= self.is_confirmed(id, object);
                             (object.known.metadata.fileid, Some((node, object.known.metadata)))
                         }
-                        None => {
+                        Some(_) | None => {
                             are_known = false;
                             (fileid, None)
                         }
@@ -209,6 +219,9 @@ impl<S: Store> Cache<S> {
         let Some(object) = self.objects.get(node).filter(|object| !object.over) else {
             return Some(Err(Failure::Stale));
         };
+        if self.is_nameless(&object.known.metadata) {
+            return Some(Err(Failure::Stale));
+        }
         let (handle, size) = (object.handle, object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let is_confirmed = object.known.call >= first;

@@ -35,6 +35,8 @@ pub(crate) struct Version {
     pub(crate) until: Duration,
     pub(crate) data: Bytes,
     pub(crate) stamp: u64,
+    /// When its attributes changed last.
+    changed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +57,8 @@ pub(crate) struct Habits {
     pub(crate) is_torn: bool,
     /// One call in so many is to be made later; 0 for none.
     pub(crate) busy: u64,
+    /// Files that have no name any more can be read for as long as the server runs, as on Linux while they are in its file cache.
+    pub(crate) lingers: bool,
     /// One file is replaced most of the time, by bytes of the same size.
     pub(crate) is_hectic: bool,
 }
@@ -95,16 +99,19 @@ impl Server {
         if let Some(last) = versions.last_mut() {
             last.until = now;
         }
-        versions.push(Version { until: Duration::MAX, data: data.into(), stamp });
+        versions.push(Version { until: Duration::MAX, data: data.into(), stamp, changed: stamp });
     }
 
     fn rename(&mut self, now: Duration, change: impl FnOnce(&mut BTreeMap<&'static str, u64>)) {
+        let stamp = self.stamp(now);
         let mut names = self.now_names().clone();
         change(&mut names);
         for (&number, file) in &mut self.files {
             if !names.values().any(|&named| named == number) && !file.removed {
                 file.removed = true;
-                file.versions.last_mut().expect("written once").until = now;
+                let last = file.versions.last_mut().expect("written once");
+                last.until = now;
+                last.changed = stamp;
             }
         }
         self.names.push((now, names));
@@ -163,18 +170,18 @@ impl Server {
             seconds: (stamp / 1_000_000_000) as u32,
             nseconds: (stamp % 1_000_000_000) as u32,
         };
-        let (type_, size, stamp) = match self.files.get(&number) {
-            None if number == ROOT => (ftype3::NF3DIR, 4096, self.directory_stamp),
-            Some(file) if !file.removed => {
-                let version = file.versions.last().expect("written once");
-                (ftype3::NF3REG, version.data.len() as u64, version.stamp)
+        let (type_, size, stamp, changed, nlink) = match self.files.get(&number) {
+            None if number == ROOT => (ftype3::NF3DIR, 4096, self.directory_stamp, self.directory_stamp, 2),
+            Some(file) if !file.removed || self.habits.lingers => {
+                let Version { data, stamp, changed, .. } = file.versions.last().expect("written once");
+                (ftype3::NF3REG, data.len() as u64, *stamp, *changed, u32::from(!file.removed))
             }
             _ => return None,
         };
         Some(fattr3 {
             type_,
             mode: 0o755,
-            nlink: 1,
+            nlink,
             uid: 0,
             gid: 0,
             size,
@@ -184,7 +191,7 @@ impl Server {
             fileid: number,
             atime: time(EPOCH),
             mtime: time(stamp),
-            ctime: time(stamp),
+            ctime: time(changed),
         })
     }
 
