@@ -298,7 +298,10 @@ fn the_last_json_line_sums_up() {
     fs::write(server.path("file"), noise(100_000)).unwrap();
     let out = ok(["cp", "--json", &server.url("/file"), here.path().to_str().unwrap()]);
     let last = out.lines().last().unwrap();
-    assert!(last.starts_with("{\"event\":\"summary\",\"bytes\":100000,\"seconds\":"), "{last}");
+    assert!(
+        last.starts_with("{\"event\":\"summary\",\"schema_version\":1,\"bytes\":100000,\"seconds\":"),
+        "{last}"
+    );
     assert!(
         last.contains("\"transport\":\"tcp\"") && last.ends_with("\"outcome\":\"done\",\"exit_code\":0}"),
         "{last}"
