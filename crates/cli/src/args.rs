@@ -1,11 +1,13 @@
 //! The command line: clap types only.
 
+mod completion;
 mod connection;
 mod copy;
 mod curve;
 mod doctor;
 mod files;
 mod filter;
+mod hosts;
 mod link;
 #[cfg(all(target_os = "linux", feature = "mount"))]
 mod mount;
@@ -16,12 +18,14 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use completion::Completes;
 pub(crate) use connection::{ConnectionArgs, HELP_CONNECTION, OutputArgs, Policy, Transport};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use filter::FilterArgs;
+pub(crate) use hosts::{Host, Hosts, Security};
 #[cfg(target_os = "linux")]
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
@@ -30,7 +34,7 @@ pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxy
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use sync::SyncArgs;
 
-use crate::{complete, target::Remote, units};
+use crate::{target::Remote, units};
 
 /// NFS for bad links: work with files on NFSv3 servers without mounting them, as any user.
 ///
@@ -155,7 +159,7 @@ impl Command {
 #[command(after_help = "Example:\n  nfsw exports nas")]
 pub(crate) struct ExportsArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
-    #[arg(value_name = "HOST", value_parser = parse_host(), add = complete::servers())]
+    #[arg(value_name = "HOST", value_parser = parse_host(), add = Completes::Servers)]
     pub(crate) host: Remote,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -174,7 +178,7 @@ Examples:
   nfsw ping --transport udp --count 100 --interval 50ms nas")]
 pub(crate) struct PingArgs {
     /// Name or address of the server; nfs://HOST:PORT for one without a port mapper.
-    #[arg(value_name = "HOST", value_parser = parse_host(), add = complete::servers())]
+    #[arg(value_name = "HOST", value_parser = parse_host(), add = Completes::Servers)]
     pub(crate) host: Remote,
     /// Calls per transport.
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]

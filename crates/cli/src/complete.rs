@@ -13,13 +13,15 @@ use std::{
 };
 
 use clap::CommandFactory;
-use clap_complete::engine::{
-    self, ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
-};
+use clap_complete::engine::{self, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 
 pub(crate) use shell::Shell;
 
-use crate::{args::Cli, config::Config, paths};
+use crate::{
+    args::{Cli, Completes},
+    config::Config,
+    paths,
+};
 
 /// Which shell asks.
 const ASKED: &str = "NFSW_COMPLETE";
@@ -36,7 +38,7 @@ pub(crate) fn answer() -> Option<ExitCode> {
     let last = words.len().saturating_sub(1);
     let word = words.last().cloned().unwrap_or_default();
     let directory = std::env::current_dir().ok();
-    let found = engine::complete(&mut Cli::command(), words, last, directory.as_deref()).unwrap_or_default();
+    let found = engine::complete(&mut command(), words, last, directory.as_deref()).unwrap_or_default();
     // Options are offered to whoever begins one.
     let wanted = |found: &CompletionCandidate| {
         word.as_bytes().starts_with(b"-") || !found.get_value().as_bytes().starts_with(b"-")
@@ -46,44 +48,26 @@ pub(crate) fn answer() -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Completes paths on servers.
-pub(crate) fn on_servers() -> ArgValueCompleter {
-    ArgValueCompleter::new(|word: &OsStr| {
-        let mut found = hosts(word, ":");
-        found.extend(remote::complete(word));
-        found
-    })
+/// Returns the command line with what finds values while they are typed.
+fn command() -> clap::Command {
+    with_completers(Cli::command())
 }
 
-/// Completes paths on servers and on this machine.
-pub(crate) fn anywhere() -> ArgValueCompleter {
-    ArgValueCompleter::new(|word: &OsStr| {
-        let mut found = PathCompleter::any().complete(word);
-        found.extend(hosts(word, ":"));
-        found.extend(remote::complete(word));
-        found
-    })
+fn with_completers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| match argument.get::<Completes>().copied() {
+        Some(kind) => argument.add(ArgValueCompleter::new(move |word: &OsStr| values(kind, word))),
+        None => argument,
+    });
+    command.mut_subcommands(with_completers)
 }
 
-/// Completes names of servers.
-pub(crate) fn servers() -> ArgValueCompleter {
-    ArgValueCompleter::new(|word: &OsStr| hosts(word, ""))
-}
-
-/// Offers names that are known.
-pub(crate) fn names<I: IntoIterator<Item = &'static str> + 'static>(names: fn() -> I) -> ArgValueCandidates {
-    ArgValueCandidates::new(move || names().into_iter().map(CompletionCandidate::new).collect())
-}
-
-/// Offers names that are known, several of them with commas between.
-pub(crate) fn lists<I: IntoIterator<Item = String> + 'static>(names: fn() -> I) -> ArgValueCompleter {
-    ArgValueCompleter::new(move |word: &OsStr| {
-        let Some(word) = word.to_str() else { return Vec::new() };
-        let at = word.rfind(',').map_or(0, |at| at + 1);
-        let (before, begun) = word.split_at(at);
-        let names = names().into_iter().filter(|name| name.starts_with(begun));
-        names.map(|name| CompletionCandidate::new(format!("{before}{name}"))).collect()
-    })
+fn values(kind: Completes, word: &OsStr) -> Vec<CompletionCandidate> {
+    let on_servers = || hosts(word, ":").into_iter().chain(remote::complete(word));
+    match kind {
+        Completes::Servers => hosts(word, ""),
+        Completes::OnServers => on_servers().collect(),
+        Completes::Anywhere => PathCompleter::any().complete(word).into_iter().chain(on_servers()).collect(),
+    }
 }
 
 /// Offers the servers that the configuration, the table of file systems and earlier runs know.

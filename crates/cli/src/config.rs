@@ -3,7 +3,6 @@
 //! What the command line says comes first, then `NFSW_OPTS`, then what the file says of a host, then what it says of all.
 
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     fs, io,
     ops::Range,
@@ -18,7 +17,7 @@ use toml::{
 };
 
 use crate::{
-    args::{Cli, ConnectionArgs},
+    args::{Cli, ConnectionArgs, Host, Hosts, Security},
     error::{io_text, show},
     local::base_directory,
     text::escape,
@@ -40,42 +39,6 @@ const NEVER_BY_DEFAULT: [&str; 10] = [
     "inplace",
     "no-target-directory",
 ];
-
-/// What the configuration says of connections.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts {
-    /// Options for every server.
-    pub(crate) defaults: ConnectionArgs,
-    /// How many of them are given.
-    pub(crate) given: usize,
-    /// Servers by the name that targets have.
-    pub(crate) hosts: BTreeMap<String, Host>,
-}
-
-/// What is known of one server.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Host {
-    /// Name or address to connect to, if that is another one.
-    pub(crate) name: Option<String>,
-    /// Port of the NFS service.
-    pub(crate) nfs_port: Option<u16>,
-    /// Port of the MOUNT service.
-    pub(crate) mount_port: Option<u16>,
-    /// How calls say whom they come from.
-    pub(crate) security: Security,
-    /// Options.
-    pub(crate) connection: ConnectionArgs,
-}
-
-/// How calls say whom they come from (RFC 5531 §8.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Security {
-    /// AUTH_SYS.
-    #[default]
-    Sys,
-    /// AUTH_NONE.
-    None,
-}
 
 /// A configuration file that was read.
 #[derive(Clone, Debug, Default)]
@@ -116,7 +79,12 @@ impl Config {
     pub(crate) fn of_user() -> Result<Self, String> {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
         let size = match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            // That of somebody else: this is run with their $HOME.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                return Ok(Self::default());
+            }
             metadata => metadata.map_err(|error| unreadable(&path, &error))?.len(),
         };
         if size > MAX_BYTES {

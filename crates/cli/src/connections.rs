@@ -12,8 +12,7 @@ use nfs_wireless_client::{
 };
 
 use crate::{
-    args::{ConnectionArgs, Policy, Transport},
-    config::{Host, Security},
+    args::{ConnectionArgs, Host, Policy, Security, Transport},
     error::unreachable,
     exit::Failure,
     paths,

@@ -69,7 +69,7 @@ fn a_full_disk_is_said_once_and_the_copy_goes_on_when_there_is_room() {
         let arguments = ["cp", "-r", "--transport", "udp", &server.url(source), &disk.path(target)];
         let error = fails(7, arguments);
         assert!(error.contains("no space left") && error.contains("make room and run it again"), "{error}");
-        assert!(error.contains(".nfsw-part takes ") && error.contains(" MiB;"), "{error}");
+        assert!(error.contains(".nfsw-part takes ") && error.contains("iB; make room"), "{error}");
         disk.mount("remount,size=32m");
         let output = command(arguments).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));

@@ -4,10 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use crate::{
-    config::Hosts,
-    units::{self, AutoOr},
-};
+use super::Hosts;
+use crate::units::{self, AutoOr};
 
 /// How to talk to servers.
 #[derive(Args, Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{ConnectionArgs, FilterArgs, OutputArgs};
-use crate::{complete, local::Sparse, units};
+use super::{Completes, ConnectionArgs, FilterArgs, OutputArgs};
+use crate::{local::Sparse, units};
 
 /// `nfsw cp`
 #[derive(Args, Debug)]
@@ -13,10 +13,10 @@ use crate::{complete, local::Sparse, units};
 pub(crate) struct CpArgs {
     /// What to copy: HOST:/PATH, nfs://HOST/PATH, a local path, or - for standard input. `*`, `?` and `[...]` in a
     /// server path match names there.
-    #[arg(value_name = "SRC", required = true, num_args = 1.., add = complete::anywhere())]
+    #[arg(value_name = "SRC", required = true, num_args = 1.., add = Completes::Anywhere)]
     pub(crate) sources: Vec<OsString>,
     /// Where to: an existing directory receives each SRC inside, otherwise SRC becomes DST. - is standard output.
-    #[arg(value_name = "DST", add = complete::anywhere())]
+    #[arg(value_name = "DST", add = Completes::Anywhere)]
     pub(crate) destination: OsString,
     /// Copy directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]

@@ -4,11 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{LinkOptions, connection::Policy};
-use crate::{
-    complete,
-    units::{self, AutoOr},
+use super::{
+    LinkOptions,
+    completion::{lists, names},
+    connection::Policy,
 };
+use crate::units::{self, AutoOr};
 
 /// `nfsw curve`
 #[derive(Args, Debug)]
@@ -37,16 +38,16 @@ pub(crate) struct CurveArgs {
         "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
         "retry_limit", "scheduler", "queue", "header_compression"],
-        add = complete::lists(testbed::figures::names))]
+        add = lists(testbed::figures::names))]
     pub(crate) figure: Option<String>,
     /// Where the recorded channels of --figure recorded and ablation lie: each *.toml there is a link's file.
     #[arg(long, value_name = "DIR", requires = "figure")]
     pub(crate) traces: Option<PathBuf>,
     /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "modern", add = complete::names(testbed::Room::names))]
+    #[arg(long, value_name = "NAME|FILE", default_value = "modern", add = names(testbed::Room::names))]
     pub(crate) room: String,
     /// Print the file of a room, to copy and change, and stop.
-    #[arg(long, value_name = "NAME", add = complete::names(testbed::Room::names))]
+    #[arg(long, value_name = "NAME", add = names(testbed::Room::names))]
     pub(crate) print_room: Option<String>,
     /// What to copy: from the server, to it, or one after the other.
     #[arg(long, value_enum, value_name = "OP", default_value = "both")]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{ConnectionArgs, OutputArgs, parse_host};
-use crate::{complete, target::Remote, units};
+use super::{Completes, ConnectionArgs, OutputArgs, parse_host};
+use crate::{target::Remote, units};
 
 /// `nfsw doctor`
 #[derive(Args, Debug)]
@@ -21,7 +21,7 @@ Examples:
   nfsw doctor nfs://nas:20490/srv?mountport=20490    without a port mapper")]
 pub(crate) struct DoctorArgs {
     /// A server, or a file or directory on it: HOST, HOST:/PATH or nfs://HOST:PORT/PATH.
-    #[arg(value_name = "TARGET", value_parser = parse_host(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", value_parser = parse_host(), add = Completes::OnServers)]
     pub(crate) target: Remote,
     /// Also make, change and remove files named .nfsw-doctor-... in the directory that is named: tells whether repeated
     /// calls are recognised, large WRITEs answered, links and fifos made, and how the clocks differ.

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args};
 
-use super::{ConnectionArgs, OutputArgs, parse_listed, parse_remote};
-use crate::{complete, mode::ModeChange, target::Remote};
+use super::{Completes, ConnectionArgs, OutputArgs, parse_listed, parse_remote};
+use crate::{mode::ModeChange, target::Remote};
 
 /// `nfsw ls`
 #[derive(Args, Debug)]
@@ -15,7 +15,7 @@ use crate::{complete, mode::ModeChange, target::Remote};
 )]
 pub(crate) struct LsArgs {
     /// Directories or files on servers; HOST: is all that a server exports.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_listed(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_listed(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Show type, mode, links, owner, group, size and time.
     #[arg(short)]
@@ -64,7 +64,7 @@ pub(crate) struct LsArgs {
 #[command(after_help = "Example:\n  nfsw stat nas:/srv/photos/cat.jpg")]
 pub(crate) struct StatArgs {
     /// Files on servers.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Describe what a symbolic link points to.
     #[arg(short = 'L', long)]
@@ -80,7 +80,7 @@ pub(crate) struct StatArgs {
 #[command(after_help = "Example:\n  nfsw cat nas:/srv/movie.mkv | mpv -")]
 pub(crate) struct CatArgs {
     /// Files on servers.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -94,7 +94,7 @@ pub(crate) struct CatArgs {
 #[command(disable_help_flag = true, after_help = "Example:\n  nfsw df -h nas:/srv")]
 pub(crate) struct DfArgs {
     /// Paths on servers.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Show sizes such as 4.0G.
     #[arg(short, long)]
@@ -116,7 +116,7 @@ pub(crate) struct DfArgs {
 #[command(after_help = "Example:\n  nfsw mkdir -p nas:/srv/backup/2026/11")]
 pub(crate) struct MkdirArgs {
     /// Directories to create.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Create missing parents too, and accept directories that exist.
     #[arg(short, long)]
@@ -138,7 +138,7 @@ pub(crate) struct MkdirArgs {
 #[command(after_help = "Examples:\n  nfsw rm 'nas:/srv/logs/*.old'\n  nfsw rm -r nas:/srv/scratch")]
 pub(crate) struct RmArgs {
     /// Files to remove; `*`, `?` and `[...]` match names on the server.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Remove directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]
@@ -164,10 +164,10 @@ Example:
   nfsw mv nas:/srv/new/report.pdf nas:/srv/done")]
 pub(crate) struct MvArgs {
     /// What to move; `*`, `?` and `[...]` match names on the server.
-    #[arg(value_name = "SRC", required = true, num_args = 1.., value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "SRC", required = true, num_args = 1.., value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) sources: Vec<Remote>,
     /// Where to, within the same export.
-    #[arg(value_name = "DST", value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "DST", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) destination: Remote,
     /// Leave files alone that exist at the destination.
     #[arg(short, long)]
@@ -192,7 +192,7 @@ pub(crate) struct LnArgs {
     #[arg(value_name = "TARGET")]
     pub(crate) target: OsString,
     /// The name to create; an existing directory receives a link of the target's name.
-    #[arg(value_name = "LINK", value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "LINK", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) link: Remote,
     /// Create a symbolic link.
     #[arg(short, long)]
@@ -216,7 +216,7 @@ pub(crate) struct ChmodArgs {
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
     pub(crate) mode: ModeChange,
     /// Files on servers; `*`, `?` and `[...]` match names there.
-    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Change what is in directories too.
     #[arg(short = 'R', long)]

@@ -6,7 +6,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
-use crate::{complete, units};
+use super::completion::names;
+use crate::units;
 
 /// `nfsw link`
 #[derive(Args, Debug)]
@@ -175,7 +176,7 @@ pub(crate) struct LinkPresetsArgs {
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkOptions {
     /// A link with a name; `nfsw link presets` lists them [default: 1 Mbit/s without fades, or the room's link].
-    #[arg(long, value_name = "NAME", add = complete::names(presets))]
+    #[arg(long, value_name = "NAME", add = names(presets))]
     pub(crate) preset: Option<String>,
     /// A link described in a TOML file.
     #[arg(long, value_name = "FILE")]
@@ -193,7 +194,7 @@ pub(crate) struct LinkOptions {
     #[arg(long)]
     pub(crate) header_compression: bool,
     /// Who may send at the same time: half or full.
-    #[arg(long, value_name = "HALF|FULL", add = complete::names(duplexes))]
+    #[arg(long, value_name = "HALF|FULL", add = names(duplexes))]
     pub(crate) duplex: Option<String>,
     /// Mean length of good periods, in ms unless it has a unit.
     #[arg(long, value_name = "TIME")]
@@ -205,19 +206,19 @@ pub(crate) struct LinkOptions {
     #[arg(long, value_name = "SHARE", conflicts_with = "good")]
     pub(crate) loss: Option<String>,
     /// Lengths of periods: uniform, exponential, deterministic, pareto:EXPONENT or log-normal:SIGMA.
-    #[arg(long, value_name = "NAME", add = complete::names(distributions))]
+    #[arg(long, value_name = "NAME", add = names(distributions))]
     pub(crate) distribution: Option<String>,
     /// Round periods to multiples of this.
     #[arg(long, value_name = "TIME")]
     pub(crate) granularity: Option<String>,
     /// State at the beginning: random or good.
-    #[arg(long, value_name = "NAME", add = complete::names(phases))]
+    #[arg(long, value_name = "NAME", add = names(phases))]
     pub(crate) phase: Option<String>,
     /// When the channel's time begins: first-datagram or creation.
-    #[arg(long, value_name = "NAME", add = complete::names(starts))]
+    #[arg(long, value_name = "NAME", add = names(starts))]
     pub(crate) start: Option<String>,
     /// Link-level retransmission: none, ideal, stop-and-wait, rts-cts or selective-repeat.
-    #[arg(long, value_name = "NAME", add = complete::names(arqs))]
+    #[arg(long, value_name = "NAME", add = names(arqs))]
     pub(crate) arq: Option<String>,
     /// Air time of an acknowledgement, or of a block acknowledgement with selective-repeat.
     #[arg(long, value_name = "TIME")]
@@ -232,7 +233,7 @@ pub(crate) struct LinkOptions {
     #[arg(long, value_name = "N")]
     pub(crate) retry_limit: Option<u32>,
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
-    #[arg(long, value_name = "NAME", add = complete::names(schedulers))]
+    #[arg(long, value_name = "NAME", add = names(schedulers))]
     pub(crate) scheduler: Option<String>,
     /// Packets that may wait before the medium [default: 50 or one round trip's worth].
     #[arg(long, value_name = "PACKETS")]

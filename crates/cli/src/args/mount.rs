@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::{ConnectionArgs, parse_remote};
-use crate::{complete, target::Remote, units};
+use super::{Completes, ConnectionArgs, parse_remote};
+use crate::{target::Remote, units};
 
 /// `nfsw mount`
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ Examples:
   nfsw umount ~/photos")]
 pub(crate) struct MountArgs {
     /// Directory on a server.
-    #[arg(value_name = "TARGET", value_parser = parse_remote(), add = complete::on_servers())]
+    #[arg(value_name = "TARGET", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) target: Remote,
     /// Directory of this machine in which it is shown.
     #[arg(value_name = "DIR")]

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{ConnectionArgs, FilterArgs, OutputArgs};
-use crate::{complete, local::Sparse, units};
+use super::{Completes, ConnectionArgs, FilterArgs, OutputArgs};
+use crate::{local::Sparse, units};
 
 /// `nfsw sync`
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SyncArgs {
     /// The directory whose contents are copied: HOST:/PATH, nfs://HOST/PATH or a local path.
-    #[arg(value_name = "SRC", add = complete::anywhere())]
+    #[arg(value_name = "SRC", add = Completes::Anywhere)]
     pub(crate) source: OsString,
     /// The directory that has the same contents afterwards; it is made if need be.
-    #[arg(value_name = "DST", add = complete::anywhere())]
+    #[arg(value_name = "DST", add = Completes::Anywhere)]
     pub(crate) destination: OsString,
     /// Delete what is in DST and not in SRC, after everything was copied; nothing if anything failed.
     #[arg(long)]

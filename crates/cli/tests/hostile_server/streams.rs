@@ -9,7 +9,7 @@ misbehaviours! {
     nonsense_for_everything_after_mount: TREE_PATIENT, Wire(|c, r, line| {
         if c.program == Program::NFS && c.procedure > 1 { line.raw(&[0xff; 4]) } else { line.send(r) }
     }), Say(5, NO_NFS);
-    nonsense_from_the_start: LIST_PATIENT, Wire(|_, _, line| line.raw(&[0xff; 64])), Say(3, "over TCP is not the MOUNT service: record of more than 1114112 bytes");
+    nonsense_from_the_start: LIST_PATIENT, Wire(|_, _, line| line.raw(&[0xff; 64])), Say(3, "service: record of more than 1114112 bytes");
     every_record_cut_short: FILE_PATIENT, Wire(|c, r, line| if c.is(P::Read) {
         line.raw(&[&mark(r.len()), &r[..r.len() / 2]].concat());
         line.close();
