@@ -1,15 +1,21 @@
 //! Cells of the matrix: which link, which fades, which way.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use linkemu::{ArqKind, Preset};
+use anyhow::{Context, ensure};
+use linkemu::{ArqKind, LinkConfig, Preset};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room};
 
 /// One cell of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
-    pub(crate) preset: &'static str,
+    /// The name of a preset of links, or of a recorded channel.
+    pub(crate) link: &'static str,
     pub(crate) fades: Fades,
     pub(crate) arq: ArqKind,
     pub(crate) operation: Operation,
@@ -28,7 +34,25 @@ pub(crate) enum Fades {
     Outages,
     /// The bursts of the preset, for so many per cent of the time.
     Loss(u32),
+    /// As they were recorded.
+    Recorded(&'static Recorded),
 }
+
+/// A recorded channel.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// Its link file, as the command line takes it.
+    file: PathBuf,
+    link: LinkConfig,
+}
+
+impl PartialEq for Recorded {
+    fn eq(&self, other: &Self) -> bool {
+        self.file == other.file
+    }
+}
+
+impl Eq for Recorded {}
 
 /// The link of the papers.
 pub(crate) const PAPER: &str = "paper-1997";
@@ -38,17 +62,48 @@ const ARQS: [ArqKind; 3] = [ArqKind::None, ArqKind::StopAndWait, ArqKind::Select
 const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
 
 impl Cell {
-    /// The whole matrix.
+    /// Copies over the recorded channels of a directory, those of its `*.toml`.
+    ///
+    /// # Errors
+    /// When there are none, or one cannot be read.
+    pub(crate) fn recorded(directory: &Path) -> anyhow::Result<Vec<Self>> {
+        let shown = || format!("--traces {}", directory.display());
+        let entries: io::Result<Vec<_>> =
+            fs::read_dir(directory).with_context(shown)?.map(|entry| Ok(entry?.path())).collect();
+        let mut files = entries.with_context(shown)?;
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+        files.sort();
+        ensure!(!files.is_empty(), "{}: no *.toml there", shown());
+        let mut cells = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            let read = |name: &str| fs::read_to_string(directory.join(name));
+            let link = LinkConfig::from_toml(&text, read).with_context(|| file.display().to_string())?;
+            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            // A matrix lives as long as the program.
+            let (name, recorded) = (&*name.leak(), &*Box::leak(Box::new(Recorded { file, link })));
+            cells.extend(OPERATIONS.map(|operation| Self {
+                link: name,
+                fades: Fades::Recorded(recorded),
+                arq: ArqKind::None,
+                operation,
+                ping: false,
+            }));
+        }
+        Ok(cells)
+    }
+
+    /// The whole matrix, but for recorded channels.
     pub(crate) fn all() -> Vec<Self> {
         let slow = [Fades::None, Fades::Bad(40), Fades::Bad(80), Fades::Bad(160), Fades::Outages];
         let fast = [Fades::None, Fades::Loss(1), Fades::Loss(3)];
         let links = std::iter::once((PAPER, &slow[..])).chain(FAST.map(|preset| (preset, &fast[..])));
         let mut cells = Vec::new();
-        for (preset, fades) in links {
+        for (link, fades) in links {
             for arq in ARQS {
                 for &fades in fades {
                     cells.extend(OPERATIONS.map(|operation| Self {
-                        preset,
+                        link,
                         fades,
                         arq,
                         operation,
@@ -58,7 +113,7 @@ impl Cell {
             }
         }
         let beside =
-            |fades| Self { preset: PAPER, fades, arq: ArqKind::None, operation: Operation::Read, ping: true };
+            |fades| Self { link: PAPER, fades, arq: ArqKind::None, operation: Operation::Read, ping: true };
         cells.extend([Fades::None, Fades::Bad(80)].map(beside));
         cells
     }
@@ -70,8 +125,11 @@ impl Cell {
             Fades::Bad(mean) => format!("--bad {mean}ms"),
             Fades::Outages => "--good 4s --bad 2s".to_owned(),
             Fades::Loss(per_cent) => format!("--loss {per_cent}%"),
+            Fades::Recorded(recorded) => {
+                return vec!["--config".to_owned(), recorded.file.display().to_string()];
+            }
         };
-        let line = format!("--preset {} {fades} --arq {}", self.preset, self.arq);
+        let line = format!("--preset {} {fades} --arq {}", self.link, self.arq);
         line.split(' ').map(str::to_owned).collect()
     }
 
@@ -80,7 +138,10 @@ impl Cell {
     /// # Errors
     /// None for cells of the matrix.
     pub(crate) fn plan(&self, size: u64) -> anyhow::Result<Plan> {
-        let mut link = Preset::named(self.preset)?.config();
+        let mut link = match self.fades {
+            Fades::Recorded(recorded) => recorded.link.clone(),
+            _ => Preset::named(self.link)?.config(),
+        };
         match self.fades {
             Fades::None => link.channel.set_bad_mean(Duration::ZERO),
             Fades::Bad(mean) => link.channel.set_bad_mean(Duration::from_millis(mean)),
@@ -89,6 +150,7 @@ impl Cell {
                 link.channel.set_bad_mean(Duration::from_secs(2));
             }
             Fades::Loss(per_cent) => link.channel.set_loss(format!("{per_cent}%").parse()?)?,
+            Fades::Recorded(_) => {}
         }
         link.arq.kind = self.arq;
         let mut room = Room::named("modern")?;
@@ -108,29 +170,33 @@ impl Cell {
     /// None for cells of the matrix.
     pub(crate) fn limiting(&self, size: u64) -> anyhow::Result<Plan> {
         let mut plan = self.plan(size)?;
-        if self.preset == PAPER {
+        if self.link == PAPER {
             plan.block = BlockSize::Exact(4096);
         }
         Ok(plan)
     }
 
-    /// Bytes of the file: 1 MB on the papers' link, 16 MB elsewhere.
+    /// Bytes of the file: 1 MB on the papers' link, half a minute at the mean rate of a recorded channel, 16 MB elsewhere.
     pub(crate) fn size(&self) -> u64 {
-        if self.preset == PAPER { 1 << 20 } else { 16 << 20 }
+        match self.fades {
+            Fades::Recorded(recorded) => recorded.link.rate.mean().bits_per_second() / 8 * 30,
+            _ if self.link == PAPER => 1 << 20,
+            _ => 16 << 20,
+        }
     }
 
     /// Copies at once, of `jobs` on the slowest link, that leave the machine enough time for each.
-    pub(crate) fn at_once(preset: &str, jobs: usize) -> usize {
-        match preset {
-            PAPER => jobs,
-            "satellite-600" | "wifi-edge" => (jobs / 8).max(1),
+    pub(crate) fn at_once(&self, jobs: usize) -> usize {
+        match (self.link, self.fades) {
+            (PAPER, _) => jobs,
+            ("satellite-600" | "wifi-edge", _) | (_, Fades::Recorded(_)) => (jobs / 8).max(1),
             _ => 1,
         }
     }
 
     /// How late deliveries may be at the 99th percentile, in ms, before the link is not the one that was asked for.
     pub(crate) fn late_ms(&self) -> f64 {
-        if self.preset == PAPER { 5.0 } else { 2.0 }
+        if self.link == PAPER { 5.0 } else { 2.0 }
     }
 
     /// Whether a pattern, parts of the name between `/` with `*` for any, matches its beginning.
@@ -143,7 +209,7 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}/{}", self.preset, self.fades, self.arq, self.operation.name())?;
+        write!(f, "{}/{}/{}/{}", self.link, self.fades, self.arq, self.operation.name())?;
         if self.ping { f.write_str("/ping") } else { Ok(()) }
     }
 }
@@ -155,6 +221,7 @@ impl fmt::Display for Fades {
             Self::Bad(mean) => write!(f, "{mean}ms"),
             Self::Outages => f.write_str("outages"),
             Self::Loss(per_cent) => write!(f, "{per_cent}%"),
+            Self::Recorded(_) => f.write_str("recorded"),
         }
     }
 }
@@ -172,6 +239,23 @@ mod tests {
             let limit = testbed::Limit::of_seed(&cell.limiting(cell.size()).unwrap(), 1).unwrap();
             assert!(limit.is_some_and(|limit| limit.physical > Duration::from_secs(1)), "{cell}");
         }
+    }
+
+    #[test]
+    fn recorded_channels_are_cells_of_a_size_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(Cell::recorded(directory.path()).unwrap_err().to_string().contains("no *.toml"));
+        // One packet of 1504 bytes a millisecond: 12 Mbit/s.
+        fs::write(directory.path().join("train.trace"), "1\n2\n3\n4\n").unwrap();
+        fs::write(directory.path().join("train.toml"), "rate_trace = \"train.trace\"\ndelay = \"20ms\"\n")
+            .unwrap();
+        let cells = Cell::recorded(directory.path()).unwrap();
+        let names: Vec<String> = cells.iter().map(Cell::to_string).collect();
+        assert_eq!(names, ["train/recorded/none/read", "train/recorded/none/write"]);
+        assert_eq!(cells[0].size(), 1504 * 30_000);
+        assert!(cells[0].options()[1].ends_with("train.toml"));
+        let limit = testbed::Limit::of_seed(&cells[0].limiting(1 << 20).unwrap(), 1).unwrap().unwrap();
+        assert!((700..800).contains(&limit.physical.as_millis()), "{limit:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    cell::{Cell, PAPER},
+    cell::{Cell, Fades, PAPER},
     program::{PROGRAMS, Program, package},
     results::{Results, Setting},
     sshd::Sshd,
@@ -71,6 +71,12 @@ struct Arguments {
     /// Seconds after which a program is stopped, and has failed (Dube et al. 1995 §4.2).
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     patience: u64,
+    /// Recorded channels, too: those of the link files (*.toml) of this directory.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Make only the copies that are missing in trials.jsonl of --out, or were made by another tree of crates/.
+    #[arg(long)]
+    resume: bool,
     /// Where results go: trials.jsonl while it runs, then summary.json, tables and plots.
     #[arg(long, value_name = "DIR", default_value = "target/head-to-head")]
     out: PathBuf,
@@ -112,12 +118,16 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
         copy_with::run(name, from, to)?;
         return Ok(true);
     }
+    let mut all = Cell::all();
+    if let Some(directory) = &arguments.traces {
+        all.extend(Cell::recorded(directory)?);
+    }
     if !arguments.from.is_empty() {
         let results = Results::read(&arguments.from)?;
-        return show(&arguments, &results);
+        return show(&arguments, &all, &results);
     }
     ensure!(arguments.runs > 0 && arguments.jobs > 0, "--runs and --jobs must be at least 1");
-    let cells = cells(&arguments.cells)?;
+    let cells = cells(&all, &arguments.cells)?;
     let contenders = contenders(&arguments.programs)?;
     if arguments.list {
         list(&arguments, &cells, &contenders);
@@ -137,7 +147,7 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
         enter_network()?;
     }
     let results = measure(&arguments, nfsw, &cells, &contenders)?;
-    show(&arguments, &results)
+    show(&arguments, &all, &results)
 }
 
 /// Starts this program again in namespaces of its own: it may change there what concerns all connections, its files are in
@@ -179,8 +189,7 @@ fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn cells(patterns: &[String]) -> anyhow::Result<Vec<Cell>> {
-    let all = Cell::all();
+fn cells(all: &[Cell], patterns: &[String]) -> anyhow::Result<Vec<Cell>> {
     for pattern in patterns {
         ensure!(
             all.iter().any(|cell| cell.matches(pattern)),
@@ -188,7 +197,7 @@ fn cells(patterns: &[String]) -> anyhow::Result<Vec<Cell>> {
         );
     }
     let chosen = |cell: &Cell| patterns.is_empty() || patterns.iter().any(|pattern| cell.matches(pattern));
-    Ok(all.into_iter().filter(chosen).collect())
+    Ok(all.iter().copied().filter(chosen).collect())
 }
 
 /// Programs with the congestion controls they run under.
@@ -234,9 +243,9 @@ fn contenders(wanted: &[String]) -> anyhow::Result<Vec<(Program, String)>> {
 fn turns(cells: &[Cell]) -> Vec<(&'static str, Vec<Cell>)> {
     let mut turns: Vec<(&'static str, Vec<Cell>)> = Vec::new();
     for cell in cells {
-        match turns.iter_mut().find(|(preset, _)| *preset == cell.preset) {
+        match turns.iter_mut().find(|(link, _)| *link == cell.link) {
             Some((_, cells)) => cells.push(*cell),
-            None => turns.push((cell.preset, vec![*cell])),
+            None => turns.push((cell.link, vec![*cell])),
         }
     }
     turns
@@ -263,21 +272,22 @@ fn list(arguments: &Arguments, cells: &[Cell], contenders: &[(Program, String)])
     }
     println!();
     let mut total = 0.0;
-    for (preset, cells) in turns(cells) {
+    for (link, cells) in turns(cells) {
         for cell in &cells {
             println!("{cell}");
         }
         let copies = tasks(arguments, &cells, contenders).len();
         // Means of a whole matrix.
-        let each = match preset {
+        let each = match link {
+            _ if matches!(cells[0].fades, Fades::Recorded(_)) => 35.0,
             PAPER | "wifi-edge" => 15.0,
             "satellite-600" => 40.0,
             "lan-50ms" => 10.0,
             _ => 5.0,
         };
-        let minutes = copies as f64 * each / Cell::at_once(preset, arguments.jobs) as f64 / 60.0;
+        let minutes = copies as f64 * each / cells[0].at_once(arguments.jobs) as f64 / 60.0;
         total += minutes;
-        println!("{preset}: {copies} copies, about {minutes:.0} min\n");
+        println!("{link}: {copies} copies, about {minutes:.0} min\n");
     }
     println!("about {total:.0} min in all");
 }
@@ -293,13 +303,23 @@ fn measure(
     let setting = setting(&bench, contenders);
     fs::create_dir_all(&arguments.out)?;
     let path = arguments.out.join("trials.jsonl");
-    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
-    writeln!(file, "{}", serde_json::to_string(&setting)?)?;
-    let total: usize = turns(cells).iter().map(|(_, cells)| tasks(arguments, cells, contenders).len()).sum();
+    let tree = setting.versions["crates"].clone();
     let mut results = Results::new(setting);
+    if arguments.resume && path.exists() {
+        let made = Results::read(std::slice::from_ref(&path))?;
+        made.trials().filter(|trial| trial.tree == tree).for_each(|trial| results.add(trial.clone()));
+    }
+    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
+    results.write(&mut file)?;
+    let left = |cells: &[Cell], results: &Results| -> Vec<Task<'_>> {
+        let all = tasks(arguments, cells, contenders);
+        all.into_iter().filter(|task| !results.has(task)).collect()
+    };
+    let total =
+        results.len() + turns(cells).iter().map(|(_, cells)| left(cells, &results).len()).sum::<usize>();
     let begun = Instant::now();
-    for (preset, cells) in turns(cells) {
-        let tasks = tasks(arguments, &cells, contenders);
+    for (_, cells) in turns(cells) {
+        let tasks = left(&cells, &results);
         for size in tasks.iter().map(|task| task.size).collect::<std::collections::BTreeSet<_>>() {
             bench.prepare(size)?;
         }
@@ -307,7 +327,8 @@ fn measure(
         let worker = || -> anyhow::Result<()> {
             while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                 // The others end with what they are at.
-                let trial = bench.run(task).inspect_err(|_| next.store(tasks.len(), Ordering::Relaxed))?;
+                let trial =
+                    bench.run(task, &tree).inspect_err(|_| next.store(tasks.len(), Ordering::Relaxed))?;
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 let (file, results) = &mut *done;
                 writeln!(file, "{}", serde_json::to_string(&trial)?)?;
@@ -319,7 +340,7 @@ fn measure(
         };
         thread::scope(|scope| {
             let workers: Vec<_> =
-                (0..Cell::at_once(preset, arguments.jobs)).map(|_| scope.spawn(worker)).collect();
+                (0..cells[0].at_once(arguments.jobs)).map(|_| scope.spawn(worker)).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker that panics is a bug"))
         })?;
     }
@@ -340,6 +361,15 @@ fn setting(bench: &Bench, contenders: &[(Program, String)]) -> Setting {
     if let Some(commit) = commit {
         versions.insert("commit".into(), String::from_utf8_lossy(&commit.stdout).trim().to_owned());
     }
+    // What was measured: rows of one table may come from several days, not from several trees.
+    let tree = Command::new("git").args(["rev-parse", "--short=12", "HEAD:crates"]).output();
+    let tree = tree.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let clean = Command::new("git").args(["diff", "--quiet", "HEAD", "--", "crates"]).status();
+    let mut tree = String::from_utf8_lossy(&tree.unwrap_or_default()).trim().to_owned();
+    if !clean.is_ok_and(|status| status.success()) {
+        tree += "-dirty";
+    }
+    versions.insert("crates".into(), tree);
     if bench.ssh.is_some() {
         versions.insert("sshd".into(), package("openssh-server"));
     }
@@ -347,19 +377,19 @@ fn setting(bench: &Bench, contenders: &[(Program, String)]) -> Setting {
 }
 
 /// Prints and writes what there is. Returns whether every copy of nfsw was intact.
-fn show(arguments: &Arguments, results: &Results) -> anyhow::Result<bool> {
+fn show(arguments: &Arguments, all: &[Cell], results: &Results) -> anyhow::Result<bool> {
     if results.len() == 0 {
         bail!("there are no results");
     }
-    let rows = results.rows();
+    let rows = results.rows(all);
     println!("{}", report::full(&rows));
-    println!("{}", target::table(results, &rows)?);
+    println!("{}", target::table(all, results, &rows)?);
     println!("{}", report::notes(results));
     fs::create_dir_all(&arguments.out)?;
     fs::write(arguments.out.join("summary.json"), serde_json::to_string_pretty(&rows)?)?;
-    picture::write(&arguments.out, &rows)?;
+    picture::write(&arguments.out, all, &rows)?;
     if let Some(root) = &arguments.renew {
-        report::renew(root, results, &rows)?;
+        report::renew(root, all, results, &rows)?;
     }
     let nfsw = |trial: &&Trial| trial.program.starts_with("nfsw");
     Ok(results.trials().filter(nfsw).all(|trial| trial.outcome == Outcome::Intact))

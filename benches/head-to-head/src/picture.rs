@@ -26,9 +26,10 @@ const SHOWN: [(&str, &str); 6] = [
 const MOST_TIMES_LIMIT: f64 = 10.0;
 
 /// Writes every plot for which there are rows, as SVG and PNG.
-pub(crate) fn write(directory: &Path, rows: &[Row]) -> anyhow::Result<()> {
-    let cells: Vec<Cell> = Cell::all()
-        .into_iter()
+pub(crate) fn write(directory: &Path, all: &[Cell], rows: &[Row]) -> anyhow::Result<()> {
+    let cells: Vec<Cell> = all
+        .iter()
+        .copied()
         .filter(|cell| !cell.ping && rows.iter().any(|row| row.cell == cell.to_string()))
         .collect();
     for operation in [Operation::Read, Operation::Write] {
@@ -36,7 +37,7 @@ pub(crate) fn write(directory: &Path, rows: &[Row]) -> anyhow::Result<()> {
             let (slow, fast): (Vec<&Cell>, Vec<&Cell>) = cells
                 .iter()
                 .filter(|cell| cell.operation == operation && cell.arq == arq)
-                .partition(|cell| cell.preset == PAPER);
+                .partition(|cell| cell.link == PAPER);
             for (name, plot) in [(PAPER, curves(&slow, rows)), ("fast", bars(&fast, rows))] {
                 if plot.series.iter().all(|series| series.points.is_empty()) {
                     continue;
@@ -66,7 +67,7 @@ fn curves(cells: &[&Cell], rows: &[Row]) -> Plot {
     let fade = |cell: &Cell| match cell.fades {
         Fades::None => Some(0.0),
         Fades::Bad(mean) => Some(mean as f64),
-        Fades::Outages | Fades::Loss(_) => None,
+        Fades::Outages | Fades::Loss(_) | Fades::Recorded(_) => None,
     };
     let points = |value: &dyn Fn(&Cell) -> Option<Point>| -> Vec<Point> {
         cells.iter().filter_map(|cell| value(cell)).collect()
@@ -118,6 +119,6 @@ fn bars(cells: &[&Cell], rows: &[Row]) -> Plot {
         x: Axis::default(),
         y: Axis { max: Some(MOST_TIMES_LIMIT), ..Axis::linear("time of the whole command over the limit") },
         series,
-        groups: cells.iter().map(|cell| format!("{}\n{}", cell.preset, cell.fades)).collect(),
+        groups: cells.iter().map(|cell| format!("{}\n{}", cell.link, cell.fades)).collect(),
     }
 }

@@ -50,7 +50,7 @@ impl Program {
     pub(crate) fn belongs(&self, cell: &Cell) -> bool {
         match self.name {
             // Its blocks and timeouts are made for the papers' link; elsewhere it would be stopped after 300 s.
-            "papers" => cell.preset == PAPER && !cell.ping,
+            "papers" => cell.link == PAPER && !cell.ping,
             "nfsw-4096" => cell.ping,
             "nfs-cp" | "nfsw" => true,
             _ => !cell.ping,

@@ -49,7 +49,7 @@ pub(crate) fn full(rows: &[Row]) -> String {
 }
 
 /// One line a cell: what most would use, the best of the others, and nfsw.
-fn overview(rows: &[Row]) -> String {
+fn overview(all: &[Cell], rows: &[Row]) -> String {
     const COLUMNS: [(&str, &str, &str); 6] = [
         ("nfs-cp cubic", "nfs-cp", "cubic"),
         ("nfs-cp bbr", "nfs-cp", "bbr"),
@@ -75,7 +75,7 @@ fn overview(rows: &[Row]) -> String {
         };
         format!("{} ({}){lost}", seconds(row.mean_s), seconds(row.worst_s))
     };
-    for cell in Cell::all().iter().filter(|cell| !cell.ping && cell.arq == linkemu::ArqKind::None) {
+    for cell in all.iter().filter(|cell| !cell.ping && cell.arq == linkemu::ArqKind::None) {
         let name = cell.to_string();
         let here: Vec<&Row> = rows.iter().filter(|row| row.cell == name).collect();
         let Some(first) = here.first() else { continue };
@@ -97,7 +97,7 @@ fn overview(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "| {}, {}, {} | {seeds} | {limit} | {cubic} | {bbr} | {papers} | {best} | {ours_cubic} | {ours_bbr} | {ours_udp} |",
-            cell.preset,
+            cell.link,
             cell.fades,
             cell.operation.name()
         );
@@ -129,7 +129,7 @@ pub(crate) fn notes(results: &Results) -> String {
 }
 
 /// Puts tables between the marks in docs/comparison.md, and all of them into docs/head-to-head.md.
-pub(crate) fn renew(root: &Path, results: &Results, rows: &[Row]) -> anyhow::Result<()> {
+pub(crate) fn renew(root: &Path, all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Result<()> {
     const MARKS: (&str, &str) = ("<!-- head-to-head -->\n", "<!-- /head-to-head -->");
     let docs = root.join("docs");
     ensure!(docs.is_dir(), "{} is no directory", docs.display());
@@ -138,7 +138,8 @@ pub(crate) fn renew(root: &Path, results: &Results, rows: &[Row]) -> anyhow::Res
     let parts =
         comparison.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
     let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), MARKS.0.trim()))?;
-    let (overview, notes, targets) = (overview(rows), notes(results), target::table(results, rows)?);
+    let (overview, notes, targets) =
+        (overview(all, rows), notes(results), target::table(all, results, rows)?);
     fs::write(&path, format!("{before}{}\n{overview}\n{}{after}", MARKS.0, MARKS.1))?;
     let page = format!(
         "# Head to head\n\n\

@@ -2,8 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
+    fmt::Write as _,
     fs,
+    io::Write as _,
     path::PathBuf,
 };
 
@@ -14,7 +15,7 @@ use crate::{
     cell::Cell,
     program::PROGRAMS,
     summary::Row,
-    trial::{Outcome, Trial},
+    trial::{Outcome, Task, Trial},
 };
 
 /// What was measured on: the first line of a file of results.
@@ -76,6 +77,21 @@ impl Results {
         self.trials.insert(key, trial);
     }
 
+    /// Whether a copy was made.
+    pub(crate) fn has(&self, task: &Task<'_>) -> bool {
+        let (program, congestion) = (task.program.name.to_owned(), task.congestion.to_owned());
+        self.trials.contains_key(&(task.cell.to_string(), program, congestion, task.seed))
+    }
+
+    /// Writes a trials.jsonl of one setting.
+    pub(crate) fn write(&self, file: &mut fs::File) -> anyhow::Result<()> {
+        writeln!(file, "{}", serde_json::to_string(&self.settings[0])?)?;
+        for trial in self.trials() {
+            writeln!(file, "{}", serde_json::to_string(trial)?)?;
+        }
+        Ok(())
+    }
+
     /// What was added last, in words.
     pub(crate) fn latest(&self) -> &str {
         &self.latest
@@ -102,8 +118,8 @@ impl Results {
     }
 
     /// Sums, in the order of the matrix.
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        let cells: Vec<String> = Cell::all().iter().map(Cell::to_string).collect();
+    pub(crate) fn rows(&self, all: &[Cell]) -> Vec<Row> {
+        let cells: Vec<String> = all.iter().map(Cell::to_string).collect();
         let place = |trial: &Trial| {
             let cell = cells.iter().position(|cell| *cell == trial.cell);
             let program = PROGRAMS.iter().position(|program| program.name == trial.program);

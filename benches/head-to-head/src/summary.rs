@@ -1,5 +1,7 @@
 //! All copies of one program in one cell, summed up.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use testbed::mean;
 
@@ -29,6 +31,8 @@ pub(crate) struct Row {
     /// Copies over a link that was late to the end.
     pub(crate) late: usize,
     pub(crate) ping_ms: Option<f64>,
+    /// The git trees of crates/ that were measured.
+    pub(crate) trees: Vec<String>,
 }
 
 impl Row {
@@ -47,6 +51,7 @@ impl Row {
         let (times_edge_limit, _) = over(&|trial| trial.seconds / trial.edge_limit_s);
         let limits: Vec<f64> = trials.iter().map(|trial| trial.limit_s).collect();
         let pings: Vec<f64> = right().filter_map(|trial| trial.ping_ms).collect();
+        let trees: BTreeSet<&String> = trials.iter().map(|trial| &trial.tree).collect();
         Some(Self {
             cell: first.cell.clone(),
             program: first.program.clone(),
@@ -63,6 +68,7 @@ impl Row {
             times_edge_limit,
             late: trials.iter().filter(|trial| trial.late).count(),
             ping_ms: (!pings.is_empty()).then(|| mean(&pings)),
+            trees: trees.into_iter().cloned().collect(),
         })
     }
 
@@ -93,6 +99,7 @@ mod tests {
             congestion: "bbr".into(),
             seed: 1,
             size: 1,
+            tree: String::new(),
             seconds,
             outcome,
             limit_s: 2.0,

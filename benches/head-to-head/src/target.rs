@@ -41,13 +41,13 @@ const BEHIND_BEST: f64 = 1.05;
 const APART: f64 = 0.03;
 
 /// All targets for which there are results.
-pub(crate) fn table(results: &Results, rows: &[Row]) -> anyhow::Result<String> {
+pub(crate) fn table(all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Result<String> {
     let mut checks = Vec::new();
-    for cell in Cell::all() {
+    for cell in all {
         let name = cell.to_string();
         let here: Vec<&Row> = rows.iter().filter(|row| row.cell == name).collect();
         for ours in here.iter().filter(|row| row.program == "nfsw") {
-            checks.extend(judge(results, &cell, &here, ours));
+            checks.extend(judge(results, cell, &here, ours));
         }
         if cell.ping {
             let ping = here.iter().find(|row| row.program == "nfsw-4096").and_then(|row| row.ping_ms);
@@ -59,7 +59,7 @@ pub(crate) fn table(results: &Results, rows: &[Row]) -> anyhow::Result<String> {
                 ours,
             }));
         }
-        checks.extend(virtual_time(&cell, results)?);
+        checks.extend(virtual_time(cell, results)?);
     }
     let mut text = "| cell | what | target | ours | |\n|---|---|---|---|---|\n".to_owned();
     for check in &checks {
@@ -98,7 +98,7 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
         check(format!("copies of nfsw {control} that failed"), Bound::Most(0.0), Some(ours.lost() as f64));
     }
     let no_arq = cell.arq == linkemu::ArqKind::None;
-    if cell.preset == PAPER && no_arq && !cell.ping {
+    if cell.link == PAPER && no_arq && !cell.ping {
         match cell.fades {
             Fades::None | Fades::Bad(40 | 80) => {
                 let value = against("nfs-cp", control);
@@ -124,21 +124,19 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
                     ours.worst_times_limit,
                 );
             }
-            Fades::Loss(_) => {}
+            Fades::Loss(_) | Fades::Recorded(_) => {}
         }
         if matches!(cell.fades, Fades::Bad(_)) {
             let value = gain("papers", "");
             check(format!("nfsw {control}, times faster than the papers' client"), Bound::Least(1.8), value);
         }
     }
-    if cell.preset == PAPER
-        && cell.arq == linkemu::ArqKind::StopAndWait
-        && matches!(cell.fades, Fades::Bad(_))
+    if cell.link == PAPER && cell.arq == linkemu::ArqKind::StopAndWait && matches!(cell.fades, Fades::Bad(_))
     {
         check(format!("nfsw {control}, × limit"), Bound::Most(1.04), ours.times_limit);
     }
     if no_arq && let Fades::Loss(per_cent) = cell.fades {
-        let least = match (cell.preset, per_cent, control) {
+        let least = match (cell.link, per_cent, control) {
             ("wifi-54", 1, "bbr") => Some(1.0),
             ("wifi-54", 3, "bbr") => Some(1.1),
             ("wifi-54", 1, _) => Some(1.3),
@@ -154,6 +152,17 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
             check(format!("nfsw {control}, times faster than nfs-cp {control}"), Bound::Least(least), value);
         }
     }
+    if let Fades::Recorded(_) = cell.fades {
+        check(format!("nfsw {control}, × what the recording offers"), Bound::Most(1.10), ours.times_limit);
+        let best = ["cubic", "bbr"].into_iter().filter_map(|other| against("nfs-cp", other));
+        let value = best.reduce(f64::max);
+        check(
+            format!("nfsw {control}, wall time against nfs-cp, the better of cubic and bbr"),
+            Bound::Most(1.0),
+            value,
+        );
+        return checks;
+    }
     // Others that had the same congestion control, or none.
     let others = here.iter().filter(|row| {
         row.whole() && !row.program.starts_with("nfsw") && [control, ""].contains(&row.congestion.as_str())
@@ -168,7 +177,7 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
 
 /// Real time against virtual time, where this is our own UDP over the papers' link.
 fn virtual_time(cell: &Cell, results: &Results) -> anyhow::Result<Option<Check>> {
-    if cell.preset != PAPER || cell.ping || cell.operation != Operation::Read {
+    if cell.link != PAPER || cell.ping || cell.operation != Operation::Read {
         return Ok(None);
     }
     let name = cell.to_string();

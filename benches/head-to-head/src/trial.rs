@@ -56,6 +56,9 @@ pub(crate) struct Trial {
     pub(crate) congestion: String,
     pub(crate) seed: u64,
     pub(crate) size: u64,
+    /// The git tree of crates/ that was measured.
+    #[serde(default)]
+    pub(crate) tree: String,
     /// From the start of the program to its end, in seconds.
     pub(crate) seconds: f64,
     pub(crate) outcome: Outcome,
@@ -108,11 +111,11 @@ impl Bench {
     }
 
     /// Makes a copy, again if the link was late.
-    pub(crate) fn run(&self, task: &Task<'_>) -> anyhow::Result<Trial> {
+    pub(crate) fn run(&self, task: &Task<'_>, tree: &str) -> anyhow::Result<Trial> {
         let mut best: Option<Trial> = None;
         for repeated in 0..ATTEMPTS {
             let mut trial =
-                self.once(task).with_context(|| format!("{} in {}", task.program.name, task.cell))?;
+                self.once(task, tree).with_context(|| format!("{} in {}", task.program.name, task.cell))?;
             if let Some(best) = &best
                 && (best.pause_ms + best.late_ms) < (trial.pause_ms + trial.late_ms)
             {
@@ -128,7 +131,7 @@ impl Bench {
         best.context("no attempt")
     }
 
-    fn once(&self, task: &Task<'_>) -> anyhow::Result<Trial> {
+    fn once(&self, task: &Task<'_>, tree: &str) -> anyhow::Result<Trial> {
         let Task { cell, program, congestion, seed, size } = *task;
         let directory = TempDir::new_in(self.scratch.path())?;
         let path = |name: &str| directory.path().join(name);
@@ -199,6 +202,7 @@ impl Bench {
             congestion: congestion.to_owned(),
             seed,
             size,
+            tree: tree.to_owned(),
             seconds: end - begin,
             outcome,
             limit_s: limit.physical.as_secs_f64(),
