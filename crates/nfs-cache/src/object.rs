@@ -29,6 +29,16 @@ impl NodeId {
     }
 }
 
+/// Names an object, and of a file its version, for as long as the server knows its handle: caches that follow one another on the same
+/// store give it other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The server's handle.
+    pub handle: FileHandle,
+    /// Made of size and times of a file; 0 for anything else.
+    pub version: u64,
+}
+
 /// How what is known of an object relates to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -70,8 +80,10 @@ pub(crate) struct Object {
     pub(crate) open: u32,
     /// Larger for what was used later.
     pub(crate) used: u64,
-    /// It stays when room is made.
+    /// It stays when room is made, and so does what lies in it.
     pub(crate) pinned: bool,
+    /// The directory that it was found in last.
+    pub(crate) parent: Option<NodeId>,
     pub(crate) kind: Kind,
 }
 
@@ -103,6 +115,7 @@ impl Object {
             open: 0,
             used: 0,
             pinned: false,
+            parent: None,
             kind,
         }
     }

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "every test program uses its own part")]
 
+pub(crate) mod calm;
+pub(crate) mod disk;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
