@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod keep;
 mod limits;
 mod replies;
 mod steps;
@@ -9,7 +10,7 @@ mod steps;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
 pub use self::answers::{Answer, Event, Failure, ListEntry, Stats};
+use self::keep::Unkept;
 use crate::{
     call::{Call, CallId, Outcome, Transmit},
     config::CacheConfig,
@@ -48,8 +50,9 @@ impl OpenId {
 /// What a server showed of an export, as a machine: see the crate's documentation.
 ///
 /// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
-///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference) and
-///   [`forget`](Self::forget) say what a front still needs; [`path_changed`](Self::path_changed) is a hint from below.
+///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference),
+///   [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`keep`](Self::keep) gives a lasting store what
+///   it is to have; [`path_changed`](Self::path_changed) is a hint from below.
 /// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
 /// - Output, in this order after every command or input: [`poll_cancel`](Self::poll_cancel), [`poll_transmit`](Self::poll_transmit),
 ///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
@@ -58,6 +61,9 @@ pub struct Cache<S> {
     config: CacheConfig,
     store: S,
     now: Instant,
+    started: Instant,
+    /// What the wall clock showed at a time, since 1970.
+    wall: Option<(Instant, Duration)>,
     objects: Objects,
     clock: ServerClock,
     /// The server was seen to tell how many names a file has.
@@ -74,6 +80,7 @@ pub struct Cache<S> {
     /// Grains that the store had no room for, for the operations that wait for them.
     loose: VecDeque<(NodeId, u64, Bytes)>,
     held_bytes: u64,
+    unkept: Unkept,
     cancels: VecDeque<CallId>,
     events: VecDeque<Event>,
     stats: Stats,
@@ -131,7 +138,7 @@ impl<S: Store> Cache<S> {
     /// Shows the directory `root`, whose attributes were just told.
     pub fn new(config: CacheConfig, now: Instant, root: FileHandle, metadata: Metadata, store: S) -> Self {
         let mut objects = Objects::default();
-        let known = Known { metadata, call: CallId(0), asked_at: now, seen_at: now };
+        let known = Known { metadata, call: CallId::FIRST, asked_at: now, seen_at: now };
         let node = objects.insert(now, root, known);
         if let Some(object) = objects.get_mut(node) {
             object.references = 1;
@@ -142,6 +149,8 @@ impl<S: Store> Cache<S> {
             config,
             store,
             now,
+            started: now,
+            wall: None,
             objects,
             clock,
             counts_links: false,
@@ -149,12 +158,13 @@ impl<S: Store> Cache<S> {
             last_heard: now,
             not_before: now,
             read_block: SMALLEST_READ,
-            next: 1,
+            next: CallId::FIRST.0 + 1,
             operations: BTreeMap::new(),
             calls: BTreeMap::new(),
             opens: BTreeMap::new(),
             loose: VecDeque::new(),
             held_bytes: 0,
+            unkept: Unkept::default(),
             cancels: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -228,6 +238,17 @@ impl<S: Store> Cache<S> {
             object.references = object.references.saturating_sub(times);
         }
         self.drop_if_unused(node);
+    }
+
+    /// Keeps what is held of an object, of later versions of it, and of what lies in it, when room is made for other things; or no
+    /// longer does.
+    pub fn pin(&mut self, node: NodeId, pinned: bool) {
+        if let Some(object) = self.objects.get_mut(node)
+            && object.pinned != pinned
+        {
+            object.pinned = pinned;
+            self.changed(node);
+        }
     }
 
     /// Says how many bytes a READ may ask for.
@@ -305,7 +326,8 @@ impl<S: Store> Cache<S> {
             held.present.iter().map(|&grain| crate::data::grain_length(size_bytes, grain)).sum()
         });
         let age = now.saturating_duration_since(object.known.asked_at);
-        let fresh = !object.over && self.link == Link::Up && age < self.ttl(object);
+        let is_kept = object.known.call == CallId::KEPT;
+        let fresh = !object.over && self.link == Link::Up && !is_kept && age < self.ttl(object);
         Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
     }
 
@@ -316,7 +338,8 @@ impl<S: Store> Cache<S> {
 
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
-        Stats { held_bytes: self.held_bytes, objects: self.objects.by_node.len(), ..self.stats }
+        let held_bytes = self.held_bytes + self.store.idle_bytes();
+        Stats { held_bytes, objects: self.objects.by_node.len(), ..self.stats }
     }
 
     fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {

@@ -20,6 +20,13 @@ use crate::{cache::OperationId, object::NodeId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub(crate) u64);
 
+impl CallId {
+    /// Stands for all calls of earlier caches.
+    pub(crate) const KEPT: Self = Self(0);
+    /// Stands for what was told before the first call.
+    pub(crate) const FIRST: Self = Self(1);
+}
+
 /// A call to make.
 #[derive(Clone, Debug)]
 pub struct Transmit {

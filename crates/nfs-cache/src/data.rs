@@ -21,6 +21,8 @@ pub(crate) struct Held {
     /// Unproven grains were held since the last open that dropped them: a front may have them.
     pub(crate) tainted: bool,
     pub(crate) fetches: BTreeMap<u64, Fetch>,
+    /// The store was asked what it has kept.
+    pub(crate) recalled: bool,
 }
 
 /// A grain on its way.

@@ -49,6 +49,10 @@ pub(crate) struct Directory {
     pub(crate) complete: Option<Source>,
     /// The listing under way.
     pub(crate) run: Option<Box<Run>>,
+    /// The store was asked what it has kept.
+    pub(crate) recalled: bool,
+    /// The store knows more of what names lead to: some of that was forgotten.
+    pub(crate) lacks: bool,
     /// The version last shown, and when it was shown first.
     seen: Option<(Metadata, Instant)>,
 }
@@ -66,6 +70,11 @@ pub(crate) struct Run {
 }
 
 impl Directory {
+    /// Whether anything is known of its names.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        self.complete.is_some() || !self.names.is_empty()
+    }
+
     /// Takes note of the directory's attributes.
     pub(crate) fn see(&mut self, at: Instant, metadata: Metadata) {
         if self.seen.is_none_or(|(seen, _)| !seen.is_same_version(&metadata)) {

@@ -27,6 +27,7 @@ mod config;
 mod data;
 mod directory;
 mod object;
+mod record;
 mod server_clock;
 mod store;
 
@@ -35,6 +36,6 @@ pub use self::{
     call::{CallId, Outcome, Transmit},
     config::CacheConfig,
     data::GRAIN_BYTES,
-    object::{NodeId, State},
-    store::{MemoryStore, Store, StoreFull},
+    object::{Identity, NodeId, State},
+    store::{MemoryStore, Record, Store, StoreFull},
 };

@@ -29,6 +29,16 @@ impl NodeId {
     }
 }
 
+/// Names an object, and of a file its version, for as long as the server knows its handle: caches that follow one another on the same
+/// store give it other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The server's handle.
+    pub handle: FileHandle,
+    /// Made of size and times of a file; 0 for anything else.
+    pub version: u64,
+}
+
 /// How what is known of an object relates to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -70,6 +80,10 @@ pub(crate) struct Object {
     pub(crate) open: u32,
     /// Larger for what was used later.
     pub(crate) used: u64,
+    /// It stays when room is made, and so does what lies in it.
+    pub(crate) pinned: bool,
+    /// The directory that it was found in last.
+    pub(crate) parent: Option<NodeId>,
     pub(crate) kind: Kind,
 }
 
@@ -92,7 +106,18 @@ impl Object {
                 Kind::Other
             }
         };
-        Self { handle, known, over: false, changed_by: CallId(0), references: 0, open: 0, used: 0, kind }
+        Self {
+            handle,
+            known,
+            over: false,
+            changed_by: CallId(0),
+            references: 0,
+            open: 0,
+            used: 0,
+            pinned: false,
+            parent: None,
+            kind,
+        }
     }
 
     pub(crate) const fn directory(&self) -> Option<&Directory> {
@@ -113,7 +138,7 @@ impl Object {
 
     /// Whether nobody outside would miss it.
     pub(crate) const fn is_unused(&self) -> bool {
-        self.references == 0 && self.open == 0
+        self.references == 0 && self.open == 0 && (self.over || !self.pinned)
     }
 }
 

@@ -12,10 +12,26 @@ use crate::object::NodeId;
 #[error("no room in the cache's store")]
 pub struct StoreFull;
 
+/// What a lasting store keeps of an object beside its grains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Names it: two versions of a file have different keys.
+    pub key: &'a [u8],
+    /// What the cache wants back from [`Store::recall`].
+    pub body: &'a [u8],
+    /// Where the object lies below the root, its names joined by `/`, as far as that is known.
+    pub path: Option<&'a [u8]>,
+    /// It stays when room is made.
+    pub pinned: bool,
+}
+
 /// Holds grains: whole pieces of [`GRAIN_BYTES`](crate::GRAIN_BYTES) of files, the last one of a file maybe shorter.
 ///
 /// The cache decides which are held, and of which version: a node has one version for as long as it lives. A store that finds a grain
 /// damaged says that it does not have it.
+///
+/// A *lasting* store also keeps records, and grains, when the cache ends, for a later cache of the same root. It may lose some of
+/// both at any time; what it returns is what was put or kept.
 pub trait Store {
     /// Holds a grain, which replaces an older one.
     ///
@@ -28,6 +44,41 @@ pub trait Store {
 
     /// Drops a grain.
     fn remove(&mut self, node: NodeId, grain: u64);
+
+    /// Whether it keeps anything for a later cache. The methods below are only called if so.
+    fn is_lasting(&self) -> bool {
+        false
+    }
+
+    /// Takes note that a node is the object with this key, and returns what was kept of that last. Called before any other method with
+    /// the node. While another node has the key, of an earlier version with the same times, nothing is held of this one.
+    fn recall(&mut self, _node: NodeId, _key: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Keeps a record in the place of an older one with the same key, together with the grains held of that node.
+    fn keep(&mut self, _node: NodeId, _record: &Record<'_>) {}
+
+    /// Keeps nothing of an object for a later cache any more. Its grains stay for this one.
+    fn retire(&mut self, _key: &[u8]) {}
+
+    /// Forgets a node. What is kept with this key stays, or goes if `discard` says so.
+    fn release(&mut self, _node: NodeId, _key: &[u8], _discard: bool) {}
+
+    /// Drops what is kept and was not recalled, what was used longest ago first, until that has freed so many bytes; returns how many.
+    fn spare(&mut self, _bytes: u64) -> u64 {
+        0
+    }
+
+    /// Returns how many bytes of grains are kept that were not recalled.
+    fn idle_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Returns how many bytes should be dropped before it has room again, whatever the limit of the cache.
+    fn wanted_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// Holds grains in memory.

@@ -5,24 +5,29 @@
 mod model;
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
+    rc::Rc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use nfs_cache::{
-    Answer, Cache, CacheConfig, CallId, Event, Failure, MemoryStore, NodeId, OpenId, OperationId, Outcome,
-    Store, StoreFull,
+    Answer, Cache, CacheConfig, CallId, Event, Failure, NodeId, OpenId, OperationId, Outcome, Record, Store,
+    StoreFull,
 };
 use nfs_wire::Status;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
-use model::{Habits, NAMES, ROOT, Server, Version, below};
+use model::{
+    Habits, NAMES, ROOT, Server, Version, below,
+    disk::{Disk, Platter},
+};
 
 /// Loses grains, and has no room for some.
 #[derive(Debug)]
 struct BadStore {
-    store: MemoryStore,
+    store: Disk,
     random: ChaCha8Rng,
     is_bad: bool,
 }
@@ -44,6 +49,38 @@ impl Store for BadStore {
 
     fn remove(&mut self, node: NodeId, grain: u64) {
         self.store.remove(node, grain);
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.store.is_lasting()
+    }
+
+    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
+        self.store.recall(node, key)
+    }
+
+    fn keep(&mut self, node: NodeId, record: &Record<'_>) {
+        self.store.keep(node, record);
+    }
+
+    fn retire(&mut self, key: &[u8]) {
+        self.store.retire(key);
+    }
+
+    fn release(&mut self, node: NodeId, key: &[u8], discard: bool) {
+        self.store.release(node, key, discard);
+    }
+
+    fn spare(&mut self, bytes: u64) -> u64 {
+        self.store.spare(bytes)
+    }
+
+    fn idle_bytes(&self) -> u64 {
+        self.store.idle_bytes()
+    }
+
+    fn wanted_bytes(&self) -> u64 {
+        u64::from(self.is_bad) * 1000
     }
 }
 
@@ -89,6 +126,12 @@ struct World {
     pages: BTreeMap<NodeId, BTreeMap<(u64, u32), Vec<u8>>>,
     done: BTreeMap<&'static str, u64>,
     is_bad: bool,
+    /// Whether files that have no name any more can be read, once the cache can have seen that the server counts names.
+    lingers: bool,
+    /// What the store has may have been damaged before the last start.
+    is_damaged: bool,
+    /// What outlasts a cache, if anything does.
+    platter: Option<Rc<RefCell<Platter>>>,
     newest: BTreeMap<u64, (u32, u32)>,
 }
 
@@ -102,13 +145,14 @@ impl World {
         let is_hectic = below(&mut random, 2) == 0;
         let habits = Habits {
             is_hectic,
-            lingers: below(&mut random, 2) == 0,
+            lingers: false,
             tick: ticks[below(&mut random, 4) as usize],
             has_plus: below(&mut random, 4) > 0,
             is_terse: below(&mut random, 4) == 0,
             is_torn: below(&mut random, 2) == 0,
             busy: [0, 0, 20][below(&mut random, 3) as usize],
         };
+        let lingers = below(&mut random, 2) == 0;
         let mut server = Server::new(habits);
         for _ in 0..8 {
             server.change(Duration::ZERO, &mut random);
@@ -121,8 +165,9 @@ impl World {
             config.objects = 4;
         }
         let is_bad = below(&mut random, 3) == 0;
+        let platter = (seed % 2 == 1).then(Rc::default);
         let store =
-            BadStore { store: MemoryStore::default(), random: ChaCha8Rng::seed_from_u64(!seed), is_bad };
+            BadStore { store: Self::disk(&platter), random: ChaCha8Rng::seed_from_u64(!seed), is_bad };
         let start = Instant::now();
         let mut cache = Cache::new(config.clone(), start, Server::handle(ROOT), server.metadata(ROOT), store);
         cache.set_read_block([4096, 8192, 32_768, 1 << 20][below(&mut random, 4) as usize]);
@@ -144,8 +189,47 @@ impl World {
             pages: BTreeMap::new(),
             done: BTreeMap::new(),
             is_bad,
+            lingers,
+            is_damaged: false,
+            platter,
             newest: BTreeMap::new(),
         }
+    }
+
+    fn disk(platter: &Option<Rc<RefCell<Platter>>>) -> Disk {
+        platter.as_ref().map_or_else(Disk::default, Disk::on)
+    }
+
+    /// The program ends, and another one begins with what the store has kept.
+    fn restart(&mut self) {
+        let Some(platter) = self.platter.clone() else { return };
+        let is_clean = self.below(2) == 0;
+        if is_clean {
+            self.cache.keep_all();
+        } else {
+            platter.borrow_mut().damage(&mut self.random);
+        }
+        let random = ChaCha8Rng::seed_from_u64(self.below(u64::MAX));
+        let store = BadStore { store: Disk::on(&platter), random, is_bad: self.is_bad };
+        let (config, now, root) = (self.config.clone(), self.instant(), Server::handle(ROOT));
+        let is_up = self.now >= self.outage_until;
+        let cache = if is_up {
+            Some(Cache::new(config, now, root, self.server.metadata(ROOT), store))
+        } else {
+            Cache::disconnected(config, now, root, store)
+        };
+        let Some(mut cache) = cache else { return };
+        cache.set_wall_clock(now, Duration::from_secs(1_700_000_000) + self.now);
+        *self.done.entry(if is_up { "restarted" } else { "restarted disconnected" }).or_default() += 1;
+        self.cache = cache;
+        self.is_damaged |= !is_clean;
+        (self.there, self.back) = (Vec::new(), Vec::new());
+        self.doing.clear();
+        self.nodes.clear();
+        self.opens.clear();
+        self.pages.clear();
+        self.newest.clear();
+        self.server.habits.lingers = false;
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -208,7 +292,7 @@ impl World {
             let held = self.held();
             self.cache.handle_reply(self.instant(), call, outcome);
             assert!(
-                was_asked || self.is_bad || self.held() == held,
+                was_asked || self.is_bad || self.is_damaged || self.held() == held,
                 "seed {}: silence changes what is known",
                 self.seed
             );
@@ -244,6 +328,9 @@ impl World {
                 other => panic!("seed {}: {other:?}", self.seed),
             }
         }
+        if self.below(3) == 0 {
+            self.cache.keep(self.instant(), 1);
+        }
         let held = self.cache.stats().held_bytes;
         assert!(held <= self.config.size_bytes, "seed {}: {held} bytes held", self.seed);
     }
@@ -255,6 +342,7 @@ impl World {
             || self.now >= self.outage_until
             || self.server.habits.busy > 0
             || self.is_bad
+            || self.is_damaged
         {
             return;
         }
@@ -304,6 +392,7 @@ impl World {
                 return;
             }
             5 if self.below(4) == 0 => return self.cache.path_changed(now),
+            5 if self.below(3) == 0 => return self.restart(),
             6 if !opens.is_empty() => {
                 let open = opens[self.below(opens.len() as u64) as usize];
                 self.opens.remove(&open);
@@ -372,6 +461,7 @@ impl World {
         *self.done.entry(outcome).or_default() += 1;
         match (doing, result) {
             (Doing::Lookup(name), Ok(Answer::Entry { node, metadata })) => {
+                self.server.habits.lingers |= self.lingers && metadata.links > 0;
                 // A kernel that knows the file by another node forgets that one unless it is open.
                 let over: Vec<NodeId> = self
                     .nodes
@@ -499,6 +589,9 @@ fn every_byte_is_of_one_version_and_not_older_than_the_open() {
         println!("{done:?}");
         for outcome in ["answered", "stale", "absent", "unreachable", "disconnected"] {
             assert!(done.get(outcome).is_some_and(|&count| count > 1000), "{done:?}");
+        }
+        for outcome in ["restarted", "restarted disconnected"] {
+            assert!(done.get(outcome).is_some_and(|&count| count > 200), "{done:?}");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::Cache;
 use crate::{
     data::grain_length,
     object::{Kind, NodeId, Object},
+    record,
     store::Store,
 };
 
@@ -61,10 +62,11 @@ impl<S: Store> Cache<S> {
     /// Holds a grain, or keeps it for those who wait where there is no room.
     pub(super) fn hold(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
         let length = data.len() as u64;
+        self.recall_data(node);
         self.make_room(length);
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.proves(begun, object);
-        let has_room = self.held_bytes + length <= self.config.size_bytes;
+        let has_room = self.held_bytes + self.store.idle_bytes() + length <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         held.tainted |= !is_proven;
@@ -75,6 +77,7 @@ impl<S: Store> Cache<S> {
             if !is_proven {
                 held.unproven.insert(grain, begun);
             }
+            self.changed(node);
         } else {
             self.loose.push_back((node, grain, data));
             while self.loose.len() > LOOSE_GRAINS {
@@ -85,24 +88,32 @@ impl<S: Store> Cache<S> {
 
     fn make_room(&mut self, bytes: u64) {
         let limit = self.config.size_bytes;
-        if self.held_bytes + bytes <= limit {
+        let total = self.held_bytes + self.store.idle_bytes() + bytes;
+        let excess = if total <= limit { 0 } else { total - (limit - limit / PART) };
+        let mut excess = excess.max(self.store.wanted_bytes());
+        if excess == 0 {
             return;
         }
+        // What no program has asked for since the beginning goes first.
+        excess = excess.saturating_sub(self.store.spare(excess));
         let mut candidates: Vec<(u64, NodeId)> = self
             .objects
             .by_node
             .iter()
-            .filter(|(_, object)| {
-                object.open == 0 && object.held().is_some_and(|held| !held.present.is_empty())
+            .filter(|(node, object)| {
+                let has_data = object.held().is_some_and(|held| !held.present.is_empty());
+                has_data && object.open == 0 && !self.is_pinned(**node)
             })
             .map(|(&node, object)| (object.used, node))
             .collect();
         candidates.sort_unstable();
         for (_, node) in candidates {
-            if self.held_bytes + bytes <= limit - limit / PART {
+            if excess == 0 {
                 break;
             }
+            let before = self.held_bytes;
             self.drop_data(node);
+            excess = excess.saturating_sub(before - self.held_bytes);
         }
     }
 
@@ -117,8 +128,7 @@ impl<S: Store> Cache<S> {
         candidates.sort_unstable();
         let excess = self.objects.by_node.len() - (limit - limit / PART as usize);
         for (_, node) in candidates.into_iter().take(excess) {
-            self.drop_data(node);
-            self.objects.remove(node);
+            self.put_away(node);
         }
     }
 
@@ -128,8 +138,11 @@ impl<S: Store> Cache<S> {
         if !object.over || object.open > 0 {
             return;
         }
-        let is_unused = object.is_unused();
+        let (is_unused, key) = (object.is_unused(), record::key(&object.handle, &object.known.metadata));
         self.drop_data(node);
+        if self.store.is_lasting() {
+            self.store.release(node, &key, true);
+        }
         if is_unused {
             self.objects.remove(node);
         }
@@ -156,6 +169,7 @@ impl<S: Store> Cache<S> {
         if held.present.remove(&grain) {
             self.held_bytes -= length;
             self.store.remove(node, grain);
+            self.changed(node);
         }
     }
 }

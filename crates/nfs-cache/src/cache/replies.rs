@@ -208,6 +208,12 @@ impl<S: Store> Cache<S> {
         if let Some(names) = self.directory_of(&directory) {
             names.learn(name.to_vec(), Edge { target, source: source(proven) });
         }
+        if let Some(&node) = self.objects.by_handle.get(&directory) {
+            if let Target::Handle(handle, _) = target {
+                self.adopt(node, &handle);
+            }
+            self.changed(node);
+        }
         Ok(Taken::Done)
     }
 
@@ -241,6 +247,7 @@ impl<S: Store> Cache<S> {
             && known.as_ref().is_none_or(|(_, call)| *call < id)
         {
             *known = Some((target, id));
+            self.told(node, true);
         }
         Ok(Taken::Done)
     }
@@ -379,6 +386,7 @@ impl<S: Store> Cache<S> {
             let target = handle.map_or(Target::Listed(fileid), |handle| Target::Handle(handle, fileid));
             if let (Some(handle), Some(metadata)) = (handle, metadata) {
                 self.observe(handle, metadata, id, call);
+                self.adopt(node, &handle);
             }
             if let Some(run) =
                 self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
@@ -403,6 +411,7 @@ impl<S: Store> Cache<S> {
             let Run { first, begun, under, names, .. } = *run;
             let proven = under.filter(|_| is_proven);
             directory.learn_all(names, Source { call: first, asked_at: begun, proven });
+            self.changed(node);
         }
         Ok(Taken::Done)
     }
@@ -455,12 +464,15 @@ impl<S: Store> Cache<S> {
         }
         let is_file = matches!(object.kind, Kind::File(_));
         if !is_same && (is_file || !is_same_kind) && node != NodeId::ROOT {
+            let (pinned, parent) = (object.pinned, object.parent);
+            self.retire(node);
             self.objects.end(node);
             self.drop_if_unused(node);
             let node = self.objects.insert(self.now, handle, known);
             if let Some(object) = self.objects.get_mut(node) {
-                object.changed_by = id;
+                (object.changed_by, object.pinned, object.parent) = (id, pinned, parent);
             }
+            self.told(node, true);
             return;
         }
         if let Some(object) = self.objects.get_mut(node) {
@@ -470,6 +482,7 @@ impl<S: Store> Cache<S> {
                 Kind::Directory(directory) => directory.see(self.now, metadata),
                 Kind::Link(_) | Kind::File(_) | Kind::Other => {}
             }
+            self.told(node, !is_same);
         }
     }
 
@@ -488,6 +501,7 @@ impl<S: Store> Cache<S> {
         if let Some(&node) = self.objects.by_handle.get(handle)
             && node != NodeId::ROOT
         {
+            self.retire(node);
             self.objects.end(node);
             self.drop_if_unused(node);
         }

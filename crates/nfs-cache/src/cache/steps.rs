@@ -58,7 +58,8 @@ impl<S: Store> Cache<S> {
     fn is_confirmed(&self, id: OperationId, object: &Object) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
         let age = self.now.saturating_duration_since(object.known.asked_at);
-        object.known.call >= operation.since || !operation.insists && age < self.ttl(object)
+        let is_recent = object.known.call != CallId::KEPT && age < self.ttl(object);
+        object.known.call >= operation.since || !operation.insists && is_recent
     }
 
     /// Whether what is known of the names of a directory is new enough for an operation.
@@ -67,11 +68,12 @@ impl<S: Store> Cache<S> {
         let age = self.now.saturating_duration_since(source.asked_at);
         let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
         source.call >= operation.since
-            || !operation.insists && age < self.ttl(directory)
+            || !operation.insists && source.call != CallId::KEPT && age < self.ttl(directory)
             || !operation.insists && holds && self.is_confirmed(id, directory)
     }
 
     fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &[u8]) -> Step {
+        self.recall_names(directory, self.takes_stale(id));
         let Some(parent) = self.objects.get(directory) else { return Some(Err(Failure::Stale)) };
         let Some(names) = parent.directory() else { return Some(Err(Failure::WrongKind)) };
         let handle = parent.handle;
@@ -151,6 +153,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_list(&mut self, id: OperationId, node: NodeId) -> Step {
+        self.recall_names(node, self.takes_stale(id));
         let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let Some(directory) = object.directory() else { return Some(Err(Failure::WrongKind)) };
         if object.over {
@@ -214,6 +217,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_open(&mut self, id: OperationId, node: NodeId) -> Step {
+        self.recall_data(node);
         let operation = self.operations.get(&id)?;
         let (first, begun) = (operation.first, operation.begun);
         let Some(object) = self.objects.get(node).filter(|object| !object.over) else {
@@ -299,6 +303,7 @@ impl<S: Store> Cache<S> {
             held.unproven.remove(&grain);
             self.held_bytes -= length;
             self.store.remove(node, grain);
+            self.changed(node);
         }
         let loose = self.loose.iter().find(|(of, at, _)| (*of, *at) == (node, grain));
         loose.map(|(_, _, data)| data.clone())

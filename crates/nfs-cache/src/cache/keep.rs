@@ -1,0 +1,468 @@
+//! What a lasting store is given to keep, and what comes back from it.
+//!
+//! A record of a directory has its names, and the attributes of what they lead to; one of a file says which grains are held. Records
+//! are read when somebody asks for the names of a directory or the data of a file, so that a cache of any size is there at once. What
+//! comes back has [`CallId::KEPT`]: it is older than whatever the server said since, and stale until the server is asked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use nfs_proto::attr::{FileType, Metadata};
+use nfs_wire::FileHandle;
+
+use super::{Cache, Link};
+use crate::{
+    call::CallId,
+    config::CacheConfig,
+    data::grain_length,
+    directory::{Directory, Edge, Source, Target},
+    object::{Identity, Kind, Known, NodeId, Object},
+    record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
+    store::{Record, Store},
+};
+
+/// How long after a change its record is written: a burst of changes is written once.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How long after the server has confirmed what is kept.
+const LATER: Duration = Duration::from_secs(60);
+
+/// Names of a directory for which its record waits another [`SOON`].
+const MANY_NAMES: usize = 10_000;
+
+/// Directories within directories, at most.
+const DEPTH: usize = 1000;
+
+/// Objects whose records differ from what is known, and when these are to be written.
+#[derive(Debug, Default)]
+pub(super) struct Unkept {
+    due: BTreeMap<NodeId, Instant>,
+    order: BTreeSet<(Instant, NodeId)>,
+}
+
+impl Unkept {
+    fn add(&mut self, node: NodeId, at: Instant) {
+        match self.due.get(&node) {
+            Some(&due) if due <= at => return,
+            Some(&due) => _ = self.order.remove(&(due, node)),
+            None => {}
+        }
+        self.due.insert(node, at);
+        self.order.insert((at, node));
+    }
+
+    fn remove(&mut self, node: NodeId) -> bool {
+        let Some(due) = self.due.remove(&node) else { return false };
+        self.order.remove(&(due, node))
+    }
+
+    fn first(&self) -> Option<(Instant, NodeId)> {
+        self.order.first().copied()
+    }
+}
+
+impl<S: Store> Cache<S> {
+    /// Shows what a lasting store has kept of the directory `root`, before its server was asked for anything; `None` if there is
+    /// nothing. What the server says is believed once it shows that it has the same root.
+    pub fn disconnected(config: CacheConfig, now: Instant, root: FileHandle, mut store: S) -> Option<Self> {
+        let key = record::root_key(&root);
+        let kept = store.recall(NodeId::ROOT, &key).and_then(|body| KeptDirectory::decode(&body))?;
+        if kept.subject.handle != root || kept.subject.metadata.file_type != FileType::Directory {
+            return None;
+        }
+        let mut cache = Self::new(config, now, root, kept.subject.metadata, store);
+        let known = cache.kept(kept.subject.metadata, kept.subject.asked);
+        if let Some(object) = cache.objects.get_mut(NodeId::ROOT) {
+            object.known = known;
+        }
+        cache.clock = super::ServerClock::default();
+        cache.link = Link::Unidentified { silent: true };
+        cache.ensure_probe();
+        Some(cache)
+    }
+
+    /// Says what a clock of this machine shows, in time since 1970, so that a later cache knows how old things are.
+    pub const fn set_wall_clock(&mut self, now: Instant, since_1970: Duration) {
+        self.wall = Some((now, since_1970));
+    }
+
+    /// Returns when [`Cache::keep`] is to be called next.
+    pub fn next_keep(&self) -> Option<Instant> {
+        self.unkept.first().map(|(at, _)| at)
+    }
+
+    /// Gives the store records that are due, so many at most.
+    pub fn keep(&mut self, now: Instant, most: usize) {
+        self.advance(now);
+        for _ in 0..most {
+            match self.unkept.first() {
+                Some((at, node)) if at <= self.now => self.keep_object(node),
+                Some(_) | None => break,
+            }
+        }
+    }
+
+    /// Gives the store all records that it does not have.
+    pub fn keep_all(&mut self) {
+        while let Some((_, node)) = self.unkept.first() {
+            self.keep_object(node);
+        }
+    }
+
+    /// Makes sure that what a lasting store has of a node is known, so that [`Cache::state`] counts it.
+    pub fn recall(&mut self, node: NodeId) {
+        self.recall_data(node);
+    }
+
+    /// Returns what a path below the root leads to, its names joined by `/`, by what is known without asking the server.
+    pub fn known_at(&mut self, path: &[u8]) -> Option<NodeId> {
+        let mut node = NodeId::ROOT;
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            self.recall_names(node, true);
+            let Target::Handle(handle, _) = self.objects.get(node)?.directory()?.find(name)?.target else {
+                return None;
+            };
+            node = self.objects.at(&handle)?.0;
+        }
+        Some(node)
+    }
+
+    /// Returns what names the object of a node beyond the life of this cache.
+    pub fn identity(&self, node: NodeId) -> Option<Identity> {
+        let object = self.objects.get(node)?;
+        Some(Identity { handle: object.handle, version: record::version(&object.known.metadata) })
+    }
+
+    /// Returns the node of an object that an earlier cache, too, may have named so. Where nothing in memory has the handle, all that a
+    /// lasting store keeps is looked through. `None` if it is not known, or has another version now.
+    pub fn node_of(&mut self, identity: &Identity) -> Option<NodeId> {
+        if self.objects.at(&identity.handle).is_none() && self.store.is_lasting() {
+            let mut next = vec![NodeId::ROOT];
+            let mut seen = BTreeSet::new();
+            while let Some(directory) = next.pop()
+                && self.objects.by_node.len() < self.config.objects
+            {
+                self.recall_names(directory, true);
+                let Some(names) = self.objects.get(directory).and_then(Object::directory) else { continue };
+                for edge in names.names.values() {
+                    if let Target::Handle(handle, _) = edge.target
+                        && let Some((node, object)) = self.objects.at(&handle)
+                        && object.directory().is_some()
+                        && seen.insert(node)
+                    {
+                        next.push(node);
+                    }
+                }
+                if self.objects.at(&identity.handle).is_some() {
+                    break;
+                }
+            }
+        }
+        let (node, object) = self.objects.at(&identity.handle)?;
+        (record::version(&object.known.metadata) == identity.version).then_some(node)
+    }
+
+    /// Takes note that the record of an object is to be written after a change.
+    pub(super) fn changed(&mut self, node: NodeId) {
+        self.unkept_after(node, SOON);
+    }
+
+    /// Takes note that the server has confirmed what the record of an object says.
+    pub(super) fn confirmed(&mut self, node: NodeId) {
+        self.unkept_after(node, LATER);
+    }
+
+    fn unkept_after(&mut self, node: NodeId, pause: Duration) {
+        if !self.store.is_lasting() {
+            return;
+        }
+        let names = self.objects.get(node).and_then(Object::directory).map_or(0, |it| it.names.len());
+        self.unkept.add(node, self.now + pause + SOON * (names / MANY_NAMES) as u32);
+    }
+
+    /// Takes note that the attributes of an object were told: its directory's record has them.
+    pub(super) fn told(&mut self, node: NodeId, is_change: bool) {
+        let Some(object) = self.objects.get(node) else { return };
+        let is_listed = object.directory().is_some_and(Directory::is_worth_keeping);
+        for node in [is_listed.then_some(node), object.parent].into_iter().flatten() {
+            if is_change { self.changed(node) } else { self.confirmed(node) }
+        }
+    }
+
+    /// Takes note which directory an object lies in.
+    pub(super) fn adopt(&mut self, directory: NodeId, handle: &FileHandle) {
+        if let Some(&node) = self.objects.by_handle.get(handle)
+            && node != NodeId::ROOT
+            && let Some(object) = self.objects.get_mut(node)
+        {
+            object.parent = Some(directory);
+        }
+    }
+
+    /// Whether an object, or a directory that it lies in, is pinned.
+    pub(super) fn is_pinned(&self, node: NodeId) -> bool {
+        self.way_up(node).any(|(_, object)| object.pinned)
+    }
+
+    /// An object and the directories that it lies in.
+    fn way_up(&self, node: NodeId) -> impl Iterator<Item = (NodeId, &Object)> {
+        let first = self.objects.get(node).map(|object| (node, object));
+        let above = |&(_, object): &(NodeId, &Object)| {
+            let parent = object.parent?;
+            self.objects.get(parent).map(|object| (parent, object))
+        };
+        std::iter::successors(first, above).take(DEPTH)
+    }
+
+    /// Returns where an object lies below the root, as far as that is known.
+    fn path(&self, node: NodeId) -> Option<Vec<u8>> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut way = self.way_up(node).peekable();
+        while let Some((node, object)) = way.next() {
+            if node == NodeId::ROOT {
+                names.reverse();
+                return Some(names.join(&b'/'));
+            }
+            let directory = way.peek()?.1.directory()?;
+            let is_it =
+                |edge: &Edge| matches!(edge.target, Target::Handle(handle, _) if handle == object.handle);
+            names.push(directory.names.iter().find(|(_, edge)| is_it(edge))?.0);
+        }
+        None
+    }
+
+    fn keep_object(&mut self, node: NodeId) {
+        self.unkept.remove(node);
+        let Some(object) = self.objects.get(node) else { return };
+        if object.over {
+            return;
+        }
+        match object.kind {
+            Kind::Directory(_) => self.keep_directory(node),
+            Kind::File(_) => self.keep_file(node),
+            Kind::Link(_) | Kind::Other => {}
+        }
+    }
+
+    fn keep_directory(&mut self, node: NodeId) {
+        // What was not asked for since the start stays in it, and so does what was forgotten.
+        self.recall_names(node, true);
+        let Some(object) = self.objects.get(node) else { return };
+        let Some(directory) = object.directory().filter(|it| it.is_worth_keeping()) else { return };
+        let own = object.known.metadata;
+        let holds = |source: &Source| source.proven.is_some_and(|under| under.is_same_version(&own));
+        let name = |(name, edge): (&Vec<u8>, &Edge)| {
+            let child = |handle| {
+                let (_, child) = self.objects.at(&handle)?;
+                let link = match &child.kind {
+                    Kind::Link(Some((target, _))) => Some(target.to_vec()),
+                    _ => None,
+                };
+                let metadata = child.known.metadata;
+                let asked = self.wall_at(child.known.asked_at);
+                Some(KeptChild { metadata, asked, doubted: !edge.leads_to(child), link })
+            };
+            let child = if let Target::Handle(handle, _) = edge.target { child(handle) } else { None };
+            KeptName { name: name.clone(), target: edge.target, proven: holds(&edge.source), child }
+        };
+        // What a listing did not have is not there; nobody needs to be told twice.
+        let is_needed = |(_, edge): &(&Vec<u8>, &Edge)| {
+            let is_told = |complete: &Source| complete.call > edge.source.call;
+            edge.target != Target::Absent || !directory.complete.as_ref().is_some_and(is_told)
+        };
+        let kept = KeptDirectory {
+            subject: Subject {
+                handle: object.handle,
+                metadata: own,
+                asked: self.wall_at(object.known.asked_at),
+            },
+            complete: directory.complete.as_ref().map(holds),
+            names: directory.names.iter().filter(is_needed).map(name).collect(),
+        };
+        let (key, body, path) = (record::key(&kept.subject.handle, &own), kept.encode(), self.path(node));
+        let pinned = self.is_pinned(node);
+        self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
+    }
+
+    fn keep_file(&mut self, node: NodeId) {
+        self.recall_data(node);
+        let Some(object) = self.objects.get(node) else { return };
+        let Some(held) = object.held() else { return };
+        if held.present.is_empty() {
+            return;
+        }
+        let mut runs: Vec<(u64, u64, bool)> = Vec::new();
+        for &grain in &held.present {
+            let proven = !held.unproven.contains_key(&grain);
+            match runs.last_mut() {
+                Some((_, end, is)) if *end == grain && *is == proven => *end += 1,
+                _ => runs.push((grain, grain + 1, proven)),
+            }
+        }
+        let metadata = object.known.metadata;
+        let asked = self.wall_at(object.known.asked_at);
+        let kept = KeptFile { subject: Subject { handle: object.handle, metadata, asked }, runs };
+        let (key, body, path) = (record::key(&object.handle, &metadata), kept.encode(), self.path(node));
+        let pinned = self.is_pinned(node);
+        self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
+    }
+
+    /// Takes in what the store has kept of a directory, where nothing later is known; again for what was forgotten since, if `all` is
+    /// needed.
+    pub(super) fn recall_names(&mut self, node: NodeId, all: bool) {
+        if !self.store.is_lasting() {
+            return;
+        }
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let (handle, key, is_over) =
+            (object.handle, record::key(&object.handle, &object.known.metadata), object.over);
+        let Some(directory) = object.directory_mut() else { return };
+        let was_recalled = std::mem::replace(&mut directory.recalled, true);
+        if is_over || was_recalled && !(all && directory.lacks) {
+            return;
+        }
+        directory.lacks = false;
+        let Some(body) = self.store.recall(node, &key) else { return };
+        let Some(kept) = KeptDirectory::decode(&body).filter(|kept| kept.subject.handle == handle) else {
+            return;
+        };
+        let under = kept.subject.metadata;
+        let asked_at = self.instant_of(kept.subject.asked);
+        let source = |proven: bool| Source { call: CallId::KEPT, asked_at, proven: proven.then_some(under) };
+        for KeptName { name, target, proven, child } in kept.names {
+            let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
+            // All names that are known of a listing are later than these.
+            if directory.complete.is_none() {
+                let edge = Edge { target, source: source(proven) };
+                directory.names.entry(name.clone()).or_insert(edge);
+            }
+            let known = directory.names.get(&name).map(|edge| edge.target);
+            if let (Target::Handle(handle, _), Some(child)) = (target, child)
+                && matches!(known, Some(Target::Handle(known, _)) if known == handle)
+            {
+                self.recall_child(node, handle, child);
+            }
+        }
+        if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
+            && directory.complete.is_none()
+        {
+            directory.complete = kept.complete.map(source);
+        }
+    }
+
+    fn recall_child(&mut self, directory: NodeId, handle: FileHandle, child: KeptChild) {
+        let KeptChild { metadata, asked, doubted, link } = child;
+        self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
+        let known = self.kept(metadata, asked);
+        let node = match self.objects.at(&handle) {
+            Some((node, _)) => node,
+            None => self.objects.insert(self.now, handle, known),
+        };
+        let Some(object) = self.objects.get_mut(node) else { return };
+        // Asked for again before the name is believed.
+        if doubted || !object.known.metadata.is_same_version(&metadata) {
+            object.changed_by = object.changed_by.max(CallId::FIRST);
+        } else if let (Kind::Link(target @ None), Some(link)) = (&mut object.kind, link) {
+            *target = Some((Bytes::from(link), CallId::KEPT));
+        }
+        if node != NodeId::ROOT {
+            object.parent.get_or_insert(directory);
+        }
+    }
+
+    /// Takes in which grains of a file the store has kept.
+    pub(super) fn recall_data(&mut self, node: NodeId) {
+        if !self.store.is_lasting() {
+            return;
+        }
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let (handle, metadata) = (object.handle, object.known.metadata);
+        let Some(held) = object.held_mut() else { return };
+        if std::mem::replace(&mut held.recalled, true) {
+            return;
+        }
+        let Some(body) = self.store.recall(node, &record::key(&handle, &metadata)) else { return };
+        let Some(kept) = KeptFile::decode(&body) else { return };
+        if kept.subject.handle != handle || !kept.subject.metadata.is_same_version(&metadata) {
+            return;
+        }
+        // Before any open of this cache.
+        let before = self.started.checked_sub(Duration::from_nanos(1)).unwrap_or(self.started);
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
+        for (start, end, proven) in kept.runs {
+            for grain in start..end {
+                if held.present.insert(grain) {
+                    self.held_bytes += grain_length(metadata.size, grain);
+                }
+                if !proven {
+                    held.unproven.insert(grain, before);
+                    held.tainted = true;
+                }
+            }
+        }
+    }
+
+    /// Forgets an object, which the store keeps if it lasts: it comes back with the record of its directory.
+    pub(super) fn put_away(&mut self, node: NodeId) {
+        if !self.store.is_lasting() {
+            self.drop_data(node);
+            self.objects.remove(node);
+            return;
+        }
+        let parent = self.objects.get(node).and_then(|object| object.parent);
+        for node in [Some(node), parent].into_iter().flatten() {
+            if self.unkept.due.contains_key(&node) {
+                self.keep_object(node);
+            }
+        }
+        if let Some(directory) =
+            parent.and_then(|parent| self.objects.get_mut(parent)).and_then(Object::directory_mut)
+        {
+            directory.lacks = true;
+        }
+        if let Some(object) = self.objects.remove(node) {
+            let size = object.known.metadata.size;
+            let grains = object.held().into_iter().flat_map(|held| &held.present);
+            self.held_bytes -= grains.map(|&grain| grain_length(size, grain)).sum::<u64>();
+            let key = record::key(&object.handle, &object.known.metadata);
+            self.store.release(node, &key, object.over);
+            self.loose.retain(|(of, ..)| *of != node);
+        }
+    }
+
+    /// Nothing of an object that is over is kept.
+    pub(super) fn retire(&mut self, node: NodeId) {
+        self.unkept.remove(node);
+        if self.store.is_lasting()
+            && let Some(object) = self.objects.get(node)
+        {
+            self.store.retire(&record::key(&object.handle, &object.known.metadata));
+        }
+    }
+
+    /// Attributes that the store has kept.
+    fn kept(&self, metadata: Metadata, asked: u64) -> Known {
+        let asked_at = self.instant_of(asked);
+        Known { metadata, call: CallId::KEPT, asked_at, seen_at: self.started }
+    }
+
+    /// Returns what the wall clock showed, in milliseconds since 1970; 0 if there is none.
+    fn wall_at(&self, at: Instant) -> u64 {
+        let Some((now, wall)) = self.wall else { return 0 };
+        let time = match at.checked_duration_since(now) {
+            Some(later) => wall + later,
+            None => wall.saturating_sub(now.saturating_duration_since(at)),
+        };
+        time.as_millis() as u64
+    }
+
+    /// Returns when the wall clock showed that; no later than the beginning of this cache.
+    fn instant_of(&self, asked: u64) -> Instant {
+        let Some((now, wall)) = self.wall else { return self.started };
+        let age = wall.saturating_sub(Duration::from_millis(asked));
+        now.checked_sub(age).map_or(self.started, |at| at.min(self.started))
+    }
+}
