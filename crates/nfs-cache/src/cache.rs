@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod handles;
 mod keep;
 mod limits;
 mod replies;
@@ -123,6 +124,8 @@ enum Asked {
     ReadLink(NodeId),
     Open(NodeId),
     Read { open: OpenId, offset: u64, count: u32 },
+    Find(FileHandle),
+    Confirm(NodeId),
 }
 
 #[derive(Debug)]
@@ -343,9 +346,14 @@ impl<S: Store> Cache<S> {
     }
 
     fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {
+        self.submit_since(now, asked, None)
+    }
+
+    /// Begins an operation that takes what was told since an earlier one began as told since it began itself.
+    fn submit_since(&mut self, now: Instant, asked: Asked, since: Option<OperationId>) -> OperationId {
         self.advance(now);
         let operation = OperationId(self.unique());
-        let first = CallId(self.next);
+        let first = CallId(since.map_or(self.next, |since| since.0));
         let begun = self.now;
         let asked =
             Operation { asked, begun, first, since: first, insists: false, failed: None, fruitless: 0 };

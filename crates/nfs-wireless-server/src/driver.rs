@@ -17,11 +17,15 @@ use rustix::net::sockopt;
 use tokio::{
     net::{TcpListener, UdpSocket},
     runtime::Handle,
-    sync::{Notify, watch},
+    sync::{
+        Notify,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
     task::{JoinHandle, JoinSet},
 };
 
-use crate::service::{Peer, Service, Transmit, Work};
+use crate::service::{Done, Peer, Service, Transmit, Work};
 
 /// A running server. Dropping it stops the server at once; [`shutdown`](Self::shutdown) sends what is ready first.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ struct Shared {
     /// Where calls of the back end are made, if they may wait.
     runtime: Handle,
     state: Mutex<State>,
+    /// Who makes calls of the back end, if that is not this driver.
+    elsewhere: Option<UnboundedSender<Work>>,
     /// Rings when a datagram waits to be sent or the next deadline has changed.
     bell: Notify,
 }
@@ -103,15 +109,47 @@ impl Server {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn bind(listen: SocketAddr, mut service: Service) -> io::Result<Self> {
+        if service.backend().may_block() {
+            service.defer_calls();
+        }
+        Self::start(listen, service, None).await
+    }
+
+    /// Starts serving as [`bind`](Self::bind) does, but leaves calls of the back end to the caller, who makes them whenever
+    /// their answers are known ([`Work::run_on`]) and hands in what came of them ([`done`](Self::done)). At most
+    /// [`Timing::threads`](crate::Timing::threads) are out at once.
+    ///
+    /// # Errors
+    /// The error of the socket that cannot be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn bind_deferred(
+        listen: SocketAddr,
+        mut service: Service,
+    ) -> io::Result<(Self, UnboundedReceiver<Work>)> {
+        let (sender, works) = unbounded_channel();
+        service.defer_calls_for_long();
+        Ok((Self::start(listen, service, Some(sender)).await?, works))
+    }
+
+    /// Takes what has come of a call that was left to the caller.
+    pub fn done(&self, done: Done) {
+        self.shared.done(done);
+    }
+
+    async fn start(
+        listen: SocketAddr,
+        mut service: Service,
+        elsewhere: Option<UnboundedSender<Work>>,
+    ) -> io::Result<Self> {
         let (tcp, udp) = bind_both(listen).await?;
         let address = tcp.local_addr()?;
         service.set_address(address);
         service.set_wall_clock(clock(), time_of_day());
-        if service.backend().may_block() {
-            service.defer_calls();
-        }
         let shared = Arc::new(Shared {
             runtime: Handle::current(),
+            elsewhere,
             state: Mutex::new(State {
                 service,
                 deadline: None,
@@ -184,7 +222,10 @@ impl Shared {
 
     /// Makes a call of the back end, however long it takes.
     fn work(self: &Arc<Self>, work: Work) {
-        let done = work.run();
+        self.done(work.run());
+    }
+
+    fn done(self: &Arc<Self>, done: Done) {
         let peer = done.peer();
         let mut state = self.lock();
         state.service.handle_done(clock(), done);
@@ -199,6 +240,11 @@ impl Shared {
     fn pump(self: &Arc<Self>, state: &mut State) {
         let now = clock();
         while let Some(work) = state.service.poll_work() {
+            if let Some(elsewhere) = &self.elsewhere {
+                // Nobody makes calls any more: the server is about to be stopped.
+                let _ = elsewhere.send(work);
+                continue;
+            }
             let shared = Arc::clone(self);
             self.runtime.spawn_blocking(move || shared.work(work));
         }

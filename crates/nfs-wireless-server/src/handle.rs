@@ -2,7 +2,7 @@
 
 use nfs_wire::{FileHandle, Status};
 
-use crate::vfs::NodeId;
+use crate::vfs::{NodeId, Vfs};
 
 /// Shortest handle, in bytes: mark, instance and node.
 pub const MIN_HANDLE_BYTES: u8 = 20;
@@ -24,7 +24,17 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    pub(crate) fn handle(self, node: NodeId) -> FileHandle {
+    /// Returns the handle of a node: the back end's own, where it makes them.
+    pub(crate) fn handle_of(self, backend: &dyn Vfs, node: NodeId) -> FileHandle {
+        backend.handle_of(node).unwrap_or_else(|| self.handle(node))
+    }
+
+    /// Finds what a handle leads to.
+    pub(crate) fn node_of(self, backend: &dyn Vfs, handle: &[u8]) -> Result<NodeId, Status> {
+        backend.node_of(handle).unwrap_or_else(|| self.node(handle))
+    }
+
+    fn handle(self, node: NodeId) -> FileHandle {
         let mut bytes = Vec::with_capacity(MAX_HANDLE_BYTES.into());
         bytes.extend_from_slice(&MARK);
         bytes.extend_from_slice(&self.instance.to_be_bytes());
@@ -34,7 +44,7 @@ impl Handles {
     }
 
     /// Finds the node: BADHANDLE when no server of ours made the handle, STALE when another instance did.
-    pub(crate) fn node(self, handle: &[u8]) -> Result<NodeId, Status> {
+    fn node(self, handle: &[u8]) -> Result<NodeId, Status> {
         let node = handle
             .strip_prefix(&MARK)
             .filter(|_| handle.len() == usize::from(self.length))

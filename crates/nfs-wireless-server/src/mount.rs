@@ -87,7 +87,7 @@ impl<'a> MountCall<'a> {
         match self.find(path) {
             Ok(node) => {
                 self.mounts().enter(self.client, path);
-                let handle = self.handles.handle(node);
+                let handle = self.handles.handle_of(self.backend, node);
                 encode(self.reply, &0_u32);
                 encode(
                     self.reply,

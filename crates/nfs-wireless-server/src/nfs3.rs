@@ -128,7 +128,7 @@ impl Call<'_> {
     }
 
     fn node(&self, handle: &nfs_fh3) -> Result<NodeId, Status> {
-        self.handles.node(handle.data.as_ref())
+        self.handles.node_of(self.backend, handle.data.as_ref())
     }
 
     fn writable(&self) -> Result<(), Status> {
@@ -162,7 +162,7 @@ impl Call<'_> {
     }
 
     fn handle(&self, node: NodeId) -> nfs_fh3 {
-        self.handles.handle(node).to_fh3()
+        self.handles.handle_of(self.backend, node).to_fh3()
     }
 
     fn some_handle(&self, node: NodeId) -> post_op_fh3 {

@@ -79,6 +79,8 @@ pub struct Service {
     faults: FaultState,
     /// Calls of the back end are handed out, to be made elsewhere.
     defers: bool,
+    /// Room for the reply of a call that was handed out is set aside before it is made.
+    reserves: bool,
     /// Which of them are of before a crash.
     generation: u64,
     work: VecDeque<Work>,
@@ -157,6 +159,7 @@ impl Service {
             verifiers: random(stream::VERIFIER),
             faults: FaultState::new(Faults::default(), seed),
             defers: false,
+            reserves: true,
             generation: 0,
             work: VecDeque::new(),
             deferred_bytes: BTreeMap::new(),
@@ -230,7 +233,9 @@ impl Service {
         let mut job = Job { peer, header, plan, key, grant, deferred_bytes: 0, reply_bytes: 0 };
         let is_deferred = self.defers && job.needs_back_end();
         if is_deferred {
-            job.reply_bytes = job.reply_limit(reader, self.limits(peer.protocol).transfer);
+            if self.reserves {
+                job.reply_bytes = job.reply_limit(reader, self.limits(peer.protocol).transfer);
+            }
             job.deferred_bytes = bytes.len() + job.reply_bytes;
         }
         // Where calls of the back end are made elsewhere, all others wait for nobody.
@@ -300,6 +305,12 @@ impl Service {
     /// [`Timing::threads`](crate::Timing::threads), so that one that waits holds up no other.
     pub const fn defer_calls(&mut self) {
         self.defers = true;
+    }
+
+    /// As [`defer_calls`](Self::defer_calls), for calls that may wait for seconds before anything is known of their replies:
+    /// no room is set aside for these, so that calls which wait do not keep others of the same caller from being taken.
+    pub const fn defer_calls_for_long(&mut self) {
+        (self.defers, self.reserves) = (true, false);
     }
 
     /// Makes every handle stale that was given out so far, as servers do that do not know their files again after a
@@ -473,7 +484,13 @@ impl Service {
             let (arguments, reply) = (arguments.rest().to_vec(), Vec::with_capacity(job.reply_bytes));
             self.work.push_back(Work { common, task, job, arguments, reply, generation });
         } else {
-            let outcome = task.run(&self.common, &job, arguments, Vec::with_capacity(SMALL_REPLY_BYTES));
+            let outcome = task.run(
+                &self.common,
+                &*self.common.backend,
+                &job,
+                arguments,
+                Vec::with_capacity(SMALL_REPLY_BYTES),
+            );
             self.end(now, job, outcome);
         }
     }

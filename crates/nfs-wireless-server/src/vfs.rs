@@ -3,7 +3,7 @@
 use std::{fmt, ops::ControlFlow};
 
 use nfs_wire::{
-    Status,
+    FileHandle, Status,
     nfs3_types::nfs3::{fattr3, ftype3, nfstime3, sattr3, specdata3, stable_how},
 };
 
@@ -180,6 +180,20 @@ pub trait Vfs: fmt::Debug + Send + Sync {
     /// Returns what tells this back end from others, if its nodes mean the same files the next time it is made, so
     /// that handles survive the server; `None` if they do not.
     fn instance(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the handle of a node, where the back end makes its handles itself; [`node_of`](Self::node_of) takes them
+    /// back then.
+    fn handle_of(&self, _node: NodeId) -> Option<FileHandle> {
+        None
+    }
+
+    /// Returns what a handle of the back end's own leads to; `None` where the service makes the handles.
+    ///
+    /// The node or the status is what the procedure goes on with: `NFS3ERR_STALE`, `NFS3ERR_BADHANDLE`, or why it is not
+    /// known.
+    fn node_of(&self, _handle: &[u8]) -> Option<Result<NodeId, Status>> {
         None
     }
 

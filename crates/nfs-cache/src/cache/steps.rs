@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// `None`: it waits for a call.
-type Step = Option<Result<Answer, Failure>>;
+pub(super) type Step = Option<Result<Answer, Failure>>;
 
 impl<S: Store> Cache<S> {
     /// Takes an operation as far as it goes.
@@ -29,6 +29,8 @@ impl<S: Store> Cache<S> {
                 Asked::ReadLink(node) => self.step_read_link(id, node),
                 Asked::Open(node) => self.step_open(id, node),
                 Asked::Read { open, offset, count } => self.step_read(id, open, offset, count),
+                Asked::Find(handle) => self.step_find(id, handle),
+                Asked::Confirm(node) => self.step_confirm(id, node),
             },
         };
         let step = step.or_else(|| self.give_up(id));
@@ -48,7 +50,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Whether an operation is given what is held although nothing confirms it.
-    fn takes_stale(&self, id: OperationId) -> bool {
+    pub(super) fn takes_stale(&self, id: OperationId) -> bool {
         let is_over = |operation: &Operation| operation.begun + self.config.wait <= self.now;
         let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
         !hopes || self.operations.get(&id).is_some_and(is_over)
@@ -310,7 +312,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// The oldest call that an operation may join: one that began within the shortest time that answers are used for.
-    fn earliest_joined(&self, id: OperationId) -> CallId {
+    pub(super) fn earliest_joined(&self, id: OperationId) -> CallId {
         let Some(operation) = self.operations.get(&id) else { return CallId(0) };
         if operation.insists {
             return operation.first;
@@ -320,7 +322,7 @@ impl<S: Store> Cache<S> {
         joined.map_or(operation.first, |(&id, _)| id.min(operation.first))
     }
 
-    fn count_stale(&mut self, is_stale: bool) {
+    pub(super) fn count_stale(&mut self, is_stale: bool) {
         self.stats.stale_answers += u64::from(is_stale);
     }
 

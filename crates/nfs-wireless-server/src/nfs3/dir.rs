@@ -16,7 +16,7 @@ use nfs_wire::{
 use super::{Call, present};
 use crate::{
     handle::Handles,
-    vfs::{Detail, Entry, NodeId},
+    vfs::{Detail, Entry, NodeId, Vfs},
 };
 
 /// What a client asks a page of a listing to be.
@@ -103,6 +103,7 @@ impl Call<'_> {
         let results = start + 4;
         let mut page = Page {
             handles: self.handles,
+            backend: self.backend,
             detail: question.detail,
             end: results + max_bytes,
             name_bytes: question.name_bytes,
@@ -132,6 +133,7 @@ impl Call<'_> {
 struct Page<'a> {
     reply: &'a mut Vec<u8>,
     handles: Handles,
+    backend: &'a dyn Vfs,
     detail: Detail,
     /// Where the reply must end at the latest.
     end: usize,
@@ -148,7 +150,7 @@ impl Page<'_> {
     fn push(&mut self, entry: Entry<'_>) -> ControlFlow<()> {
         const ATTRIBUTE_BYTES: usize = 84;
         let name_bytes = 8 + 4 + entry.name.len() + padding(entry.name.len()) + 8;
-        let handle = |node| self.handles.handle(node);
+        let handle = |node| self.handles.handle_of(self.backend, node);
         let plus = match (self.detail, entry.node) {
             (Detail::Names, _) => None,
             (Detail::Attributes, None) => Some(None),

@@ -111,8 +111,14 @@ impl Work {
     ///
     /// A back end that panics has lost this call, which is answered with SYSTEM_ERR; the others can go on.
     pub fn run(self) -> Done {
+        let common = std::sync::Arc::clone(&self.common);
+        self.run_on(&*common.backend)
+    }
+
+    /// Makes the call on another back end than the service's: on one that was made for this call, and has the answer.
+    pub fn run_on(self, backend: &dyn Vfs) -> Done {
         let Self { common, task, job, arguments, reply, generation } = self;
-        let run = || task.run(&common, &job, Reader::new(&arguments), reply);
+        let run = || task.run(&common, backend, &job, Reader::new(&arguments), reply);
         let mut outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Outcome {
             reply: rejection(job.header.xid, Rejection::SystemError),
             rejected: true,
@@ -120,6 +126,28 @@ impl Work {
         });
         outcome.reply.shrink_to_fit();
         Done { job, outcome, generation }
+    }
+}
+
+impl Work {
+    /// Returns the procedure of NFS that is called; `None` for MOUNT's MNT.
+    pub fn procedure(&self) -> Option<Procedure> {
+        let Program { number, version } = self.job.header.program;
+        let is_nfs = (number, version) == (Program::NFS.number, Program::NFS.version);
+        Procedure::from_number(self.job.header.procedure).filter(|_| is_nfs)
+    }
+
+    /// Returns the encoded arguments.
+    pub fn arguments(&self) -> &[u8] {
+        &self.arguments
+    }
+
+    /// Returns the user that the caller says to be, where it says so.
+    pub fn uid(&self) -> Option<u32> {
+        match &self.job.header.credential {
+            Ok(Credential::Sys(sys)) => Some(sys.uid),
+            Ok(Credential::None) | Err(_) => None,
+        }
     }
 }
 
@@ -190,11 +218,18 @@ fn bulk_bytes(mut arguments: Reader<'_>, between: usize) -> Option<u32> {
 
 impl Task {
     /// Serves a call, with its reply in `reply`.
-    pub(super) fn run(&self, common: &Common, job: &Job, arguments: Reader<'_>, reply: Vec<u8>) -> Outcome {
+    pub(super) fn run(
+        &self,
+        common: &Common,
+        backend: &dyn Vfs,
+        job: &Job,
+        arguments: Reader<'_>,
+        reply: Vec<u8>,
+    ) -> Outcome {
         let mut outcome = Outcome { reply, service_time: self.service_time, ..Outcome::default() };
         let xid = job.header.xid;
         ReplyHeader { xid, outcome: Ok(()) }.encode(&mut outcome.reply);
-        if let Err(reason) = self.serve(common, job, arguments, &mut outcome) {
+        if let Err(reason) = self.serve(common, backend, job, arguments, &mut outcome) {
             outcome.rejected = true;
             outcome.reply = rejection(xid, reason);
         }
@@ -204,6 +239,7 @@ impl Task {
     fn serve(
         &self,
         common: &Common,
+        backend: &dyn Vfs,
         job: &Job,
         arguments: Reader<'_>,
         outcome: &mut Outcome,
@@ -226,7 +262,7 @@ impl Task {
             let procedure = Procedure::from_number(procedure).ok_or(Rejection::ProcedureUnavailable)?;
             outcome.served = Some(procedure);
             let mut call = Call {
-                backend: &*common.backend,
+                backend,
                 reply: &mut outcome.reply,
                 read_bytes: &mut outcome.read_bytes,
                 written_bytes: &mut outcome.written_bytes,
@@ -243,7 +279,7 @@ impl Task {
             only_version(Program::MOUNT.version)?;
             let mut call = MountCall {
                 mounts: &common.mounts,
-                backend: &*common.backend,
+                backend,
                 reply: &mut outcome.reply,
                 export: &common.export,
                 mountable: self.mountable,

@@ -199,3 +199,43 @@ async fn a_crash_forgets_the_calls_that_are_being_made() {
     }
     assert_eq!(replies, [2, 3]);
 }
+
+#[tokio::test]
+async fn calls_that_are_left_to_the_caller_are_answered_in_any_order_and_hold_up_no_other() {
+    let mut config = ServiceConfig::default();
+    config.timing.threads = 64.try_into().unwrap();
+    let service = Service::new(config, memory(), SEED, epoch()).unwrap();
+    let (server, mut works) = Server::bind_deferred("127.0.0.1:0".parse().unwrap(), service).await.unwrap();
+    let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+    // More than one connection may have waiting, if room for the replies were set aside.
+    let waiting = 40;
+    let getattr = Procedure::Getattr.number();
+    let read = Procedure::Read.number();
+    let file = nfs_fh3 { data: Opaque::owned(vec![7; 30]) };
+    for xid in 0..waiting {
+        let arguments = READ3args { file: file.clone(), offset: 0, count: 1 << 20 };
+        stream.write_all(&record(&message(xid, Program::NFS, read, &arguments))).await.unwrap();
+    }
+    stream.write_all(&record(&message(waiting, Program::NFS, getattr, &file))).await.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..=waiting {
+        held.push(timeout(PATIENCE, works.recv()).await.unwrap().unwrap());
+    }
+    stream.write_all(&record(&null(waiting + 1))).await.unwrap();
+    assert_eq!(results(&receive(&mut stream).await).0, waiting + 1, "NULL needs no back end");
+    let last = held.pop().unwrap();
+    assert_eq!(last.procedure(), Some(Procedure::Getattr));
+    assert_eq!(last.uid(), None);
+    let answer = memory();
+    server.done(last.run_on(&answer));
+    assert_eq!(results(&receive(&mut stream).await).0, waiting);
+    for work in held {
+        assert_eq!(work.procedure(), Some(Procedure::Read));
+        server.done(work.run_on(&answer));
+    }
+    let mut seen: Vec<u32> = Vec::new();
+    for _ in 0..waiting {
+        seen.push(results(&receive(&mut stream).await).0);
+    }
+    assert_eq!(seen, (0..waiting).collect::<Vec<_>>());
+}

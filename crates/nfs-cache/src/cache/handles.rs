@@ -1,0 +1,67 @@
+//! For fronts that name objects by handles of their own, which outlast them: servers.
+
+use std::time::Instant;
+
+use nfs_wire::FileHandle;
+
+use super::{Answer, Asked, Cache, Failure, Operation, OperationId, steps::Step};
+use crate::{call::Question, object::NodeId, store::Store};
+
+impl<S: Store> Cache<S> {
+    /// Finds what a handle of the server leads to now: [`Answer::Entry`]. It need not have been met before.
+    pub fn find(&mut self, now: Instant, handle: FileHandle) -> OperationId {
+        self.submit(now, Asked::Find(handle))
+    }
+
+    /// Asks for attributes that the server told after `since` was begun, or after now: [`Answer::Attributes`]. For fronts whose
+    /// clients have no other way to say that they open a file. [`Failure::Stale`] means that there is another version now.
+    pub fn confirm(&mut self, now: Instant, node: NodeId, since: Option<OperationId>) -> OperationId {
+        self.submit_since(now, Asked::Confirm(node), since)
+    }
+
+    /// Opens a file as [`open`](Self::open) does, without a question of its own if the server told its attributes since `since` was
+    /// begun.
+    pub fn open_since(&mut self, now: Instant, file: NodeId, since: OperationId) -> OperationId {
+        self.submit_since(now, Asked::Open(file), Some(since))
+    }
+
+    /// Returns the server's handle of a node.
+    pub fn handle(&self, node: NodeId) -> Option<FileHandle> {
+        self.handle_of(node)
+    }
+
+    pub(super) fn step_find(&mut self, id: OperationId, handle: FileHandle) -> Step {
+        if let Some((node, object)) = self.objects.at(&handle) {
+            let metadata = object.known.metadata;
+            self.objects.touch(node);
+            self.reference(node);
+            return Some(Ok(Answer::Entry { node, metadata }));
+        }
+        let earliest = self.earliest_joined(id);
+        self.ask(Some(id), Question::Getattr(handle), earliest);
+        None
+    }
+
+    pub(super) fn step_confirm(&mut self, id: OperationId, node: NodeId) -> Step {
+        let &Operation { begun, first, .. } = self.operations.get(&id)?;
+        let Some(object) = self.objects.get(node).filter(|object| !object.over) else {
+            return Some(Err(Failure::Stale));
+        };
+        if self.is_nameless(&object.known.metadata) {
+            return Some(Err(Failure::Stale));
+        }
+        let (handle, metadata) = (object.handle, object.known.metadata);
+        let is_confirmed = object.known.call >= first;
+        if is_confirmed || self.takes_stale(id) {
+            self.count_stale(!is_confirmed);
+            // As for an open: what may be of another version with the same attributes is fetched again.
+            if is_confirmed {
+                self.drop_unproven(node, begun);
+            }
+            self.objects.touch(node);
+            return Some(Ok(Answer::Attributes(metadata)));
+        }
+        self.ask(Some(id), Question::Getattr(handle), first);
+        None
+    }
+}
