@@ -48,8 +48,8 @@ impl OpenId {
 /// What a server showed of an export, as a machine: see the crate's documentation.
 ///
 /// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
-///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference) and
-///   [`forget`](Self::forget) say what a front still needs; [`path_changed`](Self::path_changed) is a hint from below.
+///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference),
+///   [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`path_changed`](Self::path_changed) is a hint from below.
 /// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
 /// - Output, in this order after every command or input: [`poll_cancel`](Self::poll_cancel), [`poll_transmit`](Self::poll_transmit),
 ///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
@@ -228,6 +228,13 @@ impl<S: Store> Cache<S> {
             object.references = object.references.saturating_sub(times);
         }
         self.drop_if_unused(node);
+    }
+
+    /// Keeps what is held of an object, and of later versions of it, when room is made for other things; or no longer does.
+    pub fn pin(&mut self, node: NodeId, pinned: bool) {
+        if let Some(object) = self.objects.get_mut(node) {
+            object.pinned = pinned;
+        }
     }
 
     /// Says how many bytes a READ may ask for.

@@ -70,6 +70,8 @@ pub(crate) struct Object {
     pub(crate) open: u32,
     /// Larger for what was used later.
     pub(crate) used: u64,
+    /// It stays when room is made.
+    pub(crate) pinned: bool,
     pub(crate) kind: Kind,
 }
 
@@ -92,7 +94,17 @@ impl Object {
                 Kind::Other
             }
         };
-        Self { handle, known, over: false, changed_by: CallId(0), references: 0, open: 0, used: 0, kind }
+        Self {
+            handle,
+            known,
+            over: false,
+            changed_by: CallId(0),
+            references: 0,
+            open: 0,
+            used: 0,
+            pinned: false,
+            kind,
+        }
     }
 
     pub(crate) const fn directory(&self) -> Option<&Directory> {
@@ -113,7 +125,7 @@ impl Object {
 
     /// Whether nobody outside would miss it.
     pub(crate) const fn is_unused(&self) -> bool {
-        self.references == 0 && self.open == 0
+        self.references == 0 && self.open == 0 && (self.over || !self.pinned)
     }
 }
 

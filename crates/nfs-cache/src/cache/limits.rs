@@ -93,7 +93,8 @@ impl<S: Store> Cache<S> {
             .by_node
             .iter()
             .filter(|(_, object)| {
-                object.open == 0 && object.held().is_some_and(|held| !held.present.is_empty())
+                let is_kept = object.open > 0 || object.pinned;
+                !is_kept && object.held().is_some_and(|held| !held.present.is_empty())
             })
             .map(|(&node, object)| (object.used, node))
             .collect();

@@ -455,11 +455,12 @@ impl<S: Store> Cache<S> {
         }
         let is_file = matches!(object.kind, Kind::File(_));
         if !is_same && (is_file || !is_same_kind) && node != NodeId::ROOT {
+            let pinned = object.pinned;
             self.objects.end(node);
             self.drop_if_unused(node);
             let node = self.objects.insert(self.now, handle, known);
             if let Some(object) = self.objects.get_mut(node) {
-                object.changed_by = id;
+                (object.changed_by, object.pinned) = (id, pinned);
             }
             return;
         }

@@ -1,5 +1,7 @@
 //! A server with one directory, which remembers every version of everything.
 
+#![allow(dead_code, reason = "every test program uses its own part")]
+
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
@@ -159,6 +161,13 @@ impl Server {
                 self.rename(now, |names| _ = names.insert(name, file));
             }
         }
+    }
+
+    /// Makes a file.
+    pub(crate) fn put(&mut self, now: Duration, name: &'static str, file: u64, data: Vec<u8>) {
+        self.last = self.last.max(file);
+        self.write(now, file, data);
+        self.rename(now, |names| _ = names.insert(name, file));
     }
 
     pub(crate) fn handle(file: u64) -> FileHandle {
