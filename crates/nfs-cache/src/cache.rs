@@ -2,7 +2,11 @@
 
 mod answers;
 mod calls;
+mod hoard;
+mod idle;
 mod limits;
+mod prefetch;
+mod rate;
 mod replies;
 mod steps;
 
@@ -16,7 +20,12 @@ use bytes::Bytes;
 use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
-pub use self::answers::{Answer, Event, Failure, ListEntry, Stats};
+pub(crate) use self::rate::Sent;
+pub use self::{
+    answers::{Answer, Event, Failure, ListEntry, Stats},
+    hoard::Wanted,
+};
+use self::{idle::Marks, prefetch::Prefetch};
 use crate::{
     call::{Call, CallId, Outcome, Transmit},
     config::CacheConfig,
@@ -77,6 +86,8 @@ pub struct Cache<S> {
     cancels: VecDeque<CallId>,
     events: VecDeque<Event>,
     stats: Stats,
+    prefetch: Prefetch,
+    marks: Marks,
 }
 
 /// Whether the server answers.
@@ -125,6 +136,8 @@ struct Open {
     next: u64,
     /// Grains fetched ahead of it.
     ahead: u32,
+    /// Bytes that were read in order.
+    in_order: u64,
 }
 
 impl<S: Store> Cache<S> {
@@ -158,6 +171,8 @@ impl<S: Store> Cache<S> {
             cancels: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            prefetch: Prefetch::default(),
+            marks: Marks::new(now),
         }
     }
 
@@ -190,6 +205,7 @@ impl<S: Store> Cache<S> {
     pub fn read(&mut self, now: Instant, open: OpenId, offset: u64, count: u32) -> OperationId {
         if let Some(file) = self.opens.get_mut(&open) {
             let is_in_order = offset.abs_diff(file.next) <= IN_ORDER_BYTES;
+            file.in_order = if is_in_order { file.in_order + u64::from(count) } else { 0 };
             file.ahead = if is_in_order { (file.ahead * 2).clamp(2, self.config.read_ahead) } else { 0 };
             file.next = if is_in_order {
                 file.next.max(offset + u64::from(count))
@@ -197,6 +213,7 @@ impl<S: Store> Cache<S> {
                 offset + u64::from(count)
             };
         }
+        self.reads_in_order(open);
         self.submit(now, Asked::Read { open, offset, count })
     }
 
@@ -271,6 +288,7 @@ impl<S: Store> Cache<S> {
             self.set_link(silent);
         }
         self.step_all();
+        self.expire();
     }
 
     /// Returns the next call whose outcome is of no use any more.
@@ -281,8 +299,10 @@ impl<S: Store> Cache<S> {
     /// Returns the next call to make.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         self.advance(now);
+        self.prefetch();
         let call = *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.now))?.0;
-        self.calls.entry(call).and_modify(|call| call.send_at = None);
+        let sent = self.prefetch.rate.sent(self.now);
+        self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
         let question = &self.calls[&call].question;
         let (procedure, arguments) = question.encode(self.listing(question));
         self.stats.calls += 1;
@@ -300,7 +320,7 @@ impl<S: Store> Cache<S> {
         let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
         let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
-        ends.chain(silences).chain(calls).min()
+        ends.chain(silences).chain(calls).chain(self.prefetch_at()).chain(self.expiry_at()).min()
     }
 
     /// Returns how what is known of a node relates to the server.
@@ -323,7 +343,13 @@ impl<S: Store> Cache<S> {
 
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
-        Stats { held_bytes: self.held_bytes, objects: self.objects.by_node.len(), ..self.stats }
+        let prefetched_bytes = self.prefetch.bytes;
+        Stats {
+            held_bytes: self.held_bytes,
+            objects: self.objects.by_node.len(),
+            prefetched_bytes,
+            ..self.stats
+        }
     }
 
     fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {
@@ -337,6 +363,9 @@ impl<S: Store> Cache<S> {
         self.stats.operations += 1;
         let calls = self.next;
         self.step(operation);
+        if self.operations.contains_key(&operation) {
+            self.front_waits();
+        }
         self.stats.without_calls +=
             u64::from(calls == self.next && !self.operations.contains_key(&operation));
         operation
@@ -357,7 +386,10 @@ impl<S: Store> Cache<S> {
             return;
         }
         self.link = link;
-        if link != Link::Up {
+        if link == Link::Up {
+            self.walk_again();
+        } else {
+            self.prefetch.begin_again();
             self.withdraw_unwanted();
         }
         self.events.extend(match link {

@@ -21,6 +21,8 @@ pub(crate) struct Held {
     /// Unproven grains were held since the last open that dropped them: a front may have them.
     pub(crate) tainted: bool,
     pub(crate) fetches: BTreeMap<u64, Fetch>,
+    /// A front has opened it.
+    pub(crate) wanted: bool,
 }
 
 /// A grain on its way.
@@ -36,12 +38,15 @@ pub(crate) struct Fetch {
     pub(crate) confirm: Option<CallId>,
     /// Calls that brought nothing.
     pub(crate) fruitless: u32,
+    /// Nobody waits for it: prefetch asks for its parts one after the other.
+    pub(crate) quiet: bool,
 }
 
 impl Fetch {
     pub(crate) fn new(length: u64, begun: Instant, first: CallId) -> Self {
         let missing = BTreeMap::from([(0, length)]);
-        Self { data: vec![0; length as usize], missing, begun, first, confirm: None, fruitless: 0 }
+        let data = vec![0; length as usize];
+        Self { data, missing, begun, first, confirm: None, fruitless: 0, quiet: false }
     }
 
     /// Takes in bytes at an offset within the grain; whether any of them were missing.

@@ -83,12 +83,12 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    fn make_room(&mut self, bytes: u64) {
+    pub(super) fn make_room(&mut self, bytes: u64) {
         let limit = self.config.size_bytes;
         if self.held_bytes + bytes <= limit {
             return;
         }
-        let mut candidates: Vec<(u64, NodeId)> = self
+        let mut candidates: Vec<(bool, u64, NodeId)> = self
             .objects
             .by_node
             .iter()
@@ -96,10 +96,11 @@ impl<S: Store> Cache<S> {
                 let is_kept = object.open > 0 || object.pinned;
                 !is_kept && object.held().is_some_and(|held| !held.present.is_empty())
             })
-            .map(|(&node, object)| (object.used, node))
+            .map(|(&node, object)| (object.held().is_some_and(|held| held.wanted), object.used, node))
             .collect();
+        // What was fetched before anybody asked, and nobody has asked since, goes first.
         candidates.sort_unstable();
-        for (_, node) in candidates {
+        for (.., node) in candidates {
             if self.held_bytes + bytes <= limit - limit / PART {
                 break;
             }
