@@ -3,8 +3,12 @@
 mod answers;
 mod calls;
 mod handles;
+mod hoard;
+mod idle;
 mod keep;
 mod limits;
+mod prefetch;
+mod rate;
 mod replies;
 mod steps;
 
@@ -18,8 +22,12 @@ use bytes::Bytes;
 use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
-pub use self::answers::{Answer, Event, Failure, ListEntry, Stats};
-use self::keep::Unkept;
+pub(crate) use self::rate::Sent;
+pub use self::{
+    answers::{Answer, Event, Failure, ListEntry, Stats},
+    hoard::Wanted,
+};
+use self::{idle::Marks, keep::Unkept, prefetch::Prefetch};
 use crate::{
     call::{Call, CallId, Outcome, Transmit},
     config::CacheConfig,
@@ -85,6 +93,8 @@ pub struct Cache<S> {
     cancels: VecDeque<CallId>,
     events: VecDeque<Event>,
     stats: Stats,
+    prefetch: Prefetch,
+    marks: Marks,
 }
 
 /// Whether the server answers.
@@ -135,6 +145,8 @@ struct Open {
     next: u64,
     /// Grains fetched ahead of it.
     ahead: u32,
+    /// Bytes that were read in order.
+    in_order: u64,
 }
 
 impl<S: Store> Cache<S> {
@@ -171,6 +183,8 @@ impl<S: Store> Cache<S> {
             cancels: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            prefetch: Prefetch::default(),
+            marks: Marks::new(now),
         }
     }
 
@@ -203,6 +217,7 @@ impl<S: Store> Cache<S> {
     pub fn read(&mut self, now: Instant, open: OpenId, offset: u64, count: u32) -> OperationId {
         if let Some(file) = self.opens.get_mut(&open) {
             let is_in_order = offset.abs_diff(file.next) <= IN_ORDER_BYTES;
+            file.in_order = if is_in_order { file.in_order + u64::from(count) } else { 0 };
             file.ahead = if is_in_order { (file.ahead * 2).clamp(2, self.config.read_ahead) } else { 0 };
             file.next = if is_in_order {
                 file.next.max(offset + u64::from(count))
@@ -210,6 +225,7 @@ impl<S: Store> Cache<S> {
                 offset + u64::from(count)
             };
         }
+        self.reads_in_order(open);
         self.submit(now, Asked::Read { open, offset, count })
     }
 
@@ -288,6 +304,7 @@ impl<S: Store> Cache<S> {
             self.set_link(silent);
         }
         self.step_all();
+        self.expire();
     }
 
     /// Returns the next call whose outcome is of no use any more.
@@ -298,8 +315,10 @@ impl<S: Store> Cache<S> {
     /// Returns the next call to make.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         self.advance(now);
+        self.prefetch();
         let call = *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.now))?.0;
-        self.calls.entry(call).and_modify(|call| call.send_at = None);
+        let sent = self.prefetch.rate.sent(self.now);
+        self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
         let question = &self.calls[&call].question;
         let (procedure, arguments) = question.encode(self.listing(question));
         self.stats.calls += 1;
@@ -317,7 +336,7 @@ impl<S: Store> Cache<S> {
         let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
         let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
-        ends.chain(silences).chain(calls).min()
+        ends.chain(silences).chain(calls).chain(self.prefetch_at()).chain(self.expiry_at()).min()
     }
 
     /// Returns how what is known of a node relates to the server.
@@ -342,7 +361,8 @@ impl<S: Store> Cache<S> {
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
         let held_bytes = self.held_bytes + self.store.idle_bytes();
-        Stats { held_bytes, objects: self.objects.by_node.len(), ..self.stats }
+        let objects = self.objects.by_node.len();
+        Stats { held_bytes, objects, prefetched_bytes: self.prefetch.bytes, ..self.stats }
     }
 
     fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {
@@ -361,6 +381,9 @@ impl<S: Store> Cache<S> {
         self.stats.operations += 1;
         let calls = self.next;
         self.step(operation);
+        if self.operations.contains_key(&operation) {
+            self.front_waits();
+        }
         self.stats.without_calls +=
             u64::from(calls == self.next && !self.operations.contains_key(&operation));
         operation
@@ -381,7 +404,10 @@ impl<S: Store> Cache<S> {
             return;
         }
         self.link = link;
-        if link != Link::Up {
+        if link == Link::Up {
+            self.walk_again();
+        } else {
+            self.prefetch.begin_again();
             self.withdraw_unwanted();
         }
         self.events.extend(match link {

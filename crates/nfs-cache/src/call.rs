@@ -14,7 +14,10 @@ use nfs_wire::{
     rpc::Rejection,
 };
 
-use crate::{cache::OperationId, object::NodeId};
+use crate::{
+    cache::{OperationId, Sent},
+    object::NodeId,
+};
 
 /// Names a call until its outcome has been taken in. Later calls have greater names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +79,8 @@ pub(crate) struct Call {
     pub(crate) begun: Instant,
     /// When it may be sent; `None` once it was.
     pub(crate) send_at: Option<Instant>,
+    /// When it was sent last.
+    pub(crate) sent: Option<Sent>,
     pub(crate) waiters: BTreeSet<OperationId>,
     /// Pause before it is sent again after the server asked for time.
     pub(crate) pause: Duration,

@@ -31,6 +31,23 @@ pub struct CacheConfig {
     pub page_bytes: u32,
     /// First pause after the server answered that it needs time (JUKEBOX, RFC 1813 §2.6). Default: 100 ms; doubles to 5 s.
     pub jukebox_pause: Duration,
+    /// Whether files are fetched before anybody asks: attributes in directories that were listed, then the heads of files that programs
+    /// look into, then small files; and all of a file of which three grains were read in order. Default: no.
+    pub prefetch: bool,
+    /// Part of the delivery rate that this takes, in percent. Default: 25: whoever else uses the link has the rest.
+    pub prefetch_percent: u32,
+    /// The same for what is [hoarded](crate::Cache::hoard). Default: 100: somebody waits for that, and others come first anyway.
+    pub hoard_percent: u32,
+    /// How long no operation of a front must have waited before something is fetched that nobody asked for. Default: 100 ms, so that
+    /// it does not come between the operations of a program that waits for one after the other.
+    pub prefetch_pause: Duration,
+    /// How often hoarded files are looked at again, besides after the link was down. Default: 10 min.
+    pub hoard_every: Duration,
+    /// Extensions, in lower case, of files whose first bytes are told ([`Event::Head`](crate::Event::Head)) when their directory
+    /// was listed and they are held. Default: none.
+    pub told_heads: Vec<String>,
+    /// How long what nobody uses is held, unless it is pinned. Default: 30 days.
+    pub idle: Duration,
     /// How often one operation repeats calls whose answers brought nothing before it fails. Default: 8.
     pub fruitless_calls: u32,
 }
@@ -49,6 +66,13 @@ impl Default for CacheConfig {
             read_ahead: 32,
             page_bytes: 32 << 10,
             jukebox_pause: Duration::from_millis(100),
+            prefetch: false,
+            prefetch_percent: 25,
+            hoard_percent: 100,
+            prefetch_pause: Duration::from_millis(100),
+            hoard_every: Duration::from_secs(600),
+            told_heads: Vec::new(),
+            idle: Duration::from_secs(30 * 24 * 3600),
             fruitless_calls: 8,
         }
     }

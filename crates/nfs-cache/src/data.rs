@@ -23,6 +23,8 @@ pub(crate) struct Held {
     pub(crate) fetches: BTreeMap<u64, Fetch>,
     /// The store was asked what it has kept.
     pub(crate) recalled: bool,
+    /// A front has opened it.
+    pub(crate) wanted: bool,
 }
 
 /// A grain on its way.
@@ -38,12 +40,15 @@ pub(crate) struct Fetch {
     pub(crate) confirm: Option<CallId>,
     /// Calls that brought nothing.
     pub(crate) fruitless: u32,
+    /// Nobody waits for it: prefetch asks for its parts one after the other.
+    pub(crate) quiet: bool,
 }
 
 impl Fetch {
     pub(crate) fn new(length: u64, begun: Instant, first: CallId) -> Self {
         let missing = BTreeMap::from([(0, length)]);
-        Self { data: vec![0; length as usize], missing, begun, first, confirm: None, fruitless: 0 }
+        let data = vec![0; length as usize];
+        Self { data, missing, begun, first, confirm: None, fruitless: 0, quiet: false }
     }
 
     /// Takes in bytes at an offset within the grain; whether any of them were missing.

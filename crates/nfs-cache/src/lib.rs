@@ -26,13 +26,14 @@ mod call;
 mod config;
 mod data;
 mod directory;
+mod heads;
 mod object;
 mod record;
 mod server_clock;
 mod store;
 
 pub use self::{
-    cache::{Answer, Cache, Event, Failure, ListEntry, OpenId, OperationId, Stats},
+    cache::{Answer, Cache, Event, Failure, ListEntry, OpenId, OperationId, Stats, Wanted},
     call::{CallId, Outcome, Transmit},
     config::CacheConfig,
     data::GRAIN_BYTES,

@@ -179,6 +179,11 @@ impl Objects {
         self.by_node.get(&node).map(|object| (node, object))
     }
 
+    /// Returns how often objects were used.
+    pub(crate) const fn uses(&self) -> u64 {
+        self.uses
+    }
+
     pub(crate) fn touch(&mut self, node: NodeId) {
         self.uses += 1;
         if let Some(object) = self.by_node.get_mut(&node) {

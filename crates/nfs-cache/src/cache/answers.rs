@@ -27,6 +27,15 @@ pub enum Event {
     Connected,
     /// Where the server was is another one, which is not asked for anything.
     AnotherServer,
+    /// The beginning of a file in a directory that was listed is held: see [`CacheConfig::told_heads`](crate::CacheConfig::told_heads).
+    Head {
+        /// Where the file is below the directory that the cache shows.
+        path: Vec<u8>,
+        /// Its attributes.
+        metadata: Metadata,
+        /// Its first [`GRAIN_BYTES`](crate::GRAIN_BYTES), or all of it.
+        data: Bytes,
+    },
 }
 
 /// What came of an operation.
@@ -109,6 +118,8 @@ pub struct Stats {
     pub stale_answers: u64,
     /// Bytes of file data held.
     pub held_bytes: u64,
+    /// Bytes of file data that were fetched before anybody asked.
+    pub prefetched_bytes: u64,
     /// Objects known.
     pub objects: usize,
 }

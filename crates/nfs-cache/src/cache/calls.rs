@@ -27,9 +27,8 @@ impl<S: Store> Cache<S> {
             // Before the server is identified nothing else is sent.
             let may_send = matches!(self.link, Link::Up | Link::Down);
             let send_at = may_send.then_some(self.now.max(self.not_before));
-            let waiters = BTreeSet::new();
-            self.calls
-                .insert(id, Call { question, begun: self.now, send_at, waiters, pause: Duration::ZERO });
+            let (begun, waiters, pause) = (self.now, BTreeSet::new(), Duration::ZERO);
+            self.calls.insert(id, Call { question, begun, send_at, sent: None, waiters, pause });
             id
         });
         if let Some(operation) = operation {
@@ -49,6 +48,7 @@ impl<S: Store> Cache<S> {
         let Some(held) = object.held_mut() else { return };
         let fetch =
             held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
+        fetch.quiet = false;
         let (missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
         for (mut start, end) in missing {
             while start < end {

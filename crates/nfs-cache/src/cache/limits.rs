@@ -86,7 +86,7 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    fn make_room(&mut self, bytes: u64) {
+    pub(super) fn make_room(&mut self, bytes: u64) {
         let limit = self.config.size_bytes;
         let total = self.held_bytes + self.store.idle_bytes() + bytes;
         let excess = if total <= limit { 0 } else { total - (limit - limit / PART) };
@@ -96,7 +96,7 @@ impl<S: Store> Cache<S> {
         }
         // What no program has asked for since the beginning goes first.
         excess = excess.saturating_sub(self.store.spare(excess));
-        let mut candidates: Vec<(u64, NodeId)> = self
+        let mut candidates: Vec<(bool, u64, NodeId)> = self
             .objects
             .by_node
             .iter()
@@ -104,10 +104,11 @@ impl<S: Store> Cache<S> {
                 let has_data = object.held().is_some_and(|held| !held.present.is_empty());
                 has_data && object.open == 0 && !self.is_pinned(**node)
             })
-            .map(|(&node, object)| (object.used, node))
+            .map(|(&node, object)| (object.held().is_some_and(|held| held.wanted), object.used, node))
             .collect();
+        // What was fetched before anybody asked, and nobody has asked since, goes first.
         candidates.sort_unstable();
-        for (_, node) in candidates {
+        for (.., node) in candidates {
             if excess == 0 {
                 break;
             }

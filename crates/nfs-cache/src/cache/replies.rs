@@ -58,6 +58,7 @@ impl From<Status> for Taken {
 impl<S: Store> Cache<S> {
     pub(super) fn take_reply(&mut self, id: CallId, outcome: Outcome) {
         let Some(call) = self.calls.remove(&id) else { return };
+        self.measure(id, &call, &outcome);
         let outcome = match outcome {
             Outcome::NotAsked => return self.take_silence(&call),
             Outcome::Results(results) => Ok(results),
@@ -311,7 +312,13 @@ impl<S: Store> Cache<S> {
         let is_confirmed = fetch.confirm.is_none_or(|since| confirmed_by >= since);
         if fetch.missing.is_empty() && is_confirmed {
             let fetch = held.fetches.remove(&grain).expect("it was just there");
-            self.hold(node, grain, fetch.data.into(), fetch.begun);
+            if fetch.quiet {
+                self.hold_prefetched(node, grain, fetch.data.into(), fetch.begun);
+            } else {
+                self.hold(node, grain, fetch.data.into(), fetch.begun);
+            }
+        } else if fetch.quiet {
+            // It goes on at its turn.
         } else if fetch.missing.is_empty() || fetch.fruitless > 0 || !self.is_asked(node, grain) {
             self.fetch(None, node, grain);
         }

@@ -189,6 +189,7 @@ impl<S: Store> Cache<S> {
                 if are_known || is_own || stale {
                     self.count_stale(!are_confirmed || !are_known && !is_own);
                     self.objects.touch(node);
+                    self.was_listed(node);
                     return Some(Ok(Answer::Listing(entries)));
                 }
             }
@@ -237,16 +238,20 @@ impl<S: Store> Cache<S> {
             self.objects.touch(node);
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;
+                if let Some(held) = object.held_mut() {
+                    held.wanted = true;
+                }
             }
             let open = OpenId(self.unique());
-            self.opens.insert(open, Open { node, next: 0, ahead: 1 });
+            self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache }));
         }
         if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
         }
         // The first READ of what is not held also asks for the version.
-        let is_missing = size > 0 && !held.present.contains(&0) && !held.fetches.contains_key(&0);
+        let is_missing =
+            size > 0 && !held.present.contains(&0) && held.fetches.get(&0).is_none_or(|it| it.quiet);
         if is_missing {
             self.fetch(Some(id), node, 0);
         } else {
@@ -293,7 +298,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Returns a grain that is held. What the store has lost is no longer held.
-    fn grain(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
+    pub(super) fn grain(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
         let object = self.objects.get_mut(node)?;
         let length = crate::data::grain_length(object.known.metadata.size, grain);
         let held = object.held_mut()?;

@@ -26,7 +26,7 @@ use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 pub(crate) const ROOT: u64 = 1;
 
 /// The names that files may have.
-pub(crate) const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+pub(crate) const NAMES: [&str; 5] = ["a", "b.jpg", "c.zip", "d", "e.mp4"];
 
 /// A number below `bound`.
 pub(crate) fn below(random: &mut ChaCha8Rng, bound: u64) -> u64 {

@@ -1,0 +1,193 @@
+//! Hoarding: files that match patterns are fetched whole, pinned, and looked at again after the link was down (Kistler and
+//! Satyanarayanan 1992, "hoard walking").
+
+use std::{fmt::Debug, time::Instant};
+
+use super::{
+    Cache,
+    prefetch::{Next, Seen, Whole, after, join},
+};
+use crate::{
+    call::{CallId, Question},
+    object::{Kind, NodeId},
+    store::Store,
+};
+
+/// Says which paths below the directory that a cache shows are to be hoarded. Paths have no slash at the beginning.
+pub trait Wanted: Debug + Send {
+    /// Whether the file is to be held.
+    fn wants(&self, path: &[u8]) -> bool;
+
+    /// Whether something in this directory, or below it, may be wanted.
+    fn may_hold(&self, directory: &[u8]) -> bool;
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Hoard {
+    wanted: Option<Box<dyn Wanted>>,
+    walk: Option<Walk>,
+    /// The file that is fetched, and where it is.
+    whole: Option<(Whole, Vec<u8>)>,
+    next_walk: Option<Instant>,
+    /// There is no room for more.
+    pub(super) is_full: bool,
+}
+
+/// A walk under way.
+#[derive(Debug)]
+struct Walk {
+    /// Its first call: what later ones told is new enough.
+    first: CallId,
+    directories: Vec<Place>,
+}
+
+/// A directory that is walked through.
+#[derive(Debug)]
+struct Place {
+    node: NodeId,
+    path: Vec<u8>,
+    is_listed: bool,
+    /// The last name that was done.
+    after: Option<Vec<u8>>,
+    /// It, or the name after that one, was asked for.
+    has_asked: bool,
+}
+
+impl Place {
+    const fn new(node: NodeId, path: Vec<u8>) -> Self {
+        Self { node, path, is_listed: false, after: None, has_asked: false }
+    }
+}
+
+impl Hoard {
+    /// Returns when to walk next.
+    pub(super) fn next_walk(&self) -> Option<Instant> {
+        self.next_walk.filter(|_| self.wanted.is_some())
+    }
+}
+
+/// Longer paths are of no use to systems, and a server may have endless ones.
+const LONGEST_PATH: usize = 4096;
+
+impl<S: Store> Cache<S> {
+    /// Hoards what is wanted, now, after the link was down, and every now and then.
+    pub fn hoard(&mut self, now: Instant, wanted: Box<dyn Wanted>) {
+        self.advance(now);
+        self.prefetch.hoard.wanted = Some(wanted);
+        self.walk_again();
+    }
+
+    /// Whether a part of what is to be hoarded has no room.
+    pub const fn hoard_is_full(&self) -> bool {
+        self.prefetch.hoard.is_full
+    }
+
+    /// Begins a walk.
+    pub(super) fn walk_again(&mut self) {
+        let hoard = &mut self.prefetch.hoard;
+        (hoard.walk, hoard.next_walk) = (None, Some(self.now));
+    }
+
+    pub(super) fn next_of_walk(&mut self) -> Option<Next> {
+        self.prefetch.percent = self.config.hoard_percent;
+        if let Some((mut whole, path)) = self.prefetch.hoard.whole.take() {
+            let is_full = self.prefetch.hoard.is_full;
+            if let Some(piece) = self.next_grain(&mut whole, true).filter(|_| !is_full) {
+                self.queue(piece, path.clone());
+                self.prefetch.hoard.whole = Some((whole, path));
+            }
+            return Some(Next::Again);
+        }
+        let first = CallId(self.next);
+        let hoard = &mut self.prefetch.hoard;
+        let wanted = hoard.wanted.take()?;
+        if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.now) {
+            hoard.is_full = false;
+            hoard.walk = Some(Walk { first, directories: vec![Place::new(NodeId::ROOT, Vec::new())] });
+        }
+        let next = hoard.walk.take().and_then(|mut walk| {
+            let next = self.next_step(&mut walk, &*wanted);
+            if next.is_some() {
+                self.prefetch.hoard.walk = Some(walk);
+            } else {
+                self.prefetch.hoard.next_walk = Some(self.now + self.config.hoard_every);
+            }
+            next
+        });
+        self.prefetch.hoard.wanted = Some(wanted);
+        next
+    }
+
+    /// Looks at the next name of a walk; `None` when it is over.
+    fn next_step(&mut self, walk: &mut Walk, wanted: &dyn Wanted) -> Option<Next> {
+        let first = walk.first;
+        let place = walk.directories.last_mut()?;
+        let (node, has_asked) = (place.node, place.has_asked);
+        let done = |walk: &mut Walk| {
+            walk.directories.pop();
+            Some(Next::Again)
+        };
+        let Some(object) = self.objects.get(node).filter(|object| !object.over) else { return done(walk) };
+        let Some(directory) = object.directory() else { return done(walk) };
+        let handle = object.handle;
+        if !place.is_listed {
+            if directory.complete.is_none_or(|complete| complete.call < first) {
+                // Asked in vain: it cannot be listed.
+                if has_asked {
+                    return done(walk);
+                }
+                place.has_asked = true;
+                return Some(Next::List(node));
+            }
+            (place.is_listed, place.has_asked) = (true, false);
+            self.pin(node, true);
+            return Some(Next::Again);
+        }
+        let Some((name, edge)) = after(directory, place.after.as_deref()) else { return done(walk) };
+        let (name, path) = (name.clone(), join(&place.path, name));
+        let (wants, may_hold) = (wanted.wants(&path), wanted.may_hold(&path));
+        let seen = if wants || may_hold { self.look_at(handle, &name, edge) } else { Seen::Nothing };
+        let asked = match seen {
+            Seen::Nothing => None,
+            Seen::Unknown(question) => Some(question),
+            Seen::Object(node, known) => {
+                let object = self.objects.get(node)?;
+                match &object.kind {
+                    Kind::Directory(_) if may_hold => {
+                        (place.after, place.has_asked) = (Some(name), false);
+                        let is_new = walk.directories.iter().all(|place| place.node != node);
+                        if is_new && path.len() <= LONGEST_PATH {
+                            walk.directories.push(Place::new(node, path));
+                        }
+                        return Some(Next::Again);
+                    }
+                    Kind::File(_) if wants && known.call < first && !has_asked => {
+                        Some(Question::Getattr(object.handle))
+                    }
+                    Kind::File(_) if wants => {
+                        self.pin(node, true);
+                        self.prefetch.hoard.whole = Some((Whole { node, next: 0 }, path));
+                        None
+                    }
+                    Kind::Link(None) if wants => Some(Question::Readlink(object.handle)),
+                    Kind::Link(_) if wants => {
+                        self.pin(node, true);
+                        None
+                    }
+                    Kind::File(_) | Kind::Directory(_) | Kind::Link(_) | Kind::Other => None,
+                }
+            }
+        };
+        let place = walk.directories.last_mut()?;
+        match asked {
+            Some(question) if !has_asked => {
+                place.has_asked = true;
+                Some(Next::Ask(question))
+            }
+            _ => {
+                (place.after, place.has_asked) = (Some(name), false);
+                Some(Next::Again)
+            }
+        }
+    }
+}

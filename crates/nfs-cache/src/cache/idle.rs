@@ -1,0 +1,54 @@
+//! What nobody has used for long is dropped.
+
+use std::{collections::VecDeque, time::Instant};
+
+use super::Cache;
+use crate::{object::NodeId, store::Store};
+
+/// Looks in the time after which things are dropped: so exactly is it kept.
+const LOOKS: u32 = 16;
+
+/// How often objects had been used at some times: an object that was used before one of them has a smaller number.
+#[derive(Debug)]
+pub(super) struct Marks(VecDeque<(Instant, u64)>);
+
+impl Marks {
+    pub(super) fn new(now: Instant) -> Self {
+        Self(VecDeque::from([(now, 0)]))
+    }
+}
+
+impl<S: Store> Cache<S> {
+    /// Returns when to look next.
+    pub(super) fn expiry_at(&self) -> Option<Instant> {
+        let (at, _) = self.marks.0.back()?;
+        at.checked_add(self.config.idle / LOOKS)
+    }
+
+    /// Drops what has not been used for [`CacheConfig::idle`](crate::CacheConfig::idle), unless it is open or pinned.
+    pub(super) fn expire(&mut self) {
+        if self.expiry_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.marks.0.push_back((self.now, self.objects.uses()));
+        let mut limit = None;
+        while let Some(&(at, uses)) = self.marks.0.front()
+            && self.now.saturating_duration_since(at) >= self.config.idle
+        {
+            limit = Some(uses);
+            self.marks.0.pop_front();
+        }
+        let Some(limit) = limit else { return };
+        let is_idle = |(node, object): (&NodeId, &crate::object::Object)| {
+            let is_kept = object.open > 0 || object.pinned || *node == NodeId::ROOT;
+            (!is_kept && object.used <= limit).then_some(*node)
+        };
+        let idle: Vec<NodeId> = self.objects.by_node.iter().filter_map(is_idle).collect();
+        for node in idle {
+            self.drop_data(node);
+            if self.objects.get(node).is_some_and(|object| object.is_unused()) {
+                self.objects.remove(node);
+            }
+        }
+    }
+}

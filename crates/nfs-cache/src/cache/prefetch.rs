@@ -1,0 +1,525 @@
+//! What is fetched before anybody asks: one call at a time, while no operation waits, and slowly enough to leave the link to others.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Bound,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+
+use super::{Cache, Event, Link, OpenId, hoard::Hoard, rate::DeliveryRate};
+use crate::{
+    call::{Call, CallId, Outcome, Question},
+    data::{Fetch, GRAIN_BYTES, grain_length},
+    directory::{Directory, Edge, Target},
+    heads,
+    object::{Known, NodeId, Object},
+    store::Store,
+};
+
+/// Grains that a reader takes in order before the whole file is fetched.
+const IN_ORDER_GRAINS: u64 = 3;
+
+/// Directories and files remembered that are to be fetched from, the latest ones.
+const REMEMBERED: usize = 16;
+
+/// This part of the room for data stays free of what nobody asked for.
+const SPARE_PART: u64 = 10;
+
+/// Names looked at in one go: more would make those wait who come meanwhile.
+const NAMES_AT_ONCE: usize = 500;
+
+/// Bytes of a READ at first, and what one may take beyond the round trip: larger ones delay who comes meanwhile, smaller ones waste
+/// the link's time on round trips.
+const FIRST_READ: u32 = 16 << 10;
+const SMALLEST_READ: u32 = 4096;
+const LARGEST_READ: u32 = GRAIN_BYTES as u32;
+const SHORT_READ: Duration = Duration::from_millis(50);
+const LONG_READ: Duration = Duration::from_millis(150);
+
+/// Longest pause after one call.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Files remembered whose heads were told.
+const TOLD: usize = 10_000;
+
+/// What is fetched, and when.
+#[derive(Debug)]
+pub(super) struct Prefetch {
+    pub(super) rate: DeliveryRate,
+    /// Directories that were listed, the latest first.
+    visits: VecDeque<Visit>,
+    /// Files that are fetched whole.
+    whole: VecDeque<Whole>,
+    /// Grains that are fetched, and the one that is being fetched.
+    grains: VecDeque<Piece>,
+    current: Option<Piece>,
+    /// The file that they are of, where that is known.
+    pub(super) name: Option<Vec<u8>>,
+    pub(super) hoard: Hoard,
+    call: Option<CallId>,
+    /// Of the link's time, in percent, that the call may take.
+    pub(super) percent: u32,
+    /// When the last calls have had their share.
+    paid_until: Option<Instant>,
+    /// When an operation of the front waited last.
+    front_at: Option<Instant>,
+    /// Nothing is to be done before the next walk.
+    is_done: bool,
+    /// It is the turn of what is hoarded.
+    hoards: bool,
+    read: u32,
+    /// Shortest round trip of a call without data.
+    round_trip: Option<Duration>,
+    pub(super) bytes: u64,
+    told: BTreeSet<NodeId>,
+}
+
+impl Default for Prefetch {
+    fn default() -> Self {
+        Self {
+            rate: DeliveryRate::default(),
+            visits: VecDeque::new(),
+            whole: VecDeque::new(),
+            grains: VecDeque::new(),
+            current: None,
+            name: None,
+            hoard: Hoard::default(),
+            call: None,
+            percent: 100,
+            paid_until: None,
+            front_at: None,
+            is_done: true,
+            hoards: false,
+            read: FIRST_READ,
+            round_trip: None,
+            bytes: 0,
+            told: BTreeSet::new(),
+        }
+    }
+}
+
+/// A directory that was listed.
+#[derive(Debug)]
+struct Visit {
+    node: NodeId,
+    phase: Phase,
+    /// The last name that was looked at.
+    after: Option<Vec<u8>>,
+    /// Where it is, once that was needed.
+    path: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Attributes,
+    Heads,
+    Small,
+}
+
+/// A file that is fetched whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    pub(super) node: NodeId,
+    pub(super) next: u64,
+}
+
+/// A grain to fetch.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    node: NodeId,
+    grain: u64,
+    is_hoarded: bool,
+    /// Where the file is, if its head is to be told.
+    path: Option<Vec<u8>>,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Ask(Question),
+    /// A listing of a directory.
+    List(NodeId),
+    /// Something was queued, or more is to be looked at in the same place.
+    Again,
+    /// The same, but let others have a turn.
+    Later,
+}
+
+impl Prefetch {
+    /// The link is down: what is under way begins again when it is up.
+    pub(super) fn begin_again(&mut self) {
+        if let Some(piece) = self.current.take() {
+            self.grains.push_front(piece);
+        }
+    }
+}
+
+impl<S: Store> Cache<S> {
+    /// Returns when something may be fetched that nobody asked for.
+    pub(super) fn prefetch_at(&self) -> Option<Instant> {
+        if self.link != Link::Up || !self.operations.is_empty() || !self.calls.is_empty() {
+            return None;
+        }
+        let prefetch = &self.prefetch;
+        let walk = if prefetch.is_done { Some(prefetch.hoard.next_walk()?) } else { None };
+        let pause = prefetch.front_at.map(|at| at + self.config.prefetch_pause);
+        [walk, pause, prefetch.paid_until, Some(self.not_before)].into_iter().flatten().max()
+    }
+
+    /// Asks for what comes next, if it is time.
+    pub(super) fn prefetch(&mut self) {
+        if self.prefetch_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.prefetch.is_done = false;
+        while self.calls.is_empty() {
+            if let Some(piece) = self.prefetch.current.take() {
+                if let Some(call) = self.go_on_with(&piece) {
+                    (self.prefetch.call, self.prefetch.current) = (Some(call), Some(piece));
+                    return;
+                }
+                continue;
+            }
+            if let Some(piece) = self.prefetch.grains.pop_front() {
+                self.prefetch.current = self.begin_grain(&piece).then_some(piece);
+                continue;
+            }
+            // In turn: neither waits for the end of the other.
+            let hoards = !self.prefetch.hoards;
+            self.prefetch.hoards = hoards;
+            let walk = if hoards { self.next_of_walk() } else { None };
+            let next = walk.or_else(|| self.next_of_whole()).or_else(|| self.next_of_visit());
+            let Some(next) = next.or_else(|| self.next_of_walk()) else {
+                self.prefetch.is_done = true;
+                return;
+            };
+            match next {
+                Next::Ask(question) => {
+                    let earliest = CallId(self.next);
+                    self.prefetch.call = Some(self.ask(None, question, earliest));
+                }
+                Next::List(node) => {
+                    self.list_next(None, node);
+                    self.prefetch.call = self.calls.keys().next_back().copied();
+                }
+                Next::Again => {}
+                Next::Later => {
+                    self.prefetch.paid_until = Some(self.now + Duration::from_millis(1));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Asks for the next part of a grain; `None` if it is there, or cannot be had.
+    fn go_on_with(&mut self, piece: &Piece) -> Option<CallId> {
+        let block = u64::from(self.prefetch.read.min(self.read_block));
+        let object = self.objects.get_mut(piece.node).filter(|object| !object.over)?;
+        let handle = object.handle;
+        let fetch = object.held_mut()?.fetches.get_mut(&piece.grain)?;
+        fetch.quiet = true;
+        let (first, confirm) = (fetch.first, fetch.confirm);
+        if let Some((&start, &end)) = fetch.missing.iter().next() {
+            let stop = end.min((start / block + 1) * block);
+            let (offset, count) = (piece.grain * GRAIN_BYTES + start, (stop - start) as u32);
+            self.prefetch.percent = self.percent_of(piece);
+            return Some(self.ask(None, Question::Read { handle, node: piece.node, offset, count }, first));
+        }
+        confirm.map(|confirm| self.ask(None, Question::Getattr(handle), confirm))
+    }
+
+    const fn percent_of(&self, piece: &Piece) -> u32 {
+        if piece.is_hoarded { self.config.hoard_percent } else { self.config.prefetch_percent }
+    }
+
+    /// Begins to fetch a grain, unless it is held or there is no room.
+    fn begin_grain(&mut self, piece: &Piece) -> bool {
+        let (now, next) = (self.now, CallId(self.next));
+        let Some(object) = self.objects.get_mut(piece.node).filter(|object| !object.over) else {
+            return false;
+        };
+        let length = grain_length(object.known.metadata.size, piece.grain);
+        let Some(held) = object.held_mut() else { return false };
+        if length == 0 {
+            return false;
+        }
+        if held.present.contains(&piece.grain) {
+            self.tell_head(piece);
+            return false;
+        }
+        let limit = self.config.size_bytes - self.config.size_bytes / SPARE_PART;
+        if !piece.is_hoarded && self.held_bytes + length > limit {
+            return false;
+        }
+        let fetch = held.fetches.entry(piece.grain).or_insert_with(|| Fetch::new(length, now, next));
+        fetch.quiet = true;
+        true
+    }
+
+    /// Holds a grain that nobody asked for. Nothing that was used makes room for it, unless it is hoarded.
+    pub(super) fn hold_prefetched(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
+        let length = data.len() as u64;
+        let piece = self.prefetch.current.clone().filter(|piece| (piece.node, piece.grain) == (node, grain));
+        if piece.as_ref().is_some_and(|piece| piece.is_hoarded) {
+            self.make_room(length);
+        }
+        if self.held_bytes + length > self.config.size_bytes {
+            self.prefetch.hoard.is_full |= piece.is_some_and(|piece| piece.is_hoarded);
+            return;
+        }
+        self.hold(node, grain, data, begun);
+        let is_held = |object: &Object| object.held().is_some_and(|held| held.present.contains(&grain));
+        if self.objects.get(node).is_some_and(is_held) {
+            self.prefetch.bytes += length;
+            if let Some(piece) = piece {
+                self.tell_head(&piece);
+            }
+        } else {
+            // The store has no room though we have.
+            self.prefetch.hoard.is_full = true;
+            self.prefetch.paid_until = Some(self.now + LONGEST_PAUSE);
+        }
+    }
+
+    fn tell_head(&mut self, piece: &Piece) {
+        let Some(path) = piece.path.clone().filter(|_| piece.grain == 0) else { return };
+        let Some(object) = self.objects.get(piece.node) else { return };
+        let metadata = object.known.metadata;
+        if self.prefetch.told.len() >= TOLD {
+            self.prefetch.told.clear();
+        }
+        if self.prefetch.told.insert(piece.node)
+            && let Some(data) = self.grain(piece.node, 0)
+        {
+            self.events.push_back(Event::Head { path, metadata, data });
+        }
+    }
+
+    /// Takes note that an operation waits.
+    pub(super) const fn front_waits(&mut self) {
+        self.prefetch.front_at = Some(self.now);
+    }
+
+    /// Takes note of what a reply cost.
+    pub(super) fn measure(&mut self, id: CallId, call: &Call, outcome: &Outcome) {
+        let now = self.now;
+        let is_own = self.prefetch.call == Some(id);
+        if is_own {
+            self.prefetch.call = None;
+        }
+        if !call.waiters.is_empty() {
+            self.front_waits();
+        }
+        let (Outcome::Results(results), Some(sent)) = (outcome, call.sent) else { return };
+        let took = now.saturating_duration_since(sent.at);
+        if let Question::Read { count, .. } = call.question {
+            self.prefetch.rate.observe(now, results.len(), sent);
+            if is_own && count >= self.prefetch.read.min(self.read_block) {
+                let beyond = took.saturating_sub(self.prefetch.round_trip.unwrap_or_default());
+                let read = self.prefetch.read;
+                self.prefetch.read = if beyond < SHORT_READ {
+                    (read * 2).min(LARGEST_READ)
+                } else if beyond > LONG_READ {
+                    (read / 2).max(SMALLEST_READ)
+                } else {
+                    read
+                };
+            }
+        } else {
+            let shortest = self.prefetch.round_trip.map_or(took, |known| known.min(took));
+            self.prefetch.round_trip = Some(shortest);
+        }
+        // The further pages of a listing that nobody waits for come by themselves.
+        let is_page = call.waiters.is_empty() && matches!(call.question, Question::Page(_));
+        if is_own || is_page {
+            let percent = f64::from(self.prefetch.percent.max(1)) / 100.0;
+            let seconds = match self.prefetch.rate.bytes_per_second() {
+                Some(rate) => results.len() as f64 / rate / percent,
+                None => took.as_secs_f64() / percent,
+            };
+            let cost = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+            let since = self.prefetch.paid_until.map_or(sent.at, |until| until.max(sent.at));
+            self.prefetch.paid_until = Some(since + cost);
+        }
+    }
+
+    /// Takes note that a front has listed a directory.
+    pub(super) fn was_listed(&mut self, node: NodeId) {
+        if !self.config.prefetch {
+            return;
+        }
+        let prefetch = &mut self.prefetch;
+        prefetch.visits.retain(|visit| visit.node != node);
+        prefetch.visits.push_front(Visit { node, phase: Phase::Attributes, after: None, path: None });
+        prefetch.visits.truncate(REMEMBERED);
+        prefetch.is_done = false;
+    }
+
+    /// Takes note that a file is read.
+    pub(super) fn reads_in_order(&mut self, open: OpenId) {
+        let Some(file) = self.opens.get(&open).filter(|_| self.config.prefetch) else { return };
+        let (node, next) = (file.node, file.next / GRAIN_BYTES);
+        if file.in_order >= IN_ORDER_GRAINS * GRAIN_BYTES
+            && self.prefetch.whole.iter().all(|whole| whole.node != node)
+        {
+            self.prefetch.name = None;
+            self.prefetch.whole.push_front(Whole { node, next });
+            self.prefetch.whole.truncate(REMEMBERED);
+            self.prefetch.is_done = false;
+        }
+    }
+
+    fn next_of_whole(&mut self) -> Option<Next> {
+        let mut whole = self.prefetch.whole.pop_front()?;
+        if let Some(piece) = self.next_grain(&mut whole, false) {
+            self.prefetch.grains.push_back(piece);
+            self.prefetch.whole.push_front(whole);
+        }
+        Some(Next::Again)
+    }
+
+    /// Returns the next grain of a file that is not held.
+    pub(super) fn next_grain(&self, whole: &mut Whole, is_hoarded: bool) -> Option<Piece> {
+        let object = self.objects.get(whole.node).filter(|object| !object.over)?;
+        let end = object.known.metadata.size.div_ceil(GRAIN_BYTES);
+        let held = object.held()?;
+        let grain = (whole.next..end).find(|grain| !held.present.contains(grain))?;
+        whole.next = grain + 1;
+        Some(Piece { node: whole.node, grain, is_hoarded, path: None })
+    }
+
+    pub(super) fn queue(&mut self, piece: Piece, name: Vec<u8>) {
+        self.prefetch.grains.push_back(piece);
+        self.prefetch.name = Some(name);
+    }
+
+    fn next_of_visit(&mut self) -> Option<Next> {
+        let mut visit = self.prefetch.visits.pop_front()?;
+        self.prefetch.percent = self.config.prefetch_percent;
+        let next = self.next_in(&mut visit);
+        if next.is_some() {
+            self.prefetch.visits.push_front(visit);
+        }
+        Some(next.unwrap_or(Next::Again))
+    }
+
+    /// Looks at the next names of a directory; `None` when it is done.
+    fn next_in(&mut self, visit: &mut Visit) -> Option<Next> {
+        let parent = self.objects.get(visit.node).filter(|object| !object.over)?;
+        let handle = parent.handle;
+        for _ in 0..NAMES_AT_ONCE {
+            let directory = self.objects.get(visit.node)?.directory()?;
+            let Some((name, edge)) = after(directory, visit.after.as_deref()) else {
+                visit.after = None;
+                visit.phase = match visit.phase {
+                    Phase::Attributes => Phase::Heads,
+                    Phase::Heads => Phase::Small,
+                    Phase::Small => return None,
+                };
+                return Some(Next::Later);
+            };
+            let name = name.clone();
+            let seen = self.look_at(handle, &name, edge);
+            visit.after = Some(name.clone());
+            let (node, known) = match seen {
+                Seen::Nothing => continue,
+                Seen::Unknown(question) if visit.phase == Phase::Attributes => {
+                    return Some(Next::Ask(question));
+                }
+                Seen::Unknown(_) => continue,
+                Seen::Object(node, known) => (node, known),
+            };
+            let size = known.metadata.size;
+            let held = self.objects.get(node).and_then(Object::held);
+            let Some(held) = held else { continue };
+            let grains = match visit.phase {
+                Phase::Attributes => continue,
+                Phase::Heads => heads::grains(&name, size),
+                Phase::Small if (1..=GRAIN_BYTES).contains(&size) => vec![0],
+                Phase::Small => continue,
+            };
+            let is_told = visit.phase == Phase::Heads && self.is_told(&name) && !grains.is_empty();
+            if !is_told && grains.iter().all(|grain| held.present.contains(grain)) {
+                continue;
+            }
+            let path = is_told.then(|| {
+                let path = visit.path.get_or_insert_with(|| self.path_of(visit.node).unwrap_or_default());
+                join(path, &name)
+            });
+            let piece = |grain| Piece { node, grain, is_hoarded: false, path: path.clone() };
+            self.prefetch.name = Some(name);
+            self.prefetch.grains.extend(grains.into_iter().map(piece));
+            return Some(Next::Again);
+        }
+        Some(Next::Later)
+    }
+
+    fn is_told(&self, name: &[u8]) -> bool {
+        let Some(extension) = heads::extension(name) else { return false };
+        self.config.told_heads.iter().any(|it| extension.eq_ignore_ascii_case(it.as_bytes()))
+    }
+
+    /// Looks where a name leads.
+    pub(super) fn look_at(&self, directory: nfs_wire::FileHandle, name: &[u8], edge: Edge) -> Seen {
+        let lookup = || Question::Lookup { directory, name: name.to_vec() };
+        match edge.target {
+            Target::Absent => Seen::Nothing,
+            Target::Listed(_) => Seen::Unknown(lookup()),
+            Target::Handle(handle, _) => match self.objects.at(&handle) {
+                Some((node, object)) if edge.leads_to(object) => Seen::Object(node, object.known),
+                Some(_) => Seen::Unknown(lookup()),
+                None => Seen::Unknown(Question::Getattr(handle)),
+            },
+        }
+    }
+
+    /// Finds where a directory is below the root, by the names that lead to it.
+    fn path_of(&self, node: NodeId) -> Option<Vec<u8>> {
+        /// A path of more names is too long for any system.
+        const DEEPEST: usize = 2048;
+        let (mut node, mut names) = (node, Vec::new());
+        while node != NodeId::ROOT && names.len() < DEEPEST {
+            let handle = self.objects.get(node)?.handle;
+            let leads = |edge: &Edge| matches!(edge.target, Target::Handle(to, _) if to == handle);
+            let found = self.objects.by_node.iter().find_map(|(&parent, object)| {
+                let directory = object.directory().filter(|_| !object.over)?;
+                let (name, _) = directory.names.iter().find(|(_, edge)| leads(edge))?;
+                Some((parent, name.clone()))
+            });
+            let (parent, name) = found?;
+            names.push(name);
+            node = parent;
+        }
+        names.reverse();
+        Some(names.join(&b'/'))
+    }
+
+    /// Returns the name of the file that is being fetched though nobody waits for it.
+    pub fn prefetching(&self) -> Option<&[u8]> {
+        self.prefetch.current.as_ref().filter(|_| self.link == Link::Up)?;
+        self.prefetch.name.as_deref()
+    }
+}
+
+/// Where a name leads.
+pub(super) enum Seen {
+    Nothing,
+    /// This is to be asked to know.
+    Unknown(Question),
+    Object(NodeId, Known),
+}
+
+/// Returns the name after another one.
+pub(super) fn after<'a>(directory: &'a Directory, name: Option<&[u8]>) -> Option<(&'a Vec<u8>, Edge)> {
+    let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+    let (name, edge) = directory.names.range::<[u8], _>((from, Bound::Unbounded)).next()?;
+    Some((name, *edge))
+}
+
+/// Joins a path and a name.
+pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+    [path, slash, name].concat()
+}
