@@ -7,14 +7,12 @@ mod attributes;
 mod carrier;
 mod front;
 mod interrupt;
-mod nfs;
 mod point;
 mod view;
 
 pub(crate) use self::{
     carrier::carry,
     front::Front,
-    nfs::Export,
     point::{MountPoint, SOURCE, unmount},
     view::{Notice, View},
 };

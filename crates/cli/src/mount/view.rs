@@ -11,7 +11,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
 use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, MemoryStore, NodeId, OperationId};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::{
     attributes::{attributes, errno, kind, unknown},
@@ -69,8 +69,6 @@ pub(super) enum Reply {
     Data(ReplyData),
     Names(DirectoryReader, ReplyDirectory),
     Entries(DirectoryReader, ReplyDirectoryPlus),
-    /// Not the kernel: a task of this program.
-    Task(oneshot::Sender<Result<Answer, Failure>>),
 }
 
 /// Who reads a directory, and how far that is.
@@ -105,7 +103,7 @@ impl View {
         thread: u32,
         reply: Reply,
         ask: impl FnOnce(&mut Cache<MemoryStore>, Instant) -> OperationId,
-    ) -> OperationId {
+    ) {
         let mut inner = self.lock();
         let operation = ask(&mut inner.cache, Instant::now());
         inner.waiting.insert(operation, Waiting { thread, reply });
@@ -116,7 +114,6 @@ impl View {
         if !is_done || self.lock().cache.poll_timeout().is_some() {
             self.bell.notify_one();
         }
-        operation
     }
 
     /// Says that the way to the server may be another one.
@@ -190,8 +187,6 @@ impl Inner {
 
     fn send(&mut self, reply: Reply, result: Result<Answer, Failure>) {
         match (reply, result) {
-            // A task that was given up does not listen.
-            (Reply::Task(task), result) => drop(task.send(result)),
             (reply, Err(failure)) => reply.fail(errno(&failure)),
             (Reply::Entry(reply), Ok(Answer::Entry { node, metadata })) => {
                 reply.entry(&KERNEL_TTL, &attributes(node, &metadata), Generation(0));
@@ -293,7 +288,6 @@ impl Reply {
             Self::Data(reply) => reply.error(error),
             Self::Names(_, reply) => reply.error(error),
             Self::Entries(_, reply) => reply.error(error),
-            Self::Task(task) => drop(task),
         }
     }
 }
