@@ -15,6 +15,6 @@ pub(crate) use self::{
     carrier::carry,
     front::Front,
     nfs::Export,
-    point::{MountPoint, SOURCE, unmount},
+    point::{MountPoint, SOURCE, is_mounted, unmount},
     view::{Notice, View},
 };

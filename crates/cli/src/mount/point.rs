@@ -110,6 +110,11 @@ fn with_helper(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Whether something is mounted on a directory.
+pub(crate) fn is_mounted(path: &Path) -> bool {
+    mounts().is_ok_and(|mounts| mounts.iter().any(|mount| mount.path == path))
+}
+
 /// A line of /proc/self/mountinfo.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {

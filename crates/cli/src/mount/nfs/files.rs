@@ -145,7 +145,7 @@ impl Export {
             Err(failure) => return Err(status(&failure)),
         };
         let mut state = self.state.borrow_mut();
-        let file = state.files.entry(node).or_insert(File { confirmed, open: None, used: now() });
+        let file = state.files.entry(node).or_insert_with(|| File { confirmed, open: None, used: now() });
         match file.open {
             // Another READ was quicker.
             Some(other) => {
