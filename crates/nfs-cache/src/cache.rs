@@ -360,9 +360,8 @@ impl<S: Store> Cache<S> {
 
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
-        let held_bytes = self.held_bytes + self.store.idle_bytes();
         let objects = self.objects.by_node.len();
-        Stats { held_bytes, objects, prefetched_bytes: self.prefetch.bytes, ..self.stats }
+        Stats { held_bytes: self.total_bytes(), objects, prefetched_bytes: self.prefetch.bytes, ..self.stats }
     }
 
     fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {

@@ -23,8 +23,6 @@ pub(crate) fn grains(name: &[u8], size: u64) -> Vec<u64> {
         let begins_before = grain_length(size, last) < GRAIN_BYTES;
         grains.extend([last.saturating_sub(u64::from(begins_before)), last]);
         grains.dedup();
-        grains.sort_unstable();
-        grains.dedup();
     }
     grains
 }

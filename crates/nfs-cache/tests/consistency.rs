@@ -11,78 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use nfs_cache::{
-    Answer, Cache, CacheConfig, CallId, Event, Failure, NodeId, OpenId, OperationId, Outcome, Record, Store,
-    StoreFull, Wanted,
+    Answer, Cache, CacheConfig, CallId, Event, Failure, NodeId, OpenId, OperationId, Outcome, Wanted,
 };
 use nfs_wire::Status;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use model::{
-    Habits, NAMES, ROOT, Server, Version, below,
+    Habits, NAMES, ROOT, Server, Version,
+    bad_store::BadStore,
+    below,
     disk::{Disk, Platter},
 };
-
-/// Loses grains, and has no room for some.
-#[derive(Debug)]
-struct BadStore {
-    store: Disk,
-    random: ChaCha8Rng,
-    is_bad: bool,
-}
-
-impl Store for BadStore {
-    fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
-        if self.is_bad && below(&mut self.random, 10) == 0 {
-            return Err(StoreFull);
-        }
-        self.store.put(node, grain, data)
-    }
-
-    fn get(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
-        if self.is_bad && below(&mut self.random, 30) == 0 {
-            return None;
-        }
-        self.store.get(node, grain)
-    }
-
-    fn remove(&mut self, node: NodeId, grain: u64) {
-        self.store.remove(node, grain);
-    }
-
-    fn is_lasting(&self) -> bool {
-        self.store.is_lasting()
-    }
-
-    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
-        self.store.recall(node, key)
-    }
-
-    fn keep(&mut self, node: NodeId, record: &Record<'_>) {
-        self.store.keep(node, record);
-    }
-
-    fn retire(&mut self, key: &[u8]) {
-        self.store.retire(key);
-    }
-
-    fn release(&mut self, node: NodeId, key: &[u8], discard: bool) {
-        self.store.release(node, key, discard);
-    }
-
-    fn spare(&mut self, bytes: u64) -> u64 {
-        self.store.spare(bytes)
-    }
-
-    fn idle_bytes(&self) -> u64 {
-        self.store.idle_bytes()
-    }
-
-    fn wanted_bytes(&self) -> u64 {
-        u64::from(self.is_bad) * 1000
-    }
-}
 
 /// Hoards two of the names.
 #[derive(Debug)]
@@ -181,7 +121,8 @@ impl World {
             config.objects = 4;
         }
         let is_bad = below(&mut random, 3) == 0;
-        let platter = (seed % 2 == 1).then(Rc::default);
+        // Whatever else the seed says of the world.
+        let platter = (seed / 8 % 2 == 1).then(Rc::default);
         // Half of the worlds fetch what nobody asks for, half of these hoard.
         config.prefetch = seed % 2 == 1;
         config.prefetch_pause = Duration::from_millis(10);
@@ -552,7 +493,7 @@ impl World {
                 assert_eq!(metadata.fileid, file, "seed {seed}");
                 self.cache.forget(node, 1);
             }
-            // Attributes that were asked for anew are of a version that was there since.
+            // Attributes that were requested again are of a version that was there since.
             (Doing::Confirm(node), Ok(Answer::Attributes(metadata))) => {
                 let was_there = self.server.files[&self.nodes[&node]].versions.iter().any(|version| {
                     version.data.len() as u64 == metadata.size && (!reachable || version.until >= begun)

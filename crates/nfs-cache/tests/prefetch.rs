@@ -54,16 +54,7 @@ fn config() -> CacheConfig {
 
 impl World {
     fn new(config: CacheConfig, sizes: [usize; 5], has_plus: bool) -> Self {
-        let habits = Habits {
-            tick: 1,
-            has_plus,
-            is_terse: false,
-            is_torn: false,
-            busy: 0,
-            lingers: false,
-            is_hectic: false,
-        };
-        let mut server = Server::new(habits);
+        let mut server = Server::new(Habits::calm(has_plus));
         for ((name, file), size) in NAMES.into_iter().zip(ROOT + 1..).zip(sizes) {
             server.put(
                 Duration::ZERO,

@@ -191,7 +191,7 @@ pub trait Vfs: fmt::Debug + Send + Sync {
 
     /// Returns what a handle of the back end's own leads to; `None` where the service makes the handles.
     ///
-    /// The node or the status is what the procedure goes on with: `NFS3ERR_STALE`, `NFS3ERR_BADHANDLE`, or why it is not
+    /// The procedure continues with the node, or fails with the status: `NFS3ERR_STALE`, `NFS3ERR_BADHANDLE`, or why it is not
     /// known.
     fn node_of(&self, _handle: &[u8]) -> Option<Result<NodeId, Status>> {
         None

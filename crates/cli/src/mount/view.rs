@@ -105,13 +105,15 @@ impl View {
         ask: impl FnOnce(&mut Cache<MemoryStore>, Instant) -> OperationId,
     ) {
         let mut inner = self.lock();
+        let before = inner.cache.poll_timeout();
         let operation = ask(&mut inner.cache, Instant::now());
         inner.waiting.insert(operation, Waiting { thread, reply });
         inner.answer();
         let is_done = !inner.waiting.contains_key(&operation);
-        drop(inner);
         // Reading ahead may want calls although the operation is done.
-        if !is_done || self.lock().cache.poll_timeout().is_some() {
+        let is_sooner = inner.cache.poll_timeout().is_some_and(|at| before.is_none_or(|before| at < before));
+        drop(inner);
+        if !is_done || is_sooner {
             self.bell.notify_one();
         }
     }

@@ -27,7 +27,7 @@ impl<S: Store> Cache<S> {
 
     /// Returns the server's handle of a node.
     pub fn handle(&self, node: NodeId) -> Option<FileHandle> {
-        self.handle_of(node)
+        self.objects.get(node).map(|object| object.handle)
     }
 
     pub(super) fn step_find(&mut self, id: OperationId, handle: FileHandle) -> Step {

@@ -47,7 +47,7 @@ impl<S: Store> Cache<S> {
         for node in idle {
             self.drop_data(node);
             if self.objects.get(node).is_some_and(|object| object.is_unused()) {
-                self.objects.remove(node);
+                self.put_away(node);
             }
         }
     }

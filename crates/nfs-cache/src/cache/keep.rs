@@ -218,7 +218,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Returns where an object lies below the root, as far as that is known.
-    fn path(&self, node: NodeId) -> Option<Vec<u8>> {
+    pub(super) fn path(&self, node: NodeId) -> Option<Vec<u8>> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut way = self.way_up(node).peekable();
         while let Some((node, object)) = way.next() {

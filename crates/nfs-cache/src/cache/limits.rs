@@ -66,7 +66,7 @@ impl<S: Store> Cache<S> {
         self.make_room(length);
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.proves(begun, object);
-        let has_room = self.held_bytes + self.store.idle_bytes() + length <= self.config.size_bytes;
+        let has_room = self.total_bytes() + length <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         held.tainted |= !is_proven;
@@ -86,9 +86,14 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// Bytes of data in the store, also of what is not known to this cache yet.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.held_bytes + self.store.idle_bytes()
+    }
+
     pub(super) fn make_room(&mut self, bytes: u64) {
         let limit = self.config.size_bytes;
-        let total = self.held_bytes + self.store.idle_bytes() + bytes;
+        let total = self.total_bytes() + bytes;
         let excess = if total <= limit { 0 } else { total - (limit - limit / PART) };
         let mut excess = excess.max(self.store.wanted_bytes());
         if excess == 0 {

@@ -236,7 +236,7 @@ impl<S: Store> Cache<S> {
 
     /// Begins to fetch a grain, unless it is held or there is no room.
     fn begin_grain(&mut self, piece: &Piece) -> bool {
-        let (now, next) = (self.now, CallId(self.next));
+        let (now, next, total) = (self.now, CallId(self.next), self.total_bytes());
         let Some(object) = self.objects.get_mut(piece.node).filter(|object| !object.over) else {
             return false;
         };
@@ -250,7 +250,7 @@ impl<S: Store> Cache<S> {
             return false;
         }
         let limit = self.config.size_bytes - self.config.size_bytes / SPARE_PART;
-        if !piece.is_hoarded && self.held_bytes + length > limit {
+        if !piece.is_hoarded && total + length > limit {
             return false;
         }
         let fetch = held.fetches.entry(piece.grain).or_insert_with(|| Fetch::new(length, now, next));
@@ -265,7 +265,7 @@ impl<S: Store> Cache<S> {
         if piece.as_ref().is_some_and(|piece| piece.is_hoarded) {
             self.make_room(length);
         }
-        if self.held_bytes + length > self.config.size_bytes {
+        if self.total_bytes() + length > self.config.size_bytes {
             self.prefetch.hoard.is_full |= piece.is_some_and(|piece| piece.is_hoarded);
             return;
         }
@@ -445,7 +445,7 @@ impl<S: Store> Cache<S> {
                 continue;
             }
             let path = is_told.then(|| {
-                let path = visit.path.get_or_insert_with(|| self.path_of(visit.node).unwrap_or_default());
+                let path = visit.path.get_or_insert_with(|| self.path(visit.node).unwrap_or_default());
                 join(path, &name)
             });
             let piece = |grain| Piece { node, grain, is_hoarded: false, path: path.clone() };
@@ -473,27 +473,6 @@ impl<S: Store> Cache<S> {
                 None => Seen::Unknown(Question::Getattr(handle)),
             },
         }
-    }
-
-    /// Finds where a directory is below the root, by the names that lead to it.
-    fn path_of(&self, node: NodeId) -> Option<Vec<u8>> {
-        /// A path of more names is too long for any system.
-        const DEEPEST: usize = 2048;
-        let (mut node, mut names) = (node, Vec::new());
-        while node != NodeId::ROOT && names.len() < DEEPEST {
-            let handle = self.objects.get(node)?.handle;
-            let leads = |edge: &Edge| matches!(edge.target, Target::Handle(to, _) if to == handle);
-            let found = self.objects.by_node.iter().find_map(|(&parent, object)| {
-                let directory = object.directory().filter(|_| !object.over)?;
-                let (name, _) = directory.names.iter().find(|(_, edge)| leads(edge))?;
-                Some((parent, name.clone()))
-            });
-            let (parent, name) = found?;
-            names.push(name);
-            node = parent;
-        }
-        names.reverse();
-        Some(names.join(&b'/'))
     }
 
     /// Returns the name of the file that is being fetched though nobody waits for it.

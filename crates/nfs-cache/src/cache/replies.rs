@@ -345,7 +345,7 @@ impl<S: Store> Cache<S> {
 
     /// Goes on with a listing, or begins one.
     pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
-        let Some(handle) = self.handle_of(node) else { return };
+        let Some(handle) = self.handle(node) else { return };
         let (next, now, page_bytes) = (CallId(self.next), self.now, self.config.page_bytes);
         let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
         let run = directory.run.get_or_insert_with(|| {

@@ -339,9 +339,4 @@ impl<S: Store> Cache<S> {
         (operation.insists, operation.since, operation.first) = (true, next, next);
         operation.fruitless <= limit && matches!(operation.asked, Asked::Lookup { .. })
     }
-
-    /// Returns the handle of a node.
-    pub(super) fn handle_of(&self, node: NodeId) -> Option<FileHandle> {
-        self.objects.get(node).map(|object| object.handle)
-    }
 }

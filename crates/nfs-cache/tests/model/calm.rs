@@ -21,16 +21,7 @@ pub(crate) const SIZE: u64 = 100_000;
 
 /// A server with files of [`SIZE`] bytes, which are their numbers, from 2 on.
 pub(crate) fn server() -> Server {
-    let habits = Habits {
-        tick: 1,
-        has_plus: true,
-        is_terse: false,
-        is_torn: false,
-        busy: 0,
-        lingers: false,
-        is_hectic: false,
-    };
-    let mut server = Server::new(habits);
+    let mut server = Server::new(Habits::calm(true));
     for (name, file) in NAMES.into_iter().zip(ROOT + 1..) {
         server.put(Duration::ZERO, name, file, vec![file as u8; SIZE as usize]);
     }

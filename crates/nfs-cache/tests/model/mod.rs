@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test program uses its own part")]
 
+pub(crate) mod bad_store;
 pub(crate) mod calm;
 pub(crate) mod disk;
 
@@ -66,6 +67,13 @@ pub(crate) struct Habits {
     pub(crate) lingers: bool,
     /// One file is replaced most of the time, by bytes of the same size.
     pub(crate) is_hectic: bool,
+}
+
+impl Habits {
+    /// Those of a server that tells everything at once, and whose clock ticks always.
+    pub(crate) const fn calm(has_plus: bool) -> Self {
+        Self { tick: 1, has_plus, is_terse: false, is_torn: false, busy: 0, lingers: false, is_hectic: false }
+    }
 }
 
 #[derive(Debug)]
