@@ -1,7 +1,7 @@
 //! Cells of the matrix: which link, which fades, which way.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, ensure};
 use linkemu::{ArqKind, LinkConfig, Preset};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
-use testbed::{Operation, Plan, Room};
+use testbed::{Operation, Plan, Room, figures::link_files};
 
 /// One cell of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,11 +68,7 @@ impl Cell {
     /// When there are none, or one cannot be read.
     pub(crate) fn recorded(directory: &Path) -> anyhow::Result<Vec<Self>> {
         let shown = || format!("--traces {}", directory.display());
-        let entries: io::Result<Vec<_>> =
-            fs::read_dir(directory).with_context(shown)?.map(|entry| Ok(entry?.path())).collect();
-        let mut files = entries.with_context(shown)?;
-        files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
-        files.sort();
+        let files = link_files(directory).with_context(shown)?;
         ensure!(!files.is_empty(), "{}: no *.toml there", shown());
         let mut cells = Vec::new();
         for file in files {

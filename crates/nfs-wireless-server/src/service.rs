@@ -484,13 +484,8 @@ impl Service {
             let (arguments, reply) = (arguments.rest().to_vec(), Vec::with_capacity(job.reply_bytes));
             self.work.push_back(Work { common, task, job, arguments, reply, generation });
         } else {
-            let outcome = task.run(
-                &self.common,
-                &*self.common.backend,
-                &job,
-                arguments,
-                Vec::with_capacity(SMALL_REPLY_BYTES),
-            );
+            let (common, reply) = (&self.common, Vec::with_capacity(SMALL_REPLY_BYTES));
+            let outcome = task.run(common, &*common.backend, &job, arguments, reply);
             self.end(now, job, outcome);
         }
     }

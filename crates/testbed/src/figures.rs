@@ -10,6 +10,7 @@ mod rx_hex;
 mod show;
 mod targets;
 
+pub use channels::link_files;
 pub(crate) use free::OWN;
 pub use free::free;
 

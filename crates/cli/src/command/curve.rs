@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -16,7 +16,7 @@ use linkemu::LinkConfig;
 use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 use testbed::{
     Operation, Outage, Plan, Room, Row, Transport,
-    figures::{self, Figure},
+    figures::{self, Figure, link_files},
     report,
 };
 use toml::{Table, Value};
@@ -97,12 +97,7 @@ fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
 /// The links that are described in a directory, by their names.
 fn recorded_channels(directory: &Path) -> anyhow::Result<Vec<(String, LinkConfig)>> {
     let wrong = |error: io::Error| Failure::usage(format!("--traces {}: {error}", show(directory)));
-    let mut files: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(directory).map_err(wrong)? {
-        files.push(entry.map_err(wrong)?.path());
-    }
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
-    files.sort();
+    let files = link_files(directory).map_err(wrong)?;
     if files.is_empty() {
         return Err(Failure::usage(format!("--traces {}: no *.toml there", show(directory))));
     }

@@ -1,5 +1,10 @@
 //! Channels whose rate changes: drawn from a seed, and recorded.
 
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
 use linkemu::{LinkConfig, Preset};
 
 use super::{
@@ -17,6 +22,18 @@ const RECORDED_SECONDS: u64 = 30;
 
 /// File bytes in each 1500 bytes that a channel offers, at most.
 const DATA_OF_FRAME: (u64, u64) = (1472, 1500);
+
+/// Returns the link files (`*.toml`) of a directory of recorded channels, in the order of their names.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn link_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries: io::Result<Vec<PathBuf>> = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect();
+    let mut files = entries?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    Ok(files)
+}
 
 /// Copies over links of preset `cellular`, one for each seed.
 pub(super) fn cellular() -> Result<Experiment, Error> {
