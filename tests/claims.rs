@@ -20,6 +20,8 @@ struct Manifest {
     file: Vec<Claim>,
     /// What `nfsw serve` can be made to do.
     serve: Vec<Claim>,
+    /// What `nfsw mount` promises.
+    mount: Vec<Claim>,
     measured: Vec<Measured>,
 }
 
@@ -115,7 +117,9 @@ impl Sources {
     }
 
     fn check_all(&self, manifest: &Manifest) -> Result<(), String> {
-        for claim in manifest.guarantee.iter().chain(&manifest.file).chain(&manifest.serve) {
+        for claim in
+            manifest.guarantee.iter().chain(&manifest.file).chain(&manifest.serve).chain(&manifest.mount)
+        {
             if claim.tests.is_empty() {
                 return Err(format!("nothing asserts {:?}", claim.text));
             }
@@ -228,9 +232,9 @@ fn guarantees(manifest: &Manifest) -> String {
     text
 }
 
-fn bounds_of_serve(manifest: &Manifest) -> String {
+fn list(claims: &[Claim]) -> String {
     let line = |claim: &Claim| wrap(&format!("- {} ({})", claim.text, cite(&claim.tests)), "  ");
-    manifest.serve.iter().map(line).collect()
+    claims.iter().map(line).collect()
 }
 
 fn one_line(text: &str) -> String {
@@ -288,7 +292,8 @@ fn the_documents_say_what_the_manifest_says() {
             vec![
                 ("guarantees", guarantees(&manifest)),
                 ("file", promises_of_files(&manifest)),
-                ("serve", bounds_of_serve(&manifest)),
+                ("serve", list(&manifest.serve)),
+                ("mount", list(&manifest.mount)),
             ],
         ),
     ] {
@@ -322,6 +327,7 @@ fn a_claim_without_a_test_is_refused() {
         }],
         file: vec![],
         serve: vec![],
+        mount: vec![],
         measured: vec![],
     };
     let check = |tests: &[&str], bounds: &[&str]| sources.check_all(&claim(tests, bounds));
@@ -350,7 +356,13 @@ fn a_claim_without_a_test_is_refused() {
         bounds: vec![],
     };
     let check = |row| {
-        sources.check_all(&Manifest { guarantee: vec![], file: vec![], serve: vec![], measured: vec![row] })
+        sources.check_all(&Manifest {
+            guarantee: vec![],
+            file: vec![],
+            serve: vec![],
+            mount: vec![],
+            measured: vec![row],
+        })
     };
     assert_eq!(check(row("tests/one::quick", "tests/one::slow")), Ok(()));
     assert!(check(row("tests/one::slow", "tests/one::slow")).is_err());

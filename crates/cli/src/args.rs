@@ -1,5 +1,7 @@
 //! The command line: clap types only.
 
+#[cfg(all(target_os = "linux", feature = "mount"))]
+mod cache;
 mod completion;
 mod connection;
 mod copy;
@@ -30,6 +32,8 @@ pub(crate) use hosts::{Host, Hosts, Security};
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
+#[cfg(all(target_os = "linux", feature = "mount"))]
+pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace};
 #[cfg(all(target_os = "linux", feature = "mount"))]
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use sync::SyncArgs;
@@ -105,6 +109,9 @@ pub(crate) enum Command {
     /// Unmount what `nfsw mount` has mounted.
     #[cfg(all(target_os = "linux", feature = "mount"))]
     Umount(UmountArgs),
+    /// List, pin, drop or verify what `nfsw mount` keeps on the disk of this machine.
+    #[cfg(all(target_os = "linux", feature = "mount"))]
+    Cache(cache::CacheArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
     /// Emulate a bad link: under any program, as a UDP proxy, or as a picture.
@@ -142,7 +149,7 @@ impl Command {
             #[cfg(all(target_os = "linux", feature = "mount"))]
             Self::Mount(arguments) => &mut arguments.connection,
             #[cfg(all(target_os = "linux", feature = "mount"))]
-            Self::Umount(_) => return None,
+            Self::Umount(_) | Self::Cache(_) => return None,
             Self::Serve(_)
             | Self::Link(_)
             | Self::Curve(_)

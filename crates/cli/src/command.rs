@@ -1,5 +1,7 @@
 //! The subcommands, one file each.
 
+#[cfg(all(target_os = "linux", feature = "mount"))]
+mod cache;
 mod cat;
 mod chmod;
 mod config;
@@ -62,6 +64,8 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Mount(arguments) => mount::execute(arguments),
         #[cfg(all(target_os = "linux", feature = "mount"))]
         Command::Umount(arguments) => mount::execute_umount(&arguments),
+        #[cfg(all(target_os = "linux", feature = "mount"))]
+        Command::Cache(arguments) => cache::execute(&arguments.command),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),

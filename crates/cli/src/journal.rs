@@ -166,7 +166,8 @@ impl State {
     }
 }
 
-fn take<const LENGTH: usize>(rest: &mut &[u8]) -> Option<[u8; LENGTH]> {
+/// Takes bytes from the beginning.
+pub(crate) fn take<const LENGTH: usize>(rest: &mut &[u8]) -> Option<[u8; LENGTH]> {
     let (taken, left) = rest.split_first_chunk()?;
     *rest = left;
     Some(*taken)
@@ -192,9 +193,22 @@ fn ranges(rest: &mut &[u8], size: u64) -> Option<RangeSet> {
 
 /// Returns a slot with these contents whose beginning and checksum are right.
 pub(crate) fn sealed(contents: &[u8]) -> Vec<u8> {
-    let mut slot = [&MAGIC[..], contents].concat();
-    slot.extend_from_slice(&crc32fast::hash(&slot).to_le_bytes());
-    slot
+    seal(MAGIC, contents)
+}
+
+/// Returns contents with what they begin with, which names the format and its version, and their checksum.
+pub(crate) fn seal(magic: [u8; 8], contents: &[u8]) -> Vec<u8> {
+    let mut sealed = [&magic[..], contents].concat();
+    sealed.extend_from_slice(&crc32fast::hash(&sealed).to_le_bytes());
+    sealed
+}
+
+/// Returns the contents of what [`seal`] has made, if it is whole and of this format.
+#[cfg(all(target_os = "linux", feature = "mount"))]
+pub(crate) fn unseal(magic: [u8; 8], sealed: &[u8]) -> Option<&[u8]> {
+    let (contents, checksum) = sealed.split_last_chunk()?;
+    let is_whole = crc32fast::hash(contents) == u32::from_le_bytes(*checksum);
+    contents.strip_prefix(&magic[..]).filter(|_| is_whole)
 }
 
 /// Returns a time in nanoseconds since 1970.

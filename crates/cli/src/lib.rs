@@ -12,6 +12,8 @@ mod copy;
 mod error;
 mod exit;
 pub mod fuzzing;
+#[cfg(all(target_os = "linux", feature = "mount"))]
+mod held;
 mod journal;
 mod link_options;
 mod links;

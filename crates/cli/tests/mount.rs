@@ -3,105 +3,23 @@
 #![cfg(all(target_os = "linux", feature = "mount"))]
 
 mod common;
+#[path = "common/mounted.rs"]
+mod mounted;
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, ErrorKind, Read},
+    io::{ErrorKind, Read},
     net::TcpListener,
     os::unix::fs::{FileExt, MetadataExt, symlink},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Server, assert_same_tree, command, fails, names, nfsw, noise, stderr};
-use rustix::{
-    fs::getxattr,
-    io::Errno,
-    process::{Pid, Signal, kill_process},
-};
-
-/// A mount of the root of a server, gone when this is dropped.
-struct Mount {
-    process: Child,
-    path: PathBuf,
-    _place: tempfile::TempDir,
-}
-
-impl Mount {
-    fn of(server: &Server, options: &[&str]) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("view");
-        fs::create_dir(&path).unwrap();
-        let process = Self::launch(server, &path, options);
-        Self { process, path, _place: place }
-    }
-
-    fn launch(server: &Server, path: &Path, options: &[&str]) -> Child {
-        let mut process = command(["mount"])
-            .args(options)
-            .arg(server.url("/"))
-            .arg(path)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("is mounted at") {
-            let before = line.len();
-            said.read_line(&mut line).unwrap();
-            assert!(line.len() > before, "not mounted (this needs root and /dev/fuse, as CI has): {line}");
-        }
-        // Whatever it says later must not fill the pipe.
-        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        process
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Asks it to end with a signal, and returns how it ended.
-    fn end(&mut self, signal: Signal) -> Option<i32> {
-        send(&self.process, signal);
-        self.process.wait().unwrap().code()
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
-fn send(process: &Child, signal: Signal) {
-    kill_process(Pid::from_child(process), signal).unwrap();
-}
-
-/// Makes a server fall silent.
-fn silence(server: &Server) {
-    send(&server.process, Signal::STOP);
-}
-
-/// Makes it respond again.
-fn resume(server: &Server) {
-    send(&server.process, Signal::CONT);
-}
-
-fn state(path: &Path) -> String {
-    let mut buffer = [0; 200];
-    let length = getxattr(path, "user.nfsw.state", &mut buffer).unwrap();
-    String::from_utf8(buffer[..length].to_vec()).unwrap()
-}
-
-/// Sets a file's time back, so that what is read of it proves its version at once.
-fn age(path: &Path) {
-    let status = Command::new("touch").args(["-d", "2001-01-01"]).arg(path).status().unwrap();
-    assert!(status.success());
-}
+use common::{Server, assert_same_tree, fails, names, nfsw, noise, stderr};
+use mounted::{Mount, age, resume, send, silence, state};
+use rustix::{io::Errno, process::Signal};
 
 #[test]
 fn a_tree_looks_as_on_the_server() {
@@ -322,7 +240,7 @@ fn a_mount_whose_program_was_killed_is_replaced() {
     mount.end(Signal::KILL);
     let error = fs::read(mount.path("file")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(Errno::NOTCONN.raw_os_error()));
-    mount.process = Mount::launch(&server, &mount.path, &[]);
+    mount.again(&server.url("/"), &[]);
     assert_eq!(fs::read(mount.path("file")).unwrap(), b"text");
     let text = fails(7, ["mount".as_ref(), server.url("/").as_ref(), mount.path.as_os_str()]);
     assert!(text.contains("is mounted already (nfsw umount "), "{text}");

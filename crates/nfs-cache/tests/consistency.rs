@@ -181,13 +181,14 @@ impl World {
         let store = BadStore { store: Disk::on(&platter), random, is_bad: self.is_bad };
         let (config, now, root) = (self.config.clone(), self.instant(), Server::handle(ROOT));
         let is_up = self.now >= self.outage_until;
+        let wall = Duration::from_secs(1_700_000_000) + self.now;
         let cache = if is_up {
             Some(Cache::new(config, now, root, self.server.metadata(ROOT), store))
         } else {
-            Cache::disconnected(config, now, root, store)
+            Cache::disconnected(config, now, wall, root, store)
         };
         let Some(mut cache) = cache else { return };
-        cache.set_wall_clock(now, Duration::from_secs(1_700_000_000) + self.now);
+        cache.set_wall_clock(now, wall);
         *self.done.entry(if is_up { "restarted" } else { "restarted disconnected" }).or_default() += 1;
         self.cache = cache;
         self.is_damaged |= !is_clean;

@@ -15,6 +15,8 @@ use model::{
 
 type OnDisk = World<Disk>;
 
+const WALL: Duration = Duration::from_secs(1_700_000_100);
+
 /// A cache that has listed the root and read the first two files, and has ended since.
 fn filled() -> (Rc<RefCell<Platter>>, OnDisk) {
     let platter = Rc::default();
@@ -34,7 +36,8 @@ fn filled() -> (Rc<RefCell<Platter>>, OnDisk) {
 fn disconnected(platter: &Rc<RefCell<Platter>>, server: Server, before: &OnDisk) -> OnDisk {
     let now = before.now + Duration::from_secs(1);
     let cache =
-        Cache::disconnected(CacheConfig::default(), now, Server::handle(ROOT), Disk::on(platter)).unwrap();
+        Cache::disconnected(CacheConfig::default(), now, WALL, Server::handle(ROOT), Disk::on(platter))
+            .unwrap();
     let mut world = World::with(cache, server, now);
     world.is_up = false;
     world
@@ -67,7 +70,7 @@ fn what_is_not_kept_is_not_shown() {
     let (platter, before) = filled();
     let nothing = Rc::default();
     let of = |platter, root| {
-        Cache::disconnected(CacheConfig::default(), before.now, Server::handle(root), Disk::on(platter))
+        Cache::disconnected(CacheConfig::default(), before.now, WALL, Server::handle(root), Disk::on(platter))
     };
     assert!(of(&nothing, ROOT).is_none());
     assert!(of(&platter, ROOT + 1).is_none(), "a root that is another");
@@ -121,7 +124,8 @@ fn damaged_data_is_not_held() {
         platter.borrow_mut().damage(&mut random);
         let now = before.now;
         let root = Server::handle(ROOT);
-        let Some(cache) = Cache::disconnected(CacheConfig::default(), now, root, Disk::on(&platter)) else {
+        let Some(cache) = Cache::disconnected(CacheConfig::default(), now, WALL, root, Disk::on(&platter))
+        else {
             break;
         };
         let mut world = World::with(cache, server(), now);

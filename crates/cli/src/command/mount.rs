@@ -1,5 +1,7 @@
 //! `nfsw mount` and `nfsw umount`.
 
+mod begin;
+
 use std::{
     path::Path,
     sync::Arc,
@@ -7,23 +9,20 @@ use std::{
 };
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
-use nfs_cache::{Cache, CacheConfig, MemoryStore};
-use tokio::time::timeout;
+use nfs_cache::Cache;
 
 use crate::{
     args::{MountArgs, OutputArgs, UmountArgs},
     connections::Connections,
     error::{explain, show},
     exit::{Exit, Failure},
+    held::Holder,
     links,
     mount::{Front, MountPoint, Notice, SOURCE, View, carry, unmount},
-    remote::{Found, find, follow},
     report::Reporter,
     signals::interrupted,
+    target::Remote,
 };
-
-/// How long the server may take to show what is to be mounted.
-const REACH: Duration = Duration::from_secs(5);
 
 /// Event loops: one that answers while another reads the next request.
 const LOOPS: usize = 2;
@@ -65,14 +64,15 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         if point.was_dead {
             reporter.note(format!("{}: removed a dead mount", show(&point.path)));
         }
-        let found = tokio::select! {
-            found = reach(arguments, connections, reporter) => found?,
+        let begun = tokio::select! {
+            begun = begin::begin(arguments, connections, reporter) => begun?,
             () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
         };
-        let (view, session) = mount(arguments, &found, &point.path)?;
-        reporter.note(format!("{} is mounted at {}; Ctrl-C unmounts it", found.remote, show(&point.path)));
+        let (target, seeker) = (&arguments.target, begun.seeker());
+        let (view, session) = mount(target, begun.cache, &point.path)?;
+        reporter.note(format!("{target} is mounted at {}; Ctrl-C unmounts it", show(&point.path)));
         let over = ended(&session);
-        let tell = || view.take_notices().into_iter().for_each(|notice| tell(reporter, &found, notice));
+        let tell = || view.take_notices().into_iter().for_each(|notice| tell(reporter, target, notice));
         let changed = || {
             connections.link_event();
             view.path_changed();
@@ -81,11 +81,14 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             biased;
             () = &mut end => {}
             () = over => {}
-            never = carry(&view, &found.client, tell) => match never {},
+            never = carry(&view, &begun.server, tell) => match never {},
+            never = seeker.seek(arguments, connections, reporter, &view) => match never {},
+            never = begin::follow_pins(&view, begun.place) => match never {},
             never = links::watch(changed) => match never {},
         }
         // Taken out of the file tree; programs that still use it get errors.
         drop(session);
+        view.keep_all();
         reporter.note(format!("{} is unmounted", show(&point.path)));
         Ok(())
     });
@@ -93,36 +96,12 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
     result
 }
 
-/// Finds the directory that is to be mounted.
-async fn reach(
-    arguments: &MountArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<Found> {
-    let target = &arguments.target;
-    let found = async { follow(connections, reporter, find(connections, reporter, target).await?).await };
-    let Ok(found) = timeout(REACH, found).await else {
-        let text =
-            format!("{target}: no answer from the server for {} s (nfsw doctor tells more)", REACH.as_secs());
-        return Err(Failure::with(Exit::Unreachable, text));
-    };
-    let found = found?;
-    if !found.is_directory() {
-        return Err(Failure::usage(format!("{target} is not a directory")));
-    }
-    Ok(found)
-}
-
 /// Puts it into the file tree.
 fn mount(
-    arguments: &MountArgs,
-    found: &Found,
+    target: &Remote,
+    cache: Cache<Holder>,
     point: &Path,
 ) -> anyhow::Result<(Arc<View>, BackgroundSession)> {
-    let mut config = CacheConfig::default();
-    config.wait = arguments.wait;
-    config.size_bytes = arguments.cache_size;
-    let cache = Cache::new(config, Instant::now(), found.handle, found.metadata, MemoryStore::default());
     let view = Arc::new(View::new(cache));
     let mut options = Config::default();
     options.mount_options = vec![
@@ -131,7 +110,7 @@ fn mount(
         MountOption::NoSuid,
         MountOption::NoAtime,
         // A comma would end the option.
-        MountOption::FSName(format!("{SOURCE}{}", found.remote).replace(',', "_")),
+        MountOption::FSName(format!("{SOURCE}{target}").replace(',', "_")),
     ];
     (options.n_threads, options.clone_fd) = (Some(LOOPS), true);
     let session = Session::new(Front(Arc::clone(&view)), point, &options).and_then(Session::spawn);
@@ -155,15 +134,14 @@ async fn ended(session: &BackgroundSession) {
     }
 }
 
-fn tell(reporter: &Reporter, found: &Found, notice: Notice) {
-    let server = &found.remote;
+fn tell(reporter: &Reporter, server: &Remote, notice: Notice) {
     reporter.note(match notice {
         Notice::Disconnected => format!("{server}: the server does not respond; what is held is served"),
         Notice::Connected => format!("{server}: the server responds again"),
-        Notice::AnotherServer => {
-            format!(
-                "{server}: another server is at this address; what is held is served, and it is not asked"
-            )
-        }
+        Notice::AnotherServer => another(server),
     });
+}
+
+fn another(server: &Remote) -> String {
+    format!("{server}: another server is at this address; what is held is served, and it is not asked")
 }

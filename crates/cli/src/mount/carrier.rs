@@ -1,6 +1,12 @@
 //! Makes the calls that a cache asks for.
 
-use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::pending,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use fuser::ReplyStatfs;
 use futures_util::{
@@ -20,11 +26,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a program that asks for free space waits for a silent server.
 const SPACE_WAIT: Duration = Duration::from_secs(1);
 
+/// Records that are written before other things are looked at again.
+const KEPT_AT_ONCE: usize = 8;
+
 /// Calls that are being made.
 type Calls = FuturesUnordered<Abortable<BoxFuture<'static, (CallId, Outcome)>>>;
 
 /// Makes calls for as long as it is polled; `told` is called when there are notices.
-pub(crate) async fn carry(view: &Arc<View>, client: &Client, told: impl Fn()) -> Infallible {
+///
+/// Until there is a client, the server cannot be asked.
+pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: impl Fn()) -> Infallible {
     let mut calls = Calls::new();
     let mut handles: BTreeMap<CallId, AbortHandle> = BTreeMap::new();
     let mut space: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
@@ -35,22 +46,30 @@ pub(crate) async fn carry(view: &Arc<View>, client: &Client, told: impl Fn()) ->
             if inner.cache.poll_timeout().is_some_and(|at| at <= now) {
                 inner.cache.handle_timeout(now);
             }
-            inner.cache.set_read_block(client.status().read_block);
+            let client = server.get();
+            if let Some(client) = client {
+                inner.cache.set_read_block(client.status().read_block);
+            }
             while let Some(call) = inner.cache.poll_cancel() {
                 if let Some(handle) = handles.remove(&call) {
                     handle.abort();
                 }
             }
             while let Some(Transmit { call, procedure, arguments }) = inner.cache.poll_transmit(now) {
-                let client = client.clone();
-                let made = async move { (call, outcome(client.call_raw(procedure, arguments).await)) };
+                let client = client.cloned();
+                let made = async move {
+                    let Some(client) = client else { return (call, Outcome::NotAsked) };
+                    (call, outcome(client.call_raw(procedure, arguments).await))
+                };
                 let (handle, registration) = AbortHandle::new_pair();
                 handles.insert(call, handle);
                 calls.push(Abortable::new(made.boxed(), registration));
             }
             inner.answer();
-            space.extend(inner.space.drain(..).map(|reply| tell_space(client.clone(), reply).boxed()));
-            (inner.cache.poll_timeout(), inner.is_waited_for(), !inner.notices.is_empty())
+            space.extend(inner.space.drain(..).map(|reply| tell_space(client.cloned(), reply).boxed()));
+            inner.cache.keep(now, KEPT_AT_ONCE);
+            let next = inner.cache.poll_timeout().into_iter().chain(inner.cache.next_keep()).min();
+            (next, inner.is_waited_for(), !inner.notices.is_empty())
         };
         if has_notices {
             told();
@@ -97,10 +116,16 @@ fn outcome(result: Result<bytes::Bytes, Error>) -> Outcome {
 }
 
 /// Answers a question for the space of the file system; nobody knows while the server is silent.
-async fn tell_space(client: Client, reply: ReplyStatfs) {
+async fn tell_space(client: Option<Client>, reply: ReplyStatfs) {
     const BLOCK: u64 = 4096;
-    match timeout(SPACE_WAIT, client.fs_stat(client.root())).await {
-        Ok(Ok(it)) => reply.statfs(
+    let asked = async {
+        match client {
+            Some(client) => client.fs_stat(client.root()).await.ok(),
+            None => None,
+        }
+    };
+    match timeout(SPACE_WAIT, asked).await {
+        Ok(Some(it)) => reply.statfs(
             it.tbytes / BLOCK,
             it.fbytes / BLOCK,
             it.abytes / BLOCK,

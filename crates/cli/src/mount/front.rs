@@ -151,7 +151,11 @@ impl Filesystem for Front {
             return reply.error(Errno::ENODATA);
         }
         let now = Instant::now();
-        let Some(state) = self.0.lock().cache.state(now, node(number)) else {
+        let mut inner = self.0.lock();
+        inner.cache.recall(node(number));
+        let state = inner.cache.state(now, node(number));
+        drop(inner);
+        let Some(state) = state else {
             return reply.error(Errno::ESTALE);
         };
         let text = describe(&state, now);

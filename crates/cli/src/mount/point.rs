@@ -40,16 +40,12 @@ impl MountPoint {
                 return Err(Failure::with(Exit::LocalIo, text));
             }
         }
-        let mut was_dead = false;
-        let metadata = match fs::metadata(path) {
-            Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
-                detach(&absolute(path)?)?;
-                was_dead = true;
-                fs::metadata(path)
-            }
-            metadata => metadata,
-        };
-        let metadata = metadata.map_err(|error| match error.kind() {
+        // Not its attributes: the kernel knows these for a while after the program was killed.
+        let was_dead = matches!(rustix::fs::statvfs(path), Err(Errno::NOTCONN));
+        if was_dead {
+            detach(&absolute(path)?)?;
+        }
+        let metadata = fs::metadata(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 let shown = show(path);
                 Failure::with(

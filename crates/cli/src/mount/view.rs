@@ -10,13 +10,14 @@ use fuser::{
     Errno, FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
-use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, MemoryStore, NodeId, OperationId};
+use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, NodeId, OperationId};
 use tokio::sync::Notify;
 
 use super::{
     attributes::{attributes, errno, kind, unknown},
     interrupt::is_interrupted,
 };
+use crate::held::Holder;
 
 /// How long the kernel may use names and attributes without asking: an upcall costs microseconds, and the cache behind it knows
 /// what is still true.
@@ -43,7 +44,7 @@ pub(crate) struct View {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) cache: Cache<MemoryStore>,
+    pub(super) cache: Cache<Holder>,
     waiting: BTreeMap<OperationId, Waiting>,
     /// Open directories, with the listing that their reader goes through.
     directories: BTreeMap<u64, Option<Arc<[ListEntry]>>>,
@@ -81,7 +82,7 @@ pub(super) struct DirectoryReader {
 
 impl View {
     /// Shows what a cache holds.
-    pub(crate) fn new(cache: Cache<MemoryStore>) -> Self {
+    pub(crate) fn new(cache: Cache<Holder>) -> Self {
         let inner = Inner {
             cache,
             waiting: BTreeMap::new(),
@@ -102,7 +103,7 @@ impl View {
         &self,
         thread: u32,
         reply: Reply,
-        ask: impl FnOnce(&mut Cache<MemoryStore>, Instant) -> OperationId,
+        ask: impl FnOnce(&mut Cache<Holder>, Instant) -> OperationId,
     ) {
         let mut inner = self.lock();
         let before = inner.cache.poll_timeout();
@@ -122,6 +123,35 @@ impl View {
     pub(crate) fn path_changed(&self) {
         self.lock().cache.path_changed(Instant::now());
         self.bell.notify_one();
+    }
+
+    /// Says that the server can be asked now.
+    pub(crate) fn reached(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Writes what is held, and not on the disk yet, for later mounts.
+    pub(crate) fn keep_all(&self) {
+        self.lock().cache.keep_all();
+    }
+
+    /// Makes the cache keep what the user has pinned since the last call, and no longer what is not pinned any more. Returns whether all
+    /// paths are known.
+    pub(crate) fn pin(&self, pins: &[Vec<u8>], unpinned: &[Vec<u8>]) -> bool {
+        let cache = &mut self.lock().cache;
+        for path in unpinned {
+            if let Some(node) = cache.known_at(path) {
+                cache.pin(node, false);
+            }
+        }
+        let mut all = true;
+        for path in pins {
+            match cache.known_at(path) {
+                Some(node) => cache.pin(node, true),
+                None => all = false,
+            }
+        }
+        all
     }
 
     /// Returns what the user should be told.

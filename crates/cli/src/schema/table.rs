@@ -213,6 +213,63 @@ pub(super) const EVENTS: &[Event] = &[
         fields: &[PATH, Field("groups", List, "to whom; empty: to everyone")],
     },
     Event {
+        name: "cached",
+        commands: "cache ls",
+        meaning: "A directory that was mounted, of which something is kept.",
+        fields: &[
+            Field("target", Name, "how it was mounted last"),
+            Field("place", Name, "the directory of this machine that has it"),
+            Field("bytes", Integer, "file data kept"),
+            Field("files", Integer, "files of which data is kept"),
+            Field("used", Time, "when it was mounted last"),
+            Field("mounted", Boolean, "whether it is now"),
+            Field("pins", List, "paths below it that are pinned"),
+        ],
+    },
+    Event {
+        name: "cached_file",
+        commands: "cache ls TARGET",
+        meaning: "A file of which data is kept.",
+        fields: &[
+            Field("target", Name, "which"),
+            Field("bytes", Integer, "data kept"),
+            Field("used", Time, "when a program used it last"),
+            Field("pinned", Boolean, "whether it stays when room is made"),
+        ],
+    },
+    Event {
+        name: "pinned",
+        commands: "cache pin",
+        meaning: "What lies there stays in the cache when room is made, or does not any more.",
+        fields: &[Field("target", Name, "where"), Field("pinned", Boolean, "whether it stays")],
+    },
+    Event {
+        name: "dropped",
+        commands: "cache drop",
+        meaning: "What lies there is not in the cache any more.",
+        fields: &[
+            Field("target", Name, "where"),
+            Field("files", Integer, "files of which data was kept"),
+            Field("bytes", Integer, "data that was kept"),
+        ],
+    },
+    Event {
+        name: "damaged",
+        commands: "cache verify",
+        meaning: "Data in the cache is not what was fetched.",
+        fields: &[Field("target", Name, "the file"), Field("pieces", Integer, "how many pieces of 64 KiB")],
+    },
+    Event {
+        name: "verified_cache",
+        commands: "cache verify",
+        meaning: "The data kept of a directory was read.",
+        fields: &[
+            Field("target", Name, "the directory"),
+            Field("files", Integer, "files of which data is kept"),
+            Field("bytes", Integer, "data read"),
+        ],
+    },
+    Event {
         name: "ping",
         commands: "ping",
         meaning: "A call and its answer.",

@@ -66,14 +66,21 @@ impl Unkept {
 
 impl<S: Store> Cache<S> {
     /// Shows what a lasting store has kept of the directory `root`, before its server was asked for anything; `None` if there is
-    /// nothing. What the server says is believed once it shows that it has the same root.
-    pub fn disconnected(config: CacheConfig, now: Instant, root: FileHandle, mut store: S) -> Option<Self> {
+    /// nothing. `since_1970` is as for [`Cache::set_wall_clock`]. What the server says is believed once it shows that it has the same root.
+    pub fn disconnected(
+        config: CacheConfig,
+        now: Instant,
+        since_1970: Duration,
+        root: FileHandle,
+        mut store: S,
+    ) -> Option<Self> {
         let key = record::root_key(&root);
         let kept = store.recall(NodeId::ROOT, &key).and_then(|body| KeptDirectory::decode(&body))?;
         if kept.subject.handle != root || kept.subject.metadata.file_type != FileType::Directory {
             return None;
         }
         let mut cache = Self::new(config, now, root, kept.subject.metadata, store);
+        cache.set_wall_clock(now, since_1970);
         let known = cache.kept(kept.subject.metadata, kept.subject.asked);
         if let Some(object) = cache.objects.get_mut(NodeId::ROOT) {
             object.known = known;

@@ -22,7 +22,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "What is logged on standard error, as for tracing-subscriber's EnvFilter: debug, or nfs_proto=trace.",
     ),
     ("XDG_STATE_HOME", "Where the state directory is, instead of ~/.local/state."),
-    ("XDG_CACHE_HOME", "Where the path cache is, instead of ~/.cache."),
+    ("XDG_CACHE_HOME", "Where the caches of paths and of nfsw mount are, instead of ~/.cache."),
 ];
 
 const NETWORK_ENVIRONMENT: (&str, &str) =
@@ -40,6 +40,7 @@ const FILES: &[(&str, &str)] = &[
         "Journals of uploads, and lists of complete files of trees. Deleting them costs the resume.",
     ),
     ("~/.cache/nfsw/paths.json", "Estimates of paths to servers, used for half an hour."),
+    ("~/.cache/nfsw/mount", "What nfsw mount has read; nfsw cache shows and changes it."),
 ];
 
 /// Returns the sections of a command's page in roff: exit status, environment, files, and what its help ends with.
@@ -48,7 +49,7 @@ pub(super) fn after_options(page: &str, notes: &str) -> io::Result<Vec<u8>> {
     list("EXIT STATUS", EXIT_STATUS, &mut text)?;
     let network = (page == "nfsw-link-exec").then_some(NETWORK_ENVIRONMENT);
     list("ENVIRONMENT", &[ENVIRONMENT, network.as_slice()].concat(), &mut text)?;
-    if ["nfsw", "nfsw-cp", "nfsw-sync"].contains(&page) {
+    if ["nfsw", "nfsw-cp", "nfsw-sync", "nfsw-mount"].contains(&page) {
         list("FILES", FILES, &mut text)?;
     }
     let (notes, examples) = split(notes);

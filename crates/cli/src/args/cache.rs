@@ -1,0 +1,93 @@
+//! The command line of `nfsw cache`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{Completes, parse_remote};
+use crate::target::Remote;
+
+/// `nfsw cache`
+#[derive(Args, Debug)]
+pub(crate) struct CacheArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: CacheCommand,
+}
+
+/// The subcommands of `nfsw cache`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// List what is kept of each directory that was mounted, or the files below TARGET of which data is kept.
+    #[command(after_help = "Examples:\n  nfsw cache ls\n  nfsw cache ls nas:/srv/photos/2026")]
+    Ls(CacheLsArgs),
+    /// Keep what is in the cache at and below TARGET when room is made for other files; a mount takes note within seconds.
+    ///
+    /// This fetches nothing: nfsw mount --hoard does.
+    #[command(
+        after_help = "Examples:\n  nfsw cache pin nas:/srv/photos/2026\n  nfsw cache pin --remove nas:/srv/photos/2026"
+    )]
+    Pin(CachePinArgs),
+    /// Delete what is in the cache at and below TARGET, which must not be mounted.
+    #[command(after_help = "Examples:\n  nfsw cache drop nas:/srv/photos/2019\n  nfsw cache drop --all")]
+    Drop(CacheDropArgs),
+    /// Compare all data in the cache with the sums that were made when it was fetched. What is not mounted is looked at.
+    ///
+    /// A mount compares what it reads and never serves damaged data: it is fetched again.
+    #[command(after_help = "Example:\n  nfsw cache verify")]
+    Verify(CacheVerifyArgs),
+}
+
+/// What all of them have.
+#[derive(Args, Debug)]
+pub(crate) struct CachePlace {
+    /// Directory of the cache; $XDG_CACHE_HOME/nfsw/mount when left out.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Print JSON, one event a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `nfsw cache ls`
+#[derive(Args, Debug)]
+pub(crate) struct CacheLsArgs {
+    /// A directory that was mounted, or something below one.
+    #[arg(value_name = "TARGET", value_parser = parse_remote(), add = Completes::OnServers)]
+    pub(crate) target: Option<Remote>,
+    #[command(flatten)]
+    pub(crate) place: CachePlace,
+}
+
+/// `nfsw cache pin`
+#[derive(Args, Debug)]
+pub(crate) struct CachePinArgs {
+    /// Something at or below a directory that was mounted.
+    #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
+    pub(crate) targets: Vec<Remote>,
+    /// Keep it no longer.
+    #[arg(long)]
+    pub(crate) remove: bool,
+    #[command(flatten)]
+    pub(crate) place: CachePlace,
+}
+
+/// `nfsw cache drop`
+#[derive(Args, Debug)]
+pub(crate) struct CacheDropArgs {
+    /// Something at or below a directory that was mounted.
+    #[arg(value_name = "TARGET", required_unless_present = "all", value_parser = parse_remote(), add = Completes::OnServers)]
+    pub(crate) targets: Vec<Remote>,
+    /// Everything.
+    #[arg(long, conflicts_with = "targets")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) place: CachePlace,
+}
+
+/// `nfsw cache verify`
+#[derive(Args, Debug)]
+pub(crate) struct CacheVerifyArgs {
+    #[command(flatten)]
+    pub(crate) place: CachePlace,
+}

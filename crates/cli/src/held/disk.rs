@@ -1,0 +1,260 @@
+//! Holds grains and records in files.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    time::SystemTime,
+};
+
+use bytes::Bytes;
+use nfs_cache::{NodeId, Record, Store, StoreFull};
+use rustix::io::Errno;
+
+use super::{
+    entry::{Entry, Name, Sum, offset, open},
+    home::Root,
+    idle::Idle,
+};
+
+/// Data files open at once.
+const MOST_OPEN: usize = 64;
+
+/// Bytes written after which the space left on the disk is looked at again.
+const LOOK_BYTES: u64 = 8 << 20;
+
+/// Space that is left to others: this part of the file system, but no more than `MOST_FREE_BYTES`.
+const FREE_PART: u64 = 20;
+const MOST_FREE_BYTES: u64 = 1 << 30;
+
+/// What is dropped, at least, when the disk is full: not every grain is to drop something.
+const MAKE_BYTES: u64 = 1 << 20;
+
+/// A lasting store in the directory of a root.
+#[derive(Debug)]
+pub(crate) struct DiskStore {
+    root: Root,
+    nodes: BTreeMap<NodeId, Held>,
+    names: BTreeMap<Name, NodeId>,
+    idle: Idle,
+    opened: VecDeque<NodeId>,
+    /// Bytes written since the space was looked at; `None` before the first look.
+    written: Option<u64>,
+    wanted: u64,
+}
+
+/// An object that is in use.
+#[derive(Debug)]
+struct Held {
+    name: Name,
+    path: Option<Vec<u8>>,
+    file: Option<File>,
+    sums: BTreeMap<u64, Sum>,
+}
+
+impl DiskStore {
+    /// Opens what is held of a root.
+    pub(crate) fn new(root: Root) -> Self {
+        let idle = Idle::look(&root.objects());
+        Self {
+            root,
+            nodes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            idle,
+            opened: VecDeque::new(),
+            written: None,
+            wanted: 0,
+        }
+    }
+
+    /// Returns the data file of a node, open.
+    fn file(&mut self, node: NodeId) -> Option<io::Result<&File>> {
+        let held = self.nodes.get(&node)?;
+        if held.file.is_none() {
+            let file = match open(&held.name.data(&self.root.objects())) {
+                Ok(file) => file,
+                Err(error) => return Some(Err(error)),
+            };
+            self.nodes.get_mut(&node)?.file = Some(file);
+            self.opened.push_back(node);
+            while self.opened.len() > MOST_OPEN {
+                let closed = self.opened.pop_front().and_then(|node| self.nodes.get_mut(&node));
+                if let Some(held) = closed {
+                    held.file = None;
+                }
+            }
+        }
+        self.nodes.get(&node)?.file.as_ref().map(Ok)
+    }
+
+    /// Looks now and then whether the disk has room for more.
+    fn has_space(&mut self, bytes: u64) -> bool {
+        let written = self.written.map_or(LOOK_BYTES, |written| written + bytes);
+        self.written = Some(written);
+        if written < LOOK_BYTES && self.wanted == 0 {
+            return true;
+        }
+        // Whoever cannot tell is believed to have room.
+        let Ok(space) = rustix::fs::statvfs(self.root.path()) else { return true };
+        let (block, all) = (space.f_frsize, space.f_blocks);
+        let free = space.f_bavail * block;
+        let kept = (all * block / FREE_PART).min(MOST_FREE_BYTES);
+        self.wanted = if free < kept + bytes { (kept + bytes - free).max(MAKE_BYTES) } else { 0 };
+        if self.wanted == 0 {
+            self.written = Some(0);
+        }
+        self.wanted == 0
+    }
+
+    fn close(&mut self, node: NodeId) -> Option<Held> {
+        let held = self.nodes.remove(&node)?;
+        self.names.remove(&held.name);
+        if held.file.is_some() {
+            self.opened.retain(|opened| *opened != node);
+        }
+        Some(held)
+    }
+}
+
+impl Store for DiskStore {
+    fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
+        if !self.nodes.contains_key(&node) || !self.has_space(data.len() as u64) {
+            return Err(StoreFull);
+        }
+        let written = match self.file(node) {
+            Some(Ok(file)) => file.write_all_at(data, offset(grain)),
+            Some(Err(error)) => Err(error),
+            None => return Err(StoreFull),
+        };
+        let held = self.nodes.get_mut(&node).ok_or(StoreFull)?;
+        match written {
+            Ok(()) => {
+                held.sums.insert(grain, Sum::of(data));
+                Ok(())
+            }
+            Err(error) => {
+                held.sums.remove(&grain);
+                let errno = Errno::from_io_error(&error);
+                if matches!(errno, Some(Errno::NOSPC | Errno::DQUOT)) {
+                    self.wanted = MAKE_BYTES;
+                }
+                tracing::debug!(%error, "the cache cannot be written to");
+                Err(StoreFull)
+            }
+        }
+    }
+
+    fn get(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
+        let sum = *self.nodes.get(&node)?.sums.get(&grain)?;
+        let mut data = vec![0; sum.length()];
+        self.file(node)?.ok()?.read_exact_at(&mut data, offset(grain)).ok()?;
+        // Whatever has become of it: the disk may have lost it, and a crash may have left a hole.
+        if Sum::of(&data) != sum {
+            tracing::debug!(grain, "data in the cache is damaged");
+            return None;
+        }
+        Some(data.into())
+    }
+
+    fn remove(&mut self, node: NodeId, grain: u64) {
+        let objects = self.root.objects();
+        let Some(held) = self.nodes.get_mut(&node) else { return };
+        held.sums.remove(&grain);
+        if held.sums.is_empty() {
+            held.name.delete(&objects);
+            if held.file.take().is_some() {
+                self.opened.retain(|opened| *opened != node);
+            }
+        }
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
+        let name = Name::of(key);
+        match self.names.get(&name) {
+            Some(&other) if other != node => return None,
+            Some(_) | None => {}
+        }
+        self.names.insert(name, node);
+        self.idle.take(name);
+        let objects = self.root.objects();
+        let entry = Entry::read(&objects, name);
+        if entry.as_ref().is_some_and(|entry| !entry.sums.is_empty()) {
+            // What is used stays longest.
+            let used =
+                File::open(name.record(&objects)).and_then(|file| file.set_modified(SystemTime::now()));
+            let _ = used;
+        }
+        let Entry { path, body, sums, .. } = entry.clone().unwrap_or_default();
+        self.nodes.insert(node, Held { name, path, file: None, sums });
+        entry.map(|_| body)
+    }
+
+    fn keep(&mut self, node: NodeId, record: &Record<'_>) {
+        let objects = self.root.objects();
+        let Some(held) = self.nodes.get_mut(&node) else { return };
+        if held.name != Name::of(record.key) {
+            return;
+        }
+        held.path = record.path.map(<[u8]>::to_vec).or_else(|| held.path.take());
+        let (path, sums) = (held.path.clone(), held.sums.clone());
+        let entry = Entry { path, pinned: record.pinned, body: record.body.to_vec(), sums };
+        // The older record claims no more than there is.
+        if let Err(error) = entry.write(&objects, held.name) {
+            tracing::debug!(%error, "the cache cannot be written to");
+        }
+    }
+
+    fn retire(&mut self, key: &[u8]) {
+        let _ = fs::remove_file(Name::of(key).record(&self.root.objects()));
+    }
+
+    fn release(&mut self, node: NodeId, key: &[u8], discard: bool) {
+        let name = Name::of(key);
+        let bytes =
+            self.close(node).map_or(0, |held| held.sums.values().map(|sum| sum.length() as u64).sum());
+        if self.names.contains_key(&name) {
+            return;
+        }
+        if discard {
+            self.idle.take(name);
+            name.delete(&self.root.objects());
+        } else if bytes > 0 {
+            self.idle.put(name, bytes);
+        }
+    }
+
+    fn spare(&mut self, bytes: u64) -> u64 {
+        let objects = self.root.objects();
+        let pins = self.root.pins();
+        let mut spared = 0;
+        for (name, length) in self.idle.oldest() {
+            if spared >= bytes {
+                break;
+            }
+            if Entry::read(&objects, name).is_some_and(|entry| entry.is_pinned(&pins)) {
+                continue;
+            }
+            self.idle.take(name);
+            name.delete(&objects);
+            spared += length;
+        }
+        spared
+    }
+
+    fn idle_bytes(&self) -> u64 {
+        self.idle.bytes()
+    }
+
+    fn wanted_bytes(&self) -> u64 {
+        self.wanted
+    }
+}
+
+#[cfg(test)]
+#[path = "disk/tests.rs"]
+mod tests;
