@@ -82,6 +82,8 @@ pub(crate) struct Object {
     pub(crate) used: u64,
     /// It stays when room is made, and so does what lies in it.
     pub(crate) pinned: bool,
+    /// It stays, and what lies in it does not for that.
+    pub(crate) hoarded: bool,
     /// The directory that it was found in last.
     pub(crate) parent: Option<NodeId>,
     pub(crate) kind: Kind,
@@ -115,6 +117,7 @@ impl Object {
             open: 0,
             used: 0,
             pinned: false,
+            hoarded: false,
             parent: None,
             kind,
         }
@@ -138,7 +141,7 @@ impl Object {
 
     /// Whether nobody outside would miss it.
     pub(crate) const fn is_unused(&self) -> bool {
-        self.references == 0 && self.open == 0 && (self.over || !self.pinned)
+        self.references == 0 && self.open == 0 && (self.over || !self.pinned && !self.hoarded)
     }
 }
 

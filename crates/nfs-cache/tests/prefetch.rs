@@ -391,6 +391,22 @@ fn hoarded_files_stay_and_do_not_take_more_than_there_is() {
 }
 
 #[test]
+fn what_is_not_hoarded_makes_room_though_it_lies_beside_what_is() {
+    let mut config = config();
+    config.size_bytes = 400_000;
+    let mut world = World::new(config, [100_000, 200_000, 100_000, 200_000, 200_000], true);
+    let now = world.instant();
+    world.cache.hoard(now, Box::new(Only("a")));
+    world.pass(20 * SECONDS);
+    for name in ["b.jpg", "d", "e.mp4"] {
+        let open = world.open(name);
+        world.read(open, 0..4);
+        world.cache.release(open);
+        assert_eq!((world.held("a"), world.held(name)), (100_000, 200_000), "after {name}");
+    }
+}
+
+#[test]
 fn what_nobody_uses_for_long_is_dropped() {
     let mut config = config();
     config.idle = Duration::from_secs(160);

@@ -88,6 +88,15 @@ impl<S: Store> Cache<S> {
         (hoard.walk, hoard.next_walk) = (None, Some(self.now));
     }
 
+    /// Keeps an object, and of a directory nothing that lies in it: what is wanted there is kept itself.
+    fn keep_hoarded(&mut self, node: NodeId) {
+        if let Some(object) = self.objects.get_mut(node)
+            && !std::mem::replace(&mut object.hoarded, true)
+        {
+            self.changed(node);
+        }
+    }
+
     pub(super) fn next_of_walk(&mut self) -> Option<Next> {
         self.prefetch.percent = self.config.hoard_percent;
         if let Some((mut whole, path)) = self.prefetch.hoard.whole.take() {
@@ -140,7 +149,7 @@ impl<S: Store> Cache<S> {
                 return Some(Next::List(node));
             }
             (place.is_listed, place.has_asked) = (true, false);
-            self.pin(node, true);
+            self.keep_hoarded(node);
             return Some(Next::Again);
         }
         let Some((name, edge)) = after(directory, place.after.as_deref()) else { return done(walk) };
@@ -165,13 +174,13 @@ impl<S: Store> Cache<S> {
                         Some(Question::Getattr(object.handle))
                     }
                     Kind::File(_) if wants => {
-                        self.pin(node, true);
+                        self.keep_hoarded(node);
                         self.prefetch.hoard.whole = Some((Whole { node, next: 0 }, path));
                         None
                     }
                     Kind::Link(None) if wants => Some(Question::Readlink(object.handle)),
                     Kind::Link(_) if wants => {
-                        self.pin(node, true);
+                        self.keep_hoarded(node);
                         None
                     }
                     Kind::File(_) | Kind::Directory(_) | Kind::Link(_) | Kind::Other => None,

@@ -40,7 +40,7 @@ impl<S: Store> Cache<S> {
         }
         let Some(limit) = limit else { return };
         let is_idle = |(node, object): (&NodeId, &crate::object::Object)| {
-            let is_kept = object.open > 0 || object.pinned || *node == NodeId::ROOT;
+            let is_kept = object.open > 0 || object.pinned || object.hoarded || *node == NodeId::ROOT;
             (!is_kept && object.used <= limit).then_some(*node)
         };
         let idle: Vec<NodeId> = self.objects.by_node.iter().filter_map(is_idle).collect();

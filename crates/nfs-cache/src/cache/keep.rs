@@ -209,9 +209,10 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Whether an object, or a directory that it lies in, is pinned.
+    /// Whether an object stays when room is made: it is hoarded or pinned, or a directory that it lies in is pinned.
     pub(super) fn is_pinned(&self, node: NodeId) -> bool {
-        self.way_up(node).any(|(_, object)| object.pinned)
+        let is_hoarded = self.objects.get(node).is_some_and(|object| object.hoarded);
+        is_hoarded || self.way_up(node).any(|(_, object)| object.pinned)
     }
 
     /// An object and the directories that it lies in.

@@ -236,6 +236,7 @@ impl<S: Store> Cache<S> {
 
     /// Begins to fetch a grain, unless it is held or there is no room.
     fn begin_grain(&mut self, piece: &Piece) -> bool {
+        self.recall_data(piece.node);
         let (now, next, total) = (self.now, CallId(self.next), self.total_bytes());
         let Some(object) = self.objects.get_mut(piece.node).filter(|object| !object.over) else {
             return false;
@@ -381,7 +382,8 @@ impl<S: Store> Cache<S> {
     }
 
     /// Returns the next grain of a file that is not held.
-    pub(super) fn next_grain(&self, whole: &mut Whole, is_hoarded: bool) -> Option<Piece> {
+    pub(super) fn next_grain(&mut self, whole: &mut Whole, is_hoarded: bool) -> Option<Piece> {
+        self.recall_data(whole.node);
         let object = self.objects.get(whole.node).filter(|object| !object.over)?;
         let end = object.known.metadata.size.div_ceil(GRAIN_BYTES);
         let held = object.held()?;

@@ -471,13 +471,14 @@ impl<S: Store> Cache<S> {
         }
         let is_file = matches!(object.kind, Kind::File(_));
         if !is_same && (is_file || !is_same_kind) && node != NodeId::ROOT {
-            let (pinned, parent) = (object.pinned, object.parent);
+            let (pinned, hoarded, parent) = (object.pinned, object.hoarded, object.parent);
             self.retire(node);
             self.objects.end(node);
             self.drop_if_unused(node);
             let node = self.objects.insert(self.now, handle, known);
             if let Some(object) = self.objects.get_mut(node) {
                 (object.changed_by, object.pinned, object.parent) = (id, pinned, parent);
+                object.hoarded = hoarded;
             }
             self.told(node, true);
             return;
