@@ -61,7 +61,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Ping(arguments) => ping::execute(arguments),
         Command::Doctor(arguments) => on_servers!(arguments, doctor::run),
         #[cfg(all(target_os = "linux", feature = "mount"))]
-        Command::Mount(arguments) => mount::execute(arguments),
+        Command::Mount(arguments) => return mount::execute(arguments),
         #[cfg(all(target_os = "linux", feature = "mount"))]
         Command::Umount(arguments) => mount::execute_umount(&arguments),
         #[cfg(all(target_os = "linux", feature = "mount"))]

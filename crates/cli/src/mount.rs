@@ -4,15 +4,20 @@
 //! the [`nfs_cache::Cache`]; [`carry`] makes the calls that it asks for; replies to the kernel leave as soon as the cache has an answer.
 
 mod attributes;
+pub(crate) mod background;
 mod carrier;
 mod front;
+mod hoard;
 mod interrupt;
+pub(crate) mod line;
 mod point;
+pub(crate) mod status;
 mod view;
 
 pub(crate) use self::{
     carrier::carry,
     front::Front,
-    point::{MountPoint, SOURCE, unmount},
-    view::{Notice, View},
+    hoard::Patterns,
+    point::{MountPoint, SOURCE, unmount, unmount_unused},
+    view::{Notice, Snapshot, View},
 };

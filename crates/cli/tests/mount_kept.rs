@@ -305,7 +305,7 @@ impl Torture {
     }
 
     fn name(file: usize) -> String {
-        if file % 2 == 0 { format!("d/{file}") } else { file.to_string() }
+        if file.is_multiple_of(2) { format!("d/{file}") } else { file.to_string() }
     }
 
     /// Gives a file a new version: in place, or by renaming.

@@ -1,6 +1,9 @@
 //! The command lines of `nfsw mount` and `nfsw umount`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 
@@ -14,20 +17,25 @@ Programs see the files of the server below DIR, read-only; nfsw cp and nfsw sync
 a cache on the disk, and served while the server does not respond, also to later mounts of the same directory (nfsw cache shows \
 it). An opened file keeps the version that it had: when it changes on the server, what was not read of it yet fails as stale, and whoever opens it again gets the new version.
 
+What --hoard names is fetched while no program waits for something else. With --prefetch the beginnings of photos, films and documents \
+are fetched after their directory was listed, then its small files, with a quarter of the link.
+
 The attribute user.nfsw.state says how a file relates to the server: fresh, or stale since when, and how much of it is held.
 
 Examples:
   nfsw mount nas:/srv/photos ~/photos
   nfsw mount --offline nas:/srv/photos ~/photos
+  nfsw mount --background --hoard 'albums/2026' nas:/srv/photos ~/photos
+  nfsw mount --status
   getfattr -n user.nfsw.state ~/photos/cat.jpg
   nfsw umount ~/photos")]
 pub(crate) struct MountArgs {
     /// Directory on a server.
-    #[arg(value_name = "TARGET", value_parser = parse_remote(), add = Completes::OnServers)]
-    pub(crate) target: Remote,
+    #[arg(value_name = "TARGET", value_parser = parse_remote(), required_unless_present = "status", add = Completes::OnServers)]
+    target: Option<Remote>,
     /// Directory of this machine in which it is shown.
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "status")]
+    directory: Option<PathBuf>,
     /// How long a program waits for what is not held before it gets an error.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     pub(crate) wait: Duration,
@@ -40,11 +48,44 @@ pub(crate) struct MountArgs {
     /// Do not ask the server for anything: show what the cache has.
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Fetch the files that match, paths below TARGET, and keep them whatever else is read; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) hoard: Vec<String>,
+    /// Fetch what programs will probably ask for.
+    #[arg(long, conflicts_with = "offline")]
+    pub(crate) prefetch: bool,
+    /// Unmount when no program has used it for so long.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) idle: Option<Duration>,
+    /// Return when the mount works, which goes on in the background.
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// This is the process in the background.
+    #[arg(long, hide = true)]
+    pub(crate) in_background: bool,
+    /// Say how all mounts of this user are, or the one at DIR.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["target", "directory"])]
+    pub(crate) status: Option<Option<PathBuf>>,
+    /// With --status: print JSON, one event a line.
+    #[arg(long, requires = "status")]
+    pub(crate) json: bool,
     /// Say nothing but errors.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
+}
+
+impl MountArgs {
+    /// Returns what is to be mounted: the parser has made sure of it.
+    pub(crate) const fn target(&self) -> &Remote {
+        self.target.as_ref().expect("the parser requires it")
+    }
+
+    /// Returns where.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.as_deref().expect("the parser requires it")
+    }
 }
 
 /// `nfsw umount`

@@ -1,15 +1,22 @@
 //! `nfsw mount` and `nfsw umount`.
 
 mod begin;
+mod status;
 
 use std::{
+    convert::Infallible,
+    future::pending,
     path::Path,
+    process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use nfs_cache::Cache;
+use tokio::{task::spawn_blocking, time::sleep};
+
+use self::status::Identity;
 
 use crate::{
     args::{MountArgs, OutputArgs, UmountArgs},
@@ -18,23 +25,60 @@ use crate::{
     exit::{Exit, Failure},
     held::Holder,
     links,
-    mount::{Front, MountPoint, Notice, SOURCE, View, carry, unmount},
+    mount::{
+        Front, MountPoint, Notice, Patterns, SOURCE, Snapshot, View,
+        background::{self, Started},
+        carry, line,
+        status::Teller,
+        unmount, unmount_unused,
+    },
+    progress::Progress,
     report::Reporter,
     signals::interrupted,
     target::Remote,
+    units,
 };
 
 /// Event loops: one that answers while another reads the next request.
 const LOOPS: usize = 2;
 
-pub(super) fn execute(arguments: MountArgs) -> Exit {
+pub(super) fn execute(arguments: MountArgs) -> ExitCode {
+    if let Some(directory) = &arguments.status {
+        return status::execute(directory.as_deref(), arguments.json).into();
+    }
     let reporter = Reporter::new(&OutputArgs { json: false, stats: false }, Instant::now())
         .with_verbosity(false, arguments.quiet);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
+    if arguments.background && !arguments.in_background {
+        match in_background(&arguments, &reporter) {
+            Ok(code) => return code,
+            Err(error) => return reporter.finish(Err(error), &connections.summary()).into(),
+        }
+    }
+    if arguments.in_background {
+        background::leave_terminal();
+    }
     let result = run(&arguments, &connections, &reporter);
+    reporter.end_progress(None);
     connections.remember();
-    reporter.finish(result, &connections.summary())
+    reporter.finish(result, &connections.summary()).into()
+}
+
+/// Mounts in a process of its own, and returns when that works or has said why it does not.
+fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<ExitCode> {
+    let point = MountPoint::prepare(arguments.directory())?;
+    match background::start(&point.path)? {
+        Started::Failed(code) => Ok(code),
+        Started::Ready { log } => {
+            let (target, path) = (arguments.target(), show(&point.path));
+            reporter.sum_up(format!(
+                "{target} is mounted at {path}; unmount it: nfsw umount {path}; its log: {}",
+                show(&log)
+            ));
+            Ok(Exit::Done.into())
+        }
+    }
 }
 
 pub(super) fn execute_umount(arguments: &UmountArgs) -> Exit {
@@ -60,7 +104,8 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
     let result = runtime.block_on(async {
         let end = interrupted();
         tokio::pin!(end);
-        let point = MountPoint::prepare(&arguments.directory)?;
+        let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
+        let point = MountPoint::prepare(arguments.directory())?;
         if point.was_dead {
             reporter.note(format!("{}: removed a dead mount", show(&point.path)));
         }
@@ -68,9 +113,19 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             begun = begin::begin(arguments, connections, reporter) => begun?,
             () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
         };
-        let (target, seeker) = (&arguments.target, begun.seeker());
+        let (target, seeker) = (arguments.target(), begun.seeker());
         let (view, session) = mount(target, begun.cache, &point.path)?;
-        reporter.note(format!("{target} is mounted at {}; Ctrl-C unmounts it", show(&point.path)));
+        let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
+        reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
+        if arguments.in_background {
+            background::settle()?;
+        } else if let Some(progress) = Progress::on_terminal(None).filter(|_| !arguments.quiet) {
+            reporter.show_progress(progress);
+        }
+        if !arguments.hoard.is_empty() {
+            view.hoard(Box::new(hoard));
+        }
+        let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
         let over = ended(&session);
         let tell = || view.take_notices().into_iter().for_each(|notice| tell(reporter, target, notice));
         let changed = || {
@@ -85,6 +140,12 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             never = seeker.seek(arguments, connections, reporter, &view) => match never {},
             never = begin::follow_pins(&view, begun.place) => match never {},
             never = links::watch(changed) => match never {},
+            never = tell_state(teller.as_ref(), &view, &identity) => match never {},
+            never = show_state(reporter, &view) => match never {},
+            longest = unused(&view, &point.path, arguments.idle) => {
+                let time = units::whole_seconds(longest);
+                reporter.note(format!("{} has not been used for {time}", show(&point.path)));
+            }
         }
         // Taken out of the file tree; programs that still use it get errors.
         drop(session);
@@ -126,11 +187,57 @@ fn mount(
     Ok((view, session))
 }
 
+/// Listens for those who want to know the state; without a place for that there are none.
+fn teller(point: &Path) -> Option<Teller> {
+    match Teller::listen(point) {
+        Ok(teller) => Some(teller),
+        Err(error) => {
+            tracing::debug!(%error, "nfsw mount --status will not show this mount");
+            None
+        }
+    }
+}
+
+async fn tell_state(teller: Option<&Teller>, view: &View, identity: &Identity) -> Infallible {
+    match teller {
+        Some(teller) => teller.tell(|| identity.state(&view.snapshot(), Instant::now())).await,
+        None => pending().await,
+    }
+}
+
+/// Shows the state on a terminal.
+async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
+    const REDRAW: Duration = Duration::from_millis(500);
+    while reporter.show(|width| line::line(&view.snapshot(), Instant::now(), width)) {
+        sleep(REDRAW).await;
+    }
+    pending().await
+}
+
+/// Returns when no program has used the mount for so long, and unmounts it.
+async fn unused(view: &View, point: &Path, longest: Option<Duration>) -> Duration {
+    let Some(longest) = longest else { return pending().await };
+    let look = (longest / 10).clamp(Duration::from_millis(50), Duration::from_secs(10));
+    loop {
+        sleep(look).await;
+        let Snapshot { is_unused, used_at, .. } = view.snapshot();
+        if !is_unused || used_at.elapsed() < longest {
+            continue;
+        }
+        let path = point.to_owned();
+        // The kernel may want answers meanwhile. It refuses while somebody is in there, with a working directory for example.
+        if let Ok(true) = spawn_blocking(move || unmount_unused(&path)).await {
+            return longest;
+        }
+        view.is_used();
+    }
+}
+
 /// Returns when somebody else has unmounted it.
 async fn ended(session: &BackgroundSession) {
     const LOOK: Duration = Duration::from_millis(100);
     while !session.guard.is_finished() {
-        tokio::time::sleep(LOOK).await;
+        sleep(LOOK).await;
     }
 }
 

@@ -56,7 +56,10 @@ impl Home {
     pub(crate) fn new(path: Option<&Path>) -> io::Result<Self> {
         let of_user = || base_directory("XDG_CACHE_HOME", ".cache").map(|path| path.join("mount"));
         let path = path.map(Path::to_owned).or_else(of_user);
-        path.map(Self).ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is an absolute path"))
+        let path =
+            path.ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is an absolute path"))?;
+        // A mount in the background leaves the working directory.
+        std::path::absolute(path).map(Self)
     }
 
     /// Where it is.

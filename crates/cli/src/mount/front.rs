@@ -89,7 +89,7 @@ impl Filesystem for Front {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.lock().cache.release(OpenId::from_number(open.0));
+        self.0.lock().release(OpenId::from_number(open.0));
         reply.ok();
     }
 

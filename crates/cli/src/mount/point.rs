@@ -85,6 +85,18 @@ pub(crate) fn unmount(path: &Path) -> anyhow::Result<bool> {
     }
 }
 
+/// Unmounts what nobody uses; whether that was so.
+pub(crate) fn unmount_unused(path: &Path) -> bool {
+    match rustix::mount::unmount(path, UnmountFlags::empty()) {
+        Ok(()) => true,
+        Err(Errno::PERM) => {
+            let output = Command::new("fusermount3").args(["-u", "--"]).arg(path).output();
+            output.is_ok_and(|output| output.status.success())
+        }
+        Err(_) => false,
+    }
+}
+
 /// Removes a mount from the file tree; whoever uses it keeps it.
 fn detach(path: &Path) -> anyhow::Result<()> {
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {

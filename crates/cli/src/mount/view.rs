@@ -10,7 +10,7 @@ use fuser::{
     Errno, FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
-use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, NodeId, OperationId};
+use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, NodeId, OpenId, OperationId, Stats, Wanted};
 use tokio::sync::Notify;
 
 use super::{
@@ -34,6 +34,44 @@ pub(crate) enum Notice {
     AnotherServer,
 }
 
+/// Whether the server responds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    Down,
+    AnotherServer,
+}
+
+impl Way {
+    /// Returns the word for programs.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::AnotherServer => "another server",
+        }
+    }
+}
+
+/// A mount at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) stats: Stats,
+    pub(crate) way: Way,
+    /// Since when.
+    pub(crate) way_since: Instant,
+    /// Requests of the kernel that wait.
+    pub(crate) waiting: usize,
+    /// The name of what is fetched though nobody waits for it.
+    pub(crate) fetching: Option<Vec<u8>>,
+    /// No file and no directory is open.
+    pub(crate) is_unused: bool,
+    /// When the kernel asked last.
+    pub(crate) used_at: Instant,
+    /// A part of what is to be hoarded has no room.
+    pub(crate) hoard_is_full: bool,
+}
+
 /// A cache, and the requests of the kernel that wait for it.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -52,6 +90,10 @@ pub(super) struct Inner {
     /// Requests for the space of the file system, which is not held.
     pub(super) space: Vec<ReplyStatfs>,
     pub(super) notices: Vec<Notice>,
+    way: (Way, Instant),
+    /// Files that the kernel has open.
+    open_files: u64,
+    used_at: Instant,
 }
 
 /// A request without an answer yet.
@@ -83,6 +125,7 @@ pub(super) struct DirectoryReader {
 impl View {
     /// Shows what a cache holds.
     pub(crate) fn new(cache: Cache<Holder>) -> Self {
+        let way = if cache.is_connected() { Way::Up } else { Way::Down };
         let inner = Inner {
             cache,
             waiting: BTreeMap::new(),
@@ -90,6 +133,9 @@ impl View {
             next_directory: 1,
             space: Vec::new(),
             notices: Vec::new(),
+            way: (way, Instant::now()),
+            open_files: 0,
+            used_at: Instant::now(),
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
@@ -105,9 +151,10 @@ impl View {
         reply: Reply,
         ask: impl FnOnce(&mut Cache<Holder>, Instant) -> OperationId,
     ) {
-        let mut inner = self.lock();
+        let (mut inner, now) = (self.lock(), Instant::now());
+        inner.used_at = now;
         let before = inner.cache.poll_timeout();
-        let operation = ask(&mut inner.cache, Instant::now());
+        let operation = ask(&mut inner.cache, now);
         inner.waiting.insert(operation, Waiting { thread, reply });
         inner.answer();
         let is_done = !inner.waiting.contains_key(&operation);
@@ -154,6 +201,32 @@ impl View {
         all
     }
 
+    /// Says what is to be held whatever happens.
+    pub(crate) fn hoard(&self, wanted: Box<dyn Wanted>) {
+        self.lock().cache.hoard(Instant::now(), wanted);
+        self.bell.notify_one();
+    }
+
+    /// Returns the state of the mount.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let inner = self.lock();
+        Snapshot {
+            stats: inner.cache.stats(),
+            way: inner.way.0,
+            way_since: inner.way.1,
+            waiting: inner.waiting.len(),
+            fetching: inner.cache.prefetching().map(<[u8]>::to_vec),
+            is_unused: inner.open_files == 0 && inner.directories.is_empty() && inner.waiting.is_empty(),
+            used_at: inner.used_at,
+            hoard_is_full: inner.cache.hoard_is_full(),
+        }
+    }
+
+    /// Takes note that it is used in a way that the kernel does not tell.
+    pub(crate) fn is_used(&self) {
+        self.lock().used_at = Instant::now();
+    }
+
     /// Returns what the user should be told.
     pub(crate) fn take_notices(&self) -> Vec<Notice> {
         std::mem::take(&mut self.lock().notices)
@@ -170,12 +243,24 @@ impl Inner {
                         self.send(reply, result);
                     }
                 }
-                Event::Disconnected => self.notices.push(Notice::Disconnected),
-                Event::Connected => self.notices.push(Notice::Connected),
-                Event::AnotherServer => self.notices.push(Notice::AnotherServer),
+                Event::Disconnected => self.notice(Notice::Disconnected, Way::Down),
+                Event::Connected => self.notice(Notice::Connected, Way::Up),
+                Event::AnotherServer => self.notice(Notice::AnotherServer, Way::AnotherServer),
                 _ => {}
             }
         }
+    }
+
+    fn notice(&mut self, notice: Notice, way: Way) {
+        self.notices.push(notice);
+        self.way = (way, Instant::now());
+    }
+
+    /// Takes note that the kernel has closed a file.
+    pub(super) fn release(&mut self, open: OpenId) {
+        self.cache.release(open);
+        self.open_files = self.open_files.saturating_sub(1);
+        self.used_at = Instant::now();
     }
 
     /// Whether somebody waits for an answer.
@@ -207,6 +292,7 @@ impl Inner {
     /// Closes a directory.
     pub(super) fn close_directory(&mut self, handle: FileHandle) {
         self.directories.remove(&handle.0);
+        self.used_at = Instant::now();
     }
 
     /// Returns the listing that a reader goes through; one that begins anew has none.
@@ -228,6 +314,7 @@ impl Inner {
             }
             (Reply::Open(reply), Ok(Answer::Opened { open, keep_cache })) => {
                 let flags = if keep_cache { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+                self.open_files += 1;
                 reply.opened(FileHandle(open.number()), flags);
             }
             (Reply::Data(reply), Ok(Answer::Data(pieces))) => match pieces.as_slice() {

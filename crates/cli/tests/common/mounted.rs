@@ -39,7 +39,7 @@ impl Mount {
         let (path, cache) = (place.path().join("view"), place.path().join("cache"));
         fs::create_dir(&path).unwrap();
         let (process, said) =
-            launch(url, &path, &cache, options).unwrap_or_else(|said| panic!("not mounted: {said}"));
+            launch(url, &path, &cache, options, &[]).unwrap_or_else(|said| panic!("not mounted: {said}"));
         Self { process, path, cache, said, _place: place }
     }
 
@@ -48,9 +48,15 @@ impl Mount {
         assert!(self.try_again(url, options), "not mounted: {}", self.said);
     }
 
+    /// The same in an environment with more variables.
+    pub(crate) fn again_with(&mut self, url: &str, options: &[&str], variables: &[(&str, &Path)]) {
+        let launched = launch(url, &self.path, &self.cache, options, variables);
+        (self.process, self.said) = launched.unwrap_or_else(|said| panic!("not mounted: {said}"));
+    }
+
     /// The same where it may be refused.
     pub(crate) fn try_again(&mut self, url: &str, options: &[&str]) -> bool {
-        match launch(url, &self.path, &self.cache, options) {
+        match launch(url, &self.path, &self.cache, options, &[]) {
             Ok(launched) => {
                 (self.process, self.said) = launched;
                 true
@@ -81,13 +87,20 @@ impl Drop for Mount {
     }
 }
 
-fn launch(url: &str, path: &Path, cache: &Path, options: &[&str]) -> Result<(Child, String), String> {
+fn launch(
+    url: &str,
+    path: &Path,
+    cache: &Path,
+    options: &[&str],
+    variables: &[(&str, &Path)],
+) -> Result<(Child, String), String> {
     let mut process = command(["mount"])
         .arg("--cache")
         .arg(cache)
         .args(options)
         .arg(url)
         .arg(path)
+        .envs(variables.iter().copied())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();

@@ -55,7 +55,7 @@ pub(super) async fn begin(
     connections: &Connections,
     reporter: &Reporter,
 ) -> anyhow::Result<Begun> {
-    let target = &arguments.target;
+    let target = arguments.target();
     if arguments.offline {
         return held(arguments, reporter)?.ok_or_else(|| {
             let text =
@@ -82,7 +82,7 @@ async fn reach(
     connections: &Connections,
     reporter: &Reporter,
 ) -> anyhow::Result<Found> {
-    let target = &arguments.target;
+    let target = arguments.target();
     let found = async { follow(connections, reporter, find(connections, reporter, target).await?).await };
     let Ok(found) = timeout(REACH, found).await else {
         let text =
@@ -117,7 +117,7 @@ fn connected(arguments: &MountArgs, found: &Found, reporter: &Reporter) -> Begun
 
 /// Opens the place of a root on the disk, for this process alone; says why there is none.
 fn open(arguments: &MountArgs, root: (FileHandle, (u64, u64)), reporter: &Reporter) -> Option<Root> {
-    let target = &arguments.target;
+    let target = arguments.target();
     let without = |text: String| {
         reporter.note(format!("{text}; what is read of {target} is held in memory, until it is unmounted"));
         None
@@ -138,10 +138,12 @@ fn open(arguments: &MountArgs, root: (FileHandle, (u64, u64)), reporter: &Report
 /// Begins with what an earlier mount has left.
 fn held(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<Option<Begun>> {
     let found = Home::new(arguments.cache.as_deref()).ok();
-    let Some(root) = found.and_then(|home| home.find(&arguments.target.to_bytes())) else { return Ok(None) };
+    let Some(root) = found.and_then(|home| home.find(&arguments.target().to_bytes())) else {
+        return Ok(None);
+    };
     let identity = (root.handle, root.numbers);
     let Some(root) = open(arguments, identity, reporter) else {
-        let text = format!("{}: what is held of it cannot be used by this mount", arguments.target);
+        let text = format!("{}: what is held of it cannot be used by this mount", arguments.target());
         return Err(Failure::with(Exit::Unreachable, text));
     };
     let place = Some(root.path().to_owned());
@@ -155,6 +157,7 @@ fn config(arguments: &MountArgs) -> CacheConfig {
     // Nobody would come.
     config.wait = if arguments.offline { Duration::ZERO } else { arguments.wait };
     config.size_bytes = arguments.cache_size;
+    config.prefetch = arguments.prefetch;
     config
 }
 
@@ -194,7 +197,7 @@ impl Seeker {
                 let _ = self.server.set(found.client);
                 view.reached();
             } else if !std::mem::replace(&mut was_another, true) {
-                reporter.note(super::another(&arguments.target));
+                reporter.note(super::another(arguments.target()));
             }
         }
         pending().await
