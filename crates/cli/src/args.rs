@@ -7,6 +7,7 @@ mod curve;
 mod doctor;
 mod files;
 mod filter;
+mod habits;
 mod hosts;
 mod link;
 #[cfg(all(target_os = "linux", feature = "mount"))]
@@ -25,6 +26,7 @@ pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use filter::FilterArgs;
+pub(crate) use habits::{HabitArgs, NO_COMPRESSION};
 pub(crate) use hosts::{Host, Hosts, Security};
 #[cfg(target_os = "linux")]
 pub(crate) use link::LinkExecArgs;

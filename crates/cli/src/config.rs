@@ -301,7 +301,8 @@ impl Known {
     }
 }
 
-fn first_line(error: &clap::Error) -> String {
+/// Returns what is wrong with a command line, without what surrounds it.
+pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()

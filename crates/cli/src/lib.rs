@@ -12,6 +12,7 @@ mod copy;
 mod error;
 mod exit;
 pub mod fuzzing;
+mod habits;
 mod journal;
 mod link_options;
 mod links;
@@ -35,9 +36,9 @@ mod target;
 mod text;
 mod units;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode, time::Duration};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use exit::Exit;
 use outcome::Outcome;
 use summary::Summary;
@@ -68,35 +69,47 @@ pub fn main() -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().collect();
     let cli = match args::Cli::try_parse_from(&line) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error).into(),
+        Err(error) => return usage(&error, &line).into(),
     };
     match config::apply(line, cli) {
         Ok(cli) => command::execute(cli.command),
         Err(error) => {
             eprintln!("nfsw: {error}");
-            say_usage();
+            say_usage(&error);
             Exit::Usage.into()
         }
     }
 }
 
 /// Prints help, the version, or what is wrong with the command line.
-fn usage(error: &clap::Error) -> Exit {
-    let printed = error.print();
+fn usage(error: &clap::Error, line: &[OsString]) -> Exit {
+    if habits::asks_for_help(error, line) {
+        let mut program = args::Cli::command();
+        program.build();
+        let name = line.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+        let printed = program.find_subcommand_mut(name).map(clap::Command::print_help);
+        return if matches!(printed, Some(Ok(()))) { Exit::Done } else { Exit::LocalIo };
+    }
+    let sentence = habits::sentence(error, line);
+    let printed = match &sentence {
+        Some(sentence) => {
+            eprintln!("nfsw: {sentence}");
+            Ok(())
+        }
+        None => error.print(),
+    };
     if !error.use_stderr() {
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
     }
-    say_usage();
+    say_usage(&sentence.unwrap_or_else(|| config::first_line(error)));
     Exit::Usage
 }
 
-/// Says to programs that the command line cannot be obeyed.
-fn say_usage() {
+/// Says to programs that the command line cannot be obeyed, and why.
+fn say_usage(why: &str) {
     if std::env::args_os().any(|argument| argument == "--json") {
-        let _ = writeln!(
-            std::io::stdout(),
-            "{}",
-            Summary::default().to_json(std::time::Duration::ZERO, &Outcome::of_failure(Exit::Usage))
-        );
+        let error = report::error_event(Exit::Usage, Exit::Usage.outcome(), why);
+        let summary = Summary::default().to_json(Duration::ZERO, &Outcome::of_failure(Exit::Usage));
+        let _ = writeln!(std::io::stdout(), "{error}\n{summary}");
     }
 }

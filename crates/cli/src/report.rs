@@ -287,8 +287,7 @@ impl Reporter {
             self.note(&text);
         }
         // A reader who left is noticed at the next line that matters.
-        let message = shorten(&text.to_string(), MESSAGE_CHARACTERS);
-        let _ = self.event(&json!({"event": "warning", "message": message}));
+        let _ = self.event(&json!({"event": "warning", "message": text.to_string()}));
     }
 
     /// As [`Reporter::warning`], about a file among many: what is said of one is not said of the others, which are counted.
@@ -297,8 +296,7 @@ impl Reporter {
         if !self.quiet {
             self.note_once_of_many(&line);
         }
-        let message = shorten(&line, MESSAGE_CHARACTERS);
-        let _ = self.event(&json!({"event": "warning", "message": message}));
+        let _ = self.event(&json!({"event": "warning", "message": line}));
     }
 
     /// As [`Reporter::warning`], but the same words are said only once.
@@ -433,10 +431,7 @@ impl Reporter {
             self.note(&line);
         }
         self.outcome.borrow_mut().add_failure(exit);
-        let message = shorten(&line, MESSAGE_CHARACTERS);
-        let _ = self.event(
-            &json!({"event": "error", "kind": kind(error), "message": message, "exit_code": exit.code()}),
-        );
+        let _ = self.event(&error_event(exit, kind(error), &line));
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {
@@ -445,6 +440,11 @@ impl Reporter {
             None => print(),
         }
     }
+}
+
+/// Returns the event that says what failed, in the words for people, which are never cut here.
+pub(crate) fn error_event(exit: Exit, kind: &str, message: &str) -> Value {
+    json!({"event": "error", "kind": kind, "message": message, "exit_code": exit.code()})
 }
 
 /// Returns an event about files, each under its key: the real name, and where that is not UTF-8 also all its bytes in hexadecimal

@@ -34,6 +34,51 @@ fn a_mistake_is_told_in_the_words_of_the_command_line() {
 }
 
 #[test]
+fn habits_from_other_programs_are_obeyed_or_answered() {
+    let server = Server::start();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(place.path().join("tree/below")).unwrap();
+    std::fs::write(place.path().join("tree/below/a"), "a").unwrap();
+    std::fs::write(server.path("/a"), "a").unwrap();
+    let (a, there) = (server.url("/a"), server.url("/there"));
+    let run = |line: &[&str]| command(line).current_dir(place.path()).output().unwrap();
+    for (line, words) in [
+        (
+            &["cp", "-e", "ssh", &a, "b"][..],
+            "nfsw: cp -e: nfsw talks to the NFS service itself, without ssh.",
+        ),
+        (&["cp", "-P", "22", &a, "b"], "the port is part of the name of a server: nfs://HOST:PORT/PATH"),
+        (&["cp", "-l", "8000", &a, "b"], "--bwlimit"),
+        (&["cp", "-i", &a, "b"], "-n leaves files that exist alone"),
+        (&["sync", "--backup", "tree", &there], "nfsw keeps no earlier versions"),
+        (&["rsync", "tree", &there], "nfsw: rsync is not a command of nfsw. nfsw sync SRC DST"),
+    ] {
+        let output = run(line);
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains(words), "{line:?}: {said}");
+        assert!(said.starts_with("nfsw: ") && said.lines().count() == 1, "{said}");
+        let events = String::from_utf8(run(&[line, &["--json"]].concat()).stdout).unwrap();
+        let told = events
+            .lines()
+            .any(|event| event.contains(r#""event":"error","kind":"usage""#) && event.contains(words));
+        assert!(told, "{events}");
+    }
+    let output = run(&["cp", "-avzP", "tree", &there]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stderr(&output).contains("nothing is compressed (-z)"), "{output:?}");
+    assert_eq!(std::fs::read(server.path("/there/below/a")).unwrap(), b"a");
+    let output = run(&["sync", "-avzhP", "--delete-after", "tree", &there]);
+    assert!(output.status.success(), "{output:?}");
+    for name in ["cp", "sync"] {
+        let output = run(&[name, "-h"]);
+        assert!(
+            output.status.success() && String::from_utf8(output.stdout).unwrap().contains("Usage: nfsw"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn the_port_is_part_of_every_name() {
     let server = Server::start();
     let name = format!("nfs://{}", server.address());

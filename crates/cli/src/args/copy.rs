@@ -4,12 +4,12 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{Completes, ConnectionArgs, FilterArgs, OutputArgs};
+use super::{Completes, ConnectionArgs, FilterArgs, HabitArgs, OutputArgs};
 use crate::{local::Sparse, units};
 
 /// `nfsw cp`
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct CpArgs {
     /// What to copy: HOST:/PATH, nfs://HOST/PATH, a local path, or - for standard input. `*`, `?` and `[...]` in a
     /// server path match names there.
@@ -21,6 +21,9 @@ pub(crate) struct CpArgs {
     /// Copy directories and what is in them.
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
+    /// As -r -p -P: copy trees with their modes, times and links. Hard links become separate files; nfsw sync keeps them.
+    #[arg(short, long)]
+    pub(crate) archive: bool,
     /// DST is what SRC becomes, also if it is a directory that exists.
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
@@ -39,6 +42,12 @@ pub(crate) struct CpArgs {
     /// Leave files alone that exist at the destination.
     #[arg(short, long, conflicts_with = "update")]
     pub(crate) no_clobber: bool,
+    /// Is always so: what exists is replaced, unless with -n or -u.
+    #[arg(short, long, hide = true)]
+    force: bool,
+    /// Accepted, and changes nothing: NFS cannot compress.
+    #[arg(short = 'C', hide = true)]
+    pub(crate) compress_as_scp: bool,
     /// Copy only what is missing at the destination or older there, whatever its size: nothing newer, or as new, is
     /// replaced. Times are compared as finely as the destination keeps them.
     #[arg(short, long)]
@@ -74,6 +83,8 @@ pub(crate) struct CpArgs {
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     #[command(flatten)]
+    pub(crate) habits: HabitArgs,
+    #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -101,8 +112,12 @@ Holes are not sent to a server (with --inplace they are, as zeros), and zeros of
 -u goes by times alone, as cp -u does: what is newer or as new stays, whatever its size; a file with the time of its source and \
 another size is named in a warning.
 
+Options of rsync, scp and cp that need not be said here are accepted: --progress, --partial, -h, -f, -W, and -z and -C, although nothing \
+is compressed. The port of a server is part of its name: nfs://HOST:PORT/PATH.
+
 Examples:
   nfsw cp nas:/srv/photos/cat.jpg .
+  nfsw cp -av nas:/srv/photos .
   nfsw cp -rp nas:/srv/photos backup
   nfsw cp 'nas:/srv/logs/2026-*' logs/
   nfsw cp -r --bwlimit 2M thesis nas:/home/me
