@@ -45,13 +45,13 @@ fn habits_from_other_programs_are_obeyed_or_answered() {
     for (line, words) in [
         (
             &["cp", "-e", "ssh", &a, "b"][..],
-            "nfsw: cp -e: nfsw talks to the NFS service itself, without ssh.",
+            "cp -e: nfsw talks to the NFS service itself, without ssh.",
         ),
         (&["cp", "-P", "22", &a, "b"], "the port is part of the name of a server: nfs://HOST:PORT/PATH"),
         (&["cp", "-l", "8000", &a, "b"], "--bwlimit"),
         (&["cp", "-i", &a, "b"], "-n leaves files that exist alone"),
         (&["sync", "--backup", "tree", &there], "nfsw keeps no earlier versions"),
-        (&["rsync", "tree", &there], "nfsw: rsync is not a command of nfsw. nfsw sync SRC DST"),
+        (&["rsync", "tree", &there], "rsync is not a command of nfsw. nfsw sync SRC DST"),
     ] {
         let output = run(line);
         let said = stderr(&output);
