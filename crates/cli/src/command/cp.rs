@@ -6,6 +6,7 @@ use crate::{
     copy::{self, Copy, Links, Overwrite},
     exit::{Exit, Failure},
     local::StateHome,
+    log::Log,
     process::Process,
     progress::{Aside, Progress},
     summary::Summary,
@@ -20,6 +21,9 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     let exit = process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(path) = &arguments.log_file {
+            reporter.log_to(Log::open(path)?);
+        }
         if arguments.habits.compress || arguments.compress_as_scp {
             reporter.warning(NO_COMPRESSION);
         }
@@ -28,7 +32,7 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         }
         if !arguments.quiet
             && !copy.dry_run
-            && let Some(progress) = Progress::on_terminal(aside)
+            && let Some(progress) = Progress::on_terminal(aside, arguments.output.color)
         {
             reporter.show_progress(progress);
         }

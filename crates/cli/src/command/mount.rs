@@ -29,8 +29,8 @@ const REACH: Duration = Duration::from_secs(5);
 const LOOPS: usize = 2;
 
 pub(super) fn execute(arguments: MountArgs) -> Exit {
-    let reporter = Reporter::new(&OutputArgs { json: false, stats: false }, Instant::now())
-        .with_verbosity(false, arguments.quiet);
+    let reporter =
+        Reporter::new(&OutputArgs::default(), Instant::now()).with_verbosity(false, arguments.quiet);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
     let result = run(&arguments, &connections, &reporter);

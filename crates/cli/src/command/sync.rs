@@ -6,6 +6,7 @@ use crate::{
     copy::{self, Compare, Copy, Links, Overwrite, Sync},
     exit::{Exit, Failure},
     local::{Sparse, StateHome},
+    log::Log,
     process::Process,
     progress::Progress,
     target::Target,
@@ -19,6 +20,9 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(path) = &arguments.log_file {
+            reporter.log_to(Log::open(path)?);
+        }
         if arguments.habits.compress {
             reporter.warning(NO_COMPRESSION);
         }
@@ -27,7 +31,7 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
         }
         if !arguments.quiet
             && !copy.dry_run
-            && let Some(progress) = Progress::on_terminal(None)
+            && let Some(progress) = Progress::on_terminal(None, arguments.output.color)
         {
             reporter.show_progress(progress);
         }

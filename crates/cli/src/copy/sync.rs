@@ -303,7 +303,7 @@ impl Run<'_> {
         if self.copy.dry_run {
             return self.reporter.print(format!("dry run: {line}\n").as_bytes());
         }
-        self.reporter.sum_up(line);
+        self.reporter.set_totals(line);
         Ok(())
     }
 

@@ -92,7 +92,7 @@ impl Trial {
         let named = [&ends.from[..], &ends.to, "--transport", "tcp", "--quiet"];
         let arguments = served::sync(&[&named, options].concat());
         let state = StateHome::at(self.state.path());
-        let output = OutputArgs { json: false, stats: false };
+        let output = OutputArgs::default();
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), None, activity);
