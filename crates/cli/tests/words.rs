@@ -241,7 +241,7 @@ fn a_log_has_what_was_done_and_said_with_the_time() {
     ];
     let places = order.map(place_of);
     assert!(places.is_sorted(), "{places:?}: {log}");
-    assert!(told.iter().any(|line| line.starts_with("tree/a -> ")), "{log}");
+    assert!(told.iter().any(|line| line.starts_with("tree/./a -> ")), "{log}");
     let said = stderr(&run(&["cp", "--log-file", "none/log", "tree/a", &there]));
     assert!(said.contains("none/log: no such file"), "{said}");
 }
