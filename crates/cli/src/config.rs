@@ -27,10 +27,11 @@ use crate::{
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Options that nobody should have without seeing them: they destroy, or turn the command into another one.
-const NEVER_BY_DEFAULT: [&str; 10] = [
+const NEVER_BY_DEFAULT: [&str; 11] = [
     "delete",
     "force",
     "recursive",
+    "archive",
     "dry-run",
     "files-from",
     "help",
