@@ -11,7 +11,8 @@
 #   ./ci.sh package      crates as cargo publishes them, a .deb and an .rpm, which are installed and used; needs cargo-deb, cargo-generate-rpm
 #   ./ci.sh book         docs/ as a book in target/book; needs mdbook
 #   ./ci.sh portable     type-checks client libraries and link emulator for macOS and FreeBSD; needs their targets from rustup
-#   ./ci.sh nightly      book package portable long deny audit msrv features miri datafusion: hours. Runs all, then fails if any failed or
+#   ./ci.sh semver       public interfaces beside those of the last release (or of NFSW_BASELINE=REVISION); needs cargo-semver-checks
+#   ./ci.sh nightly      book package portable long deny audit semver msrv features miri datafusion: hours. Runs all, then fails if any failed or
 #                        lacked its tool or its database. Each is a check of its own, too
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
@@ -127,7 +128,7 @@ check_portable() {
 
 check_nightly() {
   local check failed=()
-  for check in book package portable long deny audit msrv features miri datafusion; do
+  for check in book package portable long deny audit semver msrv features miri datafusion; do
     echo "== nightly: $check"
     "check_$check" || failed+=("$check")
   done
@@ -145,6 +146,17 @@ check_datafusion() {
 check_audit() {
   needs cargo-audit 'cargo install cargo-audit' || return
   cargo audit
+}
+
+# Before the first release there is nothing to break, but what breaks since any revision can be asked for.
+check_semver() {
+  needs cargo-semver-checks 'cargo install cargo-semver-checks' || return
+  local baseline=${NFSW_BASELINE:-$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)}
+  if [ -z "$baseline" ]; then
+    echo "ci.sh: there is no release yet to compare with; NFSW_BASELINE=REVISION names another revision"
+    return 0
+  fi
+  cargo semver-checks --baseline-rev "$baseline" -p nfs-wireless-client -p nfs-object-store -p nfs-wireless-server -p linkemu
 }
 
 # The oldest compiler that Cargo.toml promises. Benches and examples may need newer ones.
@@ -180,7 +192,7 @@ all=(packages fmt clippy doc test bench)
 # These take arguments of their own.
 case $1 in servers | servers-speed) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

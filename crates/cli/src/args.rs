@@ -9,6 +9,7 @@ mod curve;
 mod doctor;
 mod files;
 mod filter;
+mod habits;
 mod hosts;
 mod link;
 #[cfg(all(target_os = "linux", feature = "mount"))]
@@ -27,6 +28,7 @@ pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use filter::FilterArgs;
+pub(crate) use habits::{HabitArgs, NO_COMPRESSION};
 pub(crate) use hosts::{Host, Hosts, Security};
 #[cfg(target_os = "linux")]
 pub(crate) use link::LinkExecArgs;
@@ -42,8 +44,8 @@ use crate::{target::Remote, units};
 
 /// NFS for bad links: work with files on NFSv3 servers without mounting them, as any user.
 ///
-/// A file on a server is written HOST:/PATH or nfs://HOST/PATH. The path is the one on the server; which export
-/// holds it is found out by asking.
+/// A file on a server is HOST:/PATH or nfs://HOST/PATH, with the path that the server uses. The export is discovered
+/// automatically.
 #[derive(Debug, Parser)]
 #[command(name = "nfsw", version, args_override_self = true, max_term_width = 100, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -67,9 +69,9 @@ Examples:
 
 Exit status:
   0 done and on stable storage     1 some files failed     2 wrong usage
-  3 cannot reach or mount          4 source missing        5 gave up on a silent server
+  3 cannot reach or mount          4 source missing        5 server did not respond
   6 a copy differs                 7 local file error      130 interrupted
-After 5, 7 and 130 `nfsw cp`, run again, resumes where it was.";
+After 5, 7 and 130 the same nfsw cp or nfsw sync, run again, resumes.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -77,11 +79,11 @@ After 5, 7 and 130 `nfsw cp`, run again, resumes where it was.";
 pub(crate) enum Command {
     /// Copy files or trees: from a server, to a server, or between servers.
     Cp(CpArgs),
-    /// Make the contents of a directory those of another: copy what has changed, delete what is not there any more.
+    /// Make the contents of a directory those of another: copy what has changed and, with --delete, delete the rest.
     Sync(SyncArgs),
     /// List directories.
     Ls(LsArgs),
-    /// Show everything the server says about files.
+    /// Show all attributes of files.
     Stat(StatArgs),
     /// Write files to standard output.
     Cat(CatArgs),
@@ -101,9 +103,9 @@ pub(crate) enum Command {
     Exports(ExportsArgs),
     /// Measure round-trip time and loss to a server's NFS service.
     Ping(PingArgs),
-    /// Find out what a server can do and what to change there: a page for its administrator.
+    /// Report what a server can do and what its administrator should change.
     Doctor(DoctorArgs),
-    /// Show a directory of a server in the file tree of this machine, read-only, also while the server does not respond.
+    /// Mount a directory of a server, read-only; what was read stays readable while the server does not respond.
     #[cfg(all(target_os = "linux", feature = "mount"))]
     Mount(MountArgs),
     /// Unmount what `nfsw mount` has mounted.
@@ -118,9 +120,9 @@ pub(crate) enum Command {
     Link(LinkArgs),
     /// Compute response-time curves in virtual time.
     Curve(Box<CurveArgs>),
-    /// Try it on this machine alone: copy a tree out and back and compare, then a file over a bad link.
+    /// Try nfsw without a server: copy a tree out and back, compare it, then copy a file over a bad link.
     Demo(DemoArgs),
-    /// Check the configuration file, or say where it is.
+    /// Check the configuration file, or print its path.
     Config(ConfigArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
@@ -228,6 +230,9 @@ pub(crate) struct ServeArgs {
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
+    /// Print one JSON object a line: where it serves, and how it ended.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `nfsw demo`
@@ -265,10 +270,13 @@ pub(crate) struct ConfigArgs {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
+    /// Print one JSON object a line.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 }
 
 /// The subcommands of `nfsw config`.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the file and NFSW_OPTS, and say what is in them.
     Check,

@@ -70,7 +70,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
-        Command::Config(arguments) => config::execute(arguments.command),
+        Command::Config(arguments) => config::execute(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::manual(&arguments),
     };

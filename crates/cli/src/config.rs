@@ -7,10 +7,10 @@ use std::{
     fs, io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use clap::{ArgAction, CommandFactory, Parser, error::ErrorKind};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -27,10 +27,11 @@ use crate::{
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Options that nobody should have without seeing them: they destroy, or turn the command into another one.
-const NEVER_BY_DEFAULT: [&str; 10] = [
+const NEVER_BY_DEFAULT: [&str; 11] = [
     "delete",
     "force",
     "recursive",
+    "archive",
     "dry-run",
     "files-from",
     "help",
@@ -106,11 +107,11 @@ impl Config {
         let known = options();
         for (key, value) in document.get_ref() {
             match &**key.get_ref() {
-                "defaults" => config.add_defaults(table("defaults", value)?, &known)?,
+                "defaults" => config.add_defaults(table("defaults", value)?, known)?,
                 "host" => {
                     for (name, value) in table("host", value)? {
                         let shown = format!("host.{}", escape(name.get_ref().as_bytes()));
-                        let host = host(&shown, table(&shown, value)?, &known)?;
+                        let host = host(&shown, table(&shown, value)?, known)?;
                         config.hosts.hosts.insert(name.get_ref().clone().into_owned(), host);
                     }
                 }
@@ -176,8 +177,13 @@ struct Known {
     is_of_connection: bool,
 }
 
-/// Returns the options of all commands that talk to servers.
-fn options() -> Vec<Known> {
+/// Returns the options of all commands that talk to servers. They are looked up once: that takes as long as a call on a local network.
+fn options() -> &'static [Known] {
+    static OPTIONS: OnceLock<Vec<Known>> = OnceLock::new();
+    OPTIONS.get_or_init(find_options)
+}
+
+fn find_options() -> Vec<Known> {
     let connection = Alone::command();
     let of_connection: Vec<&str> = connection.get_arguments().filter_map(clap::Arg::get_long).collect();
     let program = Cli::command();
@@ -301,7 +307,8 @@ impl Known {
     }
 }
 
-fn first_line(error: &clap::Error) -> String {
+/// Returns what is wrong with a command line, without what surrounds it.
+pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
@@ -347,31 +354,49 @@ pub(crate) fn environment() -> Result<Vec<Preset>, String> {
     Ok(found)
 }
 
-/// Adds to a command line, which is right as it is, what the configuration says.
+/// Reads a command line.
+///
+/// # Errors
+/// It is not understood, or asks for help.
+pub(crate) fn read(program: &mut clap::Command, line: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut matches = program.try_get_matches_from_mut(line)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(program))
+}
+
+/// Adds to a command line, which is right as it is, what the configuration says. `program` has read it.
 ///
 /// # Errors
 /// A line for the user that says what is wrong with the configuration.
-pub(crate) fn apply(line: Vec<OsString>, mut plain: Cli) -> Result<Cli, String> {
-    let Some(command) = line.get(1).and_then(|name| Cli::command().find_subcommand(name).cloned()) else {
+pub(crate) fn apply(program: &mut clap::Command, line: Vec<OsString>, mut plain: Cli) -> Result<Cli, String> {
+    let Some(command) = line.get(1).and_then(|name| program.find_subcommand(name)) else {
         return Ok(plain);
     };
-    if !has_connection(&command) {
+    if !has_connection(command) {
         return Ok(plain);
     }
     let Config { hosts, options } = Config::of_user()?;
-    let options = fitting(&command, options.into_iter().chain(environment()?));
+    let options = fitting(command, options.into_iter().chain(environment()?));
     /// Words before the options: the program and the command.
     const AFTER_COMMAND: usize = 2;
-    let mut line = line;
-    // What counts most comes last on the line, and is there before what it may exclude.
-    for Preset { name, words } in options.into_iter().rev() {
-        let mut longer = line.clone();
-        longer.splice(AFTER_COMMAND..AFTER_COMMAND, words.into_iter().map(OsString::from));
-        match Cli::try_parse_from(&longer) {
-            Ok(cli) => (line, plain) = (longer, cli),
-            // What counts more says something else.
-            Err(error) if error.kind() == ErrorKind::ArgumentConflict => {}
-            Err(error) => return Err(format!("--{name}, by configuration: {}", first_line(&error))),
+    let with = |line: &[OsString], words: &mut dyn Iterator<Item = &String>| {
+        let mut longer = line.to_vec();
+        longer.splice(AFTER_COMMAND..AFTER_COMMAND, words.map(OsString::from));
+        longer
+    };
+    let all = with(&line, &mut options.iter().flat_map(|option| &option.words));
+    if let Ok(cli) = read(program, &all) {
+        plain = cli;
+    } else {
+        let mut line = line;
+        // What counts most comes last on the line, and is there before what it may exclude.
+        for Preset { name, words } in options.iter().rev() {
+            let longer = with(&line, &mut words.iter());
+            match read(program, &longer) {
+                Ok(cli) => (line, plain) = (longer, cli),
+                // What counts more says something else.
+                Err(error) if error.kind() == ErrorKind::ArgumentConflict => {}
+                Err(error) => return Err(format!("--{name}, by configuration: {}", first_line(&error))),
+            }
         }
     }
     if let Some(connection) = plain.command.connection_mut() {

@@ -4,6 +4,7 @@
 
 mod args;
 mod clock;
+mod color;
 mod command;
 mod complete;
 mod config;
@@ -14,10 +15,12 @@ mod exit;
 pub mod fuzzing;
 #[cfg(all(target_os = "linux", feature = "mount"))]
 mod held;
+mod habits;
 mod journal;
 mod link_options;
 mod links;
 mod local;
+mod log;
 mod mode;
 #[cfg(all(target_os = "linux", feature = "mount"))]
 mod mount;
@@ -37,9 +40,14 @@ mod target;
 mod text;
 mod units;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
-use clap::Parser;
+use clap::CommandFactory;
 use exit::Exit;
 use outcome::Outcome;
 use summary::Summary;
@@ -68,37 +76,56 @@ pub fn main() -> ExitCode {
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo }.into();
     }
     let line: Vec<OsString> = std::env::args_os().collect();
-    let cli = match args::Cli::try_parse_from(&line) {
+    let color = color::Color::of_line(line.iter().filter_map(|word| word.to_str()));
+    let mut program = args::Cli::command().color(color.into());
+    let cli = match config::read(&mut program, &line) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error).into(),
+        Err(error) => return usage(&error, &line, &mut program).into(),
     };
-    match config::apply(line, cli) {
+    match config::apply(&mut program, line, cli) {
         Ok(cli) => command::execute(cli.command),
         Err(error) => {
-            eprintln!("nfsw: {error}");
-            say_usage();
+            complain(&error, &std::env::args_os().collect::<Vec<_>>());
+            say_usage(&error);
             Exit::Usage.into()
         }
     }
 }
 
+/// Says what is wrong before a command runs.
+fn complain(text: &str, line: &[OsString]) {
+    let color = color::Color::of_line(line.iter().filter_map(|word| word.to_str()));
+    let name = color::Style::Error.paint("nfsw:", color.shows(std::io::stderr().is_terminal()));
+    eprintln!("{name} {text}");
+}
+
 /// Prints help, the version, or what is wrong with the command line.
-fn usage(error: &clap::Error) -> Exit {
-    let printed = error.print();
+fn usage(error: &clap::Error, line: &[OsString], program: &mut clap::Command) -> Exit {
+    if habits::asks_for_help(error, line) {
+        let name = line.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+        let printed = program.find_subcommand_mut(name).map(clap::Command::print_help);
+        return if matches!(printed, Some(Ok(()))) { Exit::Done } else { Exit::LocalIo };
+    }
+    let sentence = habits::sentence(error, line);
+    let printed = match &sentence {
+        Some(sentence) => {
+            complain(sentence, line);
+            Ok(())
+        }
+        None => error.print(),
+    };
     if !error.use_stderr() {
         return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
     }
-    say_usage();
+    say_usage(&sentence.unwrap_or_else(|| config::first_line(error)));
     Exit::Usage
 }
 
-/// Says to programs that the command line cannot be obeyed.
-fn say_usage() {
+/// Says to programs that the command line cannot be obeyed, and why.
+fn say_usage(why: &str) {
     if std::env::args_os().any(|argument| argument == "--json") {
-        let _ = writeln!(
-            std::io::stdout(),
-            "{}",
-            Summary::default().to_json(std::time::Duration::ZERO, &Outcome::of_failure(Exit::Usage))
-        );
+        let error = report::error_event(Exit::Usage, Exit::Usage.outcome(), why);
+        let summary = Summary::default().to_json(Duration::ZERO, &Outcome::of_failure(Exit::Usage));
+        let _ = writeln!(std::io::stdout(), "{error}\n{summary}");
     }
 }

@@ -125,6 +125,12 @@ impl Outcome {
         self.is_unprinted = true;
     }
 
+    /// Whether anything was copied, deleted or left as it is, or more than one thing failed.
+    pub(crate) fn has_done_anything(&self) -> bool {
+        self.done + self.deleted + self.skipped.values().sum::<u64>() > 0
+            || self.failed.values().sum::<u64>() > 1
+    }
+
     /// Whether anything of the work failed so far.
     pub(crate) fn has_failures(&self) -> bool {
         !self.failed.is_empty()
@@ -173,17 +179,27 @@ impl Outcome {
         for (reason, count) in &self.skipped {
             let _ = write!(line, ", {count} {}", reason.counted());
         }
-        for (count, word) in [(self.verified, "verified"), (failed, "failed")] {
-            if count > 0 {
-                let _ = write!(line, ", {count} {word}");
-            }
+        line + &counts(&[(self.verified, "verified"), (failed, "failed")])
+    }
+
+    /// Returns what follows the totals of a sync, for people.
+    pub(crate) fn of_sync(&self) -> String {
+        let mut line = String::new();
+        for (reason, count) in self.skipped.iter().filter(|(reason, _)| **reason != Skip::Unchanged) {
+            let _ = write!(line, ", {count} {}", reason.counted());
         }
-        line
+        let failed = self.failed.values().sum::<u64>();
+        line + &counts(&[(self.resumed, "resumed"), (self.verified, "verified"), (failed, "failed")])
     }
 
     fn count(&self, reason: Skip) -> u64 {
         self.skipped.get(&reason).copied().unwrap_or(0)
     }
+}
+
+/// Words the counts that are not zero.
+fn counts(counts: &[(u64, &str)]) -> String {
+    counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}")).collect()
 }
 
 #[cfg(test)]
@@ -224,6 +240,10 @@ mod tests {
         outcome.add_failure(Exit::SomeFailed);
         let line = "5 files: 3 copied (1 resumed), 1 copied by an earlier run, 1 special and skipped, 4 verified, 1 failed";
         assert_eq!(outcome.of_copies(), line);
+        assert_eq!(
+            outcome.of_sync(),
+            ", 1 copied by an earlier run, 1 special and skipped, 1 resumed, 4 verified, 1 failed"
+        );
         let json = outcome.to_json();
         assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));
         assert_eq!(

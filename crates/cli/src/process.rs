@@ -92,10 +92,9 @@ impl Process {
         connections.remember();
         connections.transports().into_iter().for_each(|line| reporter.detail(line));
         connections.reduced_blocks().iter().for_each(|line| reporter.warning_once(line));
-        let closing = || {
-            Observation::closing_line(reporter.activity(), connections.link_state(), clock.started.elapsed())
-        };
-        reporter.end_progress(result.is_ok().then(closing));
+        let elapsed = clock.started.elapsed();
+        let moved = Observation::closing_line(reporter.activity(), connections.link_state(), elapsed);
+        reporter.close(result.is_ok(), &moved);
         let exit = reporter.finish(result, &connections.summary());
         // A read of standard input may still be waiting on its thread.
         runtime.shutdown_background();

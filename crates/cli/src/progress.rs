@@ -5,7 +5,7 @@ mod line;
 use std::{
     cell::Cell,
     fmt::Write as _,
-    io::{self, IsTerminal, Write as _},
+    io::{self, IsTerminal},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -16,9 +16,9 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+pub(crate) use self::line::Line;
 use self::line::Told;
-
-use crate::{summary::nanoseconds, units};
+use crate::{color::Color, summary::nanoseconds, units};
 
 /// Counters that transfers advance and the bar and the timeouts read.
 #[derive(Debug, Default)]
@@ -180,18 +180,20 @@ const DEFAULT_COLUMNS: usize = 80;
 pub(crate) struct Progress {
     bar: ProgressBar,
     aside: Option<Aside>,
+    /// Whether the line has colours.
+    color: bool,
 }
 
 impl Progress {
     /// Creates a bar on standard error, if that is a terminal.
-    pub(crate) fn on_terminal(aside: Option<Aside>) -> Option<Self> {
+    pub(crate) fn on_terminal(aside: Option<Aside>, color: Color) -> Option<Self> {
         let usable = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if !usable || !io::stderr().is_terminal() {
             return None;
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
         bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
-        Some(Self { bar, aside })
+        Some(Self { bar, aside, color: color.shows(true) })
     }
 
     /// Runs something that prints, with the bar out of the way.
@@ -199,24 +201,21 @@ impl Progress {
         self.bar.suspend(print)
     }
 
-    /// Removes the bar, and leaves a line in its place, unless somebody else has more to say.
-    pub(crate) fn end(self, line: Option<String>) {
+    /// Removes the bar; whether somebody else says what was done.
+    pub(crate) fn end(self) -> bool {
         self.bar.finish_and_clear();
-        if let Some(line) = line.filter(|_| self.aside.is_none()) {
-            // Standard error may have gone with its terminal.
-            let _ = writeln!(io::stderr(), "{line}");
-        }
+        self.aside.is_some()
     }
 
     /// Draws the line anew, which is told how many columns there are.
-    pub(crate) fn show(&self, line: impl FnOnce(usize) -> String) {
+    pub(crate) fn show(&self, line: impl FnOnce(usize) -> Line) {
         let aside = self.aside.as_ref().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let aside = aside.unwrap_or_default();
         let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
         // The last column stays free: some terminals begin a new line there.
         let width = columns.unwrap_or(DEFAULT_COLUMNS).saturating_sub(aside.chars().count() + 1);
-        self.bar.set_message(aside + &line(width));
+        self.bar.set_message(aside + &line(width).painted(self.color));
     }
 }
 
@@ -332,9 +331,9 @@ impl Observation {
     }
 
     /// Words the line of the bar, in so many columns.
-    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState, width: usize) -> String {
+    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState, width: usize) -> Line {
         if !activity.mounted() {
-            return self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned());
+            return Line::trouble(self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned()), width);
         }
         let present = activity.present_bytes.load(Relaxed);
         let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
@@ -350,7 +349,7 @@ impl Observation {
             left,
             trouble: self.trouble(now, true),
             rtt: link.rtt,
-            resent: (link.resends > 0)
+            retransmitted: (link.resends > 0)
                 .then(|| link.resends as f64 / (link.calls + link.resends).max(1) as f64),
             current: activity.current.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
@@ -382,7 +381,8 @@ impl Observation {
             units::rate(bytes, elapsed)
         );
         if link.resends > 0 {
-            let _ = write!(line, ", {} resends", link.resends);
+            let plural = if link.resends == 1 { "" } else { "s" };
+            let _ = write!(line, ", {} retransmission{plural}", link.resends);
         }
         line
     }
@@ -466,8 +466,8 @@ mod tests {
         let rtt = Some(Duration::from_millis(12));
         let link = LinkState { replies: 1, resends: 1, calls: 99, outstanding: 0, rtt };
         observation.update(start + SECOND, &activity, link);
-        let line = observation.line(start + SECOND, &activity, link, 79);
-        assert_eq!(line, "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % resent");
+        let line = observation.line(start + SECOND, &activity, link, 79).painted(false);
+        assert_eq!(line, "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % retransmitted");
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
         share.begin(10 << 20);
         assert!(share.resume(8 << 20));
         share.observer()(1 << 20);
-        let line = Observation::new(start).line(start, &activity, LinkState::default(), 79);
+        let line = Observation::new(start).line(start, &activity, LinkState::default(), 79).painted(false);
         assert!(line.contains("90 %  9.0 MiB of 10 MiB"), "{line}");
     }
 

@@ -1,10 +1,11 @@
 //! What a run tells its user: lines on standard output, messages on standard error, the verdict at the end.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
     io::{self, IsTerminal, Write},
+    os::unix::ffi::OsStrExt,
     sync::Arc,
     time::Instant,
 };
@@ -13,20 +14,19 @@ use serde_json::{Value, json};
 
 use crate::{
     args::OutputArgs,
+    color::Style,
     error::{explain, kind},
     exit::{Exit, Failure},
+    log::Log,
     outcome::{Outcome, Skip},
-    progress::{Activity, Progress},
+    progress::{Activity, Line, Progress},
     schema,
     summary::Summary,
-    text::{cut_words, shorten},
+    text::{for_people, shell_quote},
 };
 
-/// Characters of a message, at most; with the name of the program in front that is less than 500.
-const MESSAGE_CHARACTERS: usize = 490;
-
-/// Characters of one word of a message, at most: names are words.
-const WORD_CHARACTERS: usize = 200;
+/// Columns of a message behind `nfsw: `: names are cut in their middle until it has no more, if that is enough.
+const MESSAGE_COLUMNS: usize = 194;
 
 /// Different things that are said of files and whose files are counted, at most: beyond, every line is printed.
 const MOST_CAUSES: usize = 1000;
@@ -35,6 +35,7 @@ const MOST_CAUSES: usize = 1000;
 #[derive(Debug, Default)]
 struct Unsaid {
     count: u64,
+    style: Style,
     /// The last line.
     line: String,
 }
@@ -46,6 +47,9 @@ pub(crate) struct Reporter {
     stats: bool,
     quiet: bool,
     verbose: bool,
+    /// Whether standard error has colours.
+    color: bool,
+    log: OnceCell<Log>,
     /// Whether what is done is named.
     names: bool,
     /// Whether the command does more than to print.
@@ -58,8 +62,10 @@ pub(crate) struct Reporter {
     is_mute: Cell<bool>,
     started: Instant,
     progress: RefCell<Option<Progress>>,
-    /// Whether the line in the place of the bar says what became of the files.
-    tells_copies: Cell<bool>,
+    /// What the closing line says of a sync.
+    totals: RefCell<Option<String>>,
+    /// Whether there is a closing line also where there is no bar.
+    closes: Cell<bool>,
     outcome: RefCell<Outcome>,
     warned: RefCell<BTreeSet<String>>,
     /// Files of which something was not said, for it was said of another one before, by what it is.
@@ -75,6 +81,8 @@ impl Reporter {
             stats: output.stats,
             quiet: false,
             verbose: false,
+            color: output.color.shows(io::stderr().is_terminal()),
+            log: OnceCell::new(),
             names: false,
             changes: false,
             is_copy: false,
@@ -82,7 +90,8 @@ impl Reporter {
             is_mute: Cell::default(),
             started,
             progress: RefCell::default(),
-            tells_copies: Cell::default(),
+            totals: RefCell::default(),
+            closes: Cell::default(),
             outcome: RefCell::default(),
             warned: RefCell::default(),
             unsaid: RefCell::default(),
@@ -116,17 +125,34 @@ impl Reporter {
         *self.progress.borrow_mut() = Some(progress);
     }
 
-    /// Takes the bar away, and leaves a line in its place.
-    pub(crate) fn end_progress(&self, line: Option<String>) {
-        if let Some(progress) = self.progress.borrow_mut().take() {
-            let outcome = self.outcome.borrow();
-            let copies = self.tells_copies.get().then(|| outcome.of_copies() + "; ");
-            progress.end(line.map(|line| copies.unwrap_or_default() + &line));
+    /// Writes to a file from now on what is done and said.
+    pub(crate) fn log_to(&self, log: Log) {
+        let line: Vec<_> = std::env::args_os().map(|word| shell_quote(word.as_bytes())).collect();
+        let log = self.log.get_or_init(|| log);
+        if let Err(error) = log.line(line.join(" ")) {
+            self.cannot_log(&error);
+        }
+    }
+
+    /// Writes a line to the file of `--log-file`.
+    fn log(&self, text: impl Display) {
+        if let Some(log) = self.log.get()
+            && let Err(error) = log.line(text)
+        {
+            self.cannot_log(&error);
+        }
+    }
+
+    fn cannot_log(&self, error: &io::Error) {
+        let text = format!("--log-file: {}", crate::error::io_text(error));
+        if self.warned.borrow_mut().insert(text.clone()) {
+            self.tell(Style::Warning, &text);
+            self.outcome.borrow_mut().set_unprinted();
         }
     }
 
     /// Draws the bar anew; false when there is none.
-    pub(crate) fn show(&self, line: impl FnOnce(usize) -> String) -> bool {
+    pub(crate) fn show(&self, line: impl FnOnce(usize) -> Line) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {
                 progress.show(line);
@@ -239,11 +265,10 @@ impl Reporter {
         }
     }
 
-    /// Says on standard error what was done in all, unless only errors are asked for.
-    pub(crate) fn sum_up(&self, text: impl Display) {
-        if !self.quiet && !self.json {
-            self.note(text);
-        }
+    /// Sets what the closing line says of a sync, which always has one.
+    pub(crate) fn set_totals(&self, text: String) {
+        *self.totals.borrow_mut() = Some(text);
+        self.closes.set(true);
     }
 
     /// Counts a file whose copy goes on with what is there, and says so.
@@ -261,6 +286,9 @@ impl Reporter {
     }
 
     fn named(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+        if self.log.get().is_some() {
+            self.log(&text);
+        }
         if self.json {
             self.event(event)
         } else if self.names {
@@ -275,30 +303,25 @@ impl Reporter {
     /// # Errors
     /// As [`Reporter::print`].
     pub(crate) fn remark(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
-        if !self.quiet && !self.json {
-            self.note(text);
-        }
+        self.say(Style::Plain, text, !self.quiet && !self.json);
         self.event(event)
     }
 
     /// Says on standard error what the user should know; it does not change the verdict.
     pub(crate) fn warning(&self, text: impl Display) {
-        if !self.quiet {
-            self.note(&text);
-        }
+        self.say(Style::Warning, &text, !self.quiet);
         // A reader who left is noticed at the next line that matters.
-        let message = shorten(&text.to_string(), MESSAGE_CHARACTERS);
-        let _ = self.event(&json!({"event": "warning", "message": message}));
+        let _ = self.event(&json!({"event": "warning", "message": text.to_string()}));
     }
 
     /// As [`Reporter::warning`], about a file among many: what is said of one is not said of the others, which are counted.
     pub(crate) fn warning_of(&self, name: impl Display, text: &str) {
         let line = format!("{name}: {text}");
+        self.log(&line);
         if !self.quiet {
-            self.note_once_of_many(&line);
+            self.tell_once_of_many(Style::Warning, &line);
         }
-        let message = shorten(&line, MESSAGE_CHARACTERS);
-        let _ = self.event(&json!({"event": "warning", "message": message}));
+        let _ = self.event(&json!({"event": "warning", "message": line}));
     }
 
     /// As [`Reporter::warning`], but the same words are said only once.
@@ -345,11 +368,11 @@ impl Reporter {
     }
 
     /// Prints a line about a file, unless the same was said of another one: that is counted, and the number said at the end.
-    fn note_once_of_many(&self, line: &str) {
+    fn tell_once_of_many(&self, style: Style, line: &str) {
         // A local name that has a colon itself is a cause of its own, which is said, too.
         let counts = self.may_be_verbose && !self.names;
         let Some((_, cause)) = line.split_once(": ").filter(|_| counts) else {
-            return self.note(line);
+            return self.tell(style, line);
         };
         let mut unsaid = self.unsaid.borrow_mut();
         if let Some(unsaid) = unsaid.get_mut(cause) {
@@ -358,28 +381,43 @@ impl Reporter {
             return;
         }
         if unsaid.len() < MOST_CAUSES {
-            unsaid.insert(cause.to_owned(), Unsaid::default());
+            unsaid.insert(cause.to_owned(), Unsaid { style, ..Unsaid::default() });
         }
         drop(unsaid);
-        self.note(line);
+        self.tell(style, line);
     }
 
     /// Says of how many files the same could have been said.
     fn say_unsaid(&self) {
-        for (cause, Unsaid { count, line }) in std::mem::take(&mut *self.unsaid.borrow_mut()) {
+        for (cause, Unsaid { count, style, line }) in std::mem::take(&mut *self.unsaid.borrow_mut()) {
             match count {
                 0 => {}
-                1 => self.note(line),
-                count => self.note(format_args!("{count} more files: {cause} (-v names them)")),
+                1 => self.tell(style, &line),
+                count => self.tell(style, &format!("{count} more files: {cause} (-v names them)")),
             }
         }
     }
 
     /// Prints a line on standard error, not too long for a person.
     pub(crate) fn note(&self, text: impl Display) {
-        let text = shorten(&cut_words(&text.to_string(), WORD_CHARACTERS), MESSAGE_CHARACTERS);
+        self.say(Style::Plain, text, true);
+    }
+
+    /// Writes a line to the log, and prints it on standard error if it `is_shown`.
+    fn say(&self, style: Style, text: impl Display, is_shown: bool) {
+        let text = text.to_string();
+        self.log(&text);
+        if is_shown {
+            self.tell(style, &text);
+        }
+    }
+
+    /// Prints a line on standard error.
+    fn tell(&self, style: Style, text: &str) {
+        let name = style.paint("nfsw:", self.color);
+        let text = for_people(text, MESSAGE_COLUMNS);
         self.above_progress(|| {
-            let _ = writeln!(io::stderr(), "nfsw: {text}");
+            let _ = writeln!(io::stderr(), "{name} {text}");
         });
     }
 
@@ -394,13 +432,40 @@ impl Reporter {
         self.outcome.borrow().has_failures()
     }
 
-    /// Says on standard error what became of the files of a copy, if the user `asked` for that or for every name.
+    /// Makes the run of a copy end with a line that says what became of the files, if the user `asked` for that or for every name.
+    /// Where there is a bar, there is such a line anyway.
     pub(crate) fn tell_copies(&self, asked: bool) {
-        if self.progress.borrow().is_some() {
-            // The line in the place of the bar says it.
-            self.tells_copies.set(true);
-        } else if (asked || self.verbose) && !self.quiet && !self.json {
-            self.note(self.outcome.borrow().of_copies());
+        self.closes.set(asked || self.verbose);
+    }
+
+    /// Takes the bar away, and says in its place what was done; `moved` says how much was moved.
+    pub(crate) fn close(&self, is_done: bool, moved: &str) {
+        let progress = self.progress.borrow_mut().take();
+        let had_bar = progress.is_some();
+        let is_alone = progress.is_some_and(Progress::end);
+        self.say_unsaid();
+        // What cannot be logged is counted, too.
+        let outcome = self.outcome.borrow().clone();
+        let is_worth_it =
+            (is_done && !outcome.has_failures()) || outcome.has_done_anything() || self.activity.bytes() > 0;
+        if !self.is_copy || !is_worth_it {
+            return;
+        }
+        let files = match &*self.totals.borrow() {
+            Some(totals) => format!("{totals}{}", outcome.of_sync()),
+            None if self.closes.get() || had_bar || self.log.get().is_some() => outcome.of_copies(),
+            None => return,
+        };
+        let line = format!("{files}; {moved}");
+        self.log(&line);
+        if self.quiet || self.json || is_alone {
+            return;
+        }
+        if had_bar {
+            // Standard error may have gone with its terminal.
+            let _ = writeln!(io::stderr(), "{line}");
+        } else if self.closes.get() {
+            self.tell(Style::Plain, &line);
         }
     }
 
@@ -422,21 +487,29 @@ impl Reporter {
         }
         let _ = self.event(&summary.to_json(self.started.elapsed(), &outcome));
         // The summary itself may have found standard output full.
-        self.outcome.borrow().exit()
+        let exit = self.outcome.borrow().exit();
+        self.log(format_args!("exit status {}", exit.code()));
+        exit
+    }
+
+    /// Ends the run of a command that runs until it is told to end.
+    pub(crate) fn end(&self, exit: Exit, summary: &Summary) -> Exit {
+        if exit != Exit::Done {
+            self.outcome.borrow_mut().add_failure(exit);
+        }
+        self.finish(Ok(()), summary)
     }
 
     fn error(&self, error: &anyhow::Error, exit: Exit, is_one_of_many: bool) {
         let line = explain(error);
+        self.log(&line);
         if is_one_of_many {
-            self.note_once_of_many(&line);
+            self.tell_once_of_many(Style::Error, &line);
         } else {
-            self.note(&line);
+            self.tell(Style::Error, &line);
         }
         self.outcome.borrow_mut().add_failure(exit);
-        let message = shorten(&line, MESSAGE_CHARACTERS);
-        let _ = self.event(
-            &json!({"event": "error", "kind": kind(error), "message": message, "exit_code": exit.code()}),
-        );
+        let _ = self.event(&error_event(exit, kind(error), &line));
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {
@@ -445,6 +518,11 @@ impl Reporter {
             None => print(),
         }
     }
+}
+
+/// Returns the event that says what failed, in the words for people, which are never cut here.
+pub(crate) fn error_event(exit: Exit, kind: &str, message: &str) -> Value {
+    json!({"event": "error", "kind": kind, "message": message, "exit_code": exit.code()})
 }
 
 /// Returns an event about files, each under its key: the real name, and where that is not UTF-8 also all its bytes in hexadecimal

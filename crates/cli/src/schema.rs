@@ -38,14 +38,15 @@ enum Type {
     MaybeName,
     MaybeInteger,
     MaybeBoolean,
+    MaybeList,
     /// An integer or null.
     IntegerOrNull,
     TextOrNull,
 }
 
 use self::Type::{
-    Boolean, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeName, MaybeText, Name, Number,
-    Object, Text, TextOrNull, Time,
+    Boolean, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeList, MaybeName, MaybeText, Name,
+    Number, Object, Text, TextOrNull, Time,
 };
 
 mod table;
@@ -68,13 +69,14 @@ impl Type {
             MaybeName => "name, may be missing",
             MaybeInteger => "integer, may be missing",
             MaybeBoolean => "true, may be missing",
+            MaybeList => "list, may be missing",
             IntegerOrNull => "integer or null",
             TextOrNull => "text or null",
         }
     }
 
     const fn may_be_missing(self) -> bool {
-        matches!(self, MaybeText | MaybeName | MaybeInteger | MaybeBoolean)
+        matches!(self, MaybeText | MaybeName | MaybeInteger | MaybeBoolean | MaybeList)
     }
 
     const fn is_name(self) -> bool {
@@ -89,7 +91,7 @@ impl Type {
             Number => value.is_number(),
             Boolean | MaybeBoolean => value.is_boolean(),
             Object => value.is_object(),
-            List => value.is_array(),
+            List | MaybeList => value.is_array(),
             IntegerOrNull => value.is_u64() || value.is_null(),
             TextOrNull => value.is_string() || value.is_null(),
         }

@@ -74,7 +74,11 @@ impl Summary {
         let _ = writeln!(out, "{} in {}, {rate}", units::bytes(self.bytes), units::duration(elapsed));
         let resends = self.sum(|stats| stats.resends.total());
         let useless = self.sum(|stats| stats.useless_resends);
-        let _ = write!(out, "{} calls, {resends} resends ({useless} useless)", self.sum(|stats| stats.calls));
+        let _ = write!(
+            out,
+            "{} calls, {resends} retransmissions ({useless} spurious)",
+            self.sum(|stats| stats.calls)
+        );
         if let Some(transport) = self.transport() {
             let _ = write!(out, ", {transport}");
         }

@@ -33,34 +33,32 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Cuts a text to so many characters: its longest words, which are names, in their middle, for begin and end say most.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
-    /// Words are not cut below this: where that is not enough, it is the text that is cut.
-    const LEAST: usize = 24;
-    let length = text.chars().count();
-    if length <= most {
+/// Behind these words a message has a command for a shell.
+const COMMANDS: [&str; 2] = ["run again: ", "create it first: "];
+
+/// Fits a message into so many columns, if that can be done by cutting its longest words, which are names, in their middle: begin and
+/// end say most. Its sentence is cut only beyond [`MOST`], and a command that it recommends stays as it is.
+pub(crate) fn for_people(text: &str, columns: usize) -> String {
+    /// Names keep so many columns.
+    const LEAST: usize = 40;
+    /// Characters of a message, at most.
+    const MOST: usize = 490;
+    if text.chars().count() <= columns {
         return text.to_owned();
     }
+    let command = COMMANDS.iter().filter_map(|words| Some(text.find(words)? + words.len())).min();
+    let (text, command) = text.split_at(command.unwrap_or(text.len()));
     let words: Vec<(&str, usize)> = text.split(' ').map(|word| (word, word.chars().count())).collect();
     let spaces = words.len() - 1;
     // The largest length that leaves all of them short enough.
-    let (mut fits, mut exceeds) = (0, most + 1);
+    let (mut fits, mut exceeds) = (LEAST, columns + 1);
     while exceeds - fits > 1 {
         let middle = fits.midpoint(exceeds);
         let all: usize = words.iter().map(|(_, count)| (*count).min(middle)).sum();
-        if all + spaces <= most { fits = middle } else { exceeds = middle }
-    }
-    if fits < LEAST {
-        return cut(text, most);
+        if all + spaces <= columns { fits = middle } else { exceeds = middle }
     }
     let words: Vec<String> = words.into_iter().map(|(word, _)| cut(word, fits)).collect();
-    words.join(" ")
-}
-
-/// Cuts every word of a text to so many characters, in its middle.
-pub(crate) fn cut_words(text: &str, most: usize) -> String {
-    let words: Vec<String> = text.split(' ').map(|word| cut(word, most)).collect();
-    words.join(" ")
+    cut(&(words.join(" ") + command), MOST)
 }
 
 /// Cuts a text to so many characters, in its middle.
@@ -142,8 +140,8 @@ pub(crate) fn full_time(seconds: i64, nanoseconds: u32, zone: &TimeZone) -> Stri
     }
 }
 
-/// Lays words out in columns, read downwards, as `ls` does on a terminal.
-pub(crate) fn columns(words: &[String], width: usize) -> String {
+/// Lays words out in columns, read downwards, as `ls` does on a terminal; `paint` gets the place of each word and the word.
+pub(crate) fn columns(words: &[String], width: usize, paint: impl Fn(usize, &str) -> String) -> String {
     const GAP: usize = 2;
     let widths: Vec<usize> = words.iter().map(|word| word.chars().count() + GAP).collect();
     let shape = |rows: usize| -> Vec<usize> {
@@ -154,12 +152,13 @@ pub(crate) fn columns(words: &[String], width: usize) -> String {
     let shape = if words.is_empty() { Vec::new() } else { shape(rows) };
     let mut out = String::new();
     for row in 0..rows {
-        let mut line = String::new();
+        let mut gap = 0;
         for (column, width) in shape.iter().enumerate() {
-            let Some(word) = words.get(column * rows + row) else { break };
-            let _ = write!(line, "{word:<width$}");
+            let at = column * rows + row;
+            let Some(word) = words.get(at) else { break };
+            let _ = write!(out, "{:gap$}{}", "", paint(at, word));
+            gap = width - word.chars().count();
         }
-        out.push_str(line.trim_end());
         out.push('\n');
     }
     out
@@ -185,23 +184,36 @@ mod tests {
 
     #[test]
     fn long_messages_are_cut_in_the_middle_of_their_longest_words() {
-        assert_eq!(shorten("nas:/a: no such file", 20), "nas:/a: no such file");
+        assert_eq!(for_people("nas:/a: no such file", 100), "nas:/a: no such file");
         let path = format!("nas:/{}/end", "x".repeat(4000));
         let text = format!("{path}: cannot be copied to other");
-        let short = shorten(&text, 100);
+        let short = for_people(&text, 100);
         assert_eq!(short.chars().count(), 100, "{short}");
         assert!(
             short.starts_with("nas:/xxx") && short.ends_with("x/end: cannot be copied to other"),
             "{short}"
         );
         assert!(short.contains("x...x"), "{short}");
-        let two = shorten(&format!("{path} -> {path}: odd"), 100);
+        let two = for_people(&format!("{path} -> {path}: odd"), 100);
         assert!(two.matches("/end").count() == 2 && two.chars().count() <= 100, "{two}");
+        // A sentence is not cut for the sake of columns, nor are names cut to nothing for it.
+        let advice = "so many words ".repeat(20);
+        let long = for_people(&format!("{path}: {advice}"), 100);
+        assert!(long.ends_with(&advice) && long.split(' ').next().unwrap().chars().count() == 40, "{long}");
         let words = "so many words ".repeat(10_000);
-        assert_eq!(shorten(&words, 490).chars().count(), 490);
-        assert!(shorten(&"ö".repeat(100_000), 490).contains("ö...ö"));
-        let cut = cut_words(&text, 200);
-        assert_eq!(cut.chars().count(), 200 + ": cannot be copied to other".len() - 1, "{cut}");
+        assert_eq!(for_people(&words, 100).chars().count(), 490);
+        assert!(for_people(&"ö".repeat(100_000), 100).contains("ö...ö"));
+    }
+
+    #[test]
+    fn commands_in_messages_stay_as_they_are() {
+        let path = format!("nas:/{}/end", "x".repeat(120));
+        let command = format!("run again: nfsw cp {path} there");
+        let text = format!("{path}: interrupted; {command}");
+        let short = for_people(&text, 100);
+        assert!(short.ends_with(&command) && short.len() < text.len(), "{short}");
+        let told = format!("logs/ does not exist; create it first: nfsw mkdir {path}");
+        assert_eq!(for_people(&told, 100), told);
     }
 
     #[test]
@@ -233,10 +245,14 @@ mod tests {
 
     #[test]
     fn columns_fill_the_width_downwards() {
+        let columns = |words: &[String], width| columns(words, width, |_, word| word.to_owned());
         let words: Vec<String> = ["a", "bb", "c", "dddd"].map(str::to_owned).to_vec();
         assert_eq!(columns(&words, 80), "a  bb  c  dddd\n");
         assert_eq!(columns(&words, 9), "a   c\nbb  dddd\n");
         assert_eq!(columns(&words, 3), "a\nbb\nc\ndddd\n");
         assert_eq!(columns(&[], 80), "");
+        let painted =
+            super::columns(&words, 9, |at, word| if at == 0 { format!("<{word}>") } else { word.to_owned() });
+        assert_eq!(painted, "<a>   c\nbb  dddd\n", "colours take no columns");
     }
 }

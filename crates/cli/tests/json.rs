@@ -55,6 +55,11 @@ fn every_command_speaks_json() {
         (0, &["exports", &url("/")], &["export"]),
         (0, &["ping", "-c", "2", "-i", "10ms", &url("/")], &["ping", "transport"]),
         (0, &["doctor", "--write-test", &url("/")], &["server", "service", "mount", "limits", "test"]),
+        (0, &["serve", "--for", "100ms", "--listen", "127.0.0.1:0", tree], &["serving"]),
+        (7, &["serve", "--listen", "127.0.0.1:0", &format!("{tree}/none")], &["error"]),
+        (0, &["config", "check"], &["config"]),
+        (0, &["config", "path"], &["config"]),
+        (2, &["cp", "--no-such-option", "a", "b"], &["error"]),
         (4, &["ls", &url("/none")], &["error"]),
     ] {
         let events = events(code, arguments);
@@ -104,4 +109,13 @@ fn a_copy_tells_its_progress_once_a_second() {
 fn the_program_has_the_description_with_it() {
     let page = ok(["man", "json"]);
     assert_eq!(page, fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap());
+}
+
+#[test]
+fn messages_to_programs_are_whole() {
+    let server = Server::start();
+    let path = format!("/{}/end", ["directory"; 100].join("/"));
+    let events = events(4, &["ls", &server.url(&path)]);
+    let error = events.iter().find(|event| event["event"] == "error").unwrap();
+    assert!(error["message"].as_str().unwrap().contains(&path), "{error}");
 }

@@ -34,6 +34,48 @@ fn a_mistake_is_told_in_the_words_of_the_command_line() {
 }
 
 #[test]
+fn habits_from_other_programs_are_obeyed_or_answered() {
+    let server = Server::start();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(place.path().join("tree/below")).unwrap();
+    std::fs::write(place.path().join("tree/below/a"), "a").unwrap();
+    std::fs::write(server.path("/a"), "a").unwrap();
+    let (a, there) = (server.url("/a"), server.url("/there"));
+    let run = |line: &[&str]| command(line).current_dir(place.path()).output().unwrap();
+    for (line, words) in [
+        (&["cp", "-e", "ssh", &a, "b"][..], "cp -e: nfsw talks to the NFS service itself, without ssh."),
+        (&["cp", "-P", "22", &a, "b"], "the port is part of the name of a server: nfs://HOST:PORT/PATH"),
+        (&["cp", "-l", "8000", &a, "b"], "--bwlimit"),
+        (&["cp", "-i", &a, "b"], "-n leaves files that exist alone"),
+        (&["sync", "--backup", "tree", &there], "nfsw keeps no earlier versions"),
+        (&["rsync", "tree", &there], "rsync is not a command of nfsw. nfsw sync SRC DST"),
+    ] {
+        let output = run(line);
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains(words), "{line:?}: {said}");
+        assert!(said.starts_with("nfsw: ") && said.lines().count() == 1, "{said}");
+        let events = String::from_utf8(run(&[line, &["--json"]].concat()).stdout).unwrap();
+        let told = events
+            .lines()
+            .any(|event| event.contains(r#""event":"error","kind":"usage""#) && event.contains(words));
+        assert!(told, "{events}");
+    }
+    let output = run(&["cp", "-avzP", "tree", &there]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stderr(&output).contains("nothing is compressed (-z)"), "{output:?}");
+    assert_eq!(std::fs::read(server.path("/there/below/a")).unwrap(), b"a");
+    let output = run(&["sync", "-avzhP", "--delete-after", "tree", &there]);
+    assert!(output.status.success(), "{output:?}");
+    for name in ["cp", "sync"] {
+        let output = run(&[name, "-h"]);
+        assert!(
+            output.status.success() && String::from_utf8(output.stdout).unwrap().contains("Usage: nfsw"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn the_port_is_part_of_every_name() {
     let server = Server::start();
     let name = format!("nfs://{}", server.address());
@@ -159,4 +201,47 @@ fn an_interrupted_ping_prints_its_statistics() {
         last.starts_with("tcp: ") && last.contains("answered") && last.contains("min / mean / max"),
         "{said}"
     );
+}
+
+#[test]
+fn a_log_has_what_was_done_and_said_with_the_time() {
+    let server = Server::start();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("tree")).unwrap();
+    for name in ["tree/a", "tree/b"] {
+        std::fs::write(place.path().join(name), name).unwrap();
+    }
+    std::fs::create_dir_all(server.path("/there/b/kept")).unwrap();
+    let (there, synced) = (server.url("/there"), server.url("/synced"));
+    let run = |line: &[&str]| command(line).current_dir(place.path()).output().unwrap();
+    let output = run(&["cp", "-rq", "--log-file", "log", "tree/.", &there]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+    assert!(run(&["sync", "--log-file", "log", "tree", &synced]).status.success());
+    let log = std::fs::read_to_string(place.path().join("log")).unwrap();
+    let told: Vec<&str> = log
+        .lines()
+        .map(|line| {
+            let (time, rest) = line.split_once(" [").expect(line);
+            assert!(time.len() == 25 && time.as_bytes()[10] == b'T', "{line}");
+            rest.split_once("] ").expect(line).1
+        })
+        .collect();
+    let place_of = |words: &str| {
+        told.iter().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {log}"))
+    };
+    let order = [
+        "cp -rq --log-file log tree/. ",
+        "/there/b: is a directory, which a file cannot replace",
+        "1 file: 1 copied, 1 failed; 6 B in ",
+        "exit status 1",
+        "sync --log-file log tree ",
+        "3 new and 0 changed (12 B), 0 deleted, 0 unchanged; 12 B in ",
+        "exit status 0",
+    ];
+    let places = order.map(place_of);
+    assert!(places.is_sorted(), "{places:?}: {log}");
+    assert!(told.iter().any(|line| line.starts_with("tree/./a -> ")), "{log}");
+    let said = stderr(&run(&["cp", "--log-file", "none/log", "tree/a", &there]));
+    assert!(said.contains("none/log: no such file"), "{said}");
 }

@@ -5,13 +5,16 @@ use std::{sync::Arc, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::Hosts;
-use crate::units::{self, AutoOr};
+use crate::{
+    color::Color,
+    units::{self, AutoOr},
+};
 
 /// How to talk to servers.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// Transport for NFS, MOUNT and the port mapper; auto takes what does best, and may change in the middle of a file
+    /// Transport for NFS, MOUNT and the port mapper; auto measures, and may change in the middle of a file
     /// [default: auto].
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
@@ -27,28 +30,28 @@ pub(crate) struct ConnectionArgs {
     /// READ and WRITE calls in flight at once; auto takes what the link needs [default: auto].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N", value_parser = AutoOr::parse_calls)]
     pub(crate) window: Option<AutoOr>,
-    /// How long to wait for an answer before the first resend (UDP).
-    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    /// How long to wait for an answer before the first retransmission (UDP).
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Retransmission over UDP")]
     pub(crate) timeo: Option<Duration>,
-    /// How many resends lengthen the timeout linearly, before it doubles (--policy hybrid).
+    /// How many retransmissions lengthen the timeout linearly, before it doubles (--policy hybrid).
     #[arg(
         hide_short_help = true,
         hide_long_help = true,
         long,
         value_name = "N",
-        help_heading = "Resending over UDP"
+        help_heading = "Retransmission over UDP"
     )]
     pub(crate) linear_steps: Option<u32>,
     /// How much longer each linear step waits (--policy hybrid).
-    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Retransmission over UDP")]
     pub(crate) linear_step: Option<Duration>,
-    /// Longest wait before a resend.
-    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Resending over UDP")]
+    /// Longest wait before a retransmission.
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Retransmission over UDP")]
     pub(crate) max_timeo: Option<Duration>,
-    /// Give up after no progress of the whole run for this long; without it, wait for ever.
+    /// Give up when the run makes no progress for this long [default: never].
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Give up after this long, whatever the progress.
+    /// Give up after this time, whatever the progress.
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) deadline: Option<Duration>,
     /// Entries of one directory, at most: a server can list without end [default: 10000000].
@@ -131,16 +134,25 @@ impl ConnectionArgs {
 pub(crate) const HELP_CONNECTION: &str = "--help-connection";
 
 /// What to print.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object a line; the last one sums up the run. Names are the real ones; of one that is not UTF-8 all
-    /// bytes follow in hexadecimal digits (path and path_bytes, source and source_bytes ...).
+    /// Print one JSON object a line; the last one sums up the run (nfsw man json).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print calls, resends and round-trip times at the end, on standard error.
+    /// Print calls, retransmissions and round-trip times at the end, on standard error.
     #[arg(long)]
     pub(crate) stats: bool,
+    /// Whether to use colours: on a terminal, unless NO_COLOR is set (auto), always, or never.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(crate) color: Color,
 }
 
 /// `--transport`
@@ -161,7 +173,7 @@ pub(crate) enum Policy {
     Adaptive,
     /// By a timeout that takes a few linear steps, then doubles.
     Hybrid,
-    /// By a timeout that doubles from the first resend.
+    /// By a timeout that doubles from the first retransmission.
     Exponential,
     /// By timeouts as the Linux kernel's UDP client has them.
     Kernel,

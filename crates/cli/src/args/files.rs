@@ -84,7 +84,7 @@ pub(crate) struct CatArgs {
     pub(crate) targets: Vec<Remote>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print calls, resends and round-trip times at the end, on standard error.
+    /// Print calls, retransmissions and round-trip times at the end, on standard error.
     #[arg(long)]
     pub(crate) stats: bool,
 }

@@ -21,21 +21,21 @@ pub(crate) struct FilterArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Filters")]
 struct Options {
-    /// Leave out what matches, and all that is in it; as with rsync, the first --exclude or --include that matches decides. A
-    /// pattern is about the end of a path, one that begins with / about the path from SRC on, one that ends with / about
-    /// directories; * and ? stand for no /, ** does.
+    /// Exclude what matches, and all below it. As with rsync, the first --exclude or --include that matches decides. A
+    /// pattern matches the end of a path; one that begins with / the path below SRC, one that ends with / only
+    /// directories; * and ? match no /, ** does.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     exclude: Vec<String>,
-    /// Take what matches, whatever a later --exclude says.
+    /// Include what matches, whatever a later --exclude says.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     include: Vec<String>,
-    /// Leave out what the patterns in FILE match, in the syntax of .gitignore.
+    /// Exclude what the patterns in FILE match, in the syntax of .gitignore.
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Take only what FILE lists, one path below SRC a line, and what is in listed directories; - is standard input.
+    /// Copy only what FILE lists, one path below SRC a line, and what is in listed directories; - is standard input.
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Leave out what the .gitignore files in SRC say, each about the directory that it is in.
+    /// Exclude what the .gitignore files in SRC exclude, each for its directory.
     #[arg(long)]
     gitignore: bool,
 }

@@ -1,67 +1,70 @@
 //! `nfsw sync`
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
-use super::{Completes, ConnectionArgs, FilterArgs, OutputArgs};
+use super::{Completes, ConnectionArgs, FilterArgs, HabitArgs, OutputArgs};
 use crate::{local::Sparse, units};
 
 /// `nfsw sync`
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct SyncArgs {
     /// The directory whose contents are copied: HOST:/PATH, nfs://HOST/PATH or a local path.
     #[arg(value_name = "SRC", add = Completes::Anywhere)]
     pub(crate) source: OsString,
-    /// The directory that has the same contents afterwards; it is made if need be.
+    /// The directory that receives the same contents; it is created if it does not exist.
     #[arg(value_name = "DST", add = Completes::Anywhere)]
     pub(crate) destination: OsString,
     /// Delete what is in DST and not in SRC, after everything was copied; nothing if anything failed.
-    #[arg(long)]
+    #[arg(long, aliases = ["delete-after", "delete-delay"])]
     pub(crate) delete: bool,
-    /// Delete nothing at all if it would be more than N files and directories.
+    /// Delete nothing if there are more than N files and directories to delete.
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
     /// Say what would be copied and deleted, and change nothing.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Compare the bytes of files of the same size, and not their times: that reads all of them, on both sides.
+    /// Compare the contents of files of the same size, not their times. Reads them on both sides.
     #[arg(short, long, conflicts_with = "size_only")]
     pub(crate) checksum: bool,
     /// Compare sizes only, and not times.
     #[arg(long)]
     pub(crate) size_only: bool,
+    /// Skip files that are newer in DST, without an error.
+    #[arg(short, long, conflicts_with = "force")]
+    pub(crate) update: bool,
+    /// Skip files that exist in DST.
+    #[arg(long, conflicts_with_all = ["update", "force"])]
+    pub(crate) ignore_existing: bool,
     /// Replace files in DST that are newer than in SRC; delete everything in DST if SRC is empty (with --delete).
     #[arg(long)]
     pub(crate) force: bool,
     /// Copy what symbolic links point to, not the links.
     #[arg(short = 'L', long, visible_alias = "copy-links")]
     pub(crate) dereference: bool,
-    /// Is always so; accepted for those who are used to it.
-    #[arg(short, long, hide = true)]
-    pub(crate) recursive: bool,
-    /// Is always so; accepted for those who are used to it.
-    #[arg(short, long, hide = true)]
-    pub(crate) archive: bool,
-    /// When zeros become holes in a copy, and are not sent to a server: where the source has holes, wherever it has
-    /// zeros, or nowhere.
+    /// Holes in the copy: where the source has them (auto), wherever it has zeros (always), or nowhere (never). Holes
+    /// are not sent.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
-    /// Copy every file from its beginning, even where an interrupted run has left a part of it.
+    /// As --sparse always.
+    #[arg(short = 'S', hide = true)]
+    pub(crate) sparse_always: bool,
+    /// Copy every file from the beginning; do not resume what an interrupted run has left.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Read every copy and its source again and compare them (BLAKE3, in steps of 1 MiB).
+    /// Read source and copy again after copying, and compare them (BLAKE3 hashes of 1 MiB).
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Send or receive no more than this: KiB a second as for rsync (500), or bytes or bits a second with a unit (2M, 80Mbit ...).
+    /// Limit the rate: KiB/s as for rsync (500), or bytes or bits a second with a unit (2M, 80Mbit).
     #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
     pub(crate) bwlimit: Option<u64>,
-    /// Files in flight at once.
+    /// Copy up to N files at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
     /// Name each file that is copied or deleted.
-    #[arg(short, long, visible_short_alias = 'i', conflicts_with = "quiet")]
+    #[arg(short, long, visible_short_alias = 'i', alias = "itemize-changes", conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// No progress and no warnings, only errors.
     #[arg(short, long)]
@@ -69,23 +72,71 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     #[command(flatten)]
+    pub(crate) habits: HabitArgs,
+    #[command(flatten)]
+    always: AlwaysArgs,
+    #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Add what is done and said to FILE, a line each, with the time; with -q, too.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) log_file: Option<PathBuf>,
+}
+
+/// Options of rsync that a sync always has.
+#[derive(Args, Clone, Debug, Default)]
+struct AlwaysArgs {
+    /// Is always so.
+    #[arg(short, long, hide = true)]
+    recursive: bool,
+    /// Is always so.
+    #[arg(short, long, hide = true)]
+    archive: bool,
+    /// Is always so: links are copied as links.
+    #[arg(short, long, hide = true)]
+    links: bool,
+    /// Is always so.
+    #[arg(short, long, hide = true)]
+    perms: bool,
+    /// Is always so.
+    #[arg(short, long, hide = true)]
+    times: bool,
+    /// Is always so, where allowed.
+    #[arg(short, long, hide = true)]
+    owner: bool,
+    /// Is always so, where allowed.
+    #[arg(short, long, hide = true)]
+    group: bool,
+    /// Accepted as a part of -a; what is neither file, directory nor link is skipped with a warning.
+    #[arg(short = 'D', hide = true)]
+    devices: bool,
+    /// Is always so.
+    #[arg(short = 'H', long, hide = true)]
+    hard_links: bool,
+    /// Is always so: NFSv3 knows owners as numbers only.
+    #[arg(long, hide = true)]
+    numeric_ids: bool,
+    /// As --partial --progress, which are always so.
+    #[arg(short = 'P', hide = true)]
+    partial_progress: bool,
 }
 
 const EXAMPLES: &str = "\
-Afterwards the contents of DST are those of SRC, whatever was there before: never SRC inside DST, and a trailing slash means nothing. \
-Modes, times, symbolic links, hard links and holes are kept, owners where allowed; fifos, sockets and devices are skipped with a warning.
+DST receives the contents of SRC, never SRC itself, whatever was there before; a trailing slash means nothing. Modes, times, symbolic \
+links, hard links and holes are kept, owners where allowed; fifos, sockets and devices are skipped with a warning.
 
 A file is unchanged if it has the size and the time of its source. A file that is newer in DST is kept and named, and the exit status is 1; \
---force replaces it.
+--update skips it without an error, --force replaces it.
 
---delete deletes nothing if anything failed, if SRC changed while it was listed, if it is empty (as a file system that is not mounted \
-is), or if it is more than --max-delete. What --exclude leaves out is not deleted. Symbolic links in DST are deleted and never followed, and \
-so is no file system that is mounted in DST.
+--delete deletes nothing if anything failed, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is), or if there \
+is more to delete than --max-delete. It never deletes what --exclude excludes, never follows symbolic links in DST, and never deletes \
+file systems that are mounted there.
 
-The same command, run again, resumes where an interrupted run ended.
+The same command, run again, resumes an interrupted run.
+
+Options of rsync that a sync always has are accepted: -a, -r, -l, -p, -t, -o, -g, -D, -H, -W, -P, --progress, --partial, -h, --numeric-ids, and -z, \
+although nothing is compressed. --delete-after is --delete, -S is --sparse always.
 
 Examples:
   nfsw sync ~/Pictures nas:/backup --delete --dry-run

@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) fn execute(arguments: CatArgs) -> Exit {
     // Standard output carries the files, so there is no JSON.
-    let output = OutputArgs { json: false, stats: arguments.stats };
+    let output = OutputArgs { stats: arguments.stats, ..OutputArgs::default() };
     Process::new(&arguments.connection, &output).run(async |connections, reporter| {
         for target in &arguments.targets {
             if let Err(error) = one(connections, reporter, target).await {

@@ -1,37 +1,46 @@
 //! `nfsw config`: where the configuration is, and whether it is right.
 
-use std::io::{self, Write};
+use std::time::Instant;
+
+use serde_json::json;
 
 use crate::{
-    args::ConfigCommand,
+    args::{ConfigArgs, ConfigCommand, OutputArgs},
     config::{self, Config},
     error::show,
-    exit::Exit,
+    exit::{Exit, Failure},
+    report::{Reporter, put_name},
+    summary::Summary,
     text::escape,
 };
 
-pub(super) fn execute(command: ConfigCommand) -> Exit {
+pub(super) fn execute(arguments: &ConfigArgs) -> Exit {
+    let output = OutputArgs { json: arguments.json, ..OutputArgs::default() };
+    let reporter = Reporter::new(&output, Instant::now());
+    reporter.finish(run(arguments.command, &reporter), &Summary::default())
+}
+
+fn run(command: ConfigCommand, reporter: &Reporter) -> anyhow::Result<()> {
     let Some(path) = Config::path() else {
-        eprintln!(
-            "nfsw: neither XDG_CONFIG_HOME nor HOME is an absolute path, so there is no configuration file"
-        );
-        return Exit::LocalIo;
+        let text = "neither XDG_CONFIG_HOME nor HOME is an absolute path, so there is no configuration file";
+        return Err(Failure::with(Exit::LocalIo, text));
     };
+    let exists = path.exists();
+    let mut event = json!({"event": "config", "exists": exists});
+    put_name(&mut event, "path", path.as_os_str().as_encoded_bytes());
     let text = match command {
         ConfigCommand::Path => format!("{}\n", show(&path)),
         ConfigCommand::Check => {
-            let found = Config::of_user().and_then(|found| Ok((found, config::environment()?)));
-            let (Config { hosts, options }, environment) = match found {
-                Ok(found) => found,
-                Err(error) => {
-                    eprintln!("nfsw: {error}");
-                    return Exit::Usage;
-                }
-            };
-            if path.exists() {
-                let names: Vec<_> = hosts.hosts.keys().map(|name| escape(name.as_bytes())).collect();
+            let Config { hosts, options } = Config::of_user().map_err(Failure::usage)?;
+            let environment = config::environment().map_err(Failure::usage)?;
+            let names: Vec<&str> = hosts.hosts.keys().map(String::as_str).collect();
+            let defaults = hosts.given + options.len();
+            event["hosts"] = names.clone().into();
+            event["defaults"] = defaults.into();
+            event["environment"] = environment.len().into();
+            if exists {
+                let names: Vec<_> = names.into_iter().map(|name| escape(name.as_bytes())).collect();
                 let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                let defaults = hosts.given + options.len();
                 let words = if environment.is_empty() { "is not set" } else { "is right" };
                 format!("{}: right; hosts: {names}; defaults: {defaults}\nNFSW_OPTS {words}\n", show(&path))
             } else {
@@ -39,8 +48,5 @@ pub(super) fn execute(command: ConfigCommand) -> Exit {
             }
         }
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Exit::LocalIo,
-        _ => Exit::Done,
-    }
+    if reporter.json() { reporter.event(&event) } else { reporter.print(text.as_bytes()) }
 }

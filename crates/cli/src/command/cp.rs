@@ -2,10 +2,11 @@
 
 use super::filters::filter;
 use crate::{
-    args::CpArgs,
+    args::{CpArgs, NO_COMPRESSION},
     copy::{self, Copy, Links, Overwrite},
     exit::{Exit, Failure},
     local::StateHome,
+    log::Log,
     process::Process,
     progress::{Aside, Progress},
     summary::Summary,
@@ -20,12 +21,18 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     let exit = process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(path) = &arguments.log_file {
+            reporter.log_to(Log::open(path)?);
+        }
+        if arguments.habits.compress || arguments.compress_as_scp {
+            reporter.warning(NO_COMPRESSION);
+        }
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
         if !arguments.quiet
             && !copy.dry_run
-            && let Some(progress) = Progress::on_terminal(aside)
+            && let Some(progress) = Progress::on_terminal(aside, arguments.output.color)
         {
             reporter.show_progress(progress);
         }
@@ -36,7 +43,12 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
 
 /// Reads the targets and options into what they mean.
 fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
+    if is_port(arguments) {
+        let text = "-P copies links as links, as for cp; the port is part of the name of a server: nfs://HOST:PORT/PATH";
+        return Err(Failure::usage(text));
+    }
     let target = |argument| Target::parse(argument).map_err(Failure::usage);
+    let recursive = arguments.recursive || arguments.archive;
     let sources = arguments.sources.iter().map(|source| target(source)).collect::<Result<_, _>>()?;
     let overwrite = match (arguments.no_clobber, arguments.update) {
         (true, _) => Overwrite::Never,
@@ -46,16 +58,15 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
     Ok(Copy {
         sources,
         destination: target(&arguments.destination)?,
-        recursive: arguments.recursive,
-        links: match (arguments.no_dereference, arguments.dereference, arguments.follow, arguments.recursive)
-        {
+        recursive,
+        links: match (arguments.no_dereference, arguments.dereference, arguments.follow, recursive) {
             (true, ..) => Links::Never,
             (_, true, ..) => Links::All,
             (_, _, true, _) | (_, _, _, false) => Links::Named,
             _ => Links::Never,
         },
         is_whole_target: arguments.no_target_directory,
-        preserve: arguments.preserve,
+        preserve: arguments.preserve || arguments.archive,
         overwrite,
         inplace: arguments.inplace,
         sparse: arguments.sparse,
@@ -68,6 +79,13 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         rate_limit: arguments.bwlimit,
         state: StateHome::of_user(),
     })
+}
+
+/// Whether `-P 22` is typed as for scp: a number that is no file, in front of what is to be copied.
+fn is_port(arguments: &CpArgs) -> bool {
+    let first = arguments.sources.first().filter(|_| arguments.no_dereference && arguments.sources.len() > 1);
+    let number = first.and_then(|first| first.to_str()).filter(|first| first.parse::<u16>().is_ok());
+    number.is_some_and(|name| std::fs::symlink_metadata(name).is_err())
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn run_copy(line: &[&str], aside: Option<&Aside>) -> anyhow::Result<()> {
     let resends: u64 = clients.iter().map(|client| client.stats.resends.total()).sum();
     let rtt = clients.first().and_then(|client| client.stats.rtt.quantile(0.5)).unwrap_or(Duration::ZERO);
     say!(
-        "    {} in {}: {}, {calls} calls, {resends} resends, round trip {:.2} ms",
+        "    {} in {}: {}, {calls} calls, {resends} retransmissions, round trip {:.2} ms",
         units::bytes(bytes),
         units::duration(elapsed),
         units::rate(bytes, elapsed),

@@ -11,6 +11,7 @@ use nfs_wireless_client::{FileType, Metadata};
 use super::stat::{entry_json, kind_letter};
 use crate::{
     args::LsArgs,
+    color::Style,
     connections::Connections,
     error::{MOUNT_REFUSED, ResultExt, explain, is_stale},
     remote::{Children, Found, exports_below, find, find_all, follow},
@@ -33,6 +34,7 @@ pub(super) async fn run(
         connections,
         reporter,
         terminal: io::stdout().is_terminal(),
+        color: arguments.output.color.shows(io::stdout().is_terminal()),
         zone: TimeZone::system(),
         now: Timestamp::now(),
     };
@@ -89,6 +91,8 @@ struct Listing<'a> {
     connections: &'a Connections,
     reporter: &'a Reporter,
     terminal: bool,
+    /// Whether names have colours.
+    color: bool,
     zone: TimeZone,
     now: Timestamp,
 }
@@ -239,11 +243,13 @@ impl Listing<'_> {
         } else if self.terminal && !self.arguments.one_per_line {
             let words: Vec<String> =
                 lines.iter().map(|line| self.inode(line) + &escape(&line.name)).collect();
-            out.extend_from_slice(columns(&words, terminal_width()).as_bytes());
+            let paint =
+                |at: usize, word: &str| style(&lines[at].found.metadata).paint(word, self.color).into_owned();
+            out.extend_from_slice(columns(&words, terminal_width(), paint).as_bytes());
         } else {
             for line in &lines {
                 out.extend_from_slice(self.inode(line).as_bytes());
-                self.push_name(&line.name, &mut out);
+                self.push_name(&line.name, style(&line.found.metadata), &mut out);
                 out.push(b'\n');
             }
         }
@@ -260,10 +266,10 @@ impl Listing<'_> {
             let [w1, w2, w3, w4] = widths;
             let _ = write!(text, "{mode} {count:>w1$} {uid:<w2$} {gid:<w3$} {size:>w4$} {time} ");
             out.extend_from_slice(text.as_bytes());
-            self.push_name(&line.name, out);
+            self.push_name(&line.name, style(&line.found.metadata), out);
             if let Some(link) = link {
                 out.extend_from_slice(b" -> ");
-                self.push_name(link, out);
+                self.push_name(link, Style::Plain, out);
             }
             out.push(b'\n');
         }
@@ -292,9 +298,9 @@ impl Listing<'_> {
     }
 
     /// On a terminal names are made safe; a program gets the bytes.
-    fn push_name(&self, name: &[u8], out: &mut Vec<u8>) {
-        if self.terminal {
-            out.extend_from_slice(escape(name).as_bytes());
+    fn push_name(&self, name: &[u8], style: Style, out: &mut Vec<u8>) {
+        if self.terminal || self.color {
+            out.extend_from_slice(style.paint(&escape(name), self.color).as_bytes());
         } else {
             out.extend_from_slice(name);
         }
@@ -310,6 +316,17 @@ impl Listing<'_> {
         if self.arguments.reverse {
             lines.reverse();
         }
+    }
+}
+
+/// As ls has it.
+fn style(metadata: &Metadata) -> Style {
+    match metadata.file_type {
+        FileType::Directory => Style::Directory,
+        FileType::Symlink => Style::Symlink,
+        FileType::Regular if metadata.mode & 0o111 != 0 => Style::Executable,
+        FileType::Regular => Style::Plain,
+        _ => Style::Special,
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     if let Some(directory) = &arguments.status {
         return status::execute(directory.as_deref(), arguments.json).into();
     }
-    let reporter = Reporter::new(&OutputArgs { json: false, stats: false }, Instant::now())
+    let reporter = Reporter::new(&OutputArgs::default(), Instant::now())
         .with_verbosity(false, arguments.quiet);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);

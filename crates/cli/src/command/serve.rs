@@ -2,32 +2,33 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    io::{self, Write},
     net::SocketAddr,
     path::Path,
     time::{Instant, SystemTime},
 };
 
 use nfs_wireless_server::{Access, Directory, DirectoryConfig, Server, Service, ServiceConfig};
+use serde_json::json;
 
 use crate::{
-    args::ServeArgs,
-    error::{explain, local, show},
+    args::{OutputArgs, ServeArgs},
+    error::{local, show},
     exit::{Exit, Failure},
+    report::{Reporter, put_name},
     signals::end_of,
+    summary::Summary,
 };
 
 pub(super) fn execute(arguments: &ServeArgs) -> Exit {
-    match run(arguments) {
-        Ok(exit) => exit,
-        Err(error) => {
-            eprintln!("nfsw: {}", explain(&error));
-            Exit::of(&error)
-        }
+    let output = OutputArgs { json: arguments.json, ..OutputArgs::default() };
+    let reporter = Reporter::new(&output, Instant::now());
+    match run(arguments, &reporter) {
+        Ok(exit) => reporter.end(exit, &Summary::default()),
+        Err(error) => reporter.finish(Err(error), &Summary::default()),
     }
 }
 
-fn run(arguments: &ServeArgs) -> anyhow::Result<Exit> {
+fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut config = DirectoryConfig::default();
@@ -35,14 +36,13 @@ fn run(arguments: &ServeArgs) -> anyhow::Result<Exit> {
         let server = serve(&arguments.directory, arguments.listen, config).await?;
         let address = server.local_addr();
         if !address.ip().is_loopback() {
-            eprintln!(
-                "nfsw: warning: whoever reaches {address} may read{} everything in {}",
+            reporter.warning(format_args!(
+                "warning: whoever reaches {address} may read{} everything in {}",
                 if arguments.read_only { "" } else { " and change" },
                 show(&arguments.directory)
-            );
+            ));
         }
-        // Nobody needs to read it for the server to serve.
-        let _ = announce(arguments, address);
+        announce(arguments, address, reporter);
         let exit = end_of(arguments.lifetime).await;
         server.shutdown().await;
         Ok(exit)
@@ -67,13 +67,22 @@ pub(super) async fn serve(
     })
 }
 
-fn announce(arguments: &ServeArgs, address: SocketAddr) -> io::Result<()> {
+/// Says where the server is. Nobody needs to read it for the server to serve.
+fn announce(arguments: &ServeArgs, address: SocketAddr, reporter: &Reporter) {
     let (directory, url) = (show(&arguments.directory), url(address));
     let access = if arguments.read_only { ", read-only" } else { "" };
-    let mut out = io::stdout().lock();
-    writeln!(out, "serving {directory} at {address} over UDP and TCP{access}; Ctrl-C stops it")?;
-    writeln!(out, "try: nfsw ls -l {url}/")?;
-    out.flush()
+    let _ = if reporter.json() {
+        let mut event = json!({
+            "event": "serving", "address": address.to_string(), "url": url, "read_only": arguments.read_only,
+        });
+        put_name(&mut event, "path", arguments.directory.as_os_str().as_encoded_bytes());
+        reporter.event(&event)
+    } else {
+        let text = format!(
+            "serving {directory} at {address} over UDP and TCP{access}; Ctrl-C stops it\ntry: nfsw ls -l {url}/\n"
+        );
+        reporter.print(text.as_bytes())
+    };
 }
 
 /// Returns the URL under which a server at an address is reached, without the final slash.

@@ -2,10 +2,11 @@
 
 use super::filters::filter;
 use crate::{
-    args::SyncArgs,
+    args::{NO_COMPRESSION, SyncArgs},
     copy::{self, Compare, Copy, Links, Overwrite, Sync},
     exit::{Exit, Failure},
-    local::StateHome,
+    local::{Sparse, StateHome},
+    log::Log,
     process::Process,
     progress::Progress,
     target::Target,
@@ -19,12 +20,18 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     process.run(async |connections, reporter| {
         let copy = check(&arguments)?;
+        if let Some(path) = &arguments.log_file {
+            reporter.log_to(Log::open(path)?);
+        }
+        if arguments.habits.compress {
+            reporter.warning(NO_COMPRESSION);
+        }
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
         if !arguments.quiet
             && !copy.dry_run
-            && let Some(progress) = Progress::on_terminal(None)
+            && let Some(progress) = Progress::on_terminal(None, arguments.output.color)
         {
             reporter.show_progress(progress);
         }
@@ -55,9 +62,13 @@ fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
         links: if arguments.dereference { Links::All } else { Links::Named },
         is_whole_target: false,
         preserve: true,
-        overwrite: Overwrite::Always,
+        overwrite: match (arguments.ignore_existing, arguments.update) {
+            (true, _) => Overwrite::Never,
+            (false, true) => Overwrite::Older,
+            (false, false) => Overwrite::Always,
+        },
         inplace: false,
-        sparse: arguments.sparse,
+        sparse: if arguments.sparse_always { Sparse::Always } else { arguments.sparse },
         resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,

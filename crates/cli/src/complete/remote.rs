@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use clap::Parser;
+use clap::CommandFactory;
 use clap_complete::engine::CompletionCandidate;
 
 use super::word;
@@ -166,12 +166,15 @@ fn listed(directory: &OsStr) -> Option<Vec<Vec<u8>>> {
         .into_iter()
         .chain([directory.to_owned()])
         .collect();
-    let plain = Cli::try_parse_from(&line as &Vec<_>).ok()?;
-    let args::Command::Ls(LsArgs { targets, connection, .. }) = config::apply(line, plain).ok()?.command
+    let line: Vec<_> = line;
+    let mut program = Cli::command();
+    let plain = config::read(&mut program, &line).ok()?;
+    let args::Command::Ls(LsArgs { targets, connection, .. }) =
+        config::apply(&mut program, line, plain).ok()?.command
     else {
         return None;
     };
-    let reporter = Reporter::new(&OutputArgs { json: false, stats: false }, Instant::now());
+    let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
     let connections = Connections::new(connection, None, Arc::clone(reporter.activity()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let names = runtime.block_on(async {

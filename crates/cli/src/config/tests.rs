@@ -49,9 +49,8 @@ fn the_example_of_the_documentation_is_right() {
     for key in NEVER_BY_DEFAULT.iter().filter(|key| !key.starts_with("help") && **key != "version") {
         assert!(page.contains(&format!("`--{key}`")), "{key}");
     }
-    let keys = options()
-        .into_iter()
-        .filter(|known| known.is_of_connection && !NEVER_BY_DEFAULT.contains(&&*known.name));
+    let keys =
+        options().iter().filter(|known| known.is_of_connection && !NEVER_BY_DEFAULT.contains(&&*known.name));
     for Known { name, .. } in keys {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }

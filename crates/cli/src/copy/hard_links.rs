@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use super::{
-    Run,
+    Overwrite, Run,
     frame::Frame,
     node::{Kind, Node},
     place::Present,
@@ -105,7 +105,8 @@ impl Run<'_> {
         if let Some(present) = &present {
             let is_newer = self.age(node, &frame.place, &present.attributes).await? == Age::Newer;
             let is_replaced = matches!(present.kind, Kind::File | Kind::Symlink);
-            if !is_replaced || (is_newer && !sync.options.force) {
+            let is_kept = self.copy.overwrite == Overwrite::Never || is_newer && !sync.options.force;
+            if !is_replaced || is_kept {
                 match self.decide(item).await? {
                     Decision::Leave | Decision::Complete => return Ok(()),
                     Decision::Copy(..) => {}

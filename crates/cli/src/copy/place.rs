@@ -419,7 +419,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_tells_the_step_of_its_times() {
         let server = Served::start();
-        let reporter = Reporter::new(&OutputArgs { json: false, stats: false }, Instant::now());
+        let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
         let connections = Connections::new(connection(), None, Arc::default());
         let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
         let step = Place::remote(found).time_step(&connections, &reporter).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    Run, Work,
+    Overwrite, Run, Work,
     delete::Surplus,
     filter::below,
     frame::Frame,
@@ -151,6 +151,10 @@ impl Run<'_> {
         name: &[u8],
         present: &Present,
     ) -> anyhow::Result<Option<Change>> {
+        if self.copy.overwrite == Overwrite::Never {
+            self.skip(node, &frame.place.name(name), Skip::Exists)?;
+            return Ok(None);
+        }
         let [here, there] = [&node.attributes, &present.attributes];
         let compare = sync.options.compare;
         let age = self.age(node, &frame.place, there).await?;
@@ -172,11 +176,15 @@ impl Run<'_> {
             }
             _ => Some(Change::Kind),
         };
+        if change.is_some() && age == Age::Newer && self.copy.overwrite == Overwrite::Older {
+            self.skip(node, &frame.place.name(name), Skip::NotOlder)?;
+            return Ok(None);
+        }
         if change.is_some() && age == Age::Newer && !sync.options.force {
             let hint = if change == Some(Change::Time) {
-                "--checksum compares the contents, --force replaces it"
+                "--checksum compares the contents, --force replaces it, --update skips it"
             } else {
-                "--force replaces it"
+                "--force replaces it, --update skips it"
             };
             let text = format!("{}: kept, it is newer than its source ({hint})", frame.place.show(name));
             return Err(Failure::with(Exit::SomeFailed, text));
@@ -295,7 +303,7 @@ impl Run<'_> {
         if self.copy.dry_run {
             return self.reporter.print(format!("dry run: {line}\n").as_bytes());
         }
-        self.reporter.sum_up(line);
+        self.reporter.set_totals(line);
         Ok(())
     }
 
@@ -304,7 +312,8 @@ impl Run<'_> {
         let (Some(sync), Some(name), false) = (&self.sync, &work.name, work.is_named) else {
             return Ok(false);
         };
-        if !sync.options.delete || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
+        let deletes = sync.options.delete && self.copy.overwrite != Overwrite::Never;
+        if !deletes || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
             return Ok(false);
         }
         let present = work.frame.place.present(self.connections, self.reporter, name).await?;

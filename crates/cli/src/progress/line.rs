@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{text::cut, units};
+use crate::{color::Style, text::cut, units};
 
 /// What the line tells.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +21,17 @@ pub(super) struct Told {
     pub(super) trouble: Option<String>,
     /// Median round trip.
     pub(super) rtt: Option<Duration>,
-    /// Share of the calls that were sent again.
-    pub(super) resent: Option<f64>,
+    /// Share of the attempts that were retransmissions.
+    pub(super) retransmitted: Option<f64>,
     /// What is being done with which file.
     pub(super) current: Option<String>,
 }
 
 /// Columns between two parts.
 const GAP: usize = 2;
+
+/// The place of the rate, or of what is wrong, among the parts.
+const RATE: usize = 3;
 
 /// Columns of the bar with its ends, at least and at most.
 const BAR: (usize, usize) = (12, 32);
@@ -38,7 +41,7 @@ const NAME: usize = 12;
 
 impl Told {
     /// Words it in so many columns: what matters less is left out where there is no room.
-    pub(super) fn fit(&self, width: usize) -> String {
+    pub(super) fn fit(&self, width: usize) -> Line {
         let share = (self.expected > 0).then(|| (self.bytes as f64 / self.expected as f64).min(1.0));
         let percent = share.map(|share| format!("{:.0} %", (share * 100.0).floor()));
         let amount = match self.expected {
@@ -52,10 +55,17 @@ impl Told {
         let left = left.map(|left| format!("{} left", units::whole_seconds(left)));
         let files = (self.files.1 > 1).then(|| format!("{}/{} files", self.files.0, self.files.1));
         let rtt = self.rtt.map(|rtt| format!("RTT {:.1} ms", rtt.as_secs_f64() * 1e3));
-        let resent = self.resent.map(|resent| format!("{:.1} % resent", resent * 100.0));
+        let retransmitted = self.retransmitted.map(|share| format!("{:.1} % retransmitted", share * 100.0));
         // In the order in which they stand; the numbers say which ones go first where there is room.
-        let parts =
-            [(1, percent), (3, Some(amount)), (5, files), (2, Some(rate)), (4, left), (6, rtt), (7, resent)];
+        let parts = [
+            (1, percent),
+            (3, Some(amount)),
+            (5, files),
+            (2, Some(rate)),
+            (4, left),
+            (6, rtt),
+            (7, retransmitted),
+        ];
         let mut by_weight: Vec<_> = parts
             .iter()
             .enumerate()
@@ -71,19 +81,40 @@ impl Told {
             }
         }
         kept.sort_unstable();
-        let mut words: Vec<String> = kept.into_iter().map(|(_, text)| text).collect();
+        let is_trouble = |at: usize| at == RATE && self.trouble.is_some();
+        let style = |at| if is_trouble(at) { Style::Warning } else { Style::Plain };
+        let mut words: Vec<(Style, String)> = kept.into_iter().map(|(at, text)| (style(at), text)).collect();
         let mut room = width.saturating_sub(used);
         if let Some(current) = self.current.as_ref().filter(|_| room >= NAME + GAP + BAR.0 + GAP) {
             let most = room - GAP - (BAR.0 + GAP);
             let shown = cut(current, most);
             room -= shown.chars().count() + GAP;
-            words.push(shown);
+            words.push((Style::Plain, shown));
         }
         if let Some(share) = share.filter(|_| room >= BAR.0 + GAP) {
-            words.insert(0, bar(share, (room - GAP).min(BAR.1)));
+            words.insert(0, (Style::Good, bar(share, (room - GAP).min(BAR.1))));
         }
-        let line = words.join("  ");
-        if line.chars().count() > width { cut(&line, width) } else { line }
+        Line { words }
+    }
+}
+
+/// The line of the bar.
+#[derive(Debug)]
+pub(crate) struct Line {
+    words: Vec<(Style, String)>,
+}
+
+impl Line {
+    /// Says why nothing can be told, in so many columns.
+    pub(super) fn trouble(text: String, width: usize) -> Self {
+        let text = if text.chars().count() > width { cut(&text, width) } else { text };
+        Self { words: vec![(Style::Plain, text)] }
+    }
+
+    /// Returns the line as a terminal shows it, with or without colours.
+    pub(crate) fn painted(&self, color: bool) -> String {
+        let words: Vec<_> = self.words.iter().map(|(style, text)| style.paint(text, color)).collect();
+        words.join("  ")
     }
 }
 
@@ -108,30 +139,31 @@ mod tests {
             left: Some(Duration::from_secs(5)),
             trouble: None,
             rtt: Some(Duration::from_millis(12)),
-            resent: Some(0.01),
+            retransmitted: Some(0.01),
             current: Some("photos/2026/summer/cat.jpg".to_owned()),
         }
     }
 
     #[test]
     fn the_line_fits_any_width() {
-        let lines: Vec<String> = [10, 20, 40, 60, 80, 120, 200].map(|width| told().fit(width)).to_vec();
+        let lines: Vec<String> =
+            [10, 20, 40, 60, 80, 120, 200].map(|width| told().fit(width).painted(false)).to_vec();
         let wanted = [
             "20 %",
             "20 %  2.0 MiB/s",
             "20 %  2.0 MiB of 10 MiB  2.0 MiB/s",
             "20 %  2.0 MiB of 10 MiB  3/12 files  2.0 MiB/s  5 s left",
             "20 %  2.0 MiB of 10 MiB  3/12 files  2.0 MiB/s  5 s left  RTT 12.0 ms",
-            "[==>       ]  20 %  2.0 MiB of 10 MiB  3/12 files  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % resent  photos/20...r/cat.jpg",
-            "[======>                       ]  20 %  2.0 MiB of 10 MiB  3/12 files  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % resent  \
+            "[==>       ]  20 %  2.0 MiB of 10 MiB  3/12 files  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % retransmitted  photos...t.jpg",
+            "[======>                       ]  20 %  2.0 MiB of 10 MiB  3/12 files  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % retransmitted  \
              photos/2026/summer/cat.jpg",
         ];
         assert_eq!(lines, wanted);
         for width in 0..250 {
             let mut told = told();
-            assert!(told.fit(width).chars().count() <= width, "{width}");
+            assert!(told.fit(width).painted(false).chars().count() <= width, "{width}");
             told.trouble = Some("server slow (RTT 2.1 s): no progress for 5 s".to_owned());
-            assert!(told.fit(width).chars().count() <= width, "{width}");
+            assert!(told.fit(width).painted(false).chars().count() <= width, "{width}");
         }
     }
 
@@ -141,12 +173,13 @@ mod tests {
         assert_eq!(bar(0.999, 12), "[=========>]");
         assert_eq!(bar(1.0, 12), "[==========]");
         let done = Told { bytes: 999, expected: 1000, ..told() };
-        assert!(done.fit(80).contains("99 %"), "nothing is complete before it is");
+        assert!(done.fit(80).painted(false).contains("99 %"), "nothing is complete before it is");
     }
 
     #[test]
     fn trouble_stands_in_the_place_of_the_rate() {
         let told = Told { trouble: Some("link down for 4 s".to_owned()), ..told() };
-        assert!(told.fit(80).contains("link down for 4 s") && !told.fit(200).contains("left"));
+        let [narrow, wide] = [80, 200].map(|width| told.fit(width).painted(false));
+        assert!(narrow.contains("link down for 4 s") && !wide.contains("left"));
     }
 }

@@ -1,8 +1,8 @@
 //! The table.
 
 use super::{
-    Boolean, Event, Field, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeName, MaybeText,
-    Name, Number, Object, Text, TextOrNull, Time,
+    Boolean, Event, Field, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeList, MaybeName,
+    MaybeText, Name, Number, Object, Text, TextOrNull, Time,
 };
 
 const DRY_RUN: Field = Field("dry_run", MaybeBoolean, "with `--dry-run`: nothing was done");
@@ -375,6 +375,29 @@ pub(super) const EVENTS: &[Event] = &[
             Field("no_trunc", Boolean, "longer names are refused"),
             Field("case_insensitive", Boolean, "names are equal whatever their case"),
             Field("case_preserving", Boolean, "names keep their case"),
+        ],
+    },
+    Event {
+        name: "serving",
+        commands: "serve; once it answers",
+        meaning: "A directory is served.",
+        fields: &[
+            Field("path", Name, "the directory"),
+            Field("address", Text, "address and port"),
+            Field("url", Text, "what clients are given, without the final slash"),
+            Field("read_only", Boolean, "whether every change is refused"),
+        ],
+    },
+    Event {
+        name: "config",
+        commands: "config",
+        meaning: "The configuration file.",
+        fields: &[
+            Field("path", Name, "where it is, or would be"),
+            Field("exists", Boolean, "whether it is there"),
+            Field("hosts", MaybeList, "the hosts that it names, for `check`"),
+            Field("defaults", MaybeInteger, "options that it sets, for `check`"),
+            Field("environment", MaybeInteger, "options that NFSW_OPTS sets, for `check`"),
         ],
     },
     Event {

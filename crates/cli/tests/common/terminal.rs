@@ -9,7 +9,7 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, Condvar, Mutex},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -22,11 +22,16 @@ use rustix::{
 pub(crate) struct Terminal {
     keyboard: File,
     screen: Arc<(Mutex<Vec<u8>>, Condvar)>,
+    /// Reads until nothing has the terminal open any more.
+    reader: JoinHandle<()>,
     child: Child,
 }
 
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long what a program has written may take to arrive after its end.
+const LINGER: Duration = Duration::from_secs(5);
 
 impl Terminal {
     /// Starts a program in a terminal of so many columns.
@@ -45,11 +50,11 @@ impl Terminal {
         let child = command.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
         let keyboard = File::from(master.try_clone().unwrap());
         let screen = Arc::<(Mutex<Vec<u8>>, Condvar)>::default();
-        thread::spawn({
+        let reader = thread::spawn({
             let screen = Arc::clone(&screen);
             move || watch(master, &screen)
         });
-        Self { keyboard, screen, child }
+        Self { keyboard, screen, reader, child }
     }
 
     /// Types something.
@@ -81,8 +86,11 @@ impl Terminal {
     /// Waits for the end of the program; returns its status and all that was written.
     pub(crate) fn finish(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
-        // What was written before is read at last.
-        thread::sleep(Duration::from_millis(50));
+        // What was written before is read at last, unless something that the program has started keeps the terminal.
+        let end = Instant::now() + LINGER;
+        while !self.reader.is_finished() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
         (status.code(), String::from_utf8_lossy(&self.screen.0.lock().unwrap()).into_owned())
     }
 }

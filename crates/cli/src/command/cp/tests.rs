@@ -67,7 +67,7 @@ impl Trial {
         let options = if arguments.contains(&OPTIONS[0]) { &OPTIONS[2..] } else { &OPTIONS };
         let arguments = served::cp(&[options, arguments].concat());
         let copy = Copy { state: StateHome::at(self.state.path()), ..check(&arguments).unwrap() };
-        let output = OutputArgs { json: false, stats: false };
+        let output = OutputArgs::default();
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), arguments.bwlimit, activity);

@@ -92,7 +92,7 @@ impl Trial {
         let named = [&ends.from[..], &ends.to, "--transport", "tcp", "--quiet"];
         let arguments = served::sync(&[&named, options].concat());
         let state = StateHome::at(self.state.path());
-        let output = OutputArgs { json: false, stats: false };
+        let output = OutputArgs::default();
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), None, activity);
@@ -302,6 +302,42 @@ async fn what_has_changed_is_found_by_what_was_asked_for() {
         assert_eq!(trial.sync(&ends, &[]).await.count("done"), 1);
         assert_eq!(trial.served()[Procedure::Write.number() as usize], written);
         assert_same(&ends.source, &ends.target, "");
+    }
+}
+
+#[tokio::test]
+async fn what_exists_may_be_left_alone() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        for (name, age) in [("older", (5, 4)), ("newer", (5, 6))] {
+            write(&ends.source.join(name), "content", age.0);
+            write(&ends.target.join(name), "OTHER", age.1);
+        }
+        write(&ends.source.join("missing"), "content", 1);
+        // A further name of a file, a directory in the place of a file, and a file in that of a directory.
+        fs::hard_link(ends.source.join("missing"), ends.source.join("name")).unwrap();
+        write(&ends.target.join("name"), "OTHER", 0);
+        write(&ends.source.join("file"), "content", 1);
+        write(&ends.target.join("file/inner"), "OTHER", 1);
+        write(&ends.source.join("directory/inner"), "content", 1);
+        write(&ends.target.join("directory"), "OTHER", 1);
+        let found = |name: &str| text(ends.target.join(name));
+        let ran = trial.sync(&ends, &["--ignore-existing", "--delete"]).await;
+        assert_eq!((ran.count("done"), ran.count("deleted")), (1, 0), "{way:?}: {:?}", ran.counts);
+        assert_eq!(ran.counts["skipped"]["exists"], 3, "{way:?}: {:?}", ran.counts);
+        assert_eq!(found("missing"), "content");
+        for kept in ["older", "newer", "name", "file/inner", "directory"] {
+            assert_eq!(found(kept), "OTHER", "{way:?}: {kept}");
+        }
+        let ran = trial.sync(&ends, &["--update", "--delete"]).await;
+        assert!(ran.is_clean(), "{way:?}: {:?} {:?}", ran.result, ran.counts);
+        assert_eq!(ran.counts["skipped"]["not_older"], 1, "{way:?}: {:?}", ran.counts);
+        assert_eq!(
+            (&found("older")[..], &found("newer")[..], &found("name")[..]),
+            ("content", "OTHER", "content")
+        );
+        assert_eq!((&found("file")[..], &found("directory/inner")[..]), ("content", "content"));
     }
 }
 

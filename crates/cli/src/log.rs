@@ -1,0 +1,40 @@
+//! The file of `--log-file`: what a copy did and said, with the time.
+
+use std::{
+    fmt::Display,
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
+
+use jiff::Zoned;
+
+use crate::error::local;
+
+/// A file that lines are added to.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: File,
+    process: u32,
+}
+
+impl Log {
+    /// Opens a file, which is made if need be.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let file =
+            File::options().append(true).create(true).open(path).map_err(|error| local(path, &error))?;
+        Ok(Self { file, process: std::process::id() })
+    }
+
+    /// Adds a line. Runs that share a file do not mix their lines.
+    ///
+    /// # Errors
+    /// The file takes nothing any more.
+    pub(crate) fn line(&self, text: impl Display) -> io::Result<()> {
+        let time = Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
+        (&self.file).write_all(format!("{time} [{}] {text}\n", self.process).as_bytes())
+    }
+}
