@@ -31,7 +31,7 @@ pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
 #[cfg(all(target_os = "linux", feature = "mount"))]
-pub(crate) use mount::{MountArgs, UmountArgs};
+pub(crate) use mount::{MountArgs, UmountArgs, Via};
 pub(crate) use sync::SyncArgs;
 
 use crate::{target::Remote, units};

@@ -7,12 +7,14 @@ mod attributes;
 mod carrier;
 mod front;
 mod interrupt;
+mod nfs;
 mod point;
 mod view;
 
 pub(crate) use self::{
     carrier::carry,
     front::Front,
-    point::{MountPoint, SOURCE, unmount},
+    nfs::{Export, Readers},
+    point::{MountPoint, SOURCE, is_mounted, served_port, unmount},
     view::{Notice, View},
 };

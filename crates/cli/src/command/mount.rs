@@ -1,5 +1,7 @@
 //! `nfsw mount` and `nfsw umount`.
 
+mod via_nfs;
+
 use std::{
     path::Path,
     sync::Arc,
@@ -11,7 +13,7 @@ use nfs_cache::{Cache, CacheConfig, MemoryStore};
 use tokio::time::timeout;
 
 use crate::{
-    args::{MountArgs, OutputArgs, UmountArgs},
+    args::{MountArgs, OutputArgs, UmountArgs, Via},
     connections::Connections,
     error::{explain, show},
     exit::{Exit, Failure},
@@ -33,7 +35,10 @@ pub(super) fn execute(arguments: MountArgs) -> Exit {
         .with_verbosity(false, arguments.quiet);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
-    let result = run(&arguments, &connections, &reporter);
+    let result = match arguments.via {
+        Via::Fuse => run(&arguments, &connections, &reporter),
+        Via::Nfs => via_nfs::run(&arguments, &connections, &reporter),
+    };
     connections.remember();
     reporter.finish(result, &connections.summary())
 }
@@ -57,11 +62,16 @@ pub(super) fn execute_umount(arguments: &UmountArgs) -> Exit {
 }
 
 fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
+    let directory = match (&arguments.directory, arguments.listen) {
+        (Some(directory), None) => directory,
+        (_, Some(_)) => return Err(Failure::usage("--listen goes with --via nfs")),
+        (None, None) => return Err(Failure::usage("DIR is missing")),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let end = interrupted();
         tokio::pin!(end);
-        let point = MountPoint::prepare(&arguments.directory)?;
+        let point = MountPoint::prepare(directory)?;
         if point.was_dead {
             reporter.note(format!("{}: removed a dead mount", show(&point.path)));
         }
@@ -113,17 +123,22 @@ async fn reach(
     Ok(found)
 }
 
+/// Begins to show a directory.
+fn view(arguments: &MountArgs, found: &Found) -> Arc<View> {
+    let mut config = CacheConfig::default();
+    config.wait = arguments.wait;
+    config.size_bytes = arguments.cache_size;
+    let cache = Cache::new(config, Instant::now(), found.handle, found.metadata, MemoryStore::default());
+    Arc::new(View::new(cache))
+}
+
 /// Puts it into the file tree.
 fn mount(
     arguments: &MountArgs,
     found: &Found,
     point: &Path,
 ) -> anyhow::Result<(Arc<View>, BackgroundSession)> {
-    let mut config = CacheConfig::default();
-    config.wait = arguments.wait;
-    config.size_bytes = arguments.cache_size;
-    let cache = Cache::new(config, Instant::now(), found.handle, found.metadata, MemoryStore::default());
-    let view = Arc::new(View::new(cache));
+    let view = view(arguments, found);
     let mut options = Config::default();
     options.mount_options = vec![
         MountOption::RO,

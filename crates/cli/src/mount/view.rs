@@ -11,7 +11,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
 use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, MemoryStore, NodeId, OperationId};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::{
     attributes::{attributes, errno, kind, unknown},
@@ -69,6 +69,8 @@ pub(super) enum Reply {
     Data(ReplyData),
     Names(DirectoryReader, ReplyDirectory),
     Entries(DirectoryReader, ReplyDirectoryPlus),
+    /// Not the kernel: a task of this program.
+    Task(oneshot::Sender<Result<Answer, Failure>>),
 }
 
 /// Who reads a directory, and how far that is.
@@ -103,7 +105,7 @@ impl View {
         thread: u32,
         reply: Reply,
         ask: impl FnOnce(&mut Cache<MemoryStore>, Instant) -> OperationId,
-    ) {
+    ) -> OperationId {
         let mut inner = self.lock();
         let before = inner.cache.poll_timeout();
         let operation = ask(&mut inner.cache, Instant::now());
@@ -116,6 +118,7 @@ impl View {
         if !is_done || is_sooner {
             self.bell.notify_one();
         }
+        operation
     }
 
     /// Says that the way to the server may be another one.
@@ -189,6 +192,8 @@ impl Inner {
 
     fn send(&mut self, reply: Reply, result: Result<Answer, Failure>) {
         match (reply, result) {
+            // A task that was given up does not listen.
+            (Reply::Task(task), result) => drop(task.send(result)),
             (reply, Err(failure)) => reply.fail(errno(&failure)),
             (Reply::Entry(reply), Ok(Answer::Entry { node, metadata })) => {
                 reply.entry(&KERNEL_TTL, &attributes(node, &metadata), Generation(0));
@@ -290,6 +295,7 @@ impl Reply {
             Self::Data(reply) => reply.error(error),
             Self::Names(_, reply) => reply.error(error),
             Self::Entries(_, reply) => reply.error(error),
+            Self::Task(task) => drop(task),
         }
     }
 }
