@@ -5,7 +5,7 @@ use std::{
     fs,
     hash::{BuildHasher, RandomState},
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     pin::pin,
     process::{Command, Output, Stdio},
@@ -150,7 +150,12 @@ fn prepare(arguments: &MountArgs) -> anyhow::Result<(Place, SocketAddr)> {
         let text = format!("{0} is mounted already, from port {port} (nfsw umount {0})", show(path));
         return Err(Failure::with(Exit::LocalIo, text));
     }
-    Ok((Place::Mounted(std::path::absolute(path).map_err(|error| local(path, &error))?), listen))
+    let place = Place::Mounted(std::path::absolute(path).map_err(|error| local(path, &error))?);
+    // Whether there is a server is known before anything else is asked.
+    match TcpListener::bind(listen) {
+        Ok(_) => Ok((place, listen)),
+        Err(error) => Err(unbound(&place, listen, &error)),
+    }
 }
 
 /// Says why there is no server.
