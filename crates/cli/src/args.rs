@@ -37,7 +37,7 @@ pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxy
 #[cfg(all(target_os = "linux", feature = "mount"))]
 pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace};
 #[cfg(all(target_os = "linux", feature = "mount"))]
-pub(crate) use mount::{MountArgs, UmountArgs};
+pub(crate) use mount::{MountArgs, UmountArgs, Via};
 pub(crate) use sync::SyncArgs;
 
 use crate::{target::Remote, units};

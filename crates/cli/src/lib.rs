@@ -13,9 +13,9 @@ mod copy;
 mod error;
 mod exit;
 pub mod fuzzing;
+mod habits;
 #[cfg(all(target_os = "linux", feature = "mount"))]
 mod held;
-mod habits;
 mod journal;
 mod link_options;
 mod links;

@@ -10,6 +10,7 @@ mod front;
 mod hoard;
 mod interrupt;
 pub(crate) mod line;
+mod nfs;
 mod point;
 pub(crate) mod status;
 mod view;
@@ -18,6 +19,7 @@ pub(crate) use self::{
     carrier::carry,
     front::Front,
     hoard::Patterns,
-    point::{MountPoint, SOURCE, unmount, unmount_unused},
+    nfs::{Export, Readers},
+    point::{MountPoint, SOURCE, is_mounted, served_port, unmount, unmount_unused},
     view::{Notice, Snapshot, View},
 };

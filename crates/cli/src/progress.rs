@@ -333,7 +333,7 @@ impl Observation {
     /// Words the line of the bar, in so many columns.
     pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState, width: usize) -> Line {
         if !activity.mounted() {
-            return Line::trouble(self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned()), width);
+            return Line::plain(self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned()), width);
         }
         let present = activity.present_bytes.load(Relaxed);
         let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));

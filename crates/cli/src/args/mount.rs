@@ -1,11 +1,12 @@
 //! The command lines of `nfsw mount` and `nfsw umount`.
 
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{Completes, ConnectionArgs, parse_remote};
 use crate::{target::Remote, units};
@@ -28,14 +29,21 @@ Examples:
   nfsw mount --background --hoard 'albums/2026' nas:/srv/photos ~/photos
   nfsw mount --status
   getfattr -n user.nfsw.state ~/photos/cat.jpg
+  nfsw mount --via nfs --listen 127.0.0.1:20490 nas:/srv/photos
   nfsw umount ~/photos")]
 pub(crate) struct MountArgs {
     /// Directory on a server.
     #[arg(value_name = "TARGET", value_parser = parse_remote(), required_unless_present = "status", add = Completes::OnServers)]
     target: Option<Remote>,
     /// Directory of this machine in which it is shown.
-    #[arg(value_name = "DIR", required_unless_present = "status")]
-    directory: Option<PathBuf>,
+    #[arg(value_name = "DIR", required_unless_present_any = ["status", "listen"])]
+    pub(crate) directory: Option<PathBuf>,
+    /// What programs go through: FUSE, or the system's NFS client, for which nfsw is a server on this machine.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) via: Via,
+    /// With --via nfs: address and port of that server. Without DIR it only serves. [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
     /// How long a program waits for what is not held before it gets an error.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     pub(crate) wait: Duration,
@@ -86,6 +94,16 @@ impl MountArgs {
     pub(crate) fn directory(&self) -> &Path {
         self.directory.as_deref().expect("the parser requires it")
     }
+}
+
+/// How programs reach a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// A file system in user space.
+    #[default]
+    Fuse,
+    /// An NFS server on this machine, and its NFS client.
+    Nfs,
 }
 
 /// `nfsw umount`

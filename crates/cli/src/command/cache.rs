@@ -28,7 +28,7 @@ pub(super) fn execute(command: &CacheCommand) -> Exit {
         CacheCommand::Verify(arguments) => &arguments.place,
     };
     let changes = matches!(command, CacheCommand::Pin(_) | CacheCommand::Drop(_));
-    let reporter = Reporter::new(&OutputArgs { json: place.json, stats: false }, Instant::now());
+    let reporter = Reporter::new(&OutputArgs { json: place.json, ..OutputArgs::default() }, Instant::now());
     let reporter = if changes { reporter.that_changes(false) } else { reporter };
     let result = home(place).and_then(|home| match command {
         CacheCommand::Ls(arguments) => list(arguments, &home, &reporter),

@@ -2,6 +2,7 @@
 
 mod begin;
 mod status;
+mod via_nfs;
 
 use std::{
     convert::Infallible,
@@ -19,7 +20,8 @@ use tokio::{task::spawn_blocking, time::sleep};
 use self::status::Identity;
 
 use crate::{
-    args::{MountArgs, OutputArgs, UmountArgs},
+    args::{MountArgs, OutputArgs, UmountArgs, Via},
+    color::Color,
     connections::Connections,
     error::{explain, show},
     exit::{Exit, Failure},
@@ -32,7 +34,7 @@ use crate::{
         status::Teller,
         unmount, unmount_unused,
     },
-    progress::Progress,
+    progress::{Line, Progress},
     report::Reporter,
     signals::interrupted,
     target::Remote,
@@ -46,10 +48,14 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     if let Some(directory) = &arguments.status {
         return status::execute(directory.as_deref(), arguments.json).into();
     }
-    let reporter = Reporter::new(&OutputArgs::default(), Instant::now())
-        .with_verbosity(false, arguments.quiet);
+    let reporter =
+        Reporter::new(&OutputArgs::default(), Instant::now()).with_verbosity(false, arguments.quiet);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
+    if arguments.via == Via::Nfs && (arguments.background || arguments.idle.is_some()) {
+        let error = Failure::usage("--background and --idle go with --via fuse");
+        return reporter.finish(Err(error), &connections.summary()).into();
+    }
     if arguments.background && !arguments.in_background {
         match in_background(&arguments, &reporter) {
             Ok(code) => return code,
@@ -59,8 +65,12 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     if arguments.in_background {
         background::leave_terminal();
     }
-    let result = run(&arguments, &connections, &reporter);
-    reporter.end_progress(None);
+    let result = match arguments.via {
+        Via::Fuse if arguments.listen.is_some() => Err(Failure::usage("--listen goes with --via nfs")),
+        Via::Fuse => run(&arguments, &connections, &reporter),
+        Via::Nfs => via_nfs::run(&arguments, &connections, &reporter),
+    };
+    reporter.close(false, "");
     connections.remember();
     reporter.finish(result, &connections.summary()).into()
 }
@@ -72,10 +82,12 @@ fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<E
         Started::Failed(code) => Ok(code),
         Started::Ready { log } => {
             let (target, path) = (arguments.target(), show(&point.path));
-            reporter.sum_up(format!(
-                "{target} is mounted at {path}; unmount it: nfsw umount {path}; its log: {}",
-                show(&log)
-            ));
+            if !arguments.quiet {
+                reporter.note(format!(
+                    "{target} is mounted at {path}; unmount it: nfsw umount {path}; its log: {}",
+                    show(&log)
+                ));
+            }
             Ok(Exit::Done.into())
         }
     }
@@ -119,7 +131,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
         if arguments.in_background {
             background::settle()?;
-        } else if let Some(progress) = Progress::on_terminal(None).filter(|_| !arguments.quiet) {
+        } else if let Some(progress) = Progress::on_terminal(None, Color::Auto).filter(|_| !arguments.quiet) {
             reporter.show_progress(progress);
         }
         if !arguments.hoard.is_empty() {
@@ -208,7 +220,7 @@ async fn tell_state(teller: Option<&Teller>, view: &View, identity: &Identity) -
 /// Shows the state on a terminal.
 async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
     const REDRAW: Duration = Duration::from_millis(500);
-    while reporter.show(|width| line::line(&view.snapshot(), Instant::now(), width)) {
+    while reporter.show(|width| Line::plain(line::line(&view.snapshot(), Instant::now(), width), width)) {
         sleep(REDRAW).await;
     }
     pending().await

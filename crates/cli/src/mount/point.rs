@@ -73,14 +73,21 @@ impl MountPoint {
 /// If there is no such mount, or the system refuses.
 pub(crate) fn unmount(path: &Path) -> anyhow::Result<bool> {
     let path = absolute(path)?;
-    if !mounts()?.iter().any(|mount| mount.path == path && mount.is_ours) {
+    // The last one lies above the others.
+    let mount = mounts()?.into_iter().rfind(|mount| mount.path == path);
+    let Some(mount) = mount.filter(|mount| mount.is_ours || mount.served_port.is_some()) else {
         let text = format!("{} is no mount of nfsw", show(&path));
         return Err(Failure::with(Exit::LocalIo, text));
-    }
+    };
     match rustix::mount::unmount(&path, UnmountFlags::empty()) {
         Ok(()) => Ok(false),
         Err(Errno::BUSY) => detach(&path).map(|()| true),
-        Err(Errno::PERM) => with_helper(&path).map(|()| false),
+        Err(Errno::PERM) if mount.is_ours => with_helper(&path).map(|()| false),
+        Err(Errno::PERM) => {
+            let shown = show(&path);
+            let text = format!("cannot unmount {shown}: only the superuser may (sudo umount {shown})");
+            Err(Failure::with(Exit::LocalIo, text))
+        }
         Err(error) => Err(local(&path, &error.into())),
     }
 }
@@ -118,11 +125,24 @@ fn with_helper(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Returns the port of the server on this machine that is mounted on a directory by NFS.
+pub(crate) fn served_port(path: &Path) -> Option<u16> {
+    let path = absolute(path).ok()?;
+    mounts().ok()?.iter().rfind(|mount| mount.path == path)?.served_port
+}
+
+/// Whether something is mounted on a directory.
+pub(crate) fn is_mounted(path: &Path) -> bool {
+    mounts().is_ok_and(|mounts| mounts.iter().any(|mount| mount.path == path))
+}
+
 /// A line of /proc/self/mountinfo.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     path: PathBuf,
     is_ours: bool,
+    /// Port of the server on this machine, where it is mounted from one by NFS.
+    served_port: Option<u16>,
 }
 
 fn mounts() -> anyhow::Result<Vec<Mount>> {
@@ -135,8 +155,15 @@ fn mounts() -> anyhow::Result<Vec<Mount>> {
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
-    let source = unescape(fields.skip_while(|&field| field != b"-").nth(2)?);
-    Some(Mount { path, is_ours: source.starts_with(SOURCE.as_bytes()) })
+    let mut fields = fields.skip_while(|&field| field != b"-");
+    let (kind, source, options) = (fields.nth(1)?, unescape(fields.next()?), fields.next()?);
+    let is_here = [&b"127.0.0.1:/"[..], b"[::1]:/"].contains(&&source[..]);
+    let port = || options.split(|&byte| byte == b',').find_map(|option| option.strip_prefix(b"port="));
+    let served_port = match kind == b"nfs" && is_here {
+        true => port().and_then(|port| std::str::from_utf8(port).ok()?.parse().ok()),
+        false => None,
+    };
+    Some(Mount { path, is_ours: source.starts_with(SOURCE.as_bytes()), served_port })
 }
 
 /// Undoes the kernel's escapes: `\` and three octal digits.
@@ -177,9 +204,16 @@ mod tests {
     fn lines_of_mountinfo_are_read() {
         let line =
             br"99 28 0:54 / /mnt/my\040files ro,nosuid,nodev shared:5 - fuse nfsw\043nas:/a\040b ro,user_id=0";
-        assert_eq!(parse(line), Some(Mount { path: "/mnt/my files".into(), is_ours: true }));
+        let mount =
+            |path: &str, is_ours, served_port| Some(Mount { path: path.into(), is_ours, served_port });
+        assert_eq!(parse(line), mount("/mnt/my files", true, None));
         let line = b"24 28 0:22 / /proc rw - proc proc rw";
-        assert_eq!(parse(line), Some(Mount { path: "/proc".into(), is_ours: false }));
+        assert_eq!(parse(line), mount("/proc", false, None));
+        let line = b"60 28 0:48 / /mnt ro,relatime - nfs 127.0.0.1:/ ro,vers=3,rsize=262144,port=20490,mountport=20490";
+        assert_eq!(parse(line), mount("/mnt", false, Some(20490)));
+        let line =
+            b"60 28 0:48 / /mnt ro,relatime - nfs nas:/ ro,vers=3,rsize=262144,port=20490,mountport=20490";
+        assert_eq!(parse(line), mount("/mnt", false, None), "of another machine");
         assert_eq!(parse(b""), None);
     }
 }

@@ -11,7 +11,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
 use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, NodeId, OpenId, OperationId, Stats, Wanted};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::{
     attributes::{attributes, errno, kind, unknown},
@@ -112,6 +112,8 @@ pub(super) enum Reply {
     Data(ReplyData),
     Names(DirectoryReader, ReplyDirectory),
     Entries(DirectoryReader, ReplyDirectoryPlus),
+    /// Not the kernel: a task of this program.
+    Task(oneshot::Sender<Result<Answer, Failure>>),
 }
 
 /// Who reads a directory, and how far that is.
@@ -150,7 +152,7 @@ impl View {
         thread: u32,
         reply: Reply,
         ask: impl FnOnce(&mut Cache<Holder>, Instant) -> OperationId,
-    ) {
+    ) -> OperationId {
         let (mut inner, now) = (self.lock(), Instant::now());
         inner.used_at = now;
         let before = inner.cache.poll_timeout();
@@ -164,6 +166,7 @@ impl View {
         if !is_done || is_sooner {
             self.bell.notify_one();
         }
+        operation
     }
 
     /// Says that the way to the server may be another one.
@@ -305,6 +308,8 @@ impl Inner {
 
     fn send(&mut self, reply: Reply, result: Result<Answer, Failure>) {
         match (reply, result) {
+            // A task that was given up does not listen.
+            (Reply::Task(task), result) => drop(task.send(result)),
             (reply, Err(failure)) => reply.fail(errno(&failure)),
             (Reply::Entry(reply), Ok(Answer::Entry { node, metadata })) => {
                 reply.entry(&KERNEL_TTL, &attributes(node, &metadata), Generation(0));
@@ -407,6 +412,7 @@ impl Reply {
             Self::Data(reply) => reply.error(error),
             Self::Names(_, reply) => reply.error(error),
             Self::Entries(_, reply) => reply.error(error),
+            Self::Task(task) => drop(task),
         }
     }
 }

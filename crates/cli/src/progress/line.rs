@@ -105,8 +105,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Says why nothing can be told, in so many columns.
-    pub(super) fn trouble(text: String, width: usize) -> Self {
+    /// Shows a text in so many columns.
+    pub(crate) fn plain(text: String, width: usize) -> Self {
         let text = if text.chars().count() > width { cut(&text, width) } else { text };
         Self { words: vec![(Style::Plain, text)] }
     }

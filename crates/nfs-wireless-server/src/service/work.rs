@@ -142,6 +142,11 @@ impl Work {
         &self.arguments
     }
 
+    /// Returns who made the call.
+    pub const fn peer(&self) -> Peer {
+        self.job.peer
+    }
+
     /// Returns the user that the caller says to be, where it says so.
     pub fn uid(&self) -> Option<u32> {
         match &self.job.header.credential {

@@ -41,7 +41,7 @@ pub(super) struct Begun {
     /// The connection, once there is one.
     pub(super) server: Arc<OnceLock<Client>>,
     /// What tells the server from others.
-    root: (FileHandle, (u64, u64)),
+    pub(super) root: (FileHandle, (u64, u64)),
     /// Where it is held.
     pub(super) place: Option<PathBuf>,
 }
@@ -77,7 +77,7 @@ pub(super) async fn begin(
 }
 
 /// Finds the directory that is to be mounted.
-async fn reach(
+pub(super) async fn reach(
     arguments: &MountArgs,
     connections: &Connections,
     reporter: &Reporter,
@@ -96,7 +96,8 @@ async fn reach(
     Ok(found)
 }
 
-fn connected(arguments: &MountArgs, found: &Found, reporter: &Reporter) -> Begun {
+/// Begins with a directory of a server.
+pub(super) fn connected(arguments: &MountArgs, found: &Found, reporter: &Reporter) -> Begun {
     let numbers = (found.metadata.fsid, found.metadata.fileid);
     let root = open(arguments, (found.handle, numbers), reporter);
     let place = root.as_ref().map(|root| root.path().to_owned());
@@ -176,7 +177,7 @@ impl Begun {
 /// Looks for a server.
 pub(super) struct Seeker {
     server: Arc<OnceLock<Client>>,
-    root: (FileHandle, (u64, u64)),
+    pub(super) root: (FileHandle, (u64, u64)),
 }
 
 impl Seeker {

@@ -62,7 +62,7 @@ impl Identity {
 
 /// Tells of all mounts, or of one.
 pub(super) fn execute(directory: Option<&Path>, json: bool) -> Exit {
-    let reporter = Reporter::new(&OutputArgs { json, stats: false }, Instant::now());
+    let reporter = Reporter::new(&OutputArgs { json, ..OutputArgs::default() }, Instant::now());
     let result = run(directory, &reporter);
     reporter.finish(result, &Summary::default())
 }

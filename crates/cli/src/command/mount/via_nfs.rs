@@ -1,0 +1,292 @@
+//! `nfsw mount --via nfs`: a server on this machine, and the system's NFS client in front of it.
+
+use std::{
+    ffi::OsString,
+    fs,
+    hash::{BuildHasher, RandomState},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    pin::pin,
+    process::{Command, Output, Stdio},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use nfs_wireless_server::Server;
+use tokio::{task::spawn_blocking, time::timeout};
+
+use super::{begin, tell};
+use crate::{
+    args::MountArgs,
+    command::serve::url,
+    connections::Connections,
+    error::{explain, io_text, local, show},
+    exit::{Exit, Failure},
+    links,
+    mount::{Export, Patterns, Readers, View, carry, is_mounted, served_port, unmount},
+    report::Reporter,
+    signals::interrupted,
+};
+
+/// How long the system's NFS client waits for an answer beyond `--wait`, before it asks again.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether somebody else has unmounted it.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long mount(8) may take to end when it is not wanted any more.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Where it is shown.
+#[derive(Debug)]
+enum Place {
+    /// Nowhere yet: whoever wants to mounts it.
+    None,
+    /// In this directory, once it is mounted there.
+    Directory(PathBuf),
+    /// In this directory, where it was mounted by a run before this one, which has left a mount without a server.
+    Mounted(PathBuf),
+}
+
+pub(super) fn run(
+    arguments: &MountArgs,
+    connections: &Connections,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(arguments, connections, reporter));
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
+    let mut end = pin!(interrupted());
+    let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
+    let (place, listen) = prepare(arguments)?;
+    let begun = tokio::select! {
+        begun = begin::begin(arguments, connections, reporter) => begun?,
+        () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
+    };
+    let (target, seeker) = (arguments.target(), begun.seeker());
+    let view = Arc::new(View::new(begun.cache));
+    if !arguments.hoard.is_empty() {
+        view.hoard(Box::new(hoard));
+    }
+    let readers = if listen.ip().is_loopback() { Readers::Owner } else { Readers::Everybody };
+    let export = Export::new(Arc::clone(&view), Arc::clone(&begun.server), begun.root, readers);
+    let service = export.service(RandomState::new().hash_one(SystemTime::now()));
+    let (server, works) =
+        Server::bind_deferred(listen, service).await.map_err(|error| unbound(&place, listen, &error))?;
+    let address = server.local_addr();
+    if readers == Readers::Everybody {
+        reporter.note(format!("warning: whoever reaches {address} may read everything in {target}"));
+    }
+    reporter.note(format!("{target} is served at {}/", url(address)));
+    let life = async {
+        let is_mounted = match &place {
+            Place::None => {
+                reporter.note(format!("mount it with: {}", shown(&line(arguments, None, address))));
+                false
+            }
+            Place::Mounted(point) => check(point).await.map(|()| true)?,
+            Place::Directory(point) => {
+                let mut mounting = pin!(mount(arguments, point, address, reporter));
+                tokio::select! {
+                    biased;
+                    // It must not be mounted after the end.
+                    () = &mut end => return timeout(LAST_WORDS, mounting).await.map_or(Ok(()), |_| Ok(())),
+                    is_mounted = &mut mounting => is_mounted,
+                }
+            }
+        };
+        let (Place::Directory(point) | Place::Mounted(point)) = &place else {
+            end.await;
+            return Ok(());
+        };
+        if is_mounted {
+            reporter.note(format!("{target} is mounted at {}; Ctrl-C unmounts it", show(point)));
+        }
+        tokio::select! {
+            () = &mut end => {}
+            () = unmounted(point), if is_mounted => {}
+        }
+        Ok(())
+    };
+    let life = async {
+        let result = life.await;
+        // By whom it was mounted does not matter: nobody answers there any more.
+        if let Place::Directory(point) | Place::Mounted(point) = &place
+            && result.is_ok()
+            && served_port(point) == Some(address.port())
+        {
+            take_down(point, reporter).await;
+        }
+        result
+    };
+    let tell = || view.take_notices().into_iter().for_each(|notice| tell(reporter, target, notice));
+    let changed = || {
+        connections.link_event();
+        view.path_changed();
+    };
+    // While the system's client mounts and unmounts, it is answered by the others.
+    let result = tokio::select! {
+        biased;
+        result = life => result,
+        never = carry(&view, &begun.server, tell) => match never {},
+        never = seeker.seek(arguments, connections, reporter, &view) => match never {},
+        never = begin::follow_pins(&view, begun.place) => match never {},
+        never = export.serve(&server, works) => match never {},
+        never = links::watch(changed) => match never {},
+    };
+    server.shutdown().await;
+    view.keep_all();
+    result
+}
+
+/// Checks where it is to be shown, and chooses where it is served.
+fn prepare(arguments: &MountArgs) -> anyhow::Result<(Place, SocketAddr)> {
+    let any = || SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let Some(path) = &arguments.directory else {
+        return Ok((Place::None, arguments.listen.unwrap_or_else(any)));
+    };
+    // A directory whose server is gone must not be touched: that would take as long as the kernel waits.
+    let Some(port) = served_port(path) else {
+        return Ok((Place::Directory(directory(path)?), arguments.listen.unwrap_or_else(any)));
+    };
+    let listen = arguments.listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into());
+    if listen.port() != port {
+        let text = format!("{0} is mounted already, from port {port} (nfsw umount {0})", show(path));
+        return Err(Failure::with(Exit::LocalIo, text));
+    }
+    let place = Place::Mounted(std::path::absolute(path).map_err(|error| local(path, &error))?);
+    // Whether there is a server is known before anything else is asked.
+    match TcpListener::bind(listen) {
+        Ok(_) => Ok((place, listen)),
+        Err(error) => Err(unbound(&place, listen, &error)),
+    }
+}
+
+/// Says why there is no server.
+fn unbound(place: &Place, listen: SocketAddr, error: &io::Error) -> anyhow::Error {
+    let text = match place {
+        Place::Mounted(point) if error.kind() == io::ErrorKind::AddrInUse => {
+            format!("{0} is mounted already (nfsw umount {0})", show(point))
+        }
+        _ => format!("cannot listen on {listen}: {} (--listen takes another)", io_text(error)),
+    };
+    Failure::with(Exit::LocalIo, text)
+}
+
+/// Checks that a directory can be mounted on.
+fn directory(path: &Path) -> anyhow::Result<PathBuf> {
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let shown = show(path);
+            Failure::with(Exit::LocalIo, format!("{shown} does not exist; create it first: mkdir {shown}"))
+        }
+        _ => local(path, &error),
+    })?;
+    if !metadata.is_dir() {
+        return Err(Failure::with(Exit::LocalIo, format!("{} is not a directory", show(path))));
+    }
+    fs::canonicalize(path).map_err(|error| local(path, &error))
+}
+
+/// Checks that what a run before this one has left mounted is what is served now.
+async fn check(point: &Path) -> anyhow::Result<()> {
+    let path = point.to_owned();
+    let looked = spawn_blocking(move || fs::metadata(path).map(drop)).await.map_err(io::Error::other);
+    looked.and_then(|looked| looked).map_err(|error| {
+        let (shown, reason) = (show(point), io_text(&error));
+        let text = format!("{shown} is the mount of something else: {reason} (nfsw umount {shown})");
+        Failure::with(Exit::LocalIo, text)
+    })
+}
+
+/// Has the system's NFS client mount it; whether it did. If not, it is said why, and the view is served all the same.
+async fn mount(arguments: &MountArgs, point: &Path, address: SocketAddr, reporter: &Reporter) -> bool {
+    let line = line(arguments, Some(point), address);
+    let reason = match run_command(&line).await {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; "),
+        Err(error) => io_text(&error),
+    };
+    let reason = reason.trim_end_matches('.');
+    let hint = if !rustix::process::geteuid().is_root() {
+        "only the superuser may mount"
+    } else if !has_client() {
+        "this kernel has no NFS client at present: modprobe nfs"
+    } else {
+        "mount(8) needs the package nfs-common, or nfs-utils"
+    };
+    reporter.note(format!("not mounted at {}: {reason} ({hint})", show(point)));
+    reporter.note(format!("it is served until Ctrl-C; mount it with: {}", shown(&line)));
+    false
+}
+
+/// Returns the command that mounts it.
+fn line(arguments: &MountArgs, point: Option<&Path>, address: SocketAddr) -> Vec<OsString> {
+    let port = address.port();
+    let (host, protocol) = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST.into(), "tcp"),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST.into(), "tcp6"),
+        IpAddr::V4(ip) => (ip.into(), "tcp"),
+        IpAddr::V6(ip) => (IpAddr::from(ip), "tcp6"),
+    };
+    // The client must not give up before an answer that takes as long as it may, and a server that is gone must not hang it.
+    let tenths = (arguments.wait + MARGIN).as_millis().div_ceil(100);
+    // Directories are asked for often, which costs nothing: they are answered by the cache. The address is for mount programs that do
+    // not look hosts up.
+    let options = format!(
+        "port={port},mountport={port},nfsvers=3,proto={protocol},mountproto={protocol},nolock,ro,nosuid,nodev,noatime,\
+         soft,timeo={tenths},retrans=1,acdirmin=1,acdirmax=1,addr={host}"
+    );
+    let host = match host {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    let mut line: Vec<OsString> =
+        ["mount", "-t", "nfs", "-o", &options, &format!("{host}:/")].map(Into::into).into();
+    line.push(point.map_or_else(|| "DIR".into(), Into::into));
+    line
+}
+
+/// Returns the command as its user types it.
+fn shown(line: &[OsString]) -> String {
+    let words = line.iter().map(|word| show(Path::new(word))).collect::<Vec<_>>().join(" ");
+    if rustix::process::geteuid().is_root() { words } else { format!("sudo {words}") }
+}
+
+async fn run_command(line: &[OsString]) -> io::Result<Output> {
+    let line = line.to_vec();
+    let run = move || {
+        let (program, arguments) = line.split_first().expect("never empty");
+        Command::new(program).args(arguments).stdin(Stdio::null()).output()
+    };
+    spawn_blocking(run).await.map_err(io::Error::other)?
+}
+
+/// Whether the kernel has an NFS client, now that mount(8) had its chance to load it.
+fn has_client() -> bool {
+    fs::read_to_string("/proc/filesystems")
+        .is_ok_and(|text| text.lines().any(|line| line.trim_end().ends_with("\tnfs")))
+}
+
+/// Returns when it is not mounted any more.
+async fn unmounted(point: &Path) {
+    while is_mounted(point) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Takes it out of the file tree; programs that still use it get errors.
+async fn take_down(point: &Path, reporter: &Reporter) {
+    let path = point.to_owned();
+    let done = spawn_blocking(move || unmount(&path)).await;
+    reporter.note(match done {
+        Ok(Ok(_)) => format!("{} is unmounted", show(point)),
+        Ok(Err(error)) => explain(&error),
+        Err(error) => format!("cannot unmount {}: {error}", show(point)),
+    });
+}

@@ -1,0 +1,383 @@
+//! The view for NFS clients of this machine: calls of a loopback server become operations of the cache.
+//!
+//! The server crate takes calls and makes replies; between the two, calls wait here for the cache, each in a task of its own. A call
+//! that the cache cannot answer is held back for as long as `--wait` says, and fails with NFS3ERR_IO then.
+
+mod answered;
+mod files;
+mod handles;
+mod names;
+mod owner;
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    future::pending,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use nfs_cache::{Answer, Failure, NodeId, OperationId};
+use nfs_wire::{
+    DecodeError, FileHandle, Procedure, Reader,
+    call::decode,
+    mount::decode_path,
+    nfs3_types::nfs3::{
+        ACCESS3args, FSINFO3args, FSSTAT3args, GETATTR3args, LOOKUP3args, PATHCONF3args, READ3args,
+        READDIR3args, READDIRPLUS3args, READLINK3args, fattr3, ftype3, nfs_fh3, nfstime3, specdata3,
+    },
+};
+use nfs_wireless_client::{Client, FileType, Metadata, NfsStatus, Time};
+use nfs_wireless_server::{Done, Server, Service, ServiceConfig, Work, vfs::Space};
+use tokio::{
+    sync::{mpsc::UnboundedReceiver, oneshot},
+    time::{Instant, interval, timeout},
+};
+
+use self::{
+    answered::{Answered, Body, Known},
+    files::State,
+    handles::Handles,
+    owner::Owners,
+};
+use super::view::{Reply, View};
+use crate::held::Holder;
+
+/// What is shown.
+type Cache = nfs_cache::Cache<Holder>;
+
+/// Calls that may wait for the cache at once.
+const MAX_WAITING: usize = 1024;
+
+/// Most bytes of a READ: what a kernel reads ahead in one call without making others wait for long.
+const READ_BYTES: u32 = 256 << 10;
+
+/// How long a program that asks for free space waits for a silent server.
+const SPACE_WAIT: Duration = Duration::from_secs(1);
+
+/// How often files that nobody reads any more are closed.
+const TIDY: Duration = Duration::from_secs(10);
+
+/// The administrator, in whose name kernels make calls for everybody.
+const ROOT_UID: u32 = 0;
+
+/// Who may read what is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Who serves it, and the administrator of this machine.
+    Owner,
+    /// Whoever reaches it.
+    Everybody,
+}
+
+/// A view that is served to NFS clients.
+#[derive(Debug)]
+pub(crate) struct Export {
+    view: Arc<View>,
+    /// The connection, once there is one.
+    client: Arc<OnceLock<Client>>,
+    root: FileHandle,
+    uid: u32,
+    readers: Readers,
+    owners: RefCell<Owners>,
+    handles: RefCell<Handles>,
+    state: RefCell<State>,
+}
+
+/// An object of the cache, which keeps it for as long as this lives.
+#[derive(Debug)]
+struct Held<'a> {
+    view: &'a View,
+    node: NodeId,
+    server: FileHandle,
+    metadata: Metadata,
+    /// The operation that found it.
+    found_by: OperationId,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.view.lock().cache.forget(self.node, 1);
+    }
+}
+
+/// What a call comes to: the object that its handle leads to, and the rest.
+type Answers = (Result<Option<Known>, NfsStatus>, Body);
+
+impl Export {
+    /// Serves the directory `root`, with its numbers of file system and file, which `view` shows.
+    pub(crate) fn new(
+        view: Arc<View>,
+        client: Arc<OnceLock<Client>>,
+        (root, numbers): (FileHandle, (u64, u64)),
+        readers: Readers,
+    ) -> Self {
+        let handles = RefCell::new(Handles::new(&root, numbers));
+        let uid = rustix::process::geteuid().as_raw();
+        let (owners, state) = Default::default();
+        Self { view, client, root, uid, readers, owners, handles, state }
+    }
+
+    /// Returns the service that takes its calls, for [`Server::bind_deferred`].
+    ///
+    /// # Panics
+    /// Never: the settings are valid.
+    pub(crate) fn service(&self, seed: u64) -> Service {
+        let mut config = ServiceConfig::default();
+        config.timing.threads = MAX_WAITING.try_into().expect("not zero");
+        config.tcp_transfer_bytes = READ_BYTES;
+        let nothing = self.answered((Err(NfsStatus::IO), Body::Nothing));
+        Service::new(config, nothing, seed, Instant::now().into_std()).expect("the settings are valid")
+    }
+
+    /// Answers calls for as long as it is polled.
+    pub(crate) async fn serve(&self, server: &Server, mut works: UnboundedReceiver<Work>) -> Infallible {
+        let mut calls = FuturesUnordered::new();
+        let mut tidy = interval(TIDY);
+        loop {
+            tokio::select! {
+                biased;
+                Some(done) = calls.next() => server.done(done),
+                work = works.recv() => match work {
+                    Some(work) => calls.push(self.make(work)),
+                    None => pending().await,
+                },
+                _ = tidy.tick() => {
+                    let closed = self.state.borrow_mut().tidy(Instant::now().into_std());
+                    let mut inner = self.view.lock();
+                    closed.into_iter().for_each(|open| inner.cache.release(open));
+                }
+            }
+        }
+    }
+
+    async fn make(&self, work: Work) -> Done {
+        // What is garbage is rejected by the server crate, whatever the answer.
+        let answers = self.answer(&work).await.unwrap_or((Err(NfsStatus::IO), Body::Nothing));
+        work.run_on(&self.answered(answers))
+    }
+
+    fn answered(&self, (object, body): Answers) -> Answered {
+        Answered::new(self.handles.borrow().identity, object, body)
+    }
+
+    async fn answer(&self, work: &Work) -> Result<Answers, DecodeError> {
+        if !self.is_allowed(work) {
+            return Ok((Err(NfsStatus::ACCES), Body::Nothing));
+        }
+        let arguments = Reader::new(work.arguments());
+        Ok(match work.procedure() {
+            None => self.mount(decode_path(arguments)?).await,
+            Some(Procedure::Getattr) => {
+                let arguments: GETATTR3args = decode(arguments)?;
+                self.alone(self.getattr(&arguments.object).await)
+            }
+            Some(Procedure::Access) => {
+                let arguments: ACCESS3args = decode(arguments)?;
+                self.alone(self.look(&arguments.object).await)
+            }
+            Some(Procedure::Fsinfo) => {
+                let arguments: FSINFO3args = decode(arguments)?;
+                self.alone(self.look(&arguments.fsroot).await)
+            }
+            Some(Procedure::Pathconf) => {
+                let arguments: PATHCONF3args = decode(arguments)?;
+                self.alone(self.look(&arguments.object).await)
+            }
+            Some(Procedure::Fsstat) => {
+                let arguments: FSSTAT3args = decode(arguments)?;
+                let object = self.look(&arguments.fsroot).await;
+                (object.map(Some), Body::Space(self.space().await))
+            }
+            Some(Procedure::Lookup) => {
+                let arguments: LOOKUP3args<'_> = decode(arguments)?;
+                self.lookup(&arguments.what.dir, arguments.what.name.as_ref()).await
+            }
+            Some(Procedure::Readlink) => {
+                let arguments: READLINK3args = decode(arguments)?;
+                self.read_link(&arguments.symlink).await
+            }
+            Some(Procedure::Read) => {
+                let arguments: READ3args = decode(arguments)?;
+                self.read(&arguments).await
+            }
+            Some(Procedure::Readdir) => {
+                let arguments: READDIR3args = decode(arguments)?;
+                self.list(&arguments.dir, arguments.cookie).await
+            }
+            Some(Procedure::Readdirplus) => {
+                let arguments: READDIRPLUS3args = decode(arguments)?;
+                self.list(&arguments.dir, arguments.cookie).await
+            }
+            // The server crate refuses these before it needs anything.
+            Some(
+                Procedure::Null
+                | Procedure::Setattr
+                | Procedure::Write
+                | Procedure::Create
+                | Procedure::Mkdir
+                | Procedure::Symlink
+                | Procedure::Mknod
+                | Procedure::Remove
+                | Procedure::Rmdir
+                | Procedure::Rename
+                | Procedure::Link
+                | Procedure::Commit,
+            ) => (Ok(None), Body::Nothing),
+        })
+    }
+
+    /// Whether a call comes from somebody who may read this. What it says of its user is believed where a kernel says it.
+    fn is_allowed(&self, work: &Work) -> bool {
+        if self.readers == Readers::Everybody {
+            return true;
+        }
+        let is_reader = |uid| uid == self.uid || uid == ROOT_UID;
+        let owner = self.owners.borrow_mut().of(work.peer(), Instant::now().into_std());
+        owner.is_some_and(is_reader) && work.uid().is_none_or(is_reader)
+    }
+
+    /// An answer without more than the object.
+    fn alone(&self, object: Result<Known, NfsStatus>) -> Answers {
+        (object.map(Some), Body::Nothing)
+    }
+
+    /// Has the cache do something, and waits for it.
+    async fn ask(
+        &self,
+        ask: impl FnOnce(&mut Cache, std::time::Instant) -> OperationId,
+    ) -> (OperationId, Result<Answer, Failure>) {
+        let (sender, receiver) = oneshot::channel();
+        let operation = self.view.begin(0, Reply::Task(sender), ask);
+        (operation, receiver.await.unwrap_or(Err(Failure::Unreachable)))
+    }
+
+    /// Finds what a handle of the server leads to.
+    async fn held(&self, server: FileHandle) -> Result<Held<'_>, NfsStatus> {
+        match self.ask(|cache, now| cache.find(now, server)).await {
+            (found_by, Ok(Answer::Entry { node, metadata })) => {
+                Ok(Held { view: &self.view, node, server, metadata, found_by })
+            }
+            (_, Ok(_)) => Err(NfsStatus::SERVERFAULT),
+            (_, Err(failure)) => Err(status(&failure)),
+        }
+    }
+
+    /// Finds what one of our handles leads to, if that is still the version that it was made for.
+    async fn object(&self, handle: &nfs_fh3) -> Result<Held<'_>, NfsStatus> {
+        let parts = self.handles.borrow().parts(handle.data.as_ref())?;
+        let held = self.held(parts.server).await?;
+        let is_same = self.handles.borrow().is_of(&parts, &held.metadata);
+        if is_same { Ok(held) } else { Err(NfsStatus::STALE) }
+    }
+
+    fn known(&self, held: &Held<'_>) -> Known {
+        self.describe(&held.server, &held.metadata)
+    }
+
+    fn describe(&self, server: &FileHandle, metadata: &Metadata) -> Known {
+        let handle = self.handles.borrow_mut().handle(server, metadata);
+        Known { handle, attributes: attributes(metadata) }
+    }
+
+    /// GETATTR is how NFS clients open files: what it tells of a file is what the server says now.
+    async fn getattr(&self, handle: &nfs_fh3) -> Result<Known, NfsStatus> {
+        let held = self.object(handle).await?;
+        self.confirmed(held).await.map(|held| self.known(&held))
+    }
+
+    /// Makes sure that a regular file is still what it was when the operation that found it began; of others, that they were not
+    /// asked about for too long.
+    async fn confirmed<'a>(&self, mut held: Held<'a>) -> Result<Held<'a>, NfsStatus> {
+        let (node, since) = (held.node, held.found_by);
+        let is_file = held.metadata.file_type == FileType::Regular;
+        let ask = |cache: &mut Cache, now| match is_file {
+            true => cache.confirm(now, node, Some(since)),
+            false => cache.attributes(now, node),
+        };
+        match self.ask(ask).await.1 {
+            Ok(Answer::Attributes(metadata)) => held.metadata = metadata,
+            Ok(_) => return Err(NfsStatus::SERVERFAULT),
+            Err(failure) => return Err(status(&failure)),
+        }
+        if is_file {
+            self.state.borrow_mut().confirmed(node, since, Instant::now().into_std());
+        }
+        Ok(held)
+    }
+
+    /// Attributes for procedures that open nothing.
+    async fn look(&self, handle: &nfs_fh3) -> Result<Known, NfsStatus> {
+        let mut held = self.object(handle).await?;
+        let node = held.node;
+        match self.ask(|cache, now| cache.attributes(now, node)).await.1 {
+            Ok(Answer::Attributes(metadata)) => held.metadata = metadata,
+            Ok(_) => return Err(NfsStatus::SERVERFAULT),
+            Err(failure) => return Err(status(&failure)),
+        }
+        // It may have turned out to be another version.
+        let parts = self.handles.borrow().parts(handle.data.as_ref())?;
+        let is_same = self.handles.borrow().is_of(&parts, &held.metadata);
+        if is_same { Ok(self.known(&held)) } else { Err(NfsStatus::STALE) }
+    }
+
+    async fn space(&self) -> Space {
+        let asked = async {
+            let client = self.client.get()?;
+            client.fs_stat(client.root()).await.ok()
+        };
+        match timeout(SPACE_WAIT, asked).await {
+            Ok(Some(it)) => Space {
+                total_bytes: it.tbytes,
+                free_bytes: it.fbytes,
+                available_bytes: it.abytes,
+                total_files: it.tfiles,
+                free_files: it.ffiles,
+            },
+            // Nobody knows while the server is silent.
+            _ => Space::default(),
+        }
+    }
+}
+
+/// Says a failure as NFS does.
+fn status(failure: &Failure) -> NfsStatus {
+    match failure {
+        Failure::Status(status) => *status,
+        Failure::Stale => NfsStatus::STALE,
+        Failure::WrongKind => NfsStatus::INVAL,
+        // `Unreachable` and others that say nothing of the file. JUKEBOX would make clients ask for ever.
+        _ => NfsStatus::IO,
+    }
+}
+
+/// Puts attributes on the wire again.
+const fn attributes(metadata: &Metadata) -> fattr3 {
+    const fn time(time: Time) -> nfstime3 {
+        nfstime3 { seconds: time.seconds, nseconds: time.nanoseconds }
+    }
+    fattr3 {
+        type_: match metadata.file_type {
+            FileType::Regular => ftype3::NF3REG,
+            FileType::Directory => ftype3::NF3DIR,
+            FileType::Symlink => ftype3::NF3LNK,
+            FileType::BlockDevice => ftype3::NF3BLK,
+            FileType::CharacterDevice => ftype3::NF3CHR,
+            FileType::Socket => ftype3::NF3SOCK,
+            FileType::Fifo => ftype3::NF3FIFO,
+        },
+        mode: metadata.mode,
+        nlink: metadata.links,
+        uid: metadata.uid,
+        gid: metadata.gid,
+        size: metadata.size,
+        used: metadata.used,
+        rdev: specdata3 { specdata1: metadata.device.0, specdata2: metadata.device.1 },
+        fsid: metadata.fsid,
+        fileid: metadata.fileid,
+        atime: time(metadata.atime),
+        mtime: time(metadata.mtime),
+        ctime: time(metadata.ctime),
+    }
+}

@@ -1,0 +1,191 @@
+//! Handles that NFS clients of the view are given: the server's own, and which version of the file is meant.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 2 | `nV`; `nH` where the server's handle has no room |
+//! | 6 | hash of what is mounted and, for a regular file, of its version |
+//! | up to 56 | the server's handle; 16 bytes of its hash where it is longer |
+//!
+//! So handles survive the program as long as the file keeps its version. Of the long ones only those survive that are met again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use nfs_wire::FileHandle;
+use nfs_wireless_client::{FileType, Metadata, NfsStatus};
+
+type Tag = [u8; 6];
+type Hash = [u8; 16];
+
+const WHOLE: [u8; 2] = *b"nV";
+const HASHED: [u8; 2] = *b"nH";
+
+/// Longest handle of a server that fits in as it is.
+const MAX_WHOLE: usize = 64 - WHOLE.len() - size_of::<Tag>();
+
+/// Most long handles remembered; the one met first goes.
+const MAX_HASHED: usize = 100_000;
+
+/// Makes handles, and takes them apart.
+#[derive(Debug)]
+pub(super) struct Handles {
+    /// What tells one mounted directory from others.
+    pub(super) identity: u64,
+    hashed: BTreeMap<Hash, FileHandle>,
+    order: VecDeque<Hash>,
+}
+
+/// A handle taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// The server's handle.
+    pub(super) server: FileHandle,
+    tag: Tag,
+}
+
+impl Handles {
+    /// Makes handles for files below a directory.
+    pub(super) fn new(root: &FileHandle, (file_system, file): (u64, u64)) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(root.as_bytes());
+        hasher.update(&file_system.to_be_bytes());
+        hasher.update(&file.to_be_bytes());
+        let identity = u64::from_be_bytes(first(hasher.finalize().as_bytes()));
+        let mut handles = Self { identity, hashed: BTreeMap::new(), order: VecDeque::new() };
+        if root.as_bytes().len() > MAX_WHOLE {
+            handles.remember(root);
+        }
+        handles
+    }
+
+    /// Makes the handle of a file in the version with these attributes.
+    pub(super) fn handle(&mut self, server: &FileHandle, metadata: &Metadata) -> FileHandle {
+        let bytes = server.as_bytes();
+        let tag = self.tag(metadata);
+        let handle = if bytes.len() <= MAX_WHOLE {
+            [&WHOLE[..], &tag, bytes].concat()
+        } else {
+            let hash = self.remember(server);
+            [&HASHED[..], &tag, &hash].concat()
+        };
+        FileHandle::try_from(&handle[..]).expect("as long as the parts, which are 64 bytes at most")
+    }
+
+    fn remember(&mut self, server: &FileHandle) -> Hash {
+        let hash = first(blake3::hash(server.as_bytes()).as_bytes());
+        if self.hashed.insert(hash, *server).is_none() {
+            self.order.push_back(hash);
+        }
+        if self.order.len() > MAX_HASHED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.hashed.remove(&oldest);
+        }
+        hash
+    }
+
+    /// Takes a handle apart.
+    ///
+    /// # Errors
+    /// BADHANDLE if it is none of ours, STALE if its file is not known any more.
+    pub(super) fn parts(&self, handle: &[u8]) -> Result<Parts, NfsStatus> {
+        let (mark, rest) = handle.split_first_chunk::<2>().ok_or(NfsStatus::BADHANDLE)?;
+        let (&tag, rest) = rest.split_first_chunk::<6>().ok_or(NfsStatus::BADHANDLE)?;
+        let server = match *mark {
+            WHOLE => FileHandle::try_from(rest).map_err(|_| NfsStatus::BADHANDLE)?,
+            HASHED => {
+                let hash = Hash::try_from(rest).map_err(|_| NfsStatus::BADHANDLE)?;
+                *self.hashed.get(&hash).ok_or(NfsStatus::STALE)?
+            }
+            _ => return Err(NfsStatus::BADHANDLE),
+        };
+        Ok(Parts { server, tag })
+    }
+
+    /// Whether a handle means the version with these attributes.
+    pub(super) fn is_of(&self, parts: &Parts, metadata: &Metadata) -> bool {
+        parts.tag == self.tag(metadata)
+    }
+
+    fn tag(&self, metadata: &Metadata) -> Tag {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.identity.to_be_bytes());
+        if metadata.file_type == FileType::Regular {
+            hasher.update(metadata.version_tag().as_bytes());
+        }
+        first(hasher.finalize().as_bytes())
+    }
+}
+
+fn first<const N: usize>(hash: &[u8; 32]) -> [u8; N] {
+    *hash.first_chunk().expect("at most 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_wire::nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3};
+
+    use super::*;
+
+    fn metadata(file_type: ftype3, fileid: u64, seconds: u32) -> Metadata {
+        let time = nfstime3 { seconds, nseconds: 7 };
+        let attributes = fattr3 {
+            type_: file_type,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 9,
+            used: 9,
+            rdev: specdata3::default(),
+            fsid: 5,
+            fileid,
+            atime: time,
+            mtime: time,
+            ctime: time,
+        };
+        Metadata::from(&attributes)
+    }
+
+    fn server(length: usize) -> FileHandle {
+        FileHandle::try_from(&vec![length as u8; length][..]).unwrap()
+    }
+
+    #[test]
+    fn a_handle_leads_to_the_servers_and_to_one_version_also_after_a_restart() {
+        let root = (5, 2);
+        let (old, new) = (metadata(ftype3::NF3REG, 3, 1), metadata(ftype3::NF3REG, 3, 2));
+        for length in [1, 28, 56] {
+            let handle = Handles::new(&server(16), root).handle(&server(length), &old);
+            let later = Handles::new(&server(16), root);
+            let parts = later.parts(handle.as_bytes()).unwrap();
+            assert_eq!(parts.server, server(length));
+            assert!(later.is_of(&parts, &old));
+            assert!(!later.is_of(&parts, &new));
+            let other = Handles::new(&server(17), root);
+            assert!(
+                !other.is_of(&other.parts(handle.as_bytes()).unwrap(), &old),
+                "another directory is mounted"
+            );
+        }
+    }
+
+    #[test]
+    fn long_handles_are_remembered_and_stale_after_a_restart_but_for_the_root() {
+        let (top, file) = (metadata(ftype3::NF3DIR, 2, 1), metadata(ftype3::NF3REG, 3, 1));
+        let mut handles = Handles::new(&server(64), (5, 2));
+        let handle = handles.handle(&server(57), &file);
+        assert_eq!(handles.parts(handle.as_bytes()).unwrap().server, server(57));
+        let top = handles.handle(&server(64), &top);
+        let later = Handles::new(&server(64), (5, 2));
+        assert_eq!(later.parts(handle.as_bytes()), Err(NfsStatus::STALE));
+        assert_eq!(later.parts(top.as_bytes()).unwrap().server, server(64));
+    }
+
+    #[test]
+    fn what_is_no_handle_of_ours_is_refused() {
+        let handles = Handles::new(&server(16), (5, 2));
+        for wrong in [&b""[..], b"n", b"nV", b"nV123456", b"nH1234567", b"xx12345678", &[0; 64]] {
+            assert_eq!(handles.parts(wrong), Err(NfsStatus::BADHANDLE), "{wrong:?}");
+        }
+    }
+}
