@@ -37,7 +37,9 @@ pub(crate) fn line(snapshot: &Snapshot, now: Instant, width: usize) -> String {
             line = line + &begin + &cut(&escape(name), room);
         }
     }
-    if line.chars().count() > width { cut(&line, width) } else { line }
+    // Where there is no room for the mark of a cut either, it is cut without one.
+    let line = if line.chars().count() > width { cut(&line, width) } else { line };
+    line.chars().take(width).collect()
 }
 
 /// Words whether the server responds, and for how long it has not.
