@@ -253,6 +253,15 @@ mod tests {
     }
 
     #[test]
+    fn where_frames_are_large_a_block_of_one_small_frame_loses_least() {
+        let jumbo = Blocks { one_frame: 8768, largest: 32 << 10, frame: 8980 };
+        for (episodes_per_second, block) in [(0.0, 32_768), (5.0, 8768), (100.0, 1280)] {
+            let path = Path { rate: 1e6, episodes_per_second };
+            assert_eq!(policy().choose(Instant::now(), path, 8768, jumbo), block, "{episodes_per_second}");
+        }
+    }
+
+    #[test]
     fn before_the_rate_is_known_blocks_stay_as_they_are() {
         assert_eq!(choose(0.0, 1.0, 4096), 4096);
         assert_eq!(choose(0.0, 1.0, 65_536), 32_768, "but for what the server takes");
@@ -278,6 +287,9 @@ mod tests {
             (&[Episode, Episode, Queue, Queue, Queue, Queue], 4096),
             (&[Episode, Episode, Spurious, Spurious, Queue, Queue], 4096),
             (&[Spurious, Episode, Episode, Queue, Queue], 32_768),
+            (&[Episode, Episode, Episode, Spurious, Queue, Queue, Queue], 32_768),
+            (&[Episode, Episode, Episode, Episode, Queue, Queue, Queue, Queue], 32_768),
+            (&[Episode, Episode, Episode, Episode, Queue, Queue, Queue, Queue, Queue], 4096),
         ] {
             let (mut policy, now) = (policy(), Instant::now());
             for loss in losses {

@@ -27,6 +27,13 @@ fn a_congestion_event_leaves_two_blocks_and_forgets_the_rate() {
 }
 
 #[test]
+fn the_two_blocks_that_are_left_are_what_the_window_grows_from() {
+    let mut flow = Flow::steady(2500);
+    assert!(flow.congestion_event());
+    assert_eq!(flow.used_round(CLEAR.0, CLEAR.1), 3000);
+}
+
+#[test]
 fn for_twenty_rounds_the_window_grows_like_tcp_s_by_a_segment_or_half_a_block() {
     for (block, step) in [(8192, 4096), (2000, 1460), (1000, 1000)] {
         for round in [CLEAR, QUEUED] {

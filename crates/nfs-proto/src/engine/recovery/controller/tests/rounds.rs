@@ -62,7 +62,15 @@ fn where_an_eighth_of_a_round_was_lost_the_window_does_not_grow_beyond_the_targe
         assert_eq!(flow.used_round(CLEAR.0, CLEAR.1), window, "{lost} blocks lost");
         let next = flow.used_round(CLEAR.0, CLEAR.1);
         assert_eq!(next, window + window / 4, "losses count in their own round");
+        // The same in a later round, of what was delivered in that.
+        flow.controller.window = 100_000;
+        (0..lost).for_each(|_| flow.controller.on_loss(BLOCK));
+        assert_eq!(flow.used_round(CLEAR.0, CLEAR.1), window, "{lost} blocks lost");
     }
+    // An eighth to the byte is not more than an eighth.
+    let mut flow = Flow::steady(100_000);
+    (0..6).for_each(|_| flow.controller.on_loss(BLOCK));
+    assert_eq!(flow.used_round(MIN_RTT, 48_000), 125_000);
 }
 
 #[test]

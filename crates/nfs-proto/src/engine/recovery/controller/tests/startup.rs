@@ -69,6 +69,16 @@ fn startup_ends_after_three_rounds_in_a_row_without_a_fifth_more() {
 }
 
 #[test]
+fn a_rate_that_grows_by_less_than_a_fifth_a_round_ends_startup_all_the_same() {
+    let mut flow = Flow::at_startup();
+    for (bytes, is_startup) in [(10_000, true), (11_900, true), (14_200, true), (17_000, false)] {
+        flow.path.spacing.reset();
+        flow.round(MIN_RTT, bytes);
+        assert_eq!(flow.path.is_startup, is_startup, "{bytes}");
+    }
+}
+
+#[test]
 fn startup_begins_again_with_the_rate_unknown() {
     let mut flow = Flow::at_startup();
     for _ in 0..4 {
