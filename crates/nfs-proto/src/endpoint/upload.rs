@@ -153,3 +153,120 @@ impl UploadPlan {
         SILENT + endpoint.round_trip(self.connection) * SILENT_ROUND_TRIPS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{EndpointConfig, Reason},
+        *,
+    };
+
+    /// An upload over UDP, with a connection over TCP beside it and a round trip of 50 ms, and the time.
+    struct World {
+        endpoint: Endpoint,
+        plan: UploadPlan,
+        epoch: Instant,
+    }
+
+    const FIRST: ConnectionId = ConnectionId(0);
+    const SECOND: ConnectionId = ConnectionId(1);
+
+    impl World {
+        fn new() -> Self {
+            #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+            let epoch = Instant::now() + Duration::from_secs(60);
+            let config = EndpointConfig { either_transport: true, several_connections: true };
+            let round_trip = Duration::from_millis(50);
+            let mut endpoint = Endpoint::new(config, epoch, Protocol::Udp, round_trip, Reason::OnlyOne);
+            endpoint.add(Protocol::Tcp, round_trip);
+            endpoint.begin(epoch, Direction::Up);
+            let plan = UploadPlan::new(epoch, &mut endpoint, 1 << 30);
+            Self { endpoint, plan, epoch }
+        }
+
+        fn at(&self, millis: u64) -> Instant {
+            self.epoch + Duration::from_millis(millis)
+        }
+
+        fn poll(&mut self, millis: u64, last_heard: Option<u64>) -> Option<UploadStep> {
+            let (now, last_heard) = (self.at(millis), last_heard.map(|millis| self.at(millis)));
+            self.plan.poll(now, &mut self.endpoint, last_heard)
+        }
+
+        fn answer(&mut self, millis: u64, has_answered: bool) {
+            let now = self.at(millis);
+            self.plan.handle_answer(now, &mut self.endpoint, has_answered);
+        }
+
+        fn accept(&mut self, millis: u64) {
+            let now = self.at(millis);
+            self.plan.handle_accepted(now, &mut self.endpoint, 1000);
+        }
+
+        /// When it is to be polled next, in ms.
+        fn due(&self) -> Option<u128> {
+            self.plan.poll_timeout(&self.endpoint).map(|due| (due - self.epoch).as_millis())
+        }
+
+        /// UDP has stalled, TCP has answered, and what is in flight is waited for from 2600 ms on.
+        fn draining(last_heard: Option<u64>) -> Self {
+            let mut world = Self::new();
+            assert_eq!(world.poll(1000, None), Some(UploadStep::Ask(Protocol::Tcp)));
+            world.answer(1010, true);
+            assert_eq!(world.poll(2600, last_heard), Some(UploadStep::Hold));
+            world
+        }
+    }
+
+    #[test]
+    fn it_looks_every_50_ms_whether_the_other_transport_would_do_better() {
+        let mut world = World::new();
+        assert_eq!((world.due(), world.plan.connection()), (Some(50), FIRST));
+        assert_eq!((world.poll(50, None), world.due()), (None, Some(100)));
+        assert_eq!(world.poll(1000, None), Some(UploadStep::Ask(Protocol::Tcp)));
+        assert_eq!((world.poll(1100, None), world.due()), (None, None), "until that has answered or not");
+        world.answer(1200, false);
+        assert_eq!(world.due(), Some(1250));
+        assert_eq!(world.poll(1249, None), None);
+        assert_eq!(world.poll(1250, None), Some(UploadStep::Ask(Protocol::Tcp)));
+    }
+
+    #[test]
+    fn it_waits_for_what_is_in_flight_until_nothing_came_for_half_a_second_and_two_round_trips() {
+        for (last_heard, due) in [(None, 3200), (Some(2400), 3000), (Some(100), 2600)] {
+            let mut world = World::draining(last_heard);
+            assert_eq!(world.due(), Some(due), "{last_heard:?}");
+            let due = u64::try_from(due).unwrap();
+            if due > 2600 {
+                assert_eq!(world.poll(due - 1, None), None);
+            }
+            assert_eq!(world.poll(due, None), Some(UploadStep::Detach));
+            assert_eq!((world.poll(due, None), world.due()), (None, None));
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_meanwhile_prolongs_that_to_four_times_as_long_at_most() {
+        let mut world = World::draining(None);
+        world.accept(3100);
+        assert_eq!(world.due(), Some(3700));
+        world.accept(4900);
+        assert_eq!(world.due(), Some(5000));
+    }
+
+    #[test]
+    fn when_nothing_is_outstanding_it_moves_at_once() {
+        for (is_handed_over, connection) in [(true, SECOND), (false, FIRST)] {
+            let mut world = World::draining(None);
+            world.plan.handle_drained();
+            assert_eq!(world.poll(2700, None), Some(UploadStep::Detach));
+            assert_eq!(world.plan.connection(), FIRST);
+            let now = world.at(2800);
+            world.plan.handle_detached(now, is_handed_over);
+            assert_eq!((world.plan.connection(), world.due()), (connection, Some(2850)));
+        }
+        let mut world = World::new();
+        world.plan.handle_drained();
+        assert_eq!(world.poll(40, None), None, "it was not waited for");
+    }
+}

@@ -211,3 +211,66 @@ impl Slot {
         (self.losses, self.overtaken_by_peer) = (0, false);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+    fn insert(calls: &mut Calls) -> Option<CallId> {
+        let spec = CallSpec {
+            program: Program::NFS,
+            procedure: 6,
+            class: Class::Read,
+            repeat: Repeat::Idempotent,
+            hedge: false,
+            owner: Owner(1),
+            payload: None,
+            bytes: 100,
+            deadline: None,
+            not_before: None,
+        };
+        calls.insert(Instant::now(), &spec)
+    }
+
+    #[test]
+    fn there_are_2048_slots_and_each_is_used_again() {
+        let mut calls = Calls::default();
+        let ids: Vec<CallId> = std::iter::from_fn(|| insert(&mut calls)).collect();
+        assert_eq!((ids.len(), calls.outstanding()), (MAX_CALLS, MAX_CALLS));
+        calls.remove(ids[7].slot);
+        assert_eq!(calls.outstanding(), MAX_CALLS - 1);
+        let again = insert(&mut calls).unwrap();
+        assert_eq!(again.slot, ids[7].slot);
+        assert_eq!(insert(&mut calls), None);
+    }
+
+    #[test]
+    fn the_name_of_a_call_that_has_ended_is_nobody_s() {
+        let mut calls = Calls::default();
+        let first = insert(&mut calls).unwrap();
+        assert!(
+            calls.is_live(first) && calls.is_in(first, State::Queued) && !calls.is_in(first, State::InFlight)
+        );
+        calls.remove(first.slot);
+        assert!(!calls.is_live(first) && calls.find(first).is_none());
+        assert_eq!(calls.iter().count(), 0);
+        // Its slot has a new name already, and nothing is in it.
+        let next = CallId { generation: first.generation + 1, ..first };
+        assert!(!calls.is_live(next) && calls.find(next).is_none());
+        assert_eq!(insert(&mut calls), Some(next));
+        assert!(calls.is_live(next) && !calls.is_live(first) && calls.find(first).is_none());
+        assert_eq!(calls.iter().count(), 1);
+    }
+
+    #[test]
+    fn a_slot_keeps_the_memory_of_a_head_and_not_that_of_a_block() {
+        let mut calls = Calls::default();
+        for (bytes, is_kept) in [(100, true), (KEPT_HEAD_BYTES, true), (KEPT_HEAD_BYTES + 1, false)] {
+            let id = insert(&mut calls).unwrap();
+            calls.at(id.slot).head = vec![0; bytes];
+            calls.remove(id.slot);
+            assert_eq!(calls.at(id.slot).head.capacity() > 0, is_kept, "{bytes} bytes");
+        }
+    }
+}

@@ -114,4 +114,19 @@ mod tests {
         ignored.handle_sent(start, Class::Write);
         assert_eq!(ignored.wait_until(start + 9000 * MS, Class::Write, MS), None);
     }
+
+    #[test]
+    fn only_other_calls_that_were_sent_later_show_that_the_server_lives() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let start = Instant::now();
+        for (sent, waits) in [(start, false), (start + MS, true)] {
+            let mut ignored = Ignored::default();
+            ignored.handle_sent(start, Class::Write);
+            (0..OTHERS).for_each(|_| ignored.handle_answer(Class::Control, sent));
+            ignored.handle_sent(start + TIME, Class::Write);
+            let wait = ignored.wait_until(start + TIME, Class::Write, MS);
+            assert_eq!(wait, waits.then_some(start + TIME + SPACING));
+            assert_eq!(ignored.wait_until(start + TIME, Class::Control, MS), None);
+        }
+    }
 }

@@ -96,4 +96,22 @@ mod tests {
         window.leave(Class::Write, 50);
         assert!(window.admits(&limits, Class::Write, 50));
     }
+
+    #[test]
+    fn bytes_of_reads_and_writes_are_in_flight_together_and_small_calls_are_not_counted() {
+        let limits = WindowLimits { calls: 2, read_bytes: 100, write_bytes: 50 };
+        let mut window = InFlight::new(limits);
+        assert_eq!(window.bytes(), 0);
+        window.enter(Class::Read, 60);
+        window.enter(Class::Write, 50);
+        window.enter(Class::Control, 10);
+        assert_eq!(window.bytes(), 110);
+        window.leave(Class::Read, 60);
+        window.leave(Class::Control, 10);
+        assert_eq!(window.bytes(), 50);
+        assert!(window.admits(&limits, Class::Read, 100) && !window.admits(&limits, Class::Read, 101));
+        window.leave(Class::Write, 50);
+        assert_eq!(window.bytes(), 0);
+        assert!(window.admits(&limits, Class::Read, 4096), "it would be the first again");
+    }
 }

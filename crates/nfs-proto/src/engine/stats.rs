@@ -232,4 +232,23 @@ mod tests {
         assert_eq!((later.since(&before), new.total()), (new, 15));
         assert_eq!(later.total(), before.total() + 15);
     }
+
+    #[test]
+    fn each_reason_to_send_again_and_to_take_back_has_its_counter() {
+        let mut resends = Resends::default();
+        let reasons = [Reason::Timeout, Reason::Rack, Reason::Probe, Reason::Hedge, Reason::Reconnect];
+        for (times, reason) in (1..).zip(reasons) {
+            (0..times).for_each(|_| resends.count(reason));
+        }
+        assert_eq!(resends, Resends { timeout: 1, rack: 2, probe: 3, hedge: 4, reconnect: 5 });
+        assert_eq!(resends.total(), 15);
+        let before = Resends { timeout: 1, rack: 1, probe: 1, hedge: 1, reconnect: 1 };
+        assert_eq!(resends.since(&before), Resends { timeout: 0, rack: 1, probe: 2, hedge: 3, reconnect: 4 });
+        let mut withdrawn = Withdrawn::default();
+        for (times, reason) in (1..).zip([Withdrawal::Resegment, Withdrawal::TooLarge, Withdrawal::HandOver])
+        {
+            (0..times).for_each(|_| withdrawn.count(reason));
+        }
+        assert_eq!(withdrawn, Withdrawn { resegment: 1, too_large: 2, hand_over: 3 });
+    }
 }

@@ -1,4 +1,6 @@
 mod adaptive;
+mod bookkeeping;
+mod losses;
 
 use std::time::Duration;
 

@@ -184,4 +184,134 @@ mod tests {
         assert!(chosen.is_sorted_by(|a, b| a >= b), "{chosen:?}");
         assert_eq!((chosen[0], chosen[4]), (32 << 10, 1280));
     }
+
+    /// The numbers that these examples are computed with.
+    fn policy() -> BlockPolicy {
+        BlockPolicy::new(BlockTuning {
+            cap_lifetime: Duration::from_secs(30),
+            datagrams_per_second: 65_536.0 / 2.0 / 30.0,
+            incomplete_bytes: 0.8 * 4_194_304.0,
+            incomplete_seconds: 48.0,
+            congestion_score: 1.9,
+            forgetting: 0.9,
+            hysteresis: 0.003,
+            doubt: 1.0 / 3.0,
+        })
+    }
+
+    fn choose(rate: f64, episodes_per_second: f64, block: u32) -> u32 {
+        policy().choose(Instant::now(), Path { rate, episodes_per_second }, block, RANGE)
+    }
+
+    #[test]
+    fn the_block_of_least_cost_is_chosen() {
+        for (rate, chosen) in [
+            // 1 Mbit/s: a block of 32,768 bytes takes 0.26 s.
+            (
+                125_000.0,
+                &[
+                    (0.0, 32_768),
+                    (0.1, 16_384),
+                    (0.2, 12_800),
+                    (0.5, 8704),
+                    (1.0, 5632),
+                    (2.0, 4096),
+                    (5.0, 2560),
+                    (10.0, 1280),
+                ][..],
+            ),
+            // 8 Mbit/s
+            (1e6, &[(0.5, 32_768), (1.0, 16_384), (2.0, 12_800), (5.0, 8704), (10.0, 5632), (30.0, 1280)]),
+        ] {
+            for &(episodes, block) in chosen {
+                assert_eq!(choose(rate, episodes, 1280), block, "{rate} B/s, {episodes} episodes a second");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_must_gain_0_3_percent_and_a_third_of_what_fades_cost() {
+        // At 1 Mbit/s and 0.1 episodes a second 16,384 bytes cost 1.0624, 12,800 bytes 1.0641, and 8704 bytes 1.0728.
+        for (block, chosen) in [(16_384, 16_384), (12_800, 12_800), (8704, 16_384), (4096, 16_384)] {
+            assert_eq!(choose(125_000.0, 0.1, block), chosen, "{block}");
+        }
+        // 32,768 bytes cost 1.0643: that is 0.2 % more.
+        assert_eq!(choose(125_000.0, 0.1, 32_768), 32_768);
+    }
+
+    #[test]
+    fn fragments_stay_below_1092_datagrams_a_second() {
+        assert_eq!(choose(35.7e6, 0.0, 32_768), 32_768);
+        assert_eq!(choose(35.9e6, 0.0, 32_768), 1280, "datagrams of one frame need no identification");
+    }
+
+    #[test]
+    fn incomplete_datagrams_fit_the_receiver_s_memory() {
+        // 32,768 B · 48 s · 2.1 / s are 3.30 MB.
+        assert_eq!(choose(1e7, 2.1, 32_768), 32_768);
+        assert_eq!(choose(1e7, 2.2, 32_768), 16_384, "3.46 MB");
+    }
+
+    #[test]
+    fn where_frames_are_large_a_block_of_one_small_frame_loses_least() {
+        let jumbo = Blocks { one_frame: 8768, largest: 32 << 10, frame: 8980 };
+        for (episodes_per_second, block) in [(0.0, 32_768), (5.0, 8768), (100.0, 1280)] {
+            let path = Path { rate: 1e6, episodes_per_second };
+            assert_eq!(policy().choose(Instant::now(), path, 8768, jumbo), block, "{episodes_per_second}");
+        }
+    }
+
+    #[test]
+    fn before_the_rate_is_known_blocks_stay_as_they_are() {
+        assert_eq!(choose(0.0, 1.0, 4096), 4096);
+        assert_eq!(choose(0.0, 1.0, 65_536), 32_768, "but for what the server takes");
+    }
+
+    #[test]
+    fn congestion_events_limit_blocks_if_they_outweigh_loss_episodes() {
+        use Loss::{Episode, Queue, Spurious};
+        #[derive(Clone, Copy, Debug)]
+        enum Loss {
+            Episode,
+            Spurious,
+            Queue,
+        }
+        for (losses, block) in [
+            (&[Queue][..], 32_768),
+            (&[Queue, Queue], 4096),
+            (&[Queue, Episode, Queue], 32_768),
+            (&[Queue, Episode, Queue, Queue], 4096),
+            (&[Episode, Queue, Queue], 4096),
+            (&[Episode, Episode, Queue, Queue], 32_768),
+            (&[Episode, Episode, Queue, Queue, Queue], 32_768),
+            (&[Episode, Episode, Queue, Queue, Queue, Queue], 4096),
+            (&[Episode, Episode, Spurious, Spurious, Queue, Queue], 4096),
+            (&[Spurious, Episode, Episode, Queue, Queue], 32_768),
+            (&[Episode, Episode, Episode, Spurious, Queue, Queue, Queue], 32_768),
+            (&[Episode, Episode, Episode, Episode, Queue, Queue, Queue, Queue], 32_768),
+            (&[Episode, Episode, Episode, Episode, Queue, Queue, Queue, Queue, Queue], 4096),
+        ] {
+            let (mut policy, now) = (policy(), Instant::now());
+            for loss in losses {
+                match loss {
+                    Episode => policy.on_loss_episode(),
+                    Spurious => policy.on_spurious(),
+                    Queue => policy.on_congestion_event(now, 8704, RANGE),
+                }
+            }
+            assert_eq!(policy.choose(now, CLEAN, 8704, RANGE), block, "{losses:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_by_congestion_takes_effect_before_the_rate_is_known_again() {
+        let (mut policy, now) = (policy(), Instant::now());
+        for _ in 0..2 {
+            policy.on_congestion_event(now, 8704, RANGE);
+        }
+        let unknown = Path { rate: 0.0, episodes_per_second: 0.0 };
+        assert_eq!(policy.choose(now, unknown, 8704, RANGE), 4352);
+        policy.on_congestion_event(now, 4352, RANGE);
+        assert_eq!(policy.choose(now, CLEAN, 4352, RANGE), 4352, "counted from the beginning");
+    }
 }

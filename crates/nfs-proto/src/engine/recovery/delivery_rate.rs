@@ -138,3 +138,157 @@ impl ReplySpacing {
         (rates.len() >= 2).then(|| rates[rates.len() / 2])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::builders::{MS, acked, epoch},
+        *,
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn tuning() -> PathTuning {
+        PathTuning { rate_rounds: 8, spacings: 5, aggregate: MS / 20, ..PathTuning::default() }
+    }
+
+    /// Whether `found` is this rate, but for rounding.
+    fn is(found: f64, expected: f64) -> bool {
+        (found - expected).abs() < 1e-6
+    }
+
+    #[test]
+    fn a_sample_is_what_was_delivered_between_sending_and_reply_over_that_time() {
+        let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
+        // Ten blocks that were sent together, the last of which is answered after 200 ms.
+        for reply in 1..=10 {
+            rate.handle_ack((100 + 10 * reply) * MS, &acked(now, 1000, 0), false);
+        }
+        assert_eq!(rate.bytes(), 10_000);
+        assert!(is(rate.max(), 50_000.0), "{}", rate.max());
+        // The eleventh was sent when 4000 bytes had been delivered.
+        rate.handle_ack(100 * MS, &acked(now, 1000, 4000), false);
+        assert!(is(rate.max(), 70_000.0));
+    }
+
+    #[test]
+    fn the_rate_is_the_maximum_of_eight_rounds() {
+        let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
+        rate.handle_ack(SECOND, &acked(now, 5000, 0), false);
+        for _ in 1..8 {
+            rate.end_round();
+            rate.handle_ack(SECOND, &acked(now, 1000, rate.bytes()), false);
+            assert!(is(rate.max(), 5000.0));
+        }
+        rate.end_round();
+        assert!(is(rate.max(), 1000.0), "that was eight rounds ago");
+    }
+
+    #[test]
+    fn a_rate_rises_in_a_round_that_exceeds_each_before() {
+        let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
+        for (bytes, rises) in [(1000, true), (1000, false), (1001, true), (900, false), (1001, false)] {
+            rate.handle_ack(SECOND, &acked(now, bytes, rate.bytes()), false);
+            assert_eq!(rate.rises(), rises, "{bytes}");
+            rate.end_round();
+        }
+        assert!(!rate.rises(), "nothing was delivered in this round");
+    }
+
+    #[test]
+    fn what_the_link_retransmits_counts_for_the_time_in_which_it_was_sent() {
+        // Sent 126 ms after what had been acknowledged last, answered after 100 ms.
+        for (link_retransmits, apart, expected) in
+            [(true, 126, 1000.0 / 0.126), (true, 125, 10_000.0), (true, 60, 10_000.0), (false, 126, 10_000.0)]
+        {
+            let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
+            let mut acked = acked(now + apart * MS, 1000, 0);
+            acked.before.acked_sent = now;
+            rate.handle_ack(100 * MS, &acked, link_retransmits);
+            assert!(is(rate.max(), expected), "{link_retransmits}, {apart} ms: {}", rate.max());
+        }
+    }
+
+    #[test]
+    fn a_call_knows_when_that_was_sent_which_had_been_acknowledged_last_unless_nothing_was_in_flight() {
+        let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
+        let later = now + 300 * MS;
+        assert_eq!(rate.delivered(later).acked_sent, later);
+        rate.handle_ack(100 * MS, &acked(now, 1000, 0), false);
+        let Delivered { bytes, acked_sent } = rate.delivered(later);
+        assert_eq!((bytes, acked_sent), (1000, now));
+        rate.handle_ack(100 * MS, &Acked { waiting: false, ..acked(now, 1000, 0) }, false);
+        let Delivered { bytes, acked_sent } = rate.delivered(later);
+        assert_eq!((bytes, acked_sent), (2000, later));
+    }
+
+    #[test]
+    fn a_congestion_event_forgets_the_rate_but_not_what_was_delivered() {
+        let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
+        rate.handle_ack(SECOND, &acked(now, 5000, 0), false);
+        rate.reset();
+        assert_eq!((rate.max(), rate.bytes()), (0.0, 5000));
+        rate.resume(7000.0);
+        assert!(is(rate.max(), 7000.0));
+    }
+
+    mod spacing {
+        use super::*;
+
+        /// Replies with 1000 bytes each, at so many tenths of a millisecond; (reply, sent).
+        fn after(replies: &[(u32, u32)]) -> (ReplySpacing, Vec<bool>) {
+            let (now, mut spacing) = (epoch(), ReplySpacing::new(tuning()));
+            let at = |tenths: u32| now + MS / 10 * tenths;
+            let begins = replies.iter().map(|&(reply, sent)| spacing.handle_reply(at(reply), at(sent), 1000));
+            let begins = begins.collect();
+            (spacing, begins)
+        }
+
+        #[test]
+        fn two_spacings_show_the_rate_and_of_more_the_median() {
+            for (replies, expected) in [
+                (&[(500, 0), (510, 0)][..], None),
+                // 1000 bytes in 1 ms and in 2 ms: the higher of two.
+                (&[(500, 0), (510, 0), (530, 0)], Some(1e6)),
+                // In 1, 2 and 4 ms: the middle one.
+                (&[(500, 0), (510, 0), (530, 0), (570, 0)], Some(5e5)),
+                // Five count: in 4, 4, 4, 1 and 1 ms; then in 4, 4, 1, 1 and 1 ms.
+                (&[(0, 0), (40, 0), (80, 0), (120, 0), (130, 0), (140, 0)], Some(2.5e5)),
+                (&[(0, 0), (40, 0), (80, 0), (120, 0), (130, 0), (140, 0), (150, 0)], Some(1e6)),
+            ] {
+                let rate = after(replies).0.rate();
+                assert!(
+                    rate.zip(expected).map_or(rate == expected, |(a, b)| is(a, b)),
+                    "{replies:?}: {rate:?}"
+                );
+            }
+        }
+
+        #[test]
+        fn calls_that_were_sent_further_apart_than_half_of_the_spacing_say_nothing() {
+            // 2 ms between replies; the calls were sent 1 ms apart, or 1.1 ms.
+            assert!(after(&[(500, 0), (520, 10), (540, 20)]).0.rate().is_some());
+            assert_eq!(after(&[(500, 0), (520, 11), (540, 22)]).0.rate(), None);
+        }
+
+        #[test]
+        fn replies_that_come_together_are_one_aggregate() {
+            let now = epoch();
+            let mut spacing = ReplySpacing::new(tuning());
+            let mut reply =
+                |micros: u64| spacing.handle_reply(now + Duration::from_micros(micros), now, 1000);
+            // Three replies within 50 µs, and 1 ms later another one, and again.
+            let begins = [0, 20, 49, 1000, 1050, 2000].map(&mut reply);
+            assert_eq!(begins, [true, false, false, true, true, true]);
+            // 3000 bytes in 1 ms, 1000 in 50 µs, 1000 in 950 µs.
+            assert!(is(spacing.rate().unwrap(), 3e6), "{:?}", spacing.rate());
+        }
+
+        #[test]
+        fn a_new_startup_begins_without_spacings() {
+            let (mut spacing, _) = after(&[(500, 0), (510, 0), (520, 0)]);
+            spacing.reset();
+            assert_eq!(spacing.rate(), None);
+        }
+    }
+}

@@ -130,4 +130,52 @@ mod tests {
         }
         assert!(dropped);
     }
+
+    #[test]
+    fn what_has_arrived_once_is_given_three_rounds_and_six_losses() {
+        let now = Instant::now();
+        let mut fragments = Fragments::default();
+        fragments.handle_arrival();
+        let at = |second| now + Duration::from_secs(second);
+        let lost = [1, 1, 2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
+        assert_eq!(lost, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn one_arrival_for_each_eight_lost_ends_the_count() {
+        let now = Instant::now();
+        let at = |second| now + Duration::from_secs(second);
+        for (lost, goes_on) in [(7, false), (8, true)] {
+            let mut fragments = Fragments::default();
+            fragments.handle_arrival();
+            for _ in 0..lost {
+                assert!(!fragments.handle_loss(at(1) + FADE, at(1)), "one fade");
+            }
+            fragments.handle_arrival();
+            // With what was lost before, two rounds more are three.
+            let rounds = [2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
+            assert_eq!(rounds[2], goes_on, "{lost} lost before");
+            // Two arrivals make up for sixteen.
+            let mut fragments = Fragments::default();
+            (0..lost + 8).for_each(|_| assert!(!fragments.handle_loss(at(1) + FADE, at(1))));
+            fragments.handle_arrival();
+            fragments.handle_arrival();
+            let rounds = [2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
+            assert_eq!(rounds[2], goes_on, "{lost} and 8 lost before");
+        }
+    }
+
+    #[test]
+    fn losses_of_what_was_sent_before_fragments_were_given_up_say_nothing_new() {
+        let now = Instant::now();
+        let mut fragments = Fragments::default();
+        assert!(lose_four(&mut fragments, now));
+        let dropped = now + Duration::from_secs(1) + FADE;
+        let late = dropped - Duration::from_millis(1);
+        assert!((0..9).all(|_| !fragments.handle_loss(dropped + FADE, late)));
+        let after = dropped + Duration::from_secs(31);
+        assert_eq!([dropped, after].map(|sent| fragments.handle_loss(sent + FADE, sent)), [false; 2]);
+        assert!(!fragments.are_dropped(after), "30 s are over");
+        assert_eq!([after; 2].map(|sent| fragments.handle_loss(sent + FADE, sent)), [false, true]);
+    }
 }

@@ -133,4 +133,35 @@ mod tests {
             assert!(!arq.retransmits());
         }
     }
+
+    #[test]
+    fn an_earlier_connection_s_finding_counts_until_one_episode_refutes_it() {
+        let now = Instant::now();
+        let mut arq = LinkArq::new(PathTuning::default());
+        arq.resume(false);
+        assert!(!arq.retransmits());
+        arq.resume(true);
+        assert!(arq.retransmits());
+        arq.handle_fade(now, false);
+        assert!(!arq.retransmits());
+        let mut arq = LinkArq::new(PathTuning::default());
+        arq.resume(true);
+        arq.on_loss();
+        assert!(!arq.retransmits());
+    }
+
+    #[test]
+    fn two_episodes_before_anything_sent_later_is_answered_are_one_piece_of_evidence() {
+        let (mut arq, now) = (LinkArq::new(PathTuning::default()), Instant::now());
+        for _ in 0..4 {
+            arq.on_loss();
+        }
+        let mut other = arq;
+        arq.handle_fade(now, true);
+        arq.handle_fade(now + 50 * MS, true);
+        arq.handle_reply(now);
+        other.handle_fade(now, true);
+        other.handle_reply(now);
+        assert!((arq.score - other.score).abs() < 1e-9, "what was sent after the first counts");
+    }
 }

@@ -158,4 +158,129 @@ mod tests {
         assert!(episodes.on_spurious());
         assert!(episodes.per_second() < 0.001, "there was none");
     }
+
+    fn tuning() -> EpisodeTuning {
+        EpisodeTuning {
+            prior_count: 0.7,
+            prior_seconds: 0.7,
+            even_odds_seconds: 1.6,
+            certainty: 2.0,
+            resumed_seconds: 10.0,
+            memory_seconds: 60.0,
+            apart: Duration::from_millis(100),
+        }
+    }
+
+    /// So many episodes, and then so many seconds of good time.
+    fn after(count: u32, seconds: u32) -> LossEpisodes {
+        let epoch = Instant::now();
+        let mut episodes = LossEpisodes::new(tuning(), epoch);
+        for _ in 0..count {
+            let sent = Instant::now();
+            assert!(episodes.on_loss(sent, sent));
+        }
+        for second in 1..=seconds {
+            episodes.handle_reply(epoch + Duration::from_secs(second.into()), Duration::ZERO);
+        }
+        episodes
+    }
+
+    fn is(found: f64, expected: f64) -> bool {
+        (found - expected).abs() < 1e-9
+    }
+
+    #[test]
+    fn the_rate_is_episodes_over_good_time_both_with_a_prior() {
+        for (count, seconds, rate) in [(1, 1, 1.0), (1, 10, 1.7 / 10.7), (5, 10, 5.7 / 10.7)] {
+            let found = after(count, seconds).per_second();
+            assert!(is(found, rate), "{count} in {seconds} s: {found}");
+        }
+    }
+
+    #[test]
+    fn without_an_episode_the_rate_is_divided_by_a_growing_factor() {
+        for seconds in [0, 1, 3] {
+            let good = f64::from(seconds);
+            let rate = 0.7 / (good + 0.7) / (1.0 + (2.0 * (good - 1.6)).exp());
+            assert!(is(after(0, seconds).per_second(), rate), "{seconds} s");
+        }
+    }
+
+    #[test]
+    fn where_the_link_retransmits_the_first_episode_is_expected() {
+        for (count, seconds, rate) in [(0, 3, 0.0), (1, 3, 0.0), (3, 3, 2.0 / 3.7)] {
+            let found = after(count, seconds).unexpected_per_second();
+            assert!(is(found, rate), "{count} in {seconds} s: {found}");
+        }
+    }
+
+    #[test]
+    fn an_earlier_connection_s_rate_is_worth_ten_seconds() {
+        let mut episodes = LossEpisodes::new(tuning(), Instant::now());
+        episodes.resume(2.0);
+        assert!(is(episodes.per_second(), 2.0), "{}", episodes.per_second());
+        let now = Instant::now();
+        episodes.on_loss(now, now);
+        assert!(is(episodes.per_second(), 2.0 + 1.0 / 10.7));
+        episodes.resume(0.0);
+        assert!(episodes.per_second() < 1e-6, "none");
+    }
+
+    #[test]
+    fn neither_fades_nor_idle_time_nor_more_than_a_second_between_replies_are_good_time() {
+        let epoch = Instant::now();
+        let at = |millis| epoch + Duration::from_millis(millis);
+        let mut episodes = LossEpisodes::new(tuning(), epoch);
+        episodes.on_loss(epoch, epoch);
+        let seconds = |episodes: &LossEpisodes| 1.7 / episodes.per_second() - 0.7;
+        episodes.handle_reply(at(500), Duration::from_millis(200));
+        assert!(is(seconds(&episodes), 0.3));
+        episodes.handle_idle(at(900));
+        episodes.handle_reply(at(1000), Duration::ZERO);
+        assert!(is(seconds(&episodes), 0.4));
+        episodes.handle_reply(at(9000), Duration::ZERO);
+        assert!(is(seconds(&episodes), 1.4));
+    }
+
+    #[test]
+    fn the_past_counts_half_after_twice_a_minute() {
+        assert!(is(after(4, 120).per_second(), 4.7 / 120.7));
+        assert!(is(after(4, 121).per_second(), 2.7 / 61.2), "half of 4 in 121 s");
+    }
+
+    #[test]
+    fn only_the_first_loss_of_an_episode_is_news() {
+        let epoch = Instant::now();
+        let at = |millis| epoch + Duration::from_millis(millis);
+        let mut episodes = LossEpisodes::new(tuning(), epoch);
+        // Known at 100 ms: what was sent before belongs to it.
+        let news = [(100, 0), (101, 50), (110, 99), (200, 100)]
+            .map(|(found, sent)| episodes.on_loss(at(found), at(sent)));
+        assert_eq!(news, [true, false, false, true]);
+        assert!(!episodes.on_loss(at(210), at(150)));
+        // Two were lost in it, so that one that was late leaves it one.
+        assert!(!episodes.on_spurious());
+        assert!(episodes.on_spurious(), "and the other one none");
+        assert!(is(episodes.per_second(), 1.7 / 0.7));
+    }
+
+    #[test]
+    fn an_acknowledgement_separates_episodes_only_if_it_was_sent_between_them() {
+        let epoch = Instant::now();
+        let at = |millis| epoch + Duration::from_millis(millis);
+        for (acked, count) in [
+            (&[100][..], 1.0),
+            (&[101], 2.0),
+            (&[249], 2.0),
+            (&[250], 1.0),
+            (&[260, 180], 2.0),
+            (&[180, 260], 2.0),
+        ] {
+            let mut episodes = LossEpisodes::new(tuning(), epoch);
+            episodes.on_loss(at(600), at(100));
+            acked.iter().for_each(|&sent| episodes.on_ack(at(sent)));
+            episodes.on_loss(at(700), at(250));
+            assert!(is(episodes.count, count), "{acked:?} acknowledged: {}", episodes.count);
+        }
+    }
 }

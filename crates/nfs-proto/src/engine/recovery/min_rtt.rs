@@ -78,3 +78,83 @@ impl MinRtt {
         self.tuning.min_rtt_lifetime.max(self.tuning.min_rtt_round_trips * self.get())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::builders::{MS, epoch},
+        *,
+    };
+
+    fn tuning() -> PathTuning {
+        PathTuning {
+            min_rtt_lifetime: Duration::from_secs(10),
+            min_rtt_round_trips: 128,
+            ..PathTuning::default()
+        }
+    }
+
+    #[test]
+    fn the_lowest_sample_counts_and_what_the_others_had_more_has_queued() {
+        let now = epoch();
+        let mut min_rtt = MinRtt::new(tuning(), now);
+        assert_eq!(
+            (min_rtt.get(), min_rtt.queueing(), min_rtt.latest()),
+            (Duration::ZERO, Duration::ZERO, Duration::ZERO)
+        );
+        for (rtt, least, queueing, in_round) in
+            [(60, 60, 0, 0), (90, 60, 30, 0), (50, 50, 0, 0), (70, 50, 20, 0)]
+        {
+            min_rtt.sample(now, rtt * MS);
+            assert_eq!(
+                (min_rtt.get(), min_rtt.queueing(), min_rtt.latest()),
+                (least * MS, queueing * MS, rtt * MS)
+            );
+            assert_eq!(min_rtt.queueing_in_round(), in_round * MS);
+        }
+        min_rtt.end_round();
+        assert_eq!(min_rtt.queueing_in_round(), Duration::ZERO, "no reply came");
+        for (rtt, in_round) in [(90, 40), (80, 30), (85, 30)] {
+            min_rtt.sample(now, rtt * MS);
+            assert_eq!(min_rtt.queueing_in_round(), in_round * MS);
+        }
+    }
+
+    #[test]
+    fn it_is_believed_for_ten_seconds_or_128_round_trips() {
+        for (rtt, seconds) in [(50, 10.0), (78, 10.0), (100, 12.8)] {
+            let seen = epoch();
+            let mut min_rtt = MinRtt::new(tuning(), seen);
+            min_rtt.sample(seen, rtt * MS);
+            let until = seen + Duration::from_secs_f64(seconds);
+            min_rtt.sample(until, (rtt + 1) * MS);
+            assert!(!min_rtt.has_expired(until), "{rtt} ms");
+            assert!(min_rtt.has_expired(until + MS), "{rtt} ms");
+            min_rtt.sample(until, rtt * MS);
+            assert!(!min_rtt.has_expired(until + MS), "it was seen again");
+        }
+    }
+
+    #[test]
+    fn a_value_from_an_empty_path_replaces_a_lower_one() {
+        let now = epoch();
+        let mut min_rtt = MinRtt::new(tuning(), now);
+        min_rtt.sample(now, 50 * MS);
+        min_rtt.set(now + 11_000 * MS, 80 * MS);
+        assert_eq!(min_rtt.get(), 80 * MS);
+        assert!(!min_rtt.has_expired(now + 20_000 * MS));
+    }
+
+    #[test]
+    fn larger_blocks_lengthen_what_is_known_and_only_that() {
+        let now = epoch();
+        let mut min_rtt = MinRtt::new(tuning(), now);
+        min_rtt.lengthen(5 * MS);
+        assert_eq!(min_rtt.get(), Duration::ZERO);
+        min_rtt.sample(now, 50 * MS);
+        min_rtt.lengthen(5 * MS);
+        assert_eq!(min_rtt.get(), 55 * MS);
+        min_rtt.reset(now);
+        assert_eq!((min_rtt.get(), min_rtt.latest()), (Duration::ZERO, Duration::ZERO));
+    }
+}

@@ -3,6 +3,8 @@
 mod adaptive;
 mod black_hole;
 mod block_policy;
+#[cfg(test)]
+mod builders;
 mod controller;
 mod delivery_rate;
 mod fragments;

@@ -73,4 +73,62 @@ mod tests {
         assert!(wait >= expected && wait < expected + Duration::from_millis(1), "{wait:?}, {expected:?}");
         assert_eq!(pacer.next(now + wait), None);
     }
+
+    /// A path of 1 MB/s, paced at twice that with bursts of 64 KiB.
+    fn pacer(block: u32) -> (Pacer, Instant) {
+        let now = super::super::builders::epoch();
+        let tuning = PacingTuning { gain: 2.0, burst_bytes: 65_536.0, burst_seconds: 0.005 };
+        let mut pacer = Pacer::new(tuning, now);
+        pacer.set_rate(now, 1e6, block);
+        (pacer, now)
+    }
+
+    /// Sends until nothing may leave any more, 1000 bytes at a time: how many bytes left.
+    fn burst(pacer: &mut Pacer, now: Instant, block: u32) -> u32 {
+        let mut left = 0;
+        while pacer.next(now).is_none() {
+            pacer.spend(now, 1000, block);
+            left += 1000;
+        }
+        left
+    }
+
+    #[test]
+    fn a_burst_is_64_kib_or_two_blocks_or_five_milliseconds() {
+        // While there is any credit one more may leave.
+        let later = Duration::from_secs(60);
+        for (rate, block, bytes) in [(1e6, 1000, 66_000), (1e6, 50_000, 101_000), (1e7, 1000, 101_000)] {
+            let (mut pacer, now) = pacer(block);
+            pacer.set_rate(now, rate, block);
+            // Credit that was saved for a minute is worth a burst.
+            let left = burst(&mut pacer, now + later, block);
+            assert_eq!(left, bytes, "{rate} B/s, {block} bytes");
+        }
+    }
+
+    #[test]
+    fn credit_grows_at_twice_the_rate() {
+        let (mut pacer, now) = pacer(1000);
+        burst(&mut pacer, now, 1000);
+        let wait = pacer.next(now).unwrap() - now;
+        // 464 bytes in debt: 0.232 ms, and a microsecond.
+        assert_eq!(wait, Duration::from_micros(233));
+        // 8000 bytes in 4 ms, but for the debt.
+        let later = now + Duration::from_millis(4);
+        assert_eq!(burst(&mut pacer, later, 1000), 8000);
+        pacer.set_rate(later, 0.0, 1000);
+        assert_eq!(pacer.next(later), None, "the rate is not known any more");
+    }
+
+    #[test]
+    fn another_rate_counts_from_now_on() {
+        let (mut pacer, now) = pacer(1000);
+        burst(&mut pacer, now, 1000);
+        pacer.spend(now, 9536, 1000);
+        // 10,000 bytes in debt, of which 2000 are paid for in 1 ms at the old rate, and the rest in 4 ms at half of it.
+        let later = now + Duration::from_millis(1);
+        pacer.set_rate(later, 1e6 / 2.0, 1000);
+        let wait = pacer.next(later).unwrap() - later;
+        assert_eq!(wait, Duration::from_micros(8001));
+    }
 }

@@ -100,3 +100,105 @@ impl PathEstimator {
         self.min_rtt.lengthen(Duration::from_secs_f64(additional));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::builders::{MS, acked, epoch},
+        *,
+    };
+
+    fn prior(retransmits: bool) -> PathEstimate {
+        PathEstimate {
+            rate: 1e6,
+            min_rtt: 50 * MS,
+            fades_per_second: 0.0,
+            mean_fade: Duration::ZERO,
+            retransmits,
+            block: 1000,
+            in_flight: 0,
+        }
+    }
+
+    /// A path of 1 MB/s and 50 ms, known from an earlier connection.
+    fn known() -> (PathEstimator, Instant) {
+        let now = epoch();
+        let mut path = PathEstimator::new(&Tuning::default(), now);
+        path.resume(now, &prior(false));
+        (path, now)
+    }
+
+    /// Replies that left the bottleneck 1 ms apart, with 2000 bytes each.
+    fn spaced(path: &mut PathEstimator, now: Instant) {
+        for reply in 0..3 {
+            path.spacing.handle_reply(now + reply * MS, now, 2000);
+        }
+    }
+
+    #[test]
+    fn an_earlier_estimate_ends_startup() {
+        let now = epoch();
+        for retransmits in [true, false] {
+            let mut path = PathEstimator::new(&Tuning::default(), now);
+            assert!(path.is_startup);
+            path.resume(now, &prior(retransmits));
+            assert!(!path.is_startup);
+            assert_eq!((path.rate(), path.min_rtt.get(), path.bdp()), (1e6, 50 * MS, 50_000.0));
+            assert_eq!(path.arq.retransmits(), retransmits);
+        }
+    }
+
+    #[test]
+    fn another_path_is_looked_for_from_the_start() {
+        let (mut path, now) = known();
+        spaced(&mut path, now);
+        path.reset(now);
+        assert!(path.is_startup);
+        assert_eq!((path.rate(), path.min_rtt.get(), path.spacing.rate()), (0.0, Duration::ZERO, None));
+    }
+
+    #[test]
+    fn the_bottleneck_is_unknown_until_startup_has_spacings_and_is_the_rate_afterwards() {
+        let now = epoch();
+        let mut path = PathEstimator::new(&Tuning::default(), now);
+        path.delivery.handle_ack(50 * MS, &acked(now, 1000, 0), false);
+        assert_eq!((path.bottleneck_rate(), path.highest_rate()), (0.0, 0.0), "20,000 may be far too low");
+        spaced(&mut path, now);
+        assert_eq!((path.bottleneck_rate(), path.highest_rate()), (2e6, 2e6));
+        path.delivery.handle_ack(MS, &acked(now, 3000, 1000), false);
+        assert_eq!((path.bottleneck_rate(), path.highest_rate()), (3e6, 3e6), "more was delivered");
+        let (mut path, now) = known();
+        assert_eq!((path.bottleneck_rate(), path.highest_rate()), (1e6, 1e6));
+        spaced(&mut path, now);
+        assert_eq!((path.bottleneck_rate(), path.highest_rate()), (1e6, 2e6), "pacing may follow spacings");
+        path.delivery.reset();
+        assert_eq!((path.bottleneck_rate(), path.highest_rate()), (0.0, 0.0), "forgotten");
+    }
+
+    #[test]
+    fn a_block_takes_its_bytes_over_the_rate_and_a_second_at_most() {
+        let (mut path, _) = known();
+        assert_eq!([0, 1, 1000].map(|bytes| path.time_of(bytes)), [MS / 1000, MS / 1000, MS]);
+        path.delivery.resume(100.0);
+        assert_eq!([50, 100, 1000].map(|bytes| path.time_of(bytes)), [500 * MS, 1000 * MS, 1000 * MS]);
+    }
+
+    #[test]
+    fn the_rtt_of_a_smaller_block_counts_as_that_of_one_of_the_present_size() {
+        let (mut path, now) = known();
+        // 3000 bytes more would have taken 3 ms more.
+        path.sample_min_rtt(now, 40 * MS, &acked(now, 1000, 0), 4000);
+        assert_eq!(path.min_rtt.get(), 43 * MS);
+        path.sample_min_rtt(now, 42 * MS, &acked(now, 4000, 0), 1000);
+        assert_eq!(path.min_rtt.get(), 42 * MS, "a larger one did take so long");
+    }
+
+    #[test]
+    fn larger_blocks_lengthen_min_rtt_by_what_they_take_and_smaller_ones_show_it_themselves() {
+        let (mut path, _) = known();
+        path.handle_block_change(1000, 5000);
+        assert_eq!(path.min_rtt.get(), 54 * MS);
+        path.handle_block_change(5000, 1000);
+        assert_eq!(path.min_rtt.get(), 54 * MS);
+    }
+}

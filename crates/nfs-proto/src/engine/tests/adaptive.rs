@@ -1,16 +1,16 @@
 use super::*;
 
-struct Path {
-    bench: Bench,
-    millis: u64,
+pub(super) struct Path {
+    pub(super) bench: Bench,
+    pub(super) millis: u64,
 }
 
 impl Path {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { bench: Bench::new(Carrier::Datagrams, RetryPolicy::Adaptive), millis: 0 }
     }
 
-    fn submit(&mut self, class: Class, repeat: Repeat) -> CallId {
+    pub(super) fn submit(&mut self, class: Class, repeat: Repeat) -> CallId {
         self.submit_hedged(class, repeat, false)
     }
 
@@ -32,7 +32,7 @@ impl Path {
     }
 
     /// Sends everything there is to send and returns the XIDs of calls, and of NULLs into a silence.
-    fn sent(&mut self) -> (Vec<Xid>, Vec<Xid>) {
+    pub(super) fn sent(&mut self) -> (Vec<Xid>, Vec<Xid>) {
         let now = self.bench.at(self.millis);
         let (mut calls, mut probes) = (Vec::new(), Vec::new());
         while let Some(transmit) = self.bench.engine.poll_transmit(now) {
@@ -44,7 +44,7 @@ impl Path {
     }
 
     /// Lets `millis` pass and returns how many calls and NULLs left.
-    fn pass(&mut self, millis: u64) -> (Vec<Xid>, Vec<Xid>) {
+    pub(super) fn pass(&mut self, millis: u64) -> (Vec<Xid>, Vec<Xid>) {
         let (mut calls, mut probes) = (Vec::new(), Vec::new());
         for _ in 0..millis {
             self.millis += 1;
@@ -58,12 +58,12 @@ impl Path {
         (calls, probes)
     }
 
-    fn reply(&mut self, xid: Xid) -> bool {
+    pub(super) fn reply(&mut self, xid: Xid) -> bool {
         matches!(self.bench.reply(self.millis, xid), Head::Reply(_))
     }
 
     /// Teaches it a round trip of 40 ms, one call at a time.
-    fn learn(&mut self) {
+    pub(super) fn learn(&mut self) {
         for _ in 0..20 {
             self.submit(Class::Read, Repeat::Idempotent);
             let (calls, _) = self.sent();
@@ -73,7 +73,7 @@ impl Path {
     }
 
     /// A path with two READs under way, of which the second was answered after 40 ms; the XID of the first.
-    fn with_overtaken_read() -> (Self, Xid) {
+    pub(super) fn with_overtaken_read() -> (Self, Xid) {
         let mut path = Self::new();
         path.learn();
         path.submit(Class::Read, Repeat::Idempotent);

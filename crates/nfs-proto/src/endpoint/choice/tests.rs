@@ -1,0 +1,109 @@
+mod rules;
+
+use super::*;
+
+/// Bytes per second of UDP and TCP at a time in seconds; what each does alone, the trial takes nothing away.
+type Path = fn(f64) -> [f64; 2];
+
+/// Moves data for so long and returns what was decided, each with its time in tenths of a second.
+fn run(start: Protocol, path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+    let epoch = Instant::now();
+    let mut choice = Choice::new(epoch, start, Reason::OnlyOne, Duration::from_millis(5));
+    choice.begin(epoch);
+    let mut verdicts = vec![];
+    for tick in 1..seconds * 10 {
+        let now = epoch + Duration::from_millis(100) * tick;
+        let rates = path(f64::from(tick) / 10.0);
+        let uses = choice.decide(now, u64::MAX);
+        for over in [Protocol::Udp, Protocol::Tcp] {
+            let bytes = rates[index(over)] / 10.0;
+            if (over == uses.current || uses.trial) && bytes > 0.0 {
+                choice.handle_bytes(now, over, bytes as u64);
+            }
+        }
+        if uses.ask && rates[index(other(uses.current))] > 0.0 {
+            choice.handle_answer(now);
+        }
+        if choice.verdict().0 != verdicts.last().map_or(start, |&(_, over)| over) {
+            verdicts.push((tick, choice.verdict().0));
+        }
+    }
+    verdicts
+}
+
+#[test]
+fn what_works_stays_even_if_the_other_is_a_little_faster() {
+    assert_eq!(run(Protocol::Udp, |_| [1e6, 1.4e6], 120), []);
+    assert_eq!(run(Protocol::Tcp, |_| [1.4e6, 1e6], 120), []);
+}
+
+#[test]
+fn a_fade_that_takes_both_moves_nothing() {
+    let fade: Path = |second| if (5.0..65.0).contains(&second) { [0.0; 2] } else { [1e6; 2] };
+    assert_eq!(run(Protocol::Udp, fade, 120), []);
+}
+
+#[test]
+fn a_transport_that_moves_nothing_is_left_when_the_other_one_moves() {
+    let moved = run(Protocol::Udp, |_| [0.0, 1e6], 60);
+    assert!(matches!(moved[..], [(at, Protocol::Tcp)] if at < 50), "{moved:?}");
+    let moved = run(Protocol::Tcp, |second| if second < 5.0 { [1e6; 2] } else { [1e6, 0.0] }, 60);
+    assert!(matches!(moved[..], [(at, Protocol::Udp)] if at < 100), "{moved:?}");
+}
+
+#[test]
+fn one_that_is_throttled_is_left_after_a_trial_and_returned_to_when_that_is_over() {
+    let policed: Path = |second| if second < 60.0 { [1e5, 5e6] } else { [5e6, 1e5] };
+    let moved = run(Protocol::Udp, policed, 200);
+    assert!(matches!(moved[..], [(first, Protocol::Tcp), (_, Protocol::Udp)] if first < 120), "{moved:?}");
+}
+
+#[test]
+fn what_ends_soon_is_not_worth_a_trial() {
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+    let epoch = Instant::now();
+    for (seconds, worth) in [(25, false), (40, true)] {
+        let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
+        choice.begin(epoch);
+        let tried = (1..seconds * 10).any(|tick| {
+            let now = epoch + Duration::from_millis(100) * tick;
+            let uses = choice.decide(now, u64::from(seconds * 10 - tick) * 10_000);
+            choice.handle_bytes(now, Protocol::Udp, 10_000);
+            if uses.ask {
+                choice.handle_answer(now);
+            }
+            uses.trial
+        });
+        assert_eq!(tried, worth, "{seconds} s");
+    }
+}
+
+#[test]
+fn outages_are_no_reason_to_compare() {
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+    let epoch = Instant::now();
+    let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
+    choice.begin(epoch);
+    let mut left = 1_000_000;
+    for tick in 1..=200 {
+        let now = epoch + Duration::from_millis(100) * tick;
+        let uses = choice.decide(now, left);
+        assert!(!uses.trial, "after {tick} tenths of a second, {left} bytes left");
+        // Two seconds of every six nothing is answered, over either.
+        if tick % 60 < 40 && left > 0 {
+            left -= 10_000;
+            choice.handle_bytes(now, Protocol::Udp, 10_000);
+            if uses.ask {
+                choice.handle_answer(now);
+            }
+        }
+    }
+}
+
+#[test]
+fn trials_become_rare() {
+    let alternating: Path =
+        |second| if ((second / 20.0) as u32).is_multiple_of(2) { [1e5, 1e6] } else { [1e6, 1e5] };
+    assert!(run(Protocol::Udp, alternating, 1200).len() <= 12);
+}

@@ -1,0 +1,127 @@
+//! How the window moves (rules 4 to 6).
+
+use super::*;
+
+#[test]
+fn the_window_moves_half_the_way_to_the_target_once_a_round() {
+    let mut flow = Flow::steady(100_000);
+    assert_eq!([(); 2].map(|()| flow.used_round(QUEUED.0, QUEUED.1)), [80_000, 70_000]);
+    let mut flow = Flow::steady(20_000);
+    assert_eq!([(); 2].map(|()| flow.used_round(QUEUED.0, QUEUED.1)), [40_000, 50_000]);
+    // What was sent before the round began does not end it.
+    flow.ack(60 * MS, BLOCK, 0);
+    assert_eq!(flow.window(), 50_000);
+}
+
+#[test]
+fn the_window_grows_only_if_it_was_used() {
+    for (window, block, in_flight, grows) in [
+        // Seven tenths are use,
+        (20_000, 1000, 14_000, true),
+        (20_000, 1000, 13_999, false),
+        // and so is everything where another block has no room.
+        (24_000, 8000, 16_001, true),
+        (24_000, 8000, 16_000, false),
+    ] {
+        for round in [CLEAR, QUEUED] {
+            let mut flow = Flow::steady(window).with_block(block);
+            flow.controller.on_sent(in_flight);
+            flow.controller.on_sent(1);
+            let after = flow.round(round.0, round.1);
+            assert_eq!(after > window, grows, "{in_flight} of {window} bytes, {round:?}");
+            let unused = flow.round(round.0, round.1);
+            assert!(unused <= after, "that was the round before");
+        }
+    }
+}
+
+#[test]
+fn the_window_shrinks_whether_it_was_used_or_not() {
+    assert_eq!(Flow::steady(100_000).round(QUEUED.0, QUEUED.1), 80_000);
+}
+
+#[test]
+fn where_nothing_queued_the_window_grows_by_a_quarter_or_to_the_target() {
+    assert_eq!(Flow::steady(100_000).used_round(CLEAR.0, CLEAR.1), 125_000);
+    assert_eq!(Flow::steady(20_000).used_round(CLEAR.0, CLEAR.1), 60_000);
+    // The lowest RTT of the round counts, up to a quarter of the allowance.
+    for (late, window) in [(2, 125_000), (3, 80_000)] {
+        let mut flow = Flow::steady(100_000);
+        let rtt = MIN_RTT + late * MS;
+        flow.path.min_rtt.sample(flow.now, MIN_RTT + 9 * MS);
+        assert_eq!(flow.used_round(rtt, 1000 * rtt.as_millis() as u32), window, "{late} ms");
+    }
+}
+
+#[test]
+fn where_an_eighth_of_a_round_was_lost_the_window_does_not_grow_beyond_the_target() {
+    // Blocks of 1000 bytes, and 50,000 bytes that arrived.
+    for (lost, window) in [(6, 125_000), (7, 80_000)] {
+        let mut flow = Flow::steady(100_000);
+        (0..lost).for_each(|_| flow.controller.on_loss(BLOCK));
+        assert_eq!(flow.used_round(CLEAR.0, CLEAR.1), window, "{lost} blocks lost");
+        let next = flow.used_round(CLEAR.0, CLEAR.1);
+        assert_eq!(next, window + window / 4, "losses count in their own round");
+        // The same in a later round, of what was delivered in that.
+        flow.controller.window = 100_000;
+        (0..lost).for_each(|_| flow.controller.on_loss(BLOCK));
+        assert_eq!(flow.used_round(CLEAR.0, CLEAR.1), window, "{lost} blocks lost");
+    }
+    // An eighth to the byte is not more than an eighth.
+    let mut flow = Flow::steady(100_000);
+    (0..6).for_each(|_| flow.controller.on_loss(BLOCK));
+    assert_eq!(flow.used_round(MIN_RTT, 48_000), 125_000);
+}
+
+#[test]
+fn blocks_of_another_size_change_the_window_by_the_difference() {
+    let mut flow = Flow::steady(60_000);
+    flow.path.delivery.handle_ack(MIN_RTT, &acked(flow.now, BLOCK, 0), false);
+    flow.controller.handle_block_change(1280, 8704);
+    assert_eq!(flow.window(), 67_424);
+    flow.controller.handle_block_change(8704, 1280);
+    assert_eq!(flow.window(), 60_000);
+    flow.controller.handle_block_change(65_536, 1280);
+    assert_eq!(flow.window(), 3000, "never less than its blocks");
+}
+
+#[test]
+fn two_blocks_may_always_be_in_flight_and_three_of_up_to_4_kib_together() {
+    for (block, window) in [(1365, 4095), (1366, 2732), (32_768, 65_536)] {
+        let mut flow = Flow::steady(0).with_block(block);
+        flow.path.delivery.handle_ack(MIN_RTT, &acked(flow.now, BLOCK, 0), false);
+        assert_eq!(flow.window(), window);
+        flow.congestion_event();
+        assert_eq!(flow.window(), 2 * u64::from(block), "others need the queue, too");
+    }
+}
+
+#[test]
+fn the_window_is_rounded_to_large_blocks_until_a_queue_is_full() {
+    let mut narrow = Flow::steady(90_000);
+    narrow.path.delivery.resume(0.6 * MEGABYTE);
+    narrow.path.delivery.handle_ack(Duration::from_secs(1), &acked(narrow.now, 1, 0), false);
+    assert_eq!(narrow.controller.window(&narrow.path, 32_768) / 32_768, 2);
+    let mut flow = Flow::steady(90_000);
+    flow.path.delivery.resume(MEGABYTE);
+    flow.path.delivery.handle_ack(Duration::from_secs(1), &acked(flow.now, 1, 0), false);
+    let window = |flow: &Flow, block| flow.controller.window(&flow.path, block);
+    assert_eq!(window(&flow, 32_768) / 32_768, 3, "90 KB are nearer to three than to two");
+    assert_eq!((window(&flow, 8192), window(&flow, 4096)), (90_000, 90_000));
+    flow.controller.window = 80_000;
+    assert_eq!(window(&flow, 32_768) / 32_768, 2);
+    assert!(flow.controller.on_congestion_event(&mut flow.path, 0, 32_768));
+    flow.controller.window = 90_000;
+    flow.path.delivery.resume(MEGABYTE);
+    assert_eq!(window(&flow, 32_768) / 32_768, 2, "others need the queue, too");
+}
+
+#[test]
+fn one_and_a_half_blocks_must_fill_the_path_for_rounding() {
+    for (rate, window) in [(0.6 * MEGABYTE, 100_000), (0.599 * MEGABYTE, 90_000)] {
+        let mut flow = Flow::steady(90_000);
+        flow.path.delivery.resume(rate);
+        flow.path.delivery.handle_ack(Duration::from_secs(1), &acked(flow.now, 1, 0), false);
+        assert_eq!(flow.controller.window(&flow.path, 20_000), window, "{rate}");
+    }
+}
