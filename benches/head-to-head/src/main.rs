@@ -177,8 +177,10 @@ fn nfsw() -> anyhow::Result<PathBuf> {
 /// Builds the command under test, if need be.
 fn build() -> anyhow::Result<()> {
     let own = std::env::current_exe()?;
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet"]);
+    let cargo = Path::new(env!("CARGO"));
+    let mut build = Command::new(cargo);
+    // Its own compiler: what PATH names may choose another one for each package's directory.
+    build.env("RUSTC", cargo.with_file_name("rustc")).args(["build", "--quiet"]);
     if own.parent().is_some_and(|profile| profile.ends_with("release")) {
         build.args(["--package", "nfsw", "--release"]);
     } else {

@@ -65,6 +65,20 @@ fn recorded_channels_are_read_from_a_directory() {
 }
 
 #[test]
+fn a_recording_lies_beside_the_file_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("link.toml"), "rate_trace = \"a.trace\"\n").unwrap();
+    let times: Vec<String> = (1..=100).map(|number| (number * 10).to_string()).collect();
+    fs::write(directory.path().join("a.trace"), times.join("\n")).unwrap();
+    let link = directory.path().join("link.toml");
+    let link = link.to_str().unwrap();
+    for room in ["modern", "lan-50ms"] {
+        let text = ok(["curve", "--room", room, "--config", link, "--size", "64K", "--runs", "1", "--json"]);
+        assert!(text.contains("\"op\":\"read\""), "{room}: {text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_said_with_the_choice_and_the_bound() {
     for (arguments, part) in [
         (&["curve", "--figure", "1997-2"][..], "rxhex-13"),

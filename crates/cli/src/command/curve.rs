@@ -266,6 +266,9 @@ fn rooms(arguments: &CurveArgs) -> anyhow::Result<Vec<Room>> {
                 if let (true, Some(Value::Table(own))) = (link.is_empty(), table.remove("link")) {
                     link = own;
                 }
+                if let Some(directory) = options.config.as_deref().and_then(Path::parent) {
+                    find_traces_in(directory, &mut link);
+                }
                 options.amend(&mut link)?;
                 table.insert("link".into(), Value::Table(link));
                 let room = Room::from_toml(&name, &table.to_string());
@@ -274,6 +277,19 @@ fn rooms(arguments: &CurveArgs) -> anyhow::Result<Vec<Room>> {
         }
     }
     Ok(rooms)
+}
+
+/// Traces lie beside the file that names them.
+fn find_traces_in(directory: &Path, link: &mut Table) {
+    for (key, value) in link {
+        match value {
+            Value::String(file) if key == "rate_trace" => {
+                *file = directory.join(&*file).to_string_lossy().into_owned();
+            }
+            Value::Table(part) => find_traces_in(directory, part),
+            _ => {}
+        }
+    }
 }
 
 /// Reads `a,b,c`; `0,20,..,160` counts on. Nothing is one value that is not set.

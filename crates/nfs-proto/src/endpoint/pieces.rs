@@ -8,6 +8,12 @@ use crate::transfer::{Range, RangeSet};
 /// Bytes of a piece where the way is long enough for several connections.
 const SMALL_PIECE: u64 = 256 << 10;
 
+/// Bytes of the first pieces that a further connection is asked for.
+const SMALLEST_PIECE: u64 = 64 << 10;
+
+/// Time whose bytes a further connection is asked for at once, and two round trips.
+const AHEAD: Duration = Duration::from_secs(1);
+
 /// Bytes of a piece on short ways, and the longest READ.
 const LARGE_PIECE: u64 = 1 << 20;
 
@@ -103,11 +109,12 @@ impl Pieces {
     /// Returns what a connection is to be asked for now, if anything.
     pub(super) fn next(&mut self, now: Instant, connection: usize) -> Option<(RunId, RangeSet)> {
         let pending = self.pending(connection);
-        if pending >= self.ahead(now, connection) {
+        let ahead = self.ahead(now, connection);
+        if pending >= ahead {
             return None;
         }
         let long = self.connections.get(connection)?.round_trip >= NEAR;
-        let most = if long { SMALL_PIECE } else { LARGE_PIECE };
+        let most = if long { SMALL_PIECE.min(ahead / 2) } else { LARGE_PIECE };
         let asked = match self.waiting.take(most) {
             Some(range) => range,
             None => self.slowest(now, connection)?,
@@ -191,16 +198,19 @@ impl Pieces {
             .sum()
     }
 
+    /// Returns how many bytes a connection may be asked for at once. Less than this keeps the first from widening its window; the others are asked for
+    /// what they bring in about a second, for what they owe is in the way of all when the path is slow.
     fn ahead(&self, now: Instant, connection: usize) -> u64 {
         let Some(it) = self.connections.get(connection) else { return 0 };
         if it.round_trip < NEAR {
             return MAX_AHEAD;
         }
-        // Less would keep a connection from widening its window.
-        if it.is_stuck(now) {
-            MIN_AHEAD
-        } else {
-            (MAX_AHEAD / self.connections.len() as u64).max(MIN_AHEAD * 2)
+        let most = (MAX_AHEAD / self.connections.len() as u64).max(MIN_AHEAD * 2);
+        match connection {
+            0 if it.is_stuck(now) => MIN_AHEAD,
+            0 => most,
+            _ => ((it.rate(now) * (AHEAD + it.round_trip * 2).as_secs_f64()) as u64)
+                .clamp(2 * SMALLEST_PIECE, most),
         }
     }
 

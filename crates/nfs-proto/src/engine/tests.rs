@@ -18,6 +18,8 @@ fn server() -> SocketAddr {
 struct Bench {
     engine: Engine,
     epoch: Instant,
+    /// Bytes of results in each reply.
+    results: usize,
 }
 
 impl Bench {
@@ -34,7 +36,7 @@ impl Bench {
             prior: None,
             credential: vec![0; 8],
         };
-        Self { engine: Engine::new(config, server(), 1, epoch), epoch }
+        Self { engine: Engine::new(config, server(), 1, epoch), epoch, results: 0 }
     }
 
     fn datagrams() -> Self {
@@ -100,9 +102,11 @@ impl Bench {
     fn head_from(&mut self, millis: u64, xid: Xid, peer: SocketAddr) -> Head {
         let mut bytes = Vec::new();
         ReplyHeader { xid, outcome: Ok(()) }.encode(&mut bytes);
+        let results_at = bytes.len();
+        bytes.resize(results_at + self.results, 0);
         let head = self.engine.handle_head(self.at(millis), peer, &bytes, true).unwrap();
         if let Head::Reply(reply) = head {
-            assert_eq!(reply.results_at, bytes.len());
+            assert_eq!(reply.results_at, results_at);
         }
         head
     }

@@ -17,24 +17,15 @@ pub(super) const NAME: &str = "ablation";
 /// What is switched off, and how.
 type Variant = (&'static str, fn(&mut Tuning));
 
-const VARIANTS: [Variant; 17] = [
+const VARIANTS: [Variant; 8] = [
     ("all of it", |_| {}),
     ("no tail-loss probes", |it| it.loss.tail_loss_rtt = Duration::MAX),
-    ("reordering window never doubled", |it| it.loss.max_doublings = 0),
-    ("no probes every 25 ms", |it| it.probes.usual_limit = Duration::ZERO),
     ("no longer PTO where the link retransmits", |it| it.probes.arq_pto = Duration::ZERO),
-    ("ARQ not discovered", |it| it.path.arq_below = 0.0),
     ("startup without reply spacings", |it| it.path.spacings = 0),
-    ("standing queue of 10 ms whatever the rate does", |it| it.window.max_allowance = it.window.allowance),
-    ("windows not rounded to large blocks", |it| it.window.large_block = u64::MAX),
-    ("two small blocks in flight", |it| it.window.small_blocks = 0),
-    ("no careful growth after congestion", |it| it.window.careful_rounds = 0),
+    ("windows not rounded to blocks", |it| it.window.rounded_from = f64::INFINITY),
+    ("min_rtt believed for 10 s whatever it is", |it| it.path.min_rtt_round_trips = 0),
     ("ProbeRTT at 85 % of the path whatever its size", |it| it.window.narrow_blocks = 0),
     ("no pacing", |it| it.pacing.burst_bytes = f64::INFINITY),
-    ("one loss episode a round trip", |it| it.episodes.apart = Duration::from_secs(1 << 30)),
-    ("never certain that there are no fades", |it| it.episodes.even_odds_seconds = f64::INFINITY),
-    ("congestion does not bound blocks", |it| it.blocks.congestion_score = f64::INFINITY),
-    ("block size without hysteresis", |it| (it.blocks.hysteresis, it.blocks.doubt) = (0.0, 0.0)),
 ];
 
 /// Sets of plans, and every variant's plans for each set.

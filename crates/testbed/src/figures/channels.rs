@@ -6,16 +6,20 @@ use std::{
 };
 
 use linkemu::{LinkConfig, Preset};
+use nfs_proto::config::BlockSize;
 
 use super::{
     Experiment, Panel,
     targets::{AUTO, Check, OPERATIONS, Target, least, most, plan},
 };
-use crate::{Error, Plan, Row};
+use crate::{Error, Plan, Row, Transport};
 
 /// Names of the experiments, which no report of the papers' figures holds.
 pub(super) const CELLULAR: &str = "cellular";
 pub(super) const RECORDED: &str = "recorded";
+
+/// Small blocks.
+const SMALL: BlockSize = BlockSize::Exact(4096);
 
 /// How long a copy takes at the mean rate of a recorded channel, at least.
 const RECORDED_SECONDS: u64 = 30;
@@ -84,16 +88,19 @@ pub(super) fn plans_of(experiment: &Experiment) -> Vec<Plan> {
         .collect()
 }
 
-/// A copy each way with everything left to the client.
+/// A copy each way over UDP with everything left to the client, with the transport left to it, too, and with small blocks, which make short queues.
 fn copies(room: &str, link: &LinkConfig, size: u64) -> Result<Vec<(String, Plan)>, Error> {
-    OPERATIONS
-        .into_iter()
-        .map(|operation| {
-            let mut plan = plan(room, operation, AUTO)?;
-            (plan.room.link, plan.size) = (link.clone(), size);
-            Ok((operation.name().to_owned(), plan))
-        })
-        .collect()
+    let ways =
+        [("", Transport::Udp, AUTO), (", auto", Transport::Auto, AUTO), (", 4096 B", Transport::Udp, SMALL)];
+    let mut copies = Vec::new();
+    for (way, transport, block) in ways {
+        for operation in OPERATIONS {
+            let mut plan = plan(room, operation, block)?;
+            (plan.room.link, plan.size, plan.transport) = (link.clone(), size, transport);
+            copies.push((format!("{}{way}", operation.name()), plan));
+        }
+    }
+    Ok(copies)
 }
 
 const fn failed() -> Check {

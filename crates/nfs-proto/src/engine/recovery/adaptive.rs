@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Class, Direction, Pace, PathEstimate, WindowLimits,
-    block_policy::{self, BlockPolicy, Blocks},
+    block_policy::{self, Blocks},
     controller::Controller,
     delivery_rate::Delivered,
     fragments::Fragments,
@@ -15,7 +15,7 @@ use super::{
     pacer::Pacer,
     path_estimator::PathEstimator,
     path_mtu::PathMtu,
-    tuning::Tuning,
+    tuning::{BlockTuning, Tuning},
 };
 
 /// What blocks may be chosen from.
@@ -35,7 +35,7 @@ pub(in crate::engine) struct Adaptive {
     episodes: LossEpisodes,
     controller: Controller,
     pacer: Pacer,
-    policy: BlockPolicy,
+    tuning: BlockTuning,
     /// Bytes of the last READ or WRITE.
     block: u32,
     /// What may be chosen for the next ones; `None` leaves the choice to the caller.
@@ -91,7 +91,7 @@ impl Adaptive {
             episodes: LossEpisodes::new(tuning.episodes, now),
             controller: Controller::new(tuning.window),
             pacer: Pacer::new(tuning.pacing, now),
-            policy: BlockPolicy::new(tuning.blocks),
+            tuning: tuning.blocks,
             block: 0,
             range,
             path_mtu: PathMtu::new(range.map_or(0, |it| it.headers), range.map_or(0, |it| it.largest)),
@@ -177,7 +177,7 @@ impl Adaptive {
                 self.episodes.per_second()
             },
         };
-        let next = self.policy.choose(now, path, block, range);
+        let next = block_policy::choose(&self.tuning, path, block, range);
         if next != self.block && self.block > 0 && path.rate > 0.0 {
             self.path.handle_block_change(self.block, next);
             self.controller.handle_block_change(self.block, next);
@@ -290,7 +290,9 @@ impl Adaptive {
         if exact {
             self.path.rtt.sample(class, rtt);
             if class != Class::Control {
-                self.controller.on_ack(now, &mut self.path, acked, self.block);
+                // A short READ (RFC 1813 §3.3.6) has delivered no more than has arrived.
+                let bytes = if class == Class::Read { bytes.min(size) } else { bytes };
+                self.controller.on_ack(now, &mut self.path, &Acked { bytes, ..*acked }, self.block);
                 self.pacer.set_rate(now, self.path.highest_rate(), self.block);
                 self.path_mtu.set_rate(self.path.rate());
             }
@@ -300,11 +302,8 @@ impl Adaptive {
         let (timeout, link_retransmits) = (self.path.rtt.timeout(class), self.path.arq.retransmits());
         let gap = self.detector.pto.on_reply(now, bytes, is_sample, waiting, timeout, link_retransmits);
         self.episodes.handle_reply(now, if gap.is_probed { gap.excess } else { Duration::ZERO });
-        if class != Class::Control {
-            self.episodes.on_ack(sent);
-            if self.needs_fragments(class, bytes) {
-                self.fragments.handle_arrival();
-            }
+        if class != Class::Control && self.needs_fragments(class, bytes) {
+            self.fragments.handle_arrival();
         }
         // A block larger than those before takes longer on any link.
         let own = self.path.time_of(bytes);
@@ -327,9 +326,7 @@ impl Adaptive {
         // Between two windows there is a pause, too.
         let pause = self.path.min_rtt.get() + self.path.time_of(bytes);
         self.path.arq.on_spurious(self.detector.pto.has_met(sent, pause));
-        if self.episodes.on_spurious() {
-            self.policy.on_spurious();
-        }
+        self.episodes.on_spurious();
     }
 
     /// Whether a block is one of several frames, and the choice ours.
@@ -377,13 +374,9 @@ impl Adaptive {
         let is_full = self.controller.had_congestion_since(delivered)
             || !is_explained && self.controller.is_queueing(&self.path, self.block);
         if is_full || self.controller.loses_heavily() {
-            if self.controller.on_congestion_event(&mut self.path, delivered, self.block)
-                && let Some(range) = self.blocks()
-            {
-                self.policy.on_congestion_event(now, self.block, range);
-            }
-        } else if self.episodes.on_loss(now, sent) {
-            self.policy.on_loss_episode();
+            self.controller.on_congestion_event(&mut self.path, delivered, self.block);
+        } else {
+            self.episodes.on_loss(now, sent);
         }
     }
 

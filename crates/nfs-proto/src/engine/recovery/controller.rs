@@ -29,8 +29,6 @@ pub(super) struct Controller {
     congestion_at: Option<u64>,
     /// ProbeRTT ends with the reply to a call sent after this.
     probe_rtt: Option<Instant>,
-    /// Standing queue that the window may cause.
-    allowed: Duration,
     rounds_since_congestion: u32,
     heavy: HeavyLoss,
 }
@@ -59,7 +57,6 @@ impl Controller {
             used: 0,
             congestion_at: None,
             probe_rtt: None,
-            allowed: tuning.allowance,
             rounds_since_congestion: u32::MAX,
             heavy: HeavyLoss { losses: 0, replies: 0, rounds: 0, round_end: 0 },
         }
@@ -81,7 +78,7 @@ impl Controller {
     /// A READ or WRITE was acknowledged.
     pub(super) fn on_ack(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
         let rtt = now.saturating_duration_since(acked.sent).max(Duration::from_micros(1));
-        if std::mem::take(&mut self.unconfirmed) && rtt > path.min_rtt.get() * 2 + self.tuning.wrong_min_rtt {
+        if std::mem::take(&mut self.unconfirmed) && rtt > path.min_rtt.get() * 4 {
             path.reset(now);
             *self = Self::new(self.tuning);
         }
@@ -140,7 +137,7 @@ impl Controller {
         }
         self.congestion_at = Some(path.delivery.bytes());
         path.is_startup = false;
-        (self.allowed, self.rounds_since_congestion) = (self.tuning.allowance, 0);
+        self.rounds_since_congestion = 0;
         self.window = (self.window * 7 / 10).max(self.tuning.min_blocks * u64::from(block));
         path.delivery.reset();
         true
@@ -164,16 +161,12 @@ impl Controller {
             return if self.is_narrow(block) { block.into() } else { reduced.max(block.into()) };
         }
         let block = u64::from(block);
-        let is_clear = self.rounds_since_congestion >= self.tuning.careful_rounds;
-        let least = match path.delivery.bytes() {
-            0 => self.tuning.initial_blocks,
-            _ if 3 * block <= self.tuning.small_blocks && is_clear => self.tuning.min_blocks + 1,
-            _ => self.tuning.min_blocks,
-        };
+        let least =
+            if path.delivery.bytes() == 0 { self.tuning.initial_blocks } else { self.tuning.min_blocks };
         let window = if self.unconfirmed { self.window / 2 } else { self.window };
         let is_rounded = block > self.tuning.large_block
             && path.bdp() >= self.tuning.rounded_from * block as f64
-            && is_clear;
+            && self.rounds_since_congestion >= self.tuning.shared_rounds;
         let window = if is_rounded { window + block / 2 } else { window };
         window.max(least * block)
     }
@@ -187,7 +180,8 @@ impl Controller {
     /// Whether the last reply had queued for longer than the window allows.
     pub(super) fn is_queueing(&self, path: &PathEstimator, block: u32) -> bool {
         let rate = path.rate();
-        path.min_rtt.queueing().as_secs_f64() * rate > self.allowance(path, rate, block)
+        let queueing = path.min_rtt.queueing().saturating_sub(self.jitter(path));
+        queueing.as_secs_f64() * rate > self.allowance(path, rate, block)
     }
 
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
@@ -217,19 +211,12 @@ impl Controller {
                 self.window = target;
             }
         } else {
-            let step = u64::from(block / 2).max(self.tuning.careful_step.min(block.into()));
-            let careful =
-                (self.rounds_since_congestion < self.tuning.careful_rounds).then_some(self.window + step);
             let is_used = self.used * 10 >= self.window * 7 || self.used + u64::from(block) > self.window;
             if 4.0 * queueing < allowance && is_used && !is_lossy && self.probe_rtt.is_none() {
                 // Nothing queues, so the window is what limits the rate.
-                if path.delivery.rises() && self.rounds_since_congestion >= self.tuning.shared_rounds {
-                    self.allowed = (self.allowed * 2).min(self.tuning.max_allowance);
-                }
-                self.window = careful.unwrap_or_else(|| target.max(self.window + self.window / 4));
+                self.window = target.max(self.window + self.window / 4);
             } else if target < self.window || is_used {
-                let halfway = u64::midpoint(self.window, target);
-                self.window = careful.map_or(halfway, |most| halfway.min(most));
+                self.window = u64::midpoint(self.window, target);
             }
         }
         self.rounds_since_congestion = self.rounds_since_congestion.saturating_add(1);
@@ -255,18 +242,26 @@ impl Controller {
         let delay = if is_wired {
             self.tuning.wired_allowance
         } else {
-            (8 * min_rtt).min(self.allowed).max(min_rtt / 8)
+            (8 * min_rtt).min(self.tuning.allowance).max(min_rtt / 8)
         };
         let reads = if self.reads && is_wired {
-            (rate * self.allowed.as_secs_f64()).min(self.tuning.wired_reads * f64::from(block))
+            (rate * self.tuning.allowance.as_secs_f64()).min(self.tuning.wired_reads * f64::from(block))
         } else {
             0.0
         };
         f64::from(block).max(rate * delay.as_secs_f64()).max(reads)
     }
 
+    /// Returns the part of the round trips that is no queue, though it is not always there: a link that is scheduled lets each datagram wait for
+    /// another time.
+    fn jitter(&self, path: &PathEstimator) -> Duration {
+        path.min_rtt.jitter().min(self.tuning.allowance)
+    }
+
+    /// Returns what the path holds, and what may queue.
     fn target(&self, path: &PathEstimator, rate: f64, block: u32) -> u64 {
-        (rate * path.min_rtt.get().as_secs_f64() + self.allowance(path, rate, block)) as u64
+        let round_trip = path.min_rtt.get() + self.jitter(path);
+        (rate * round_trip.as_secs_f64() + self.allowance(path, rate, block)) as u64
     }
 }
 

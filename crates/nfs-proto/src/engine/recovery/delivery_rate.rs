@@ -80,12 +80,6 @@ impl DeliveryRate {
     pub(super) fn max(&self) -> f64 {
         self.rounds.iter().copied().fold(0.0, f64::max)
     }
-
-    /// Whether this round has a higher rate than each of those before.
-    pub(super) fn rises(&self) -> bool {
-        let before = || self.rounds.iter().rev().skip(1);
-        self.rounds.back().is_some_and(|latest| before().all(|rate| rate < latest))
-    }
 }
 
 /// The spacing of replies to calls that were sent together (packet trains): it shows the rate of the bottleneck before a round
@@ -182,17 +176,6 @@ mod tests {
         }
         rate.end_round();
         assert!(is(rate.max(), 1000.0), "that was eight rounds ago");
-    }
-
-    #[test]
-    fn a_rate_rises_in_a_round_that_exceeds_each_before() {
-        let (now, mut rate) = (epoch(), DeliveryRate::new(tuning()));
-        for (bytes, rises) in [(1000, true), (1000, false), (1001, true), (900, false), (1001, false)] {
-            rate.handle_ack(SECOND, &acked(now, bytes, rate.bytes()), false);
-            assert_eq!(rate.rises(), rises, "{bytes}");
-            rate.end_round();
-        }
-        assert!(!rate.rises(), "nothing was delivered in this round");
     }
 
     #[test]

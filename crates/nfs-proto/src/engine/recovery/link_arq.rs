@@ -2,27 +2,28 @@
 
 use std::time::Instant;
 
-use super::tuning::PathTuning;
+/// So many episodes that end with what had been sent before them refute any number of losses.
+const MOST: u32 = 3;
 
-/// A score: 0 where every episode ended with what had been sent before it; 1 where it ended with what was sent later, or something was lost.
+/// What speaks against ARQ, less what speaks for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkArq {
-    tuning: PathTuning,
-    score: f64,
+    /// Episodes that have yet to end with what had been sent before them. One more for each that ended with what was sent later, and for each loss.
+    doubts: u32,
     /// When an episode ended with what had been sent before it. The link has retransmitted if nothing is lost until what is sent now is answered:
     /// where a queue overflows, the first of a window arrives, and others do not.
     unproven: Option<Instant>,
 }
 
 impl LinkArq {
-    pub(super) const fn new(tuning: PathTuning) -> Self {
-        Self { tuning, score: tuning.arq_unknown, unproven: None }
+    pub(super) const fn new() -> Self {
+        Self { doubts: 1, unproven: None }
     }
 
     /// Starts from what an earlier connection has found; the next episode that ends otherwise refutes it, or the next loss.
     pub(super) const fn resume(&mut self, retransmits: bool) {
         if retransmits {
-            self.score = self.tuning.arq_below / 2.0;
+            self.doubts = 0;
         }
     }
 
@@ -52,20 +53,20 @@ impl LinkArq {
     /// What had been declared lost is answered: undoes that. `met_fade`: the link has retransmitted it while others passed; else it was
     /// overtaken inside the server.
     pub(super) fn on_spurious(&mut self, met_fade: bool) {
-        self.score = ((self.score - self.tuning.arq_gain) / (1.0 - self.tuning.arq_gain)).max(0.0);
+        self.doubts = self.doubts.saturating_sub(1);
         if met_fade {
             self.learn(true);
         }
     }
 
     fn learn(&mut self, retransmits: bool) {
-        let outcome = if retransmits { 0.0 } else { 1.0 };
-        self.score += self.tuning.arq_gain * (outcome - self.score);
+        self.doubts =
+            if retransmits { self.doubts.min(MOST).saturating_sub(1) } else { self.doubts.saturating_add(1) };
     }
 
     /// Whether the link retransmits what meets a fade.
-    pub(super) fn retransmits(&self) -> bool {
-        self.score < self.tuning.arq_below
+    pub(super) const fn retransmits(&self) -> bool {
+        self.doubts == 0
     }
 }
 
@@ -89,12 +90,16 @@ mod tests {
 
     #[test]
     fn one_held_episode_shows_retransmission_and_one_loss_refutes_it() {
-        let (mut arq, now) = (LinkArq::new(PathTuning::default()), Instant::now());
+        let (mut arq, now) = (LinkArq::new(), Instant::now());
         assert!(!arq.retransmits());
         held(&mut arq, now);
         assert!(arq.retransmits());
         arq.handle_fade(now, false);
         assert!(!arq.retransmits());
+        held(&mut arq, now);
+        assert!(arq.retransmits());
+        arq.handle_fade(now, false);
+        arq.on_loss();
         held(&mut arq, now);
         assert!(!arq.retransmits());
         held(&mut arq, now);
@@ -103,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_episode_is_not_held_where_the_rest_of_the_window_is_lost() {
-        let (mut arq, now) = (LinkArq::new(PathTuning::default()), Instant::now());
+        let (mut arq, now) = (LinkArq::new(), Instant::now());
         for _ in 0..10 {
             arq.handle_fade(now, true);
             arq.on_loss();
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_is_answered_after_all_in_a_fade_was_retransmitted() {
-        let mut arq = LinkArq::new(PathTuning::default());
+        let mut arq = LinkArq::new();
         arq.on_loss();
         arq.on_spurious(true);
         assert!(arq.retransmits());
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn calls_that_servers_answer_out_of_order_are_no_retransmission() {
-        let mut arq = LinkArq::new(PathTuning::default());
+        let mut arq = LinkArq::new();
         for calls in 1..10 {
             for _ in 0..calls {
                 arq.on_loss();
@@ -137,14 +142,14 @@ mod tests {
     #[test]
     fn an_earlier_connection_s_finding_counts_until_one_episode_refutes_it() {
         let now = Instant::now();
-        let mut arq = LinkArq::new(PathTuning::default());
+        let mut arq = LinkArq::new();
         arq.resume(false);
         assert!(!arq.retransmits());
         arq.resume(true);
         assert!(arq.retransmits());
         arq.handle_fade(now, false);
         assert!(!arq.retransmits());
-        let mut arq = LinkArq::new(PathTuning::default());
+        let mut arq = LinkArq::new();
         arq.resume(true);
         arq.on_loss();
         assert!(!arq.retransmits());
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn two_episodes_before_anything_sent_later_is_answered_are_one_piece_of_evidence() {
-        let (mut arq, now) = (LinkArq::new(PathTuning::default()), Instant::now());
+        let (mut arq, now) = (LinkArq::new(), Instant::now());
         for _ in 0..4 {
             arq.on_loss();
         }
@@ -162,6 +167,32 @@ mod tests {
         arq.handle_reply(now);
         other.handle_fade(now, true);
         other.handle_reply(now);
-        assert!((arq.score - other.score).abs() < 1e-9, "what was sent after the first counts");
+        assert_eq!((arq.doubts, other.doubts), (2, 2), "what was sent after the first counts");
+    }
+
+    #[test]
+    fn each_held_episode_takes_one_doubt_of_three_at_most() {
+        let now = Instant::now();
+        // Nothing is known: one episode is to show it.
+        for (losses, expected) in [
+            (0, [(0, true); 4]),
+            (1, [(1, false), (0, true), (0, true), (0, true)]),
+            (2, [(2, false), (1, false), (0, true), (0, true)]),
+            (9, [(2, false), (1, false), (0, true), (0, true)]),
+        ] {
+            let mut arq = LinkArq::new();
+            for loss in 0..losses {
+                // An episode that ended with what was sent later is one, too.
+                if loss % 2 == 0 { arq.on_loss() } else { arq.handle_fade(now, false) }
+            }
+            let doubts = [(); 4].map(|()| {
+                arq.handle_fade(now, true);
+                arq.handle_reply(now);
+                (arq.doubts, arq.retransmits())
+            });
+            assert_eq!(doubts, expected, "{losses} losses");
+            arq.on_loss();
+            assert_eq!((arq.doubts, arq.retransmits()), (1, false));
+        }
     }
 }

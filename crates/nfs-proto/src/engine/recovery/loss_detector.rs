@@ -46,7 +46,7 @@ impl LossDetector {
     ) -> Duration {
         let back_off =
             losses.checked_sub(self.tuning.back_off_after + 1).map_or(Duration::ZERO, |doublings| {
-                (path.rtt.timeout(suspect) * (1 << doublings.min(16))).min(self.tuning.max_back_off)
+                (path.rtt.timeout(suspect) * (1 << doublings.min(16))).min(self.pto.longest_wait())
             });
         back_off + self.overtaken(now, path, suspect, sent, evidence)
     }
@@ -87,7 +87,8 @@ impl LossDetector {
     pub(super) fn on_probe(&mut self, now: Instant, path: &PathEstimator, more: bool) -> bool {
         let timeout = match path.rtt.known(Class::Read).or_else(|| path.rtt.known(Class::Write)) {
             Some(_) => path.rtt.timeout(Class::Read).max(path.rtt.timeout(Class::Write)),
-            None => self.tuning.first_block_timeout,
+            // The first block may be large, and the link slow.
+            None => 2 * path.rtt.timeout(Class::Read),
         };
         self.pto.on_probe(now, path.rate(), timeout, path.arq.retransmits(), more)
     }
@@ -107,12 +108,9 @@ mod tests {
     fn tuning() -> Tuning {
         let mut tuning = Tuning::default();
         tuning.loss.min_window = MS;
-        tuning.loss.max_window = 50 * MS;
         tuning.loss.small_call_window = 6 * MS;
         tuning.loss.back_off_after = 4;
-        tuning.loss.max_back_off = 4000 * MS;
         tuning.loss.tail_loss_rtt = 200 * MS;
-        tuning.loss.first_block_timeout = 2000 * MS;
         tuning.rtt.min_variation = 10 * MS;
         tuning.rtt.initial_rto = 1000 * MS;
         tuning.probes.first_resend = 4000 * MS;
@@ -253,10 +251,10 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_call_is_sent_again_into_a_silence_of_two_timeouts_of_data() {
+    fn the_oldest_call_is_sent_again_into_a_silence_of_two_timeouts_of_data_or_four_before_it_is_known() {
         for (answered, silence) in [
             (&[][..], 4000),
-            (&[(Class::Control, 3000)], 4000),
+            (&[(Class::Control, 3000)], 12_040),
             (&[(Class::Read, 3000)], 6020),
             (&[(Class::Write, 3000)], 6020),
             (&[(Class::Read, 3000), (Class::Write, 2500)], 6020),

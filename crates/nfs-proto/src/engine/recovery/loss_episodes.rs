@@ -16,30 +16,17 @@ pub(super) struct LossEpisodes {
     last: Option<Instant>,
     /// Blocks known to be lost in it.
     lost_in_last: u32,
-    /// When the last block was sent that was lost, and the first one after it that was acknowledged.
-    lost: Option<Instant>,
-    acked: Option<Instant>,
 }
 
 impl LossEpisodes {
     pub(super) const fn new(tuning: EpisodeTuning, now: Instant) -> Self {
-        Self {
-            tuning,
-            count: 0.0,
-            seconds: 0.0,
-            counted_until: now,
-            last: None,
-            lost_in_last: 0,
-            lost: None,
-            acked: None,
-        }
+        Self { tuning, count: 0.0, seconds: 0.0, counted_until: now, last: None, lost_in_last: 0 }
     }
 
     /// Starts from an earlier rate of episodes, which counts as much as a few seconds' own experience.
     pub(super) fn resume(&mut self, per_second: f64) {
         self.seconds = self.tuning.resumed_seconds;
-        self.count =
-            (per_second * (self.seconds + self.tuning.prior_seconds) - self.tuning.prior_count).max(0.0);
+        self.count = (per_second * (self.seconds + self.tuning.prior) - self.tuning.prior).max(0.0);
     }
 
     /// A reply came: the time since the last one was good, but for `fade`.
@@ -58,27 +45,12 @@ impl LossEpisodes {
         self.counted_until = now;
     }
 
-    /// A block is acknowledged that was sent at `sent`.
-    pub(super) fn on_ack(&mut self, sent: Instant) {
-        if self.lost.is_some_and(|lost| sent > lost) && self.acked.is_none_or(|acked| sent < acked) {
-            self.acked = Some(sent);
-        }
-    }
-
-    /// A fade destroyed what was sent at `sent`. What was sent before the last episode was found belongs to that, unless it is
-    /// [`EpisodeTuning::apart`] from it. Returns whether this is the first loss since then.
+    /// A fade destroyed what was sent at `sent`. What was sent before the last episode was found belongs to that. Returns whether this is the
+    /// first loss since then.
     pub(super) fn on_loss(&mut self, now: Instant, sent: Instant) -> bool {
         let is_found = self.last.is_none_or(|last| sent >= last);
-        let is_apart = self.acked.is_some_and(|acked| acked < sent)
-            && self.lost.is_some_and(|lost| sent > lost + self.tuning.apart);
-        if is_found || is_apart {
-            self.count += 1.0;
-            self.lost = None;
-        }
-        if self.lost.is_none_or(|lost| lost < sent) {
-            (self.lost, self.acked) = (Some(sent), None);
-        }
         if is_found {
+            self.count += 1.0;
             self.last = Some(now);
             self.lost_in_last = 0;
         }
@@ -99,17 +71,13 @@ impl LossEpisodes {
 
     /// Returns the episodes per second of good time.
     pub(super) fn per_second(&self) -> f64 {
-        let rate = (self.count + self.tuning.prior_count) / (self.seconds + self.tuning.prior_seconds);
-        if self.count > 0.0 {
-            return rate;
-        }
-        rate / (1.0 + (self.tuning.certainty * (self.seconds - self.tuning.even_odds_seconds)).exp())
+        (self.count + self.tuning.prior) / (self.seconds + self.tuning.prior)
     }
 
     /// The same for a link that seems to retransmit. Such a link loses nothing but what was lost before that was known. Where more is lost,
     /// others fill a queue: episodes end there without a loss now and then, too.
     pub(super) fn unexpected_per_second(&self) -> f64 {
-        (self.count - 1.0).max(0.0) / (self.seconds + self.tuning.prior_seconds)
+        (self.count - 1.0).max(0.0) / (self.seconds + self.tuning.prior)
     }
 }
 
@@ -119,56 +87,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_that_are_found_together_are_one_episode_unless_something_was_acknowledged_between_them() {
+    fn losses_that_are_found_together_are_one_episode() {
         let epoch = Instant::now();
         let at = |millis| epoch + Duration::from_millis(millis);
-        let episodes = |acked: &[u64], lost: &[u64]| {
-            let mut episodes = LossEpisodes::new(EpisodeTuning::default(), epoch);
+        for (lost, number) in
+            [(&[100, 201, 302][..], 1.0), (&[100, 709], 1.0), (&[100, 710], 2.0), (&[100, 800], 2.0)]
+        {
+            let mut episodes = LossEpisodes::new(tuning(), epoch);
             for &sent in lost {
-                for &sent in acked.iter().filter(|&&it| it < sent + 10) {
-                    episodes.on_ack(at(sent));
-                }
                 episodes.on_loss(at(sent + 610), at(sent));
             }
-            episodes.count
-        };
-        for (acked, lost, number) in [
-            (&[][..], &[100, 201, 302][..], 1.0),
-            (&[150], &[100, 201, 302], 2.0),
-            (&[150, 250], &[100, 201, 302], 3.0),
-            (&[150, 250], &[100, 200, 300], 1.0),
-            (&[], &[100, 800], 2.0),
-        ] {
-            let found = episodes(acked, lost);
-            assert!((found - number).abs() < 1e-9, "{found} episodes, {acked:?} acknowledged, {lost:?} lost");
+            assert!(is(episodes.count, number), "{} episodes, {lost:?} lost", episodes.count);
         }
     }
 
     #[test]
-    fn without_an_episode_it_soon_becomes_certain_that_there_are_none() {
-        let epoch = Instant::now();
-        let mut episodes = LossEpisodes::new(EpisodeTuning::default(), epoch);
-        assert!(episodes.per_second() > 0.9, "one a second is assumed at first");
-        for second in 1..=5 {
-            episodes.handle_reply(epoch + Duration::from_secs(second), Duration::ZERO);
+    fn without_an_episode_the_rate_falls_with_the_good_time() {
+        for (seconds, rate) in [(0, 1.0), (1, 0.7 / 1.7), (10, 0.7 / 10.7), (60, 0.7 / 60.7)] {
+            let found = after(0, seconds).per_second();
+            assert!(is(found, rate), "{seconds} s: {found}");
         }
-        assert!(episodes.per_second() < 0.001);
-        episodes.on_loss(epoch + Duration::from_secs(5), epoch + Duration::from_secs(4));
-        assert!((0.2..0.4).contains(&episodes.per_second()), "{}", episodes.per_second());
+    }
+
+    #[test]
+    fn an_episode_that_was_none_does_not_count() {
+        let mut episodes = after(0, 5);
+        let now = Instant::now();
+        episodes.on_loss(now, now);
+        assert!(is(episodes.per_second(), 1.7 / 5.7));
         assert!(episodes.on_spurious());
-        assert!(episodes.per_second() < 0.001, "there was none");
+        assert!(is(episodes.per_second(), 0.7 / 5.7));
     }
 
     fn tuning() -> EpisodeTuning {
-        EpisodeTuning {
-            prior_count: 0.7,
-            prior_seconds: 0.7,
-            even_odds_seconds: 1.6,
-            certainty: 2.0,
-            resumed_seconds: 10.0,
-            memory_seconds: 60.0,
-            apart: Duration::from_millis(100),
-        }
+        EpisodeTuning { prior: 0.7, resumed_seconds: 10.0, memory_seconds: 60.0 }
     }
 
     /// So many episodes, and then so many seconds of good time.
@@ -198,15 +150,6 @@ mod tests {
     }
 
     #[test]
-    fn without_an_episode_the_rate_is_divided_by_a_growing_factor() {
-        for seconds in [0, 1, 3] {
-            let good = f64::from(seconds);
-            let rate = 0.7 / (good + 0.7) / (1.0 + (2.0 * (good - 1.6)).exp());
-            assert!(is(after(0, seconds).per_second(), rate), "{seconds} s");
-        }
-    }
-
-    #[test]
     fn where_the_link_retransmits_the_first_episode_is_expected() {
         for (count, seconds, rate) in [(0, 3, 0.0), (1, 3, 0.0), (3, 3, 2.0 / 3.7)] {
             let found = after(count, seconds).unexpected_per_second();
@@ -223,7 +166,7 @@ mod tests {
         episodes.on_loss(now, now);
         assert!(is(episodes.per_second(), 2.0 + 1.0 / 10.7));
         episodes.resume(0.0);
-        assert!(episodes.per_second() < 1e-6, "none");
+        assert!(is(episodes.per_second(), 0.7 / 10.7), "none, as far as ten seconds show");
     }
 
     #[test]
@@ -262,25 +205,5 @@ mod tests {
         assert!(!episodes.on_spurious());
         assert!(episodes.on_spurious(), "and the other one none");
         assert!(is(episodes.per_second(), 1.7 / 0.7));
-    }
-
-    #[test]
-    fn an_acknowledgement_separates_episodes_only_if_it_was_sent_between_them() {
-        let epoch = Instant::now();
-        let at = |millis| epoch + Duration::from_millis(millis);
-        for (acked, count) in [
-            (&[100][..], 1.0),
-            (&[101], 2.0),
-            (&[249], 2.0),
-            (&[250], 1.0),
-            (&[260, 180], 2.0),
-            (&[180, 260], 2.0),
-        ] {
-            let mut episodes = LossEpisodes::new(tuning(), epoch);
-            episodes.on_loss(at(600), at(100));
-            acked.iter().for_each(|&sent| episodes.on_ack(at(sent)));
-            episodes.on_loss(at(700), at(250));
-            assert!(is(episodes.count, count), "{acked:?} acknowledged: {}", episodes.count);
-        }
     }
 }

@@ -12,12 +12,24 @@ pub(super) struct MinRtt {
     seen: Instant,
     /// Lowest in this round.
     round: Option<Duration>,
+    /// Number of samples in this round, and their sum.
+    samples: (u32, Duration),
+    /// Smoothed over the rounds: by how much the mean exceeds the lowest.
+    jitter: Duration,
     latest: Duration,
 }
 
 impl MinRtt {
     pub(super) const fn new(tuning: PathTuning, now: Instant) -> Self {
-        Self { tuning, value: None, seen: now, round: None, latest: Duration::ZERO }
+        Self {
+            tuning,
+            value: None,
+            seen: now,
+            round: None,
+            samples: (0, Duration::ZERO),
+            jitter: Duration::ZERO,
+            latest: Duration::ZERO,
+        }
     }
 
     /// Forgets everything.
@@ -32,6 +44,7 @@ impl MinRtt {
             self.set(now, rtt);
         }
         self.round = Some(self.round.map_or(rtt, |least| least.min(rtt)));
+        self.samples = (self.samples.0 + 1, self.samples.1 + rtt);
     }
 
     /// Takes a value that was measured on an empty path, or by an earlier connection.
@@ -40,8 +53,16 @@ impl MinRtt {
     }
 
     /// Begins the next round.
-    pub(super) const fn end_round(&mut self) {
-        self.round = None;
+    pub(super) fn end_round(&mut self) {
+        let (count, sum) = std::mem::take(&mut self.samples);
+        if let Some(least) = self.round.take() {
+            self.jitter = (self.jitter * 7 + (sum / count).saturating_sub(least)) / 8;
+        }
+    }
+
+    /// Returns how much longer than the shortest round trips of a round all of them take on average: what a queue that stands does not explain.
+    pub(super) const fn jitter(&self) -> Duration {
+        self.jitter
     }
 
     /// Larger blocks take so much longer. Smaller ones show a shorter time themselves.
@@ -118,6 +139,32 @@ mod tests {
             min_rtt.sample(now, rtt * MS);
             assert_eq!(min_rtt.queueing_in_round(), in_round * MS);
         }
+    }
+
+    #[test]
+    fn jitter_is_what_the_mean_of_a_round_has_more_than_its_lowest_smoothed_by_an_eighth() {
+        let now = epoch();
+        let mut min_rtt = MinRtt::new(tuning(), now);
+        // In microseconds: 8 ms more than the lowest, then 4 ms, none, and no reply.
+        let rounds: [(&[u32], u64); 5] = [
+            (&[50, 66, 50, 66], 1000),
+            (&[66, 58], (7 * 1000 + 4000) / 8),
+            (&[90, 90, 90], 7 * 1375 / 8),
+            (&[], 1203),
+            (&[90], 7 * 1203 / 8),
+        ];
+        for (samples, jitter) in rounds {
+            let before = min_rtt.jitter();
+            for &rtt in samples {
+                min_rtt.sample(now, rtt * MS);
+                assert_eq!(min_rtt.jitter(), before, "the round has not ended");
+            }
+            min_rtt.end_round();
+            let found = min_rtt.jitter().as_micros();
+            assert!(found.abs_diff(jitter.into()) <= 1, "{samples:?}: {found} µs");
+        }
+        min_rtt.reset(now);
+        assert_eq!(min_rtt.jitter(), Duration::ZERO);
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl PathEstimator {
             delivery: DeliveryRate::new(tuning.path),
             spacing: ReplySpacing::new(tuning.path),
             is_startup: true,
-            arq: LinkArq::new(tuning.path),
+            arq: LinkArq::new(),
         }
     }
 

@@ -179,25 +179,23 @@ impl ProbeTimeout {
         }
         self.is_probed = true;
         let lasted = now.saturating_duration_since(self.since);
+        let is_urgent = lasted < self.tuning.urgent;
         let is_usual = lasted < (2 * self.longest).min(self.tuning.usual_limit);
-        let is_roused =
-            self.link_event.is_some_and(|at| now.saturating_duration_since(at) < self.tuning.link_event);
-        let interval = match lasted {
-            _ if is_roused => (lasted / 8).min(self.tuning.urgent_interval),
-            _ if !self.is_heard && lasted < self.tuning.urgent => {
-                (lasted / 2).min(self.tuning.first_interval)
-            }
-            _ if !self.is_heard => (lasted / 8).min(self.tuning.unheard_interval),
-            _ if link_retransmits => (lasted / 4).min(self.tuning.max_interval),
-            _ if is_usual => (lasted / 20).min(self.tuning.usual_interval),
-            _ if lasted < Duration::from_millis(200) => lasted / 10,
-            _ if lasted < self.tuning.urgent => (lasted / 8).min(self.tuning.urgent_interval),
-            _ => (lasted / 8).min(self.tuning.max_interval),
+        let (parts, most) = match () {
+            () if !self.is_heard && is_urgent => (2, self.tuning.first_interval),
+            () if !self.is_heard => (8, self.tuning.unheard_interval),
+            // Probes are retransmitted, too.
+            () if link_retransmits => (4, self.tuning.max_interval),
+            () if is_usual => (16, self.tuning.urgent_interval),
+            () if is_urgent => (8, self.tuning.urgent_interval),
+            () => (8, self.tuning.max_interval),
         };
+        let since = self.link_event.map_or(self.since, |event| event.max(self.since));
+        let interval = (now.saturating_duration_since(since) / parts).min(most);
         let share = if rate > 0.0 {
             Duration::from_secs_f64((self.tuning.bytes_between / rate).min(60.0))
         } else {
-            self.tuning.blind_interval
+            self.tuning.min_interval
         };
         let resend = lasted >= self.resend_after.max(2 * timeout);
         if resend {
@@ -211,6 +209,11 @@ impl ProbeTimeout {
     /// Whether nothing has been received at all.
     pub(super) const fn is_unheard(&self) -> bool {
         !self.is_heard
+    }
+
+    /// Returns how long a call that is sent again and again waits at most, while others are answered.
+    pub(super) const fn longest_wait(&self) -> Duration {
+        self.tuning.first_resend
     }
 
     /// Returns when the next probe is due.

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::tuning::LossTuning;
 
+/// Beyond this the smoothed round-trip time bounds the window anyway, and no number overflows.
+const MAX_DOUBLINGS: u32 = 16;
+
 /// An eighth of the base round-trip time, doubled whenever it proved too short.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReorderingWindow {
@@ -18,13 +21,12 @@ impl ReorderingWindow {
 
     /// An earlier attempt was answered after all.
     pub(super) fn on_spurious(&mut self) {
-        self.doublings = (self.doublings + 1).min(self.tuning.max_doublings);
+        self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
     }
 
     /// Returns the window. `weak`: the evidence is of another class than the suspect.
     pub(super) fn get(&self, base: Duration, smoothed: Duration, weak: bool) -> Duration {
-        let margin = ((base / 8).clamp(self.tuning.min_window, self.tuning.max_window)
-            * (1 << self.doublings))
+        let margin = ((base / 8).max(self.tuning.min_window) * (1 << self.doublings))
             .min(smoothed.max(self.tuning.min_window));
         if weak { margin.max(self.tuning.small_call_window) } else { margin }
     }

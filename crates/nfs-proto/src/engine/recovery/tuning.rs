@@ -49,35 +49,23 @@ impl Default for RttTuning {
 pub struct LossTuning {
     /// Shortest reordering window. 1 to 10 ms; kGranularity of RFC 9002 §6.1.2.
     pub min_window: Duration,
-    /// Longest reordering window before any reordering was seen. 10 to 200 ms.
-    pub max_window: Duration,
-    /// Most doublings of the window by spurious retransmissions. 0 to 10; one smoothed RTT bounds it anyway (RFC 8985 §6.2).
-    pub max_doublings: u32,
     /// Shortest window where a call of another class is the evidence: small calls overtake data inside servers. 1 to 50 ms.
     pub small_call_window: Duration,
     /// From so many losses of one call on it also waits before it is sent again, for a timeout that doubles each time: perhaps the server answers
     /// others and never this one. 1 to 10.
     pub back_off_after: u32,
-    /// Longest such wait. 1 to 60 s.
-    pub max_back_off: Duration,
     /// A tail-loss probe follows every small call that is alone from this RTT on (RFC 8985 §7): if it was lost, that is known a round trip
     /// earlier. 50 ms to never.
     pub tail_loss_rtt: Duration,
-    /// Timeout before a READ or WRITE was answered: its block may be large and the link slow. 1 to 5 s.
-    pub first_block_timeout: Duration,
 }
 
 impl Default for LossTuning {
     fn default() -> Self {
         Self {
             min_window: Duration::from_millis(1),
-            max_window: Duration::from_millis(50),
-            max_doublings: 6,
             small_call_window: Duration::from_millis(6),
             back_off_after: 4,
-            max_back_off: Duration::from_secs(4),
             tail_loss_rtt: Duration::from_millis(200),
-            first_block_timeout: Duration::from_secs(2),
         }
     }
 }
@@ -94,28 +82,21 @@ pub struct ProbeTuning {
     pub first_probe: Duration,
     /// Shortest time between probes. 1 to 50 ms.
     pub min_interval: Duration,
-    /// The same where no block was ever delivered and the rate is not known: a block of somebody else may take 0.3 s, and a queue hold 50 probes.
-    /// 5 to 100 ms.
-    pub blind_interval: Duration,
     /// File bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that probes take a
     /// third of a slow link at most. 150 to 1500.
     pub bytes_between: f64,
-    /// Longest time between probes while episodes this long have been seen to end. 5 to 100 ms.
-    pub usual_interval: Duration,
-    /// The longest episode for which that holds. 1 to 30 s.
+    /// The longest episode that is usual, if half as long a one has been seen to end. 1 to 30 s.
     pub usual_limit: Duration,
     /// Longest time between probes at the beginning of an episode. 20 to 500 ms.
     pub urgent_interval: Duration,
     /// How long that beginning is. 1 to 10 s.
     pub urgent: Duration,
-    /// Longest time between probes. 0.5 to 5 s.
+    /// Longest time between probes later. 0.5 to 5 s.
     pub max_interval: Duration,
-    /// Longest time between probes before anything was received at all, at the beginning. 50 ms to 1 s.
+    /// Longest time between probes at the beginning while nothing was received at all. 50 ms to 1 s.
     pub first_interval: Duration,
     /// The same later: perhaps nobody is there. 5 to 60 s.
     pub unheard_interval: Duration,
-    /// How long probes are frequent again when the link below has changed: it may not be ready yet. 0 to 10 s.
-    pub link_event: Duration,
     /// Time without a reply after which the oldest call itself is sent again; doubles (RFC 6298 §5.5). 1 s filled queues in outages. 1 to 10 s.
     pub first_resend: Duration,
     /// Longest such time (RFC 6298 §2.4 asks for 60 s at least). 60 to 120 s.
@@ -129,16 +110,13 @@ impl Default for ProbeTuning {
             arq_pto: Duration::from_millis(490),
             first_probe: Duration::from_millis(100),
             min_interval: Duration::from_millis(5),
-            blind_interval: Duration::from_millis(15),
             bytes_between: 3.0 * 150.0,
-            usual_interval: Duration::from_millis(25),
             usual_limit: Duration::from_secs(6),
             urgent_interval: Duration::from_millis(80),
             urgent: Duration::from_millis(2500),
             max_interval: Duration::from_millis(1250),
             first_interval: Duration::from_millis(150),
             unheard_interval: Duration::from_secs(30),
-            link_event: Duration::from_secs(2),
             first_resend: Duration::from_secs(4),
             max_resend: Duration::from_secs(64),
         }
@@ -149,7 +127,7 @@ impl Default for ProbeTuning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PathTuning {
-    /// Rounds over which the highest delivery rate sample counts. 2 to 16; BBR has 10.
+    /// Rounds over which the highest delivery rate sample counts, as in BBR. 2 to 16.
     pub rate_rounds: usize,
     /// Spacings of replies whose median shows the rate of the bottleneck at startup. 3 to 15.
     pub spacings: usize,
@@ -159,25 +137,16 @@ pub struct PathTuning {
     pub min_rtt_lifetime: Duration,
     /// The same in round trips. 0 to 1000.
     pub min_rtt_round_trips: u32,
-    /// Weight of one observation of ARQ. 0.1 to 0.5.
-    pub arq_gain: f64,
-    /// Score below which the link retransmits. 0.1 to 0.5.
-    pub arq_below: f64,
-    /// Score at first: one fade that was retransmitted is enough. 0.3 to 1.
-    pub arq_unknown: f64,
 }
 
 impl Default for PathTuning {
     fn default() -> Self {
         Self {
-            rate_rounds: 8,
+            rate_rounds: 10,
             spacings: 5,
             aggregate: Duration::from_micros(50),
             min_rtt_lifetime: Duration::from_secs(10),
             min_rtt_round_trips: 128,
-            arq_gain: 0.34,
-            arq_below: 0.3,
-            arq_unknown: 0.4,
         }
     }
 }
@@ -190,21 +159,13 @@ pub struct WindowTuning {
     pub initial_blocks: u64,
     /// Blocks that may always be in flight. 1 to 4; RFC 9002 §7.2 has 2.
     pub min_blocks: u64,
-    /// One more if they are together not longer than this, in bytes: with two blocks of one frame a half-duplex link carries both replies, and is
-    /// then idle until both next calls have crossed it and the wire behind it. Reads of 1024 B take 12 % longer without. 0 to 16 KiB.
-    pub small_blocks: u64,
     /// Of blocks longer than this, in bytes, as many may be in flight as the window comes nearest to, not those that it holds whole. 4 to 64 KiB.
     pub large_block: u64,
     /// Blocks that the path must hold for that. 1 to 4; below, a queue of 50 packets overflows.
     pub rounded_from: f64,
     /// Standing queue that the window may cause beyond one block: an eighth of min_rtt, or eight times min_rtt up to this. It keeps a short burst
-    /// from emptying the path. 5 to 25 ms.
+    /// from emptying the path. The window also holds what the path's jitter takes, as long as that is no more. 5 to 25 ms.
     pub allowance: Duration,
-    /// What the standing queue may become on paths whose rate rises. Chosen on recorded channels: 25 ms is too little, 80 ms overflows 250
-    /// packets. 10 to 80 ms.
-    pub max_allowance: Duration,
-    /// Rounds after a congestion event in which a rate that rises is the part that others have left. 20 to 1000.
-    pub shared_rounds: u32,
     /// Paths with a shorter min_rtt are wires without fades, and the narrowest place is a server's socket buffer, which holds about a hundred
     /// datagrams: less than that of WRITEs, and so many calls of READs. 0.2 to 2 ms.
     pub wired_rtt: Duration,
@@ -212,18 +173,13 @@ pub struct WindowTuning {
     pub wired_allowance: Duration,
     /// READs in flight there at most. 16 to 100.
     pub wired_reads: f64,
-    /// Rounds after a congestion event in which the window grows by half a block at most: TCP's grows by a segment (RFC 5681 §3.1), and a block
-    /// may be 22. 0 to 100.
-    pub careful_rounds: u32,
-    /// But by so many bytes at least. 1 to 9000.
-    pub careful_step: u64,
+    /// Rounds after a congestion event in which others are taken to need the queue, too. 0 to 100.
+    pub shared_rounds: u32,
     /// Part of the bandwidth-delay product that is left in flight during ProbeRTT. 0.5 to 0.95; BBRv2 has 0.5.
     pub probe_rtt_gain: f64,
     /// Blocks in a window that ProbeRTT reduces to one. 2 to 16.
     pub narrow_blocks: u64,
-    /// A first round trip that is twice an earlier connection's min_rtt and this much longer belongs to another path. 10 to 500 ms.
-    pub wrong_min_rtt: Duration,
-    /// A round without this much growth of the rate counts against startup. 1.1 to 1.5; BBR has 1.25.
+    /// A round without this much growth of the rate counts against startup, as in BBR. 1.1 to 1.5.
     pub startup_growth: f64,
     /// Rounds in a row with a loss for every four replies that mean a full queue, whatever the loss episodes. 2 to 10.
     pub heavy_rounds: u32,
@@ -236,21 +192,16 @@ impl Default for WindowTuning {
         Self {
             initial_blocks: 4,
             min_blocks: 2,
-            small_blocks: 4096,
             large_block: 8192,
             rounded_from: 1.5,
             allowance: Duration::from_millis(10),
-            max_allowance: Duration::from_millis(40),
-            shared_rounds: 100,
             wired_rtt: Duration::from_millis(1),
             wired_allowance: Duration::from_micros(500),
             wired_reads: 64.0,
-            careful_rounds: 20,
-            careful_step: 1460,
+            shared_rounds: 20,
             probe_rtt_gain: 0.85,
             narrow_blocks: 8,
-            wrong_min_rtt: Duration::from_millis(50),
-            startup_growth: 1.2,
+            startup_growth: 1.25,
             heavy_rounds: 3,
             loss_round: 10,
         }
@@ -279,34 +230,17 @@ impl Default for PacingTuning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EpisodeTuning {
-    /// Episodes assumed before anything was seen: with the good time below one a second, but not for long. 0.1 to 2.
-    pub prior_count: f64,
-    /// Good time assumed, in seconds. 0.1 to 2.
-    pub prior_seconds: f64,
-    /// Good time without a single episode after which it is as likely as not that there are none, in seconds. 0.5 to 5.
-    pub even_odds_seconds: f64,
-    /// How fast that becomes certain, in 1/s. 0.5 to 5.
-    pub certainty: f64,
+    /// Weight of the assumption, before anything was seen, that there is one episode a second. 0.1 to 2.
+    pub prior: f64,
     /// Good time that an earlier connection's rate of episodes is worth, in seconds. 1 to 60.
     pub resumed_seconds: f64,
     /// Good time after which the past counts half, in seconds. 10 to 600.
     pub memory_seconds: f64,
-    /// Losses so far apart, with something acknowledged between them, are two episodes even if neither was known when the second was sent. 50 ms
-    /// to 1 s.
-    pub apart: Duration,
 }
 
 impl Default for EpisodeTuning {
     fn default() -> Self {
-        Self {
-            prior_count: 0.7,
-            prior_seconds: 0.7,
-            even_odds_seconds: 1.6,
-            certainty: 2.0,
-            resumed_seconds: 10.0,
-            memory_seconds: 60.0,
-            apart: Duration::from_millis(100),
-        }
+        Self { prior: 0.7, resumed_seconds: 10.0, memory_seconds: 60.0 }
     }
 }
 
@@ -314,8 +248,6 @@ impl Default for EpisodeTuning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BlockTuning {
-    /// How long congestion keeps blocks small; then they may be twice as large, for as long again. 5 to 120 s.
-    pub cap_lifetime: Duration,
     /// Datagrams in fragments a second: half of the IP identifications in the 30 s that receivers keep fragments (RFC 4963 §3). 1 to 2184.
     pub datagrams_per_second: f64,
     /// Bytes of incomplete datagrams that a receiver keeps: four fifths of Linux's `ipfrag_high_thresh`. What comes beyond is dropped for up to 30 s.
@@ -324,10 +256,6 @@ pub struct BlockTuning {
     /// A loss episode leaves two blocks incomplete, half of each there on average, for 30 s, in buffers 1.6 times as large (2304 bytes for a frame);
     /// in seconds. 30 to 60.
     pub incomplete_seconds: f64,
-    /// Congestion events, older ones weighted, that halve the largest block: two in a row. 1 to 5.
-    pub congestion_score: f64,
-    /// Weight of earlier losses when another one comes. 0.5 to 0.99.
-    pub forgetting: f64,
     /// A change of block must gain this part. 0 to 0.05.
     pub hysteresis: f64,
     /// And this part of what fades cost now: a change unsettles min_rtt and the reply interval, by which they are found. 0 to 1.
@@ -337,12 +265,9 @@ pub struct BlockTuning {
 impl Default for BlockTuning {
     fn default() -> Self {
         Self {
-            cap_lifetime: Duration::from_secs(30),
             datagrams_per_second: 65_536.0 / 2.0 / 30.0,
             incomplete_bytes: 0.8 * 4_194_304.0,
             incomplete_seconds: 1.6 * 30.0,
-            congestion_score: 1.9,
-            forgetting: 0.9,
             hysteresis: 0.003,
             doubt: 1.0 / 3.0,
         }

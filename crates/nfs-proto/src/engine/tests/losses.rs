@@ -148,3 +148,21 @@ fn each_probe_is_counted_and_its_reply_makes_what_is_older_suspect() {
     assert!(again != first && after <= 20, "{after} ms");
     assert_eq!(path.bench.engine.stats().stray_replies, 0, "probes are ours");
 }
+
+#[test]
+fn a_short_read_counts_for_no_more_bytes_than_have_arrived() {
+    // 40 ms for each: a reply has 24 bytes of RPC (RFC 5531), and 28 of UDP and IPv4.
+    for (class, results, bytes) in
+        [(Class::Read, 1280, 1280), (Class::Read, 58, 28 + 24 + 58), (Class::Write, 58, 1280)]
+    {
+        let mut path = Path::new();
+        (path.block, path.bench.results) = (1280, results);
+        for _ in 0..20 {
+            let call = path.send((class, Repeat::Idempotent));
+            path.pass(40);
+            assert!(path.reply(call));
+        }
+        let rate = path.bench.engine.path_estimate().unwrap().rate;
+        assert!((rate - f64::from(bytes) / 0.04).abs() < 1.0, "{class:?} with {results} bytes: {rate}");
+    }
+}

@@ -17,16 +17,13 @@ fn tuning() -> ProbeTuning {
         arq_pto: 490 * MS,
         first_probe: 100 * MS,
         min_interval: 5 * MS,
-        blind_interval: 15 * MS,
         bytes_between: 450.0,
-        usual_interval: 25 * MS,
         usual_limit: 6 * SECOND,
         urgent_interval: 80 * MS,
         urgent: 2500 * MS,
         max_interval: 1250 * MS,
         first_interval: 150 * MS,
         unheard_interval: 30 * SECOND,
-        link_event: 2 * SECOND,
         first_resend: 4 * SECOND,
         max_resend: 64 * SECOND,
     }
@@ -207,10 +204,8 @@ fn without_outstanding_calls_nothing_is_due() {
 #[test]
 fn probes_follow_at_growing_intervals() {
     let heard = [
-        // Less than 200 ms: t/10.
-        (100 * MS, 10 * MS),
-        (190 * MS, 19 * MS),
         // Less than 2.5 s: t/8, at most 80 ms.
+        (100 * MS, 25 * MS / 2),
         (200 * MS, 25 * MS),
         (400 * MS, 50 * MS),
         (640 * MS, 80 * MS),
@@ -255,23 +250,25 @@ fn probes_are_frequent_while_the_episode_is_not_longer_than_usual() {
         timer
     }
     for (episode, silence, interval) in [
-        // Less than twice the longest recent one: t/20, at most 25 ms,
-        (SECOND, 200 * MS, 10 * MS),
-        (SECOND, 1999 * MS, 25 * MS),
-        (SECOND, 2000 * MS, 80 * MS),
+        // Less than twice the longest recent one: t/16, at most 80 ms,
+        (300 * MS, 200 * MS, 25 * MS / 2),
+        (300 * MS, 599 * MS, 599 * MS / 16),
+        (300 * MS, 600 * MS, 75 * MS),
+        (SECOND, 1280 * MS, 80 * MS),
+        (SECOND, 1999 * MS, 80 * MS),
         // and less than 6 s.
-        (10 * SECOND, 5999 * MS, 25 * MS),
+        (10 * SECOND, 5999 * MS, 80 * MS),
         (10 * SECOND, 6000 * MS, 750 * MS),
     ] {
         assert_eq!(after(episode).probe_at(silence), interval, "{silence:?} after {episode:?}");
     }
-    // One that was shorter makes the longest an eighth shorter: 875 ms.
-    let mut timer = after(SECOND);
+    // One that was shorter makes the longest an eighth shorter: 350 ms.
+    let mut timer = after(400 * MS);
     timer.probe();
     timer.now = timer.pto.since();
     timer.reply(100);
-    assert_eq!(timer.probe_at(1749 * MS), 25 * MS);
-    assert_eq!(timer.probe_at(1750 * MS), 80 * MS);
+    assert_eq!(timer.probe_at(699 * MS), 699 * MS / 16);
+    assert_eq!(timer.probe_at(700 * MS), 80 * MS);
 }
 
 #[test]
@@ -284,9 +281,10 @@ fn probes_leave_room_for_data() {
     assert_eq!(timer.probe_at(100 * MS), 45 * MS);
     timer.rate = 1e-9;
     assert_eq!(timer.probe_at(100 * MS), 60 * SECOND, "a rate that nothing has");
-    // 15 ms while nothing is known of that.
+    // 5 ms while nothing is known of that, too.
     timer.rate = 0.0;
-    assert_eq!(timer.probe_at(100 * MS), 15 * MS);
+    assert_eq!(timer.probe_at(30 * MS), 5 * MS);
+    assert_eq!(timer.probe_at(100 * MS), 25 * MS / 2);
     // A quarter of the reply interval.
     let mut timer = Timer::flowing(400);
     let interval = timer.probe_at(100 * MS);
@@ -447,7 +445,7 @@ fn a_call_has_met_an_episode_that_ended_after_it_was_sent_and_was_longer_than_a_
 }
 
 #[test]
-fn a_link_that_has_changed_is_probed_at_once_and_often_for_two_seconds() {
+fn a_link_that_has_changed_is_probed_at_once_and_then_as_if_the_silence_had_begun_there() {
     let mut timer = Timer::heard();
     timer.probe_at(16 * SECOND);
     let changed = timer.now + 100 * MS;
@@ -455,10 +453,12 @@ fn a_link_that_has_changed_is_probed_at_once_and_often_for_two_seconds() {
     assert_eq!(timer.pto.next(), Some(changed));
     timer.now = changed;
     assert!(timer.probe(), "the call itself, too, as after the first 4 s");
-    assert_eq!(timer.due(), 80 * MS);
+    assert_eq!(timer.due(), 5 * MS);
     assert!(!timer.probe(), "once");
-    assert_eq!(timer.probe_at(16 * SECOND + 2099 * MS), 80 * MS);
-    assert_eq!(timer.probe_at(16 * SECOND + 2100 * MS), 1250 * MS);
+    // t/8 from then on, at most 1.25 s.
+    for (since, interval) in [(80, 10), (400, 50), (2000, 250), (8000, 1000), (20_000, 1250)] {
+        assert_eq!(timer.probe_at(16 * SECOND + (100 + since) * MS), interval * MS, "{since} ms");
+    }
 }
 
 #[test]

@@ -82,18 +82,30 @@ fn blocks_of_another_size_change_the_window_by_the_difference() {
     flow.controller.handle_block_change(8704, 1280);
     assert_eq!(flow.window(), 60_000);
     flow.controller.handle_block_change(65_536, 1280);
-    assert_eq!(flow.window(), 3000, "never less than its blocks");
+    assert_eq!(flow.window(), 2000, "never less than its blocks");
 }
 
 #[test]
-fn two_blocks_may_always_be_in_flight_and_three_of_up_to_4_kib_together() {
-    for (block, window) in [(1365, 4095), (1366, 2732), (32_768, 65_536)] {
+fn two_blocks_may_always_be_in_flight() {
+    for block in [1280, 32_768] {
         let mut flow = Flow::steady(0).with_block(block);
         flow.path.delivery.handle_ack(MIN_RTT, &acked(flow.now, BLOCK, 0), false);
-        assert_eq!(flow.window(), window);
-        flow.congestion_event();
-        assert_eq!(flow.window(), 2 * u64::from(block), "others need the queue, too");
+        assert_eq!(flow.window(), 2 * u64::from(block));
     }
+}
+
+#[test]
+fn twenty_rounds_after_a_congestion_event_the_window_is_rounded_again() {
+    let mut flow = Flow::steady(90_000);
+    flow.round(CLEAR.0, CLEAR.1);
+    assert!(flow.congestion_event());
+    for round in 1..=20 {
+        let window = flow.controller.window;
+        assert_eq!(flow.controller.window(&flow.path, 32_768), window.max(65_536), "round {round}");
+        flow.used_round(CLEAR.0, CLEAR.1);
+        flow.controller.window = 90_000;
+    }
+    assert_eq!(flow.controller.window(&flow.path, 32_768) / 32_768, 3);
 }
 
 #[test]

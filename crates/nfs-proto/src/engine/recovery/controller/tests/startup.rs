@@ -49,29 +49,29 @@ fn startup_ends_when_a_queue_shows() {
 }
 
 #[test]
-fn startup_ends_after_three_rounds_in_a_row_without_a_fifth_more() {
+fn startup_ends_after_three_rounds_in_a_row_without_a_quarter_more() {
     let mut flow = Flow::at_startup();
-    // In bytes per round of 50 ms: 10,000, then 19 % more, 21 % more than that at most, and so on.
+    // In bytes per round of 50 ms: 10,000, then 24 % more, 26 % more than that, and so on.
     for (bytes, is_startup) in [
         (10_000, true),
-        (11_900, true),
-        (11_900, true),
-        (14_400, true),
-        (14_400, true),
-        (14_400, true),
-        (14_400, false),
+        (12_400, true),
+        (12_400, true),
+        (15_600, true),
+        (15_600, true),
+        (15_600, true),
+        (15_600, false),
     ] {
         flow.path.spacing.reset();
         flow.round(MIN_RTT, bytes);
         assert_eq!(flow.path.is_startup, is_startup, "{bytes}");
     }
-    assert_eq!(flow.window(), 14_400 + 2880, "the target");
+    assert_eq!(flow.window(), 15_600 + 3120, "the target");
 }
 
 #[test]
-fn a_rate_that_grows_by_less_than_a_fifth_a_round_ends_startup_all_the_same() {
+fn a_rate_that_grows_by_less_than_a_quarter_a_round_ends_startup_all_the_same() {
     let mut flow = Flow::at_startup();
-    for (bytes, is_startup) in [(10_000, true), (11_900, true), (14_200, true), (17_000, false)] {
+    for (bytes, is_startup) in [(10_000, true), (12_400, true), (15_300, true), (19_000, false)] {
         flow.path.spacing.reset();
         flow.round(MIN_RTT, bytes);
         assert_eq!(flow.path.is_startup, is_startup, "{bytes}");
@@ -98,17 +98,17 @@ fn startup_begins_again_with_the_rate_unknown() {
 fn an_earlier_connection_s_window_is_halved_until_a_reply_confirms_it() {
     let mut flow = Flow::resumed();
     assert_eq!(flow.window(), 30_000);
-    assert_eq!(flow.round(150 * MS, BLOCK), 60_000, "twice min_rtt and 50 ms");
+    assert_eq!(flow.round(200 * MS, BLOCK), 60_000, "four times min_rtt");
 }
 
 #[test]
 fn a_first_reply_that_is_too_late_for_the_earlier_path_begins_startup() {
     let mut flow = Flow::resumed();
-    assert_eq!(flow.round(151 * MS, BLOCK), 5000, "four blocks, and what was acknowledged");
+    assert_eq!(flow.round(201 * MS, BLOCK), 5000, "four blocks, and what was acknowledged");
     assert!(flow.path.is_startup);
-    assert_eq!(flow.path.min_rtt.get(), 151 * MS);
+    assert_eq!(flow.path.min_rtt.get(), 201 * MS);
     let mut flow = Flow::resumed();
     flow.round(MIN_RTT, BLOCK);
-    flow.round(151 * MS, BLOCK);
+    flow.round(201 * MS, BLOCK);
     assert!(!flow.path.is_startup, "only the first");
 }

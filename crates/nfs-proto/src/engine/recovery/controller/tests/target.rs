@@ -46,40 +46,62 @@ fn reads_on_longer_paths_queue_no_longer_than_writes() {
     assert_eq!(flow.controller.target(&flow.path, MEGABYTE, BLOCK), 60_000);
 }
 
-#[test]
-fn a_rate_that_rises_gets_a_standing_queue_until_a_queue_is_full() {
-    let mut flow = Flow::steady(50_000);
-    let allowed = |flow: &Flow| flow.controller.allowed;
-    for _ in 0..8 {
-        flow.used_round(QUEUED.0, QUEUED.1);
+/// A path where every other reply of many rounds was twice so much later than the lowest.
+fn with_jitter(jitter: Duration) -> Flow {
+    let mut flow = Flow::steady(0);
+    flow.round(CLEAR.0, CLEAR.1);
+    for _ in 0..200 {
+        flow.path.min_rtt.sample(flow.now, MIN_RTT);
+        flow.path.min_rtt.sample(flow.now, MIN_RTT + jitter * 2);
+        flow.path.min_rtt.end_round();
     }
-    assert_eq!(allowed(&flow), 10 * MS, "a steady rate needs no more");
-    flow.used_round(CLEAR.0, CLEAR.1);
-    assert_eq!(allowed(&flow), 10 * MS, "the rate is not higher");
-    let doubled = [75_000, 100_000, 150_000].map(|bytes| {
-        flow.used_round(MIN_RTT, bytes);
-        allowed(&flow)
-    });
-    assert_eq!(doubled, [20 * MS, 40 * MS, 40 * MS]);
-    let target = flow.controller.target(&flow.path, 3.0 * MEGABYTE, BLOCK);
-    assert_eq!(target, 270_000, "what the path holds, and 40 ms");
-
-    assert!(flow.congestion_event());
-    for number in 1..=100 {
-        flow.used_round(MIN_RTT, number * 50_000);
-        assert_eq!(allowed(&flow), 10 * MS, "round {number}: others may have left");
-    }
-    flow.used_round(MIN_RTT, 101 * 50_000);
-    assert_eq!(allowed(&flow), 20 * MS);
+    flow
 }
 
 #[test]
-fn a_rate_that_rises_gets_no_standing_queue_from_a_window_that_was_not_used() {
-    let mut flow = Flow::steady(100_000);
-    for bytes in [50_000, 75_000, 100_000] {
-        flow.round(MIN_RTT, bytes);
+fn the_path_holds_what_its_jitter_takes_up_to_ten_milliseconds() {
+    for (jitter, target) in [(0, 60_000), (4, 64_000), (9, 69_000), (10, 70_000), (11, 70_000), (40, 70_000)]
+    {
+        let flow = with_jitter(jitter * MS);
+        let found = flow.controller.target(&flow.path, MEGABYTE, BLOCK);
+        assert!((target - 10..=target).contains(&found), "{jitter} ms: {found}");
     }
-    assert_eq!(flow.controller.allowed, 10 * MS);
+}
+
+#[test]
+fn what_the_jitter_takes_is_no_queue() {
+    for (jitter, longest) in [(0, 60), (4, 64), (40, 70)] {
+        let mut flow = with_jitter(jitter * MS);
+        let mut queues = |rtt: u32| {
+            flow.path.min_rtt.sample(flow.now, rtt * MS);
+            flow.controller.is_queueing(&flow.path, BLOCK)
+        };
+        assert_eq!((queues(longest - 1), queues(longest + 1)), (false, true), "{jitter} ms");
+    }
+}
+
+#[test]
+fn a_path_whose_replies_wait_for_opportunities_keeps_its_window() {
+    /// Where a hundred rounds of so much jitter at 1 MB/s leave a window, while 3 ms queue, which is more than nothing.
+    fn after(longest: u32, window: u64) -> u64 {
+        let mut flow = Flow::steady(window);
+        for _ in 0..100 {
+            let (sent, before) = (flow.now, flow.path.delivery.bytes());
+            flow.controller.on_sent(flow.controller.window);
+            for millis in 53..=longest {
+                flow.now = sent + millis * MS;
+                flow.ack(millis * MS, if millis == 53 { 53_000 } else { 1000 }, before);
+            }
+        }
+        flow.window()
+    }
+    // From 53 to 69 ms: 61 ms on average, that is 8 ms more than the lowest.
+    for window in [80_000, 68_000, 40_000] {
+        let found = after(69, window);
+        assert!((67_900..=68_010).contains(&found), "from {window}: {found}");
+        let found = after(53, window);
+        assert!((59_990..=60_010).contains(&found), "without jitter, from {window}: {found}");
+    }
 }
 
 #[test]
