@@ -30,7 +30,8 @@ fn messages_have_an_end_whatever_they_are_about() {
 fn a_terminal_gets_names_escaped() {
     let trial = Trial::new(Reply(|call, reply| rename(call, reply, b"\x1b[31mred\x07")));
     for options in ["-1", "-l"] {
-        let line = format!("{} ls {options} '{}'", env!("CARGO_BIN_EXE_nfsw"), trial.url("tree"));
+        let command = env!("CARGO_BIN_EXE_nfsw");
+        let line = format!("{command} ls --color never {options} '{}'", trial.url("tree"));
         let output =
             std::process::Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
