@@ -180,7 +180,7 @@ impl Controller {
     /// Whether the last reply had queued for longer than the window allows.
     pub(super) fn is_queueing(&self, path: &PathEstimator, block: u32) -> bool {
         let rate = path.rate();
-        let queueing = path.min_rtt.queueing().saturating_sub(self.jitter(path));
+        let queueing = path.min_rtt.queueing().saturating_sub(path.min_rtt.jitter());
         queueing.as_secs_f64() * rate > self.allowance(path, rate, block)
     }
 
@@ -226,7 +226,7 @@ impl Controller {
             self.probe_rtt = Some(drained);
         }
         self.used = 0;
-        path.min_rtt.end_round();
+        path.min_rtt.end_round(self.tuning.allowance);
         path.delivery.end_round();
     }
 
@@ -252,15 +252,9 @@ impl Controller {
         f64::from(block).max(rate * delay.as_secs_f64()).max(reads)
     }
 
-    /// Returns the part of the round trips that is no queue, though it is not always there: a link that is scheduled lets each datagram wait for
-    /// another time.
-    fn jitter(&self, path: &PathEstimator) -> Duration {
-        path.min_rtt.jitter().min(self.tuning.allowance)
-    }
-
     /// Returns what the path holds, and what may queue.
     fn target(&self, path: &PathEstimator, rate: f64, block: u32) -> u64 {
-        let round_trip = path.min_rtt.get() + self.jitter(path);
+        let round_trip = path.min_rtt.get() + path.min_rtt.jitter();
         (rate * round_trip.as_secs_f64() + self.allowance(path, rate, block)) as u64
     }
 }

@@ -85,11 +85,7 @@ impl LossDetector {
     /// The PTO is over: a probe is sent. Whether the oldest call itself is to be sent again, too. `more`: other calls want a tail-loss
     /// probe.
     pub(super) fn on_probe(&mut self, now: Instant, path: &PathEstimator, more: bool) -> bool {
-        let timeout = match path.rtt.known(Class::Read).or_else(|| path.rtt.known(Class::Write)) {
-            Some(_) => path.rtt.timeout(Class::Read).max(path.rtt.timeout(Class::Write)),
-            // The first block may be large, and the link slow.
-            None => 2 * path.rtt.timeout(Class::Read),
-        };
+        let timeout = path.rtt.timeout(Class::Read).max(path.rtt.timeout(Class::Write));
         self.pto.on_probe(now, path.rate(), timeout, path.arq.retransmits(), more)
     }
 }
@@ -251,10 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_call_is_sent_again_into_a_silence_of_two_timeouts_of_data_or_four_before_it_is_known() {
+    fn the_oldest_call_is_sent_again_into_a_silence_of_two_timeouts_of_data() {
         for (answered, silence) in [
             (&[][..], 4000),
-            (&[(Class::Control, 3000)], 12_040),
+            (&[(Class::Control, 3000)], 6020),
             (&[(Class::Read, 3000)], 6020),
             (&[(Class::Write, 3000)], 6020),
             (&[(Class::Read, 3000), (Class::Write, 2500)], 6020),

@@ -52,11 +52,11 @@ impl MinRtt {
         (self.value, self.seen) = (Some(rtt), now);
     }
 
-    /// Begins the next round.
-    pub(super) fn end_round(&mut self) {
+    /// Begins the next round; what a fade of seconds adds to one counts as `most`.
+    pub(super) fn end_round(&mut self, most: Duration) {
         let (count, sum) = std::mem::take(&mut self.samples);
         if let Some(least) = self.round.take() {
-            self.jitter = (self.jitter * 7 + (sum / count).saturating_sub(least)) / 8;
+            self.jitter = (self.jitter * 7 + (sum / count).saturating_sub(least).min(most)) / 8;
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             );
             assert_eq!(min_rtt.queueing_in_round(), in_round * MS);
         }
-        min_rtt.end_round();
+        min_rtt.end_round(Duration::MAX);
         assert_eq!(min_rtt.queueing_in_round(), Duration::ZERO, "no reply came");
         for (rtt, in_round) in [(90, 40), (80, 30), (85, 30)] {
             min_rtt.sample(now, rtt * MS);
@@ -145,13 +145,14 @@ mod tests {
     fn jitter_is_what_the_mean_of_a_round_has_more_than_its_lowest_smoothed_by_an_eighth() {
         let now = epoch();
         let mut min_rtt = MinRtt::new(tuning(), now);
-        // In microseconds: 8 ms more than the lowest, then 4 ms, none, and no reply.
-        let rounds: [(&[u32], u64); 5] = [
+        // In microseconds: 8 ms more than the lowest, then 4 ms, none, no reply, and a fade of seconds.
+        let rounds: [(&[u32], u64); 6] = [
             (&[50, 66, 50, 66], 1000),
             (&[66, 58], (7 * 1000 + 4000) / 8),
             (&[90, 90, 90], 7 * 1375 / 8),
             (&[], 1203),
             (&[90], 7 * 1203 / 8),
+            (&[90, 4090], (7 * 1052 + 20_000) / 8),
         ];
         for (samples, jitter) in rounds {
             let before = min_rtt.jitter();
@@ -159,7 +160,7 @@ mod tests {
                 min_rtt.sample(now, rtt * MS);
                 assert_eq!(min_rtt.jitter(), before, "the round has not ended");
             }
-            min_rtt.end_round();
+            min_rtt.end_round(20 * MS);
             let found = min_rtt.jitter().as_micros();
             assert!(found.abs_diff(jitter.into()) <= 1, "{samples:?}: {found} µs");
         }

@@ -195,7 +195,7 @@ impl ProbeTimeout {
         let share = if rate > 0.0 {
             Duration::from_secs_f64((self.tuning.bytes_between / rate).min(60.0))
         } else {
-            self.tuning.min_interval
+            self.tuning.blind_interval
         };
         let resend = lasted >= self.resend_after.max(2 * timeout);
         if resend {

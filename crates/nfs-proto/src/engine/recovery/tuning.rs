@@ -82,6 +82,9 @@ pub struct ProbeTuning {
     pub first_probe: Duration,
     /// Shortest time between probes. 1 to 50 ms.
     pub min_interval: Duration,
+    /// The same where no block was ever delivered and the rate is not known: a block of somebody else may take 0.3 s, and a queue hold 50 probes.
+    /// 5 to 100 ms.
+    pub blind_interval: Duration,
     /// File bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that probes take a
     /// third of a slow link at most. 150 to 1500.
     pub bytes_between: f64,
@@ -110,6 +113,7 @@ impl Default for ProbeTuning {
             arq_pto: Duration::from_millis(490),
             first_probe: Duration::from_millis(100),
             min_interval: Duration::from_millis(5),
+            blind_interval: Duration::from_millis(15),
             bytes_between: 3.0 * 150.0,
             usual_limit: Duration::from_secs(6),
             urgent_interval: Duration::from_millis(80),

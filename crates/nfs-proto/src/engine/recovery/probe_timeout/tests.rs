@@ -17,6 +17,7 @@ fn tuning() -> ProbeTuning {
         arq_pto: 490 * MS,
         first_probe: 100 * MS,
         min_interval: 5 * MS,
+        blind_interval: 15 * MS,
         bytes_between: 450.0,
         usual_limit: 6 * SECOND,
         urgent_interval: 80 * MS,
@@ -281,10 +282,9 @@ fn probes_leave_room_for_data() {
     assert_eq!(timer.probe_at(100 * MS), 45 * MS);
     timer.rate = 1e-9;
     assert_eq!(timer.probe_at(100 * MS), 60 * SECOND, "a rate that nothing has");
-    // 5 ms while nothing is known of that, too.
+    // 15 ms while nothing is known of that.
     timer.rate = 0.0;
-    assert_eq!(timer.probe_at(30 * MS), 5 * MS);
-    assert_eq!(timer.probe_at(100 * MS), 25 * MS / 2);
+    assert_eq!(timer.probe_at(100 * MS), 15 * MS);
     // A quarter of the reply interval.
     let mut timer = Timer::flowing(400);
     let interval = timer.probe_at(100 * MS);

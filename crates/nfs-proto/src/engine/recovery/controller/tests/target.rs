@@ -53,7 +53,7 @@ fn with_jitter(jitter: Duration) -> Flow {
     for _ in 0..200 {
         flow.path.min_rtt.sample(flow.now, MIN_RTT);
         flow.path.min_rtt.sample(flow.now, MIN_RTT + jitter * 2);
-        flow.path.min_rtt.end_round();
+        flow.path.min_rtt.end_round(10 * MS);
     }
     flow
 }
