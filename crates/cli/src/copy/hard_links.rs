@@ -53,11 +53,11 @@ impl HardLinks {
 }
 
 impl Run<'_> {
-    /// Gives the files that were copied their other names.
+    /// Gives the files that were copied their other names. `more` may still come: names in whose place something is to be deleted.
     ///
     /// # Errors
     /// What ends the run; other failures are reported.
-    pub(super) async fn make_hard_links(&self, sync: &Syncing) -> anyhow::Result<()> {
+    pub(super) async fn make_hard_links(&self, sync: &Syncing, more: bool) -> anyhow::Result<()> {
         let others = sync.hard_links.others.take();
         let first = sync.hard_links.first.take();
         let mut end = Ok(());
@@ -69,6 +69,10 @@ impl Run<'_> {
                 end = self.make_hard_link(sync, item, there, first).await.or_else(|it| self.report(it));
             }
             end = end.and(self.release(frame).await);
+        }
+        if more && end.is_ok() {
+            *sync.hard_links.first.borrow_mut() = first;
+            return Ok(());
         }
         for (frame, _) in first.into_values() {
             end = end.and(self.release(frame).await);

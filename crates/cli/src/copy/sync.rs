@@ -333,9 +333,9 @@ impl Run<'_> {
             let text = format!("{root}/{}: listed in --files-from, but not there", escape(&path));
             self.reporter.failed(Failure::with(Exit::SourceMissing, text))?;
         }
-        self.make_hard_links(sync).await?;
-        let may_go_on = self.delete(sync).await?;
         let blocked = sync.blocked.take();
+        self.make_hard_links(sync, !blocked.is_empty()).await?;
+        let may_go_on = self.delete(sync).await?;
         let mut works = Vec::with_capacity(blocked.len());
         for work in blocked {
             let Work { node, frame, name, is_named, rest } = work;
@@ -345,8 +345,7 @@ impl Run<'_> {
         }
         if may_go_on && !works.is_empty() {
             self.work_off(works).await?;
-            self.make_hard_links(sync).await?;
         }
-        Ok(())
+        self.make_hard_links(sync, false).await
     }
 }

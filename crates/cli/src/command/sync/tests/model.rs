@@ -295,3 +295,19 @@ fn the_outcome_is_that_of_the_model_wherever_earlier_runs_ended() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
     assert!(runs >= 1000, "{runs}");
 }
+
+#[test]
+fn a_further_name_waits_until_what_is_in_the_place_of_the_first_is_deleted() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let trial = Trial::start();
+    let inner = Tree::from([("d", Thing::Name("a"))]);
+    let source = Tree::from([("a", Thing::File(4, 2872)), ("b", Thing::Directory(inner))]);
+    let target = Tree::from([("a", Thing::Directory(Tree::new()))]);
+    for (number, way) in WAYS.into_iter().enumerate() {
+        for force in [false, true] {
+            let (source, target) = (source.clone(), Some(target.clone()));
+            let case = Case { source, target, way, delete: true, force, ends: Vec::new() };
+            runtime.block_on(run(&trial, 2 * number + usize::from(force), &case));
+        }
+    }
+}
