@@ -217,6 +217,18 @@ fn it_ends_cleanly_on_signals_and_when_it_is_unmounted() {
 }
 
 #[test]
+fn a_signal_takes_what_is_in_use_out_of_the_tree() {
+    let server = Server::start();
+    fs::write(server.path("/file"), "text").unwrap();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut mount = Mount::of(&server, &[]);
+        let _used = File::open(mount.path("file")).unwrap();
+        assert_eq!(mount.end(signal), Some(0));
+        assert_eq!(names(&mount.path), Vec::<&str>::new(), "what is below the mount");
+    }
+}
+
+#[test]
 fn what_is_in_use_leaves_the_tree_at_once() {
     let server = Server::start();
     fs::write(server.path("/file"), "text").unwrap();

@@ -146,7 +146,12 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         };
         tokio::select! {
             biased;
-            () = &mut end => {}
+            // The session would leave a mount in the file tree that is in use, and nobody behind it.
+            () = &mut end => {
+                if let Err(error) = unmount(&point.path) {
+                    tracing::debug!(%error, "cannot unmount");
+                }
+            }
             () = over => {}
             never = carry(&view, &begun.server, tell) => match never {},
             never = seeker.seek(arguments, connections, reporter, &view) => match never {},
