@@ -136,7 +136,7 @@ impl ReplySpacing {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::builders::{MS, acked, epoch},
+        super::for_tests::{MS, acked, epoch},
         *,
     };
 

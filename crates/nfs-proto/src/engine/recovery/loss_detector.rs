@@ -94,7 +94,7 @@ impl LossDetector {
 mod tests {
     use super::{
         super::{
-            builders::{MS, epoch},
+            for_tests::{MS, epoch},
             tuning::Tuning,
         },
         *,

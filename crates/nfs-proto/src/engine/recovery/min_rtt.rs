@@ -103,7 +103,7 @@ impl MinRtt {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::builders::{MS, epoch},
+        super::for_tests::{MS, epoch},
         *,
     };
 

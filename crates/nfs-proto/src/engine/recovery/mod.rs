@@ -3,10 +3,10 @@
 mod adaptive;
 mod black_hole;
 mod block_policy;
-#[cfg(test)]
-mod builders;
 mod controller;
 mod delivery_rate;
+#[cfg(test)]
+mod for_tests;
 mod fragments;
 mod link_arq;
 mod loss_detector;

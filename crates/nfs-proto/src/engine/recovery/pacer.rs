@@ -76,7 +76,7 @@ mod tests {
 
     /// A path of 1 MB/s, paced at twice that with bursts of 64 KiB.
     fn pacer(block: u32) -> (Pacer, Instant) {
-        let now = super::super::builders::epoch();
+        let now = super::super::for_tests::epoch();
         let tuning = PacingTuning { gain: 2.0, burst_bytes: 65_536.0, burst_seconds: 0.005 };
         let mut pacer = Pacer::new(tuning, now);
         pacer.set_rate(now, 1e6, block);

@@ -104,7 +104,7 @@ impl PathEstimator {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::builders::{MS, acked, epoch},
+        super::for_tests::{MS, acked, epoch},
         *,
     };
 

@@ -9,7 +9,7 @@ mod target;
 use super::{
     super::{
         PathEstimate, Tuning,
-        builders::{MS, acked, epoch},
+        for_tests::{MS, acked, epoch},
     },
     *,
 };

@@ -1,7 +1,7 @@
 //! The rules of `docs/algorithm.md` §4.
 
 use super::{
-    super::builders::{MS, epoch},
+    super::for_tests::{MS, epoch},
     *,
 };
 
