@@ -199,7 +199,7 @@ impl ProbeTimeout {
         };
         let resend = lasted >= self.resend_after.max(2 * timeout);
         if resend {
-            self.resend_after = (2 * lasted).min(lasted + self.tuning.max_resend);
+            self.resend_after = (2 * self.resend_after).min(self.tuning.max_resend);
         }
         self.next =
             Some(now + interval.max(self.tuning.min_interval).max(share).max(self.interval.mean() / 4));
