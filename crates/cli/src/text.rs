@@ -37,7 +37,7 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
 const COMMANDS: [&str; 2] = ["run again: ", "create it first: "];
 
 /// Fits a message into so many columns, if that can be done by cutting its longest words, which are names, in their middle: begin and
-/// end say most. Its sentence is cut only beyond [`MOST`], and a command that it recommends stays as it is.
+/// end say most. Its sentence is cut only beyond that of any screen, and a command that it recommends stays as it is.
 pub(crate) fn for_people(text: &str, columns: usize) -> String {
     /// Names keep so many columns.
     const LEAST: usize = 40;
