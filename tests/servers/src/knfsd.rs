@@ -1,5 +1,6 @@
-//! The Linux kernel's server, in a virtual machine.
+//! The Linux kernel's server, in a virtual machine, and its client.
 
+mod client;
 mod image;
 mod machine;
 
@@ -12,6 +13,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::{Caller, Server, View};
+pub use client::Client;
 use machine::Machine;
 
 /// How the server is set up.
@@ -44,6 +46,16 @@ impl Default for Options {
     }
 }
 
+/// Returns the virtual machine of this program, which has one turn after the other.
+fn booted() -> Result<MutexGuard<'static, Option<Machine>>> {
+    static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+    let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if machine.is_none() {
+        *machine = Some(Machine::boot()?);
+    }
+    Ok(machine)
+}
+
 /// A server in the virtual machine of this program, which has one turn after the other.
 #[derive(Debug)]
 pub struct Knfsd {
@@ -57,12 +69,7 @@ impl Knfsd {
     /// # Errors
     /// Where the machine cannot be had: the message says what is missing.
     pub fn start(options: Options) -> Result<Self> {
-        static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
-        let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-        if machine.is_none() {
-            *machine = Some(Machine::boot()?);
-        }
-        let server = Self { machine, options };
+        let server = Self { machine: booted()?, options };
         server.machine().shell("exportfs -ua; rpc.nfsd 0; rm -rf /export/*")?;
         server.configure()?;
         Ok(server)

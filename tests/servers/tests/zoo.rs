@@ -1,4 +1,7 @@
-//! The matrix of steps on every kind of server: one test a lane.
+//! The matrix of steps on every kind of server: one test a lane. And the other way round: the kernel's client on `nfsw mount --via nfs`.
+
+#[path = "zoo/linux_client.rs"]
+mod linux_client;
 
 use std::{
     collections::BTreeMap,

@@ -47,7 +47,7 @@ const PACKAGES: [&str; 26] = [
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Modules that the guest needs; what they depend on is found in them.
-const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "virtio_blk", "nfsd"];
+const MODULES: [&str; 5] = ["virtio_pci", "virtio_net", "virtio_blk", "nfsd", "nfsv3"];
 
 const INIT: &str = include_str!("init.sh");
 
