@@ -1,6 +1,6 @@
 //! Sessions in a terminal, as they look at the end: help, errors and copies, in several widths, with and without colours.
 //!
-//! `INSTA_UPDATE=always cargo test -p nfsw --test sessions` writes them anew. Times, rates and ports are replaced before they are
+//! `INSTA_UPDATE=always cargo test -p nfsw --test sessions` writes them again. Times, rates and ports are replaced before they are
 //! compared.
 
 mod common;

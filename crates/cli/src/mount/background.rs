@@ -22,7 +22,7 @@ const INSIDE: &str = "--in-background";
 /// What the process in the background writes when the mount works.
 const READY: &[u8] = b"ready\n";
 
-/// A longer log begins anew.
+/// A longer log is begun again, empty.
 const LONGEST_LOG: u64 = 1 << 20;
 
 /// What became of a mount in the background.

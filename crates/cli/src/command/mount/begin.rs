@@ -77,7 +77,7 @@ pub(super) async fn begin(
 }
 
 /// Finds the directory that is to be mounted.
-pub(super) async fn reach(
+async fn reach(
     arguments: &MountArgs,
     connections: &Connections,
     reporter: &Reporter,
@@ -97,7 +97,7 @@ pub(super) async fn reach(
 }
 
 /// Begins with a directory of a server.
-pub(super) fn connected(arguments: &MountArgs, found: &Found, reporter: &Reporter) -> Begun {
+fn connected(arguments: &MountArgs, found: &Found, reporter: &Reporter) -> Begun {
     let numbers = (found.metadata.fsid, found.metadata.fileid);
     let root = open(arguments, (found.handle, numbers), reporter);
     let place = root.as_ref().map(|root| root.path().to_owned());

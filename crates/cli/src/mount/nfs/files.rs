@@ -191,7 +191,7 @@ impl Export {
         (Ok(Some(known)), body)
     }
 
-    /// Lists a directory anew.
+    /// Lists a directory from its beginning.
     async fn rows(&self, directory: &Held<'_>) -> Result<Arc<[Row]>, NfsStatus> {
         let node = directory.node;
         let listing = match self.ask(|cache, now| cache.list(now, node)).await.1 {
