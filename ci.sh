@@ -57,7 +57,7 @@ check_clippy() {
 
 check_doc() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items; }
 
-check_test() { cargo test --workspace; }
+check_test() { cargo test --workspace --no-fail-fast; }
 
 check_long() {
   check_packages || return

@@ -12,6 +12,9 @@ use super::*;
 /// What the replies of a server far away are late by.
 const FAR: Duration = Duration::from_millis(110);
 
+/// What a reply is late by, before which a test changes what was asked for.
+const MUCH_LATER: Duration = Duration::from_secs(2);
+
 /// How long a test waits for what is to happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -431,7 +434,7 @@ async fn a_source_that_changed_before_its_first_byte_was_read_is_copied_as_it_is
         let trial = Trial::start();
         let ([from, to], [source, target]) = trial.ends(false, "file", "copy");
         fs::write(&source, vec![1; 300_000]).unwrap();
-        trial.faults(&[(calls(Procedure::Lookup), When::Always, Action::DelayReply(FAR))]);
+        trial.faults(&[(calls(Procedure::Lookup), When::Always, Action::DelayReply(MUCH_LATER))]);
         let run = ["-p", "--transport", transport, &from, &to];
         let change = async {
             wait_for(|| trial.served(Procedure::Lookup) > 0).await;
@@ -455,7 +458,7 @@ async fn a_source_that_is_removed_before_its_turn_is_missing() {
     let trial = Trial::start();
     let ([from, to], [source, _]) = trial.ends(true, "file", "copy");
     fs::write(&source, b"content").unwrap();
-    trial.faults(&[(calls(Procedure::Lookup), When::Always, Action::DelayReply(FAR))]);
+    trial.faults(&[(calls(Procedure::Lookup), When::Always, Action::DelayReply(MUCH_LATER))]);
     let run = [&from[..], &to];
     let remove = async {
         wait_for(|| trial.served(Procedure::Lookup) > 0).await;
