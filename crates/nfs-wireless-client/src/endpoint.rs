@@ -16,7 +16,7 @@ use nfs_proto::{
     config::Window,
     endpoint::{
         self, ConnectionId, Direction, EndpointConfig, Failover, ListingPlan, ListingStep, Reason, Route,
-        other,
+        TransportTuning, other,
     },
     transfer::Limits,
 };
@@ -102,6 +102,7 @@ impl Endpoint {
         let decisions = EndpointConfig {
             either_transport: config.transport == TransportChoice::Auto,
             several_connections: config.rate_limit.is_none() && config.window == Window::Auto,
+            tuning: TransportTuning::DEFAULT,
         };
         let machine = endpoint::Endpoint::new(decisions, clock(), path.protocol, path.round_trip, reason);
         let first = Arc::new(path);

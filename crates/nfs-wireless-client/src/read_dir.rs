@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nfs_proto::{
-    endpoint::ListingPlan,
+    endpoint::{ListingPlan, TransportTuning},
     transfer::{DirEntry, Listing},
 };
 use nfs_wire::FileHandle;
@@ -26,7 +26,13 @@ pub struct ReadDir {
 impl ReadDir {
     pub(crate) fn new(client: Client, directory: FileHandle) -> Self {
         let listing = Listing::new(directory, LEAST_PAGE_BYTES);
-        Self { client, directory, listing, plan: ListingPlan::new(), entries: VecDeque::new() }
+        Self {
+            client,
+            directory,
+            listing,
+            plan: ListingPlan::new(TransportTuning::DEFAULT),
+            entries: VecDeque::new(),
+        }
     }
 
     /// Returns the next entry, or `None` at the end.

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use linkemu::{Endpoint as Place, Node, Outgoing};
 use nfs_proto::{
     endpoint::{
-        ConnectionId, Direction, Endpoint, EndpointConfig, FirstTransport, Reason, Route, ServerPlace, TICK,
-        other,
+        ConnectionId, Direction, Endpoint, EndpointConfig, FirstTransport, Reason, Route, ServerPlace,
+        TransportTuning, other,
     },
     engine::Stats,
     session::Session,
@@ -133,7 +133,8 @@ impl Agent {
         work: Work,
         starts: Instant,
     ) -> Self {
-        let config = EndpointConfig { either_transport: true, several_connections };
+        let config =
+            EndpointConfig { either_transport: true, several_connections, tuning: TransportTuning::DEFAULT };
         Self {
             number,
             config,
@@ -187,7 +188,7 @@ impl Agent {
     /// The first calls of all.
     fn begin(&mut self, now: Instant) {
         self.progress = Progress::Copying;
-        self.task = Task::Connecting(FirstTransport::new(now, ServerPlace::Elsewhere));
+        self.task = Task::Connecting(FirstTransport::new(now, ServerPlace::Elsewhere, self.config.tuning));
         self.make(now, Protocol::Udp);
         self.make(now, Protocol::Tcp);
     }
@@ -240,7 +241,7 @@ impl Agent {
         let direction = self.direction();
         self.endpoint.begin(now, direction);
         self.task = match self.work.operation {
-            Operation::Read => Task::Down(Download::new(now, self.work.size)),
+            Operation::Read => Task::Down(Download::new(now, &self.endpoint, self.work.size)),
             Operation::Write => {
                 let mut upload = Upload::new(now, &mut self.endpoint, self.work.size);
                 let path = &mut self.paths[upload.connection().0].path;
@@ -379,7 +380,8 @@ impl Agent {
         }
         let decides = if let Task::Connecting(first) = &self.task { first.poll_timeout() } else { None };
         let is_at_it = !matches!(self.task, Task::Waiting | Task::Ended);
-        self.tick = is_at_it.then(|| decides.map_or(now + TICK, |at| at.min(now + TICK)));
+        let tick = self.config.tuning.tick();
+        self.tick = is_at_it.then(|| decides.map_or(now + tick, |at| at.min(now + tick)));
     }
 
     fn step_call(&mut self, now: Instant, mut call: Call) {

@@ -7,25 +7,7 @@ use std::{
 
 use nfs_wire::portmap::Protocol;
 
-use super::{GRACE, STALL, STALL_ROUND_TRIPS};
-
-/// A silence as long as this, and as so many times the usual one, is an outage: it is not held against a transport.
-const OUTAGE: Duration = Duration::from_millis(500);
-const OUTAGE_GAPS: u32 = 4;
-
-/// How long both are used side by side before they are compared, and this many round trips at least.
-const TRIAL: Duration = Duration::from_secs(2);
-const TRIAL_ROUND_TRIPS: u32 = 8;
-
-/// What is moving gets this long before the other transport is tried, twice as long after every trial, and never longer than that.
-const FIRST_PAUSE: Duration = Duration::from_secs(8);
-const LONGEST_PAUSE: Duration = Duration::from_secs(128);
-
-/// A trial is made when what is left takes so many times as long as the trial, which on a slow link costs most of its own time.
-const WORTH: u32 = 10;
-
-/// The other transport must be faster by this factor to be taken.
-const ADVANTAGE: f64 = 1.5;
+use super::TransportTuning;
 
 /// Why a transport is in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +71,7 @@ pub struct Use {
 /// A plain machine for one direction of one client: the time is an argument.
 #[derive(Debug)]
 pub(super) struct Choice {
+    tuning: TransportTuning,
     current: Protocol,
     reason: Reason,
     round_trip: Duration,
@@ -122,8 +105,15 @@ struct Trial {
 }
 
 impl Choice {
-    pub(super) const fn new(now: Instant, current: Protocol, reason: Reason, round_trip: Duration) -> Self {
+    pub(super) const fn new(
+        now: Instant,
+        current: Protocol,
+        reason: Reason,
+        round_trip: Duration,
+        tuning: TransportTuning,
+    ) -> Self {
         Self {
+            tuning,
             current,
             reason,
             round_trip,
@@ -131,7 +121,7 @@ impl Choice {
             bytes: [0; 2],
             moved: now,
             alone: (now, 0),
-            pause: FIRST_PAUSE,
+            pause: tuning.first_pause,
             trial: None,
             asked: None,
             stalling: false,
@@ -185,9 +175,9 @@ impl Choice {
     pub(super) fn decide(&mut self, now: Instant, left: u64) -> Use {
         self.judge(now);
         let silent = now.saturating_duration_since(self.moved);
-        let stalled = silent >= STALL.max(self.round_trip * STALL_ROUND_TRIPS).max(self.gap * 2);
+        let stalled = silent >= self.tuning.stalled_after(self.round_trip).max(self.gap * 2);
         if self.trial.is_none() && (stalled || self.is_due(now, left)) {
-            let grace = if stalled { GRACE } else { Duration::ZERO };
+            let grace = if stalled { self.tuning.grace } else { Duration::ZERO };
             if self.asked.is_none() {
                 (self.asked, self.answered, self.stalling) = (Some(now), None, stalled);
             } else if self.answered.is_some_and(|since| since + grace <= now) {
@@ -207,7 +197,8 @@ impl Choice {
 
     fn is_due(&self, now: Instant, left: u64) -> bool {
         let rate = self.alone_rate(now);
-        self.alone_time(now) >= self.pause && left as f64 > rate * (self.trial_time() * WORTH).as_secs_f64()
+        let worth = self.tuning.trial(self.round_trip) * self.tuning.trial_worth;
+        self.alone_time(now) >= self.pause && left as f64 > rate * worth.as_secs_f64()
     }
 
     fn alone_rate(&self, now: Instant) -> f64 {
@@ -223,11 +214,7 @@ impl Choice {
     /// Returns how long the present silence has lasted, if it is an outage.
     fn outage(&self, now: Instant) -> Duration {
         let silent = now.saturating_duration_since(self.moved);
-        if silent >= OUTAGE.max(self.usual_gap * OUTAGE_GAPS) { silent } else { Duration::ZERO }
-    }
-
-    fn trial_time(&self) -> Duration {
-        TRIAL.max(self.round_trip * TRIAL_ROUND_TRIPS)
+        if silent >= self.tuning.outage().max(self.usual_gap * 4) { silent } else { Duration::ZERO }
     }
 
     fn turn(&mut self, now: Instant, reason: Reason) {
@@ -239,7 +226,7 @@ impl Choice {
     fn judge(&mut self, now: Instant) {
         let Some(trial) = self.trial else { return };
         let time = now.saturating_duration_since(trial.started);
-        if time >= self.trial_time() && self.bytes != trial.bytes {
+        if time >= self.tuning.trial(self.round_trip) && self.bytes != trial.bytes {
             self.compare(now, trial);
         }
     }
@@ -250,7 +237,7 @@ impl Choice {
         let other = other(self.current);
         let rate = |over| moved[index(over)] as f64 / time.as_secs_f64();
         let (this, that) = (rate(self.current).max(trial.before.unwrap_or(0.0)), rate(other));
-        if that > this * ADVANTAGE {
+        if that > this * self.tuning.advantage {
             let stalled = this == 0.0;
             let reason = if stalled {
                 Reason::Stalled(now.saturating_duration_since(trial.silent_since))
@@ -259,7 +246,7 @@ impl Choice {
             };
             self.turn(now, reason);
         }
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(self.tuning.first_pause * 16);
         self.start_over(now);
     }
 

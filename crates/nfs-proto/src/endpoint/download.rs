@@ -1,27 +1,15 @@
 //! A download over one connection or several.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nfs_wire::portmap::Protocol;
 
 use super::{
-    ConnectionId, Direction, Endpoint, NEAR,
+    ConnectionId, Direction, Endpoint,
     choice::{Use, index, other},
     pieces::{Pieces, RunId},
 };
 use crate::transfer::{Range, RangeSet};
-
-/// TCP connections of one download at most.
-const MAX_CONNECTIONS: usize = 4;
-
-/// A further connection is made when so much is left,
-const WORTH_A_CONNECTION: u64 = 2 << 20;
-
-/// and for so much trouble: a first loss is what ends the slow start of every connection.
-const TROUBLE: u32 = 3;
-
-/// A connection gets so long to show what it is worth before the next one is made or asked.
-const JOIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a driver is to do for a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +50,9 @@ pub struct DownloadPlan {
 
 impl DownloadPlan {
     /// Starts to read `wanted`.
-    pub fn new(now: Instant, wanted: RangeSet) -> Self {
+    pub fn new(now: Instant, endpoint: &Endpoint, wanted: RangeSet) -> Self {
         Self {
-            pieces: Pieces::new(wanted, now),
+            pieces: Pieces::new(wanted, now, endpoint.config.tuning),
             connections: Vec::new(),
             joining: [false; 2],
             join_from: now,
@@ -123,7 +111,8 @@ impl DownloadPlan {
         connection: Option<ConnectionId>,
     ) {
         self.joining[index(protocol)] = false;
-        self.join_from = now + JOIN_INTERVAL;
+        // It shows what it is worth before the next one is made or asked.
+        self.join_from = now + endpoint.config.tuning.outage();
         let Some(connection) = connection else { return };
         let choice = endpoint.choice_mut(Direction::Down);
         if choice.verdict().0 != protocol {
@@ -174,14 +163,15 @@ impl DownloadPlan {
         if may_join(elsewhere) && (uses.ask || (uses.trial && over(elsewhere).count() == 0)) {
             return Some((elsewhere, 0, true));
         }
+        let tuning = &endpoint.config.tuning;
         let number = over(Protocol::Tcp).count();
-        let wanted = (1 + (trouble / TROUBLE) as usize).min(MAX_CONNECTIONS);
-        let is_far = over(Protocol::Tcp).any(|&connection| endpoint.round_trip(connection) >= NEAR);
+        let wanted = (1 + (trouble / tuning.trouble) as usize).min(tuning.connections);
+        let is_far = over(Protocol::Tcp).any(|&connection| endpoint.round_trip(connection) >= tuning.near);
         let more = endpoint.config.several_connections
             && uses.current == Protocol::Tcp
             && number < wanted
             && is_far
-            && left >= WORTH_A_CONNECTION
+            && left >= tuning.piece_bytes * 8
             && may_join(Protocol::Tcp);
         more.then_some((Protocol::Tcp, number, false))
     }

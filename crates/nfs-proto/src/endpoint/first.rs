@@ -4,18 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::portmap::Protocol;
 
-use super::{NEAR, Reason, choice::index};
-
-/// Waits for the other transport for so long where the first answer does not decide.
-const SECOND: Duration = Duration::from_millis(400);
-
-/// After a first answer over TCP later than this a fade has taken what was sent before; UDP gets so many round trips more.
-const AFTER_A_FADE: Duration = Duration::from_secs(1);
-const AFTER_A_FADE_ROUND_TRIPS: u32 = 4;
-
-/// After an earlier one a datagram may have been lost: UDP gets this and so many round trips.
-const ONE_DATAGRAM: Duration = Duration::from_millis(50);
-const ONE_DATAGRAM_ROUND_TRIPS: u32 = 2;
+use super::{Reason, TransportTuning, choice::index};
 
 /// What is known of one transport.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +27,7 @@ pub enum ServerPlace {
 /// The choice of a client's first connection.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstTransport {
+    tuning: TransportTuning,
     started: Instant,
     server: ServerPlace,
     answers: [Answer; 2],
@@ -45,8 +35,8 @@ pub struct FirstTransport {
 
 impl FirstTransport {
     /// Starts when a NULL call is made over both transports.
-    pub const fn new(now: Instant, server: ServerPlace) -> Self {
-        Self { started: now, server, answers: [Answer::None; 2] }
+    pub const fn new(now: Instant, server: ServerPlace, tuning: TransportTuning) -> Self {
+        Self { tuning, started: now, server, answers: [Answer::None; 2] }
     }
 
     /// Takes note of the first answer over a transport, and of the round trip that it took.
@@ -81,15 +71,17 @@ impl FirstTransport {
         }
     }
 
-    /// Returns when [`Self::poll`] decides without a second answer.
+    /// Returns when [`Self::poll`] decides without a second answer. It is waited for where the first one does not decide.
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let second = self.tuning.notice * 4;
         match self.answers {
-            [Answer::At(at, _), Answer::None] => Some(at + SECOND),
+            [Answer::At(at, _), Answer::None] => Some(at + second),
             [Answer::None, Answer::At(at, round_trip)] => {
-                let wait = if at < self.started + AFTER_A_FADE {
-                    ONE_DATAGRAM + round_trip * ONE_DATAGRAM_ROUND_TRIPS
+                // A datagram may have been lost. After a later answer over TCP a fade has taken what was sent before it.
+                let wait = if at < self.started + self.tuning.stall {
+                    self.tuning.notice / 2 + round_trip * 2
                 } else {
-                    SECOND + round_trip * AFTER_A_FADE_ROUND_TRIPS
+                    second + round_trip * 4
                 };
                 Some(at + wait)
             }
@@ -104,7 +96,7 @@ impl FirstTransport {
 
     /// Whether the server is further away than the network of a house.
     fn is_far(&self, round_trip: Duration) -> bool {
-        round_trip >= NEAR && self.server == ServerPlace::Elsewhere
+        round_trip >= self.tuning.near && self.server == ServerPlace::Elsewhere
     }
 }
 
@@ -119,7 +111,7 @@ mod tests {
     fn decide(udp: Option<(u64, u64)>, tcp: Option<(u64, u64)>) -> Option<(u64, Protocol)> {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
-        let mut first = FirstTransport::new(epoch, ServerPlace::Elsewhere);
+        let mut first = FirstTransport::new(epoch, ServerPlace::Elsewhere, TransportTuning::DEFAULT);
         for at in 0..5000 {
             let now = epoch + Duration::from_millis(at);
             for (protocol, answer) in [(UDP, udp), (TCP, tcp)] {
@@ -153,12 +145,12 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let now = Instant::now();
         let far = Duration::from_millis(20);
-        let mut first = FirstTransport::new(now, ServerPlace::Elsewhere);
+        let mut first = FirstTransport::new(now, ServerPlace::Elsewhere, TransportTuning::DEFAULT);
         first.handle_refused(UDP);
         assert_eq!((first.poll(now), first.asks_udp_again()), (None, false));
         first.handle_answer(now, TCP, far);
         assert_eq!(first.poll(now), Some((TCP, Reason::OnlyOne)));
-        let mut first = FirstTransport::new(now, ServerPlace::Elsewhere);
+        let mut first = FirstTransport::new(now, ServerPlace::Elsewhere, TransportTuning::DEFAULT);
         first.handle_answer(now, UDP, Duration::ZERO);
         first.handle_refused(TCP);
         assert_eq!(first.poll(now), Some((UDP, Reason::OnlyOne)));
@@ -168,7 +160,7 @@ mod tests {
     fn the_own_machine_is_near_however_slow() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let now = Instant::now();
-        let mut first = FirstTransport::new(now, ServerPlace::Here);
+        let mut first = FirstTransport::new(now, ServerPlace::Here, TransportTuning::DEFAULT);
         first.handle_answer(now, UDP, Duration::from_millis(20));
         assert_eq!(first.poll(now), None);
         first.handle_answer(now, TCP, Duration::from_millis(20));

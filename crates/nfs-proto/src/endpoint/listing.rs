@@ -4,19 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::{Procedure, portmap::Protocol};
 
-use super::{ConnectionId, Endpoint, Route};
-
-/// Bytes of a page over UDP: three frames, and less than what every server sends.
-const UDP_PAGE_BYTES: u32 = 4096;
-
-/// Bytes of the first page over TCP; later ones are four times as large, up to the second number.
-const TCP_PAGE_BYTES: u32 = 64 << 10;
-const GROWTH: u32 = 4;
-const LARGEST_PAGE_BYTES: u32 = 1 << 20;
-
-/// A page that took no longer than so many round trips cost waiting rather than air time, and the next may be larger. TCP in slow start
-/// needs three for a page four times as large as the one before (RFC 6928: 10 segments, doubled).
-const QUICK_ROUND_TRIPS: u32 = 4;
+use super::{ConnectionId, Endpoint, Route, TransportTuning};
 
 /// The connection is given up after so long: the kernel sends a SYN at 0, 1, 3 and 7 s (RFC 6298 §2.1).
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -36,6 +24,7 @@ pub enum ListingStep {
 /// of more than one page, if that was quick, goes on over TCP, where pages may be large.
 #[derive(Debug)]
 pub struct ListingPlan {
+    tuning: TransportTuning,
     /// `None` before the first page.
     was_quick: Option<bool>,
     has_connected: bool,
@@ -47,12 +36,13 @@ pub struct ListingPlan {
 
 impl ListingPlan {
     /// Starts a listing.
-    pub const fn new() -> Self {
+    pub const fn new(tuning: TransportTuning) -> Self {
         Self {
+            tuning,
             was_quick: None,
             has_connected: false,
             is_over_tcp: false,
-            tcp_page_bytes: TCP_PAGE_BYTES,
+            tcp_page_bytes: tuning.tcp_page_bytes,
             has_failed: false,
         }
     }
@@ -79,30 +69,26 @@ impl ListingPlan {
     /// Returns the size of the next page over a transport.
     pub const fn page_bytes(&self, protocol: Protocol) -> u32 {
         match protocol {
-            Protocol::Udp => UDP_PAGE_BYTES,
+            Protocol::Udp => self.tuning.udp_page_bytes,
             Protocol::Tcp => self.tcp_page_bytes,
         }
     }
 
     /// Takes note of a page that a connection brought.
     pub fn handle_page(&mut self, endpoint: &Endpoint, over: ConnectionId, took: Duration) {
-        let was_quick = took <= endpoint.round_trip(over) * QUICK_ROUND_TRIPS;
+        // It cost waiting rather than air time. TCP in slow start needs three round trips for a page four times as large as the one before (RFC 6928:
+        // 10 segments, doubled).
+        let was_quick = took <= endpoint.round_trip(over) * 4;
         self.was_quick = Some(was_quick);
         self.is_over_tcp = endpoint.protocol(over) == Protocol::Tcp;
         if self.is_over_tcp && was_quick {
-            self.tcp_page_bytes = (self.tcp_page_bytes * GROWTH).min(LARGEST_PAGE_BYTES);
+            self.tcp_page_bytes = (self.tcp_page_bytes * 4).min(self.tuning.tcp_page_bytes * 16);
         }
     }
 
     /// Takes note that a page came only over the other transport than asked for.
     pub const fn handle_failover(&mut self) {
         self.has_failed = true;
-    }
-}
-
-impl Default for ListingPlan {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -114,7 +100,11 @@ mod tests {
     };
 
     const ROUND_TRIP: Duration = Duration::from_millis(50);
-    const EITHER: EndpointConfig = EndpointConfig { either_transport: true, several_connections: true };
+    const EITHER: EndpointConfig = EndpointConfig {
+        either_transport: true,
+        several_connections: true,
+        tuning: TransportTuning::DEFAULT,
+    };
 
     fn endpoint(config: EndpointConfig, first: Protocol) -> (Instant, Endpoint) {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
@@ -155,7 +145,7 @@ mod tests {
     #[test]
     fn a_long_listing_of_quick_pages_moves_to_tcp_and_its_pages_grow() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let seen = pages(&mut ListingPlan::new(), &mut endpoint, 6, 1);
+        let seen = pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 6, 1);
         let large = [64, 256, 1024, 1024].map(|kib| (Protocol::Tcp, kib << 10));
         assert_eq!(seen, [small(2), large.to_vec()].concat());
     }
@@ -163,7 +153,7 @@ mod tests {
     #[test]
     fn pages_that_cost_air_time_stay_small() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let mut plan = ListingPlan::new();
+        let mut plan = ListingPlan::new(TransportTuning::DEFAULT);
         assert_eq!(pages(&mut plan, &mut endpoint, 9, 5), small(9));
         assert_eq!(pages(&mut plan, &mut endpoint, 2, 1), small(2));
         let slow_tcp = pages(&mut plan, &mut endpoint, 3, 5);
@@ -173,18 +163,22 @@ mod tests {
     #[test]
     fn where_only_udp_may_be_used_pages_stay_on_it() {
         let mut endpoint = endpoint(EndpointConfig { either_transport: false, ..EITHER }, Protocol::Udp);
-        assert_eq!(pages(&mut ListingPlan::new(), &mut endpoint, 9, 1), small(9));
+        assert_eq!(pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 9, 1), small(9));
     }
 
     #[test]
     fn a_server_that_refuses_tcp_is_not_asked_for_every_page() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let mut plan = ListingPlan::new();
+        let mut plan = ListingPlan::new(TransportTuning::DEFAULT);
         pages(&mut plan, &mut endpoint, 1, 1);
         let step = plan.poll(endpoint.0, &endpoint.1, Procedure::Readdirplus);
         assert_eq!(step, ListingStep::Connect(Protocol::Tcp, CONNECT_TIME));
         endpoint.1.handle_refused(endpoint.0, Protocol::Tcp);
-        assert_eq!(pages(&mut ListingPlan::new(), &mut endpoint, 9, 1), small(9), "nor for another listing");
+        assert_eq!(
+            pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 9, 1),
+            small(9),
+            "nor for another listing"
+        );
         endpoint.0 += Duration::from_secs(60);
         assert_eq!(pages(&mut plan, &mut endpoint, 9, 1), small(9));
     }
@@ -192,7 +186,7 @@ mod tests {
     #[test]
     fn a_page_that_only_udp_brought_ends_the_use_of_tcp() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let mut plan = ListingPlan::new();
+        let mut plan = ListingPlan::new(TransportTuning::DEFAULT);
         assert_eq!(pages(&mut plan, &mut endpoint, 3, 1).last(), Some(&(Protocol::Tcp, 64 << 10)));
         plan.handle_failover();
         assert_eq!(pages(&mut plan, &mut endpoint, 4, 1), small(4));
@@ -202,6 +196,6 @@ mod tests {
     fn the_first_connection_may_be_tcp() {
         let mut endpoint = endpoint(EITHER, Protocol::Tcp);
         let large = [64, 256, 1024].map(|kib| (Protocol::Tcp, kib << 10));
-        assert_eq!(pages(&mut ListingPlan::new(), &mut endpoint, 3, 1), large);
+        assert_eq!(pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 3, 1), large);
     }
 }

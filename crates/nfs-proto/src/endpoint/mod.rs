@@ -8,6 +8,7 @@ mod download;
 mod first;
 mod listing;
 mod pieces;
+mod tuning;
 mod upload;
 
 use std::time::{Duration, Instant};
@@ -21,26 +22,11 @@ pub use self::{
     first::{FirstTransport, ServerPlace},
     listing::{ListingPlan, ListingStep},
     pieces::RunId,
+    tuning::TransportTuning,
     upload::{UploadPlan, UploadStep},
 };
 pub use crate::engine::Direction;
 use crate::{engine::Repeat, transfer::Copies};
-
-/// Servers below this round trip are near: there TCP costs least work, and fades are no matter of a link so short.
-pub const NEAR: Duration = Duration::from_millis(1);
-
-/// How often a transfer looks whether another connection would do better.
-pub const TICK: Duration = Duration::from_millis(50);
-
-/// Nothing for so long, and for so many round trips: perhaps the transport is broken, and the other one is asked with a NULL call.
-const STALL: Duration = Duration::from_secs(1);
-const STALL_ROUND_TRIPS: u32 = 8;
-
-/// Once that has answered, the other transport is used if this one still gives nothing so much later: a fade, which took both, is over by then.
-const GRACE: Duration = Duration::from_millis(1500);
-
-/// A transport that refuses is not asked again for so long.
-const REFUSED: Duration = Duration::from_secs(30);
 
 /// Names a connection of an [`Endpoint`]; the first is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,12 +58,14 @@ struct Connection {
 }
 
 /// What may be chosen for an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EndpointConfig {
     /// Whether either transport may be used; else only that of the first connection.
     pub either_transport: bool,
     /// Whether a download over TCP may take several connections.
     pub several_connections: bool,
+    /// The numbers that decide.
+    pub tuning: TransportTuning,
 }
 
 /// The connections to one server.
@@ -104,7 +92,7 @@ impl Endpoint {
         round_trip: Duration,
         reason: Reason,
     ) -> Self {
-        let choice = || Choice::new(now, first, reason, round_trip);
+        let choice = || Choice::new(now, first, reason, round_trip, config.tuning);
         Self {
             config,
             connections: vec![Connection { protocol: first, round_trip }],
@@ -128,7 +116,7 @@ impl Endpoint {
 
     /// Whether a connection over a transport may be tried: the server has not refused one lately.
     pub fn may_connect(&self, now: Instant, protocol: Protocol) -> bool {
-        self.refused[index(protocol)].is_none_or(|since| since + REFUSED <= now)
+        self.refused[index(protocol)].is_none_or(|since| since + self.config.tuning.refused <= now)
     }
 
     /// Returns which connection a call takes.
@@ -149,8 +137,8 @@ impl Endpoint {
 
     /// Returns when a call on a connection is made on the other transport, too.
     fn failover(&self, connection: ConnectionId) -> Failover {
-        let after = STALL.max(self.round_trip(connection) * STALL_ROUND_TRIPS);
-        Failover { after, grace: GRACE }
+        let tuning = &self.config.tuning;
+        Failover { after: tuning.stalled_after(self.round_trip(connection)), grace: tuning.grace }
     }
 
     /// Takes note that only another transport than `silent` has answered a call: the procedure stays there.

@@ -2,45 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::NEAR;
+use super::TransportTuning;
 use crate::transfer::{Range, RangeSet};
-
-/// Bytes of a piece where the way is long enough for several connections.
-const SMALL_PIECE: u64 = 256 << 10;
-
-/// Bytes of the first pieces that a further connection is asked for.
-const SMALLEST_PIECE: u64 = 64 << 10;
-
-/// Time whose bytes a further connection is asked for at once, and two round trips.
-const AHEAD: Duration = Duration::from_secs(1);
-
-/// Bytes of a piece on short ways, and the longest READ.
-const LARGE_PIECE: u64 = 1 << 20;
-
-/// Bytes that a connection is asked for at once: by a download with one connection, and by a connection that is silent.
-const MAX_AHEAD: u64 = 4 << 20;
-const MIN_AHEAD: u64 = 512 << 10;
-
-/// What it takes to notice and to ask.
-const NOTICE: Duration = Duration::from_millis(100);
-
-/// A rate is averaged over so many round trips, and this long at least.
-const RATE_ROUND_TRIPS: u32 = 4;
-const RATE_TIME: Duration = Duration::from_millis(400);
-
-/// A connection that is asked and silent for so many eighths of a round trip, and this long at least, is not waited for.
-const STUCK_EIGHTHS: u32 = 16;
-const STUCK: Duration = Duration::from_millis(100);
-
-/// Silences of so many eighths of a round trip, and this long at least, are trouble; once, and twice more where it seems that a timer of TCP
-/// has to end them.
-const LOSS_EIGHTHS: u32 = 9;
-const LOSS: Duration = Duration::from_millis(20);
-const TIMER_EIGHTHS: u32 = 24;
-const TIMER: Duration = Duration::from_millis(300);
-
-/// A piece is asked for again where that is expected to take less than this share of the time it still takes where it is.
-const SHARE: f64 = 0.5;
 
 /// How often a piece is under way at most.
 const COPIES: usize = 2;
@@ -48,6 +11,7 @@ const COPIES: usize = 2;
 /// One connection, as seen by one download.
 #[derive(Clone, Debug)]
 struct Connection {
+    tuning: TransportTuning,
     round_trip: Duration,
     /// Bytes that arrived lately, each counting less with time.
     recent: f64,
@@ -74,6 +38,7 @@ struct Run {
 /// What is where. A plain machine: the time is an argument.
 #[derive(Debug)]
 pub(super) struct Pieces {
+    tuning: TransportTuning,
     /// Not asked for.
     waiting: RangeSet,
     done: RangeSet,
@@ -87,8 +52,9 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Starts with nothing asked for.
-    pub(super) fn new(wanted: RangeSet, now: Instant) -> Self {
+    pub(super) fn new(wanted: RangeSet, now: Instant, tuning: TransportTuning) -> Self {
         Self {
+            tuning,
             wanted: wanted.bytes(),
             waiting: wanted,
             done: RangeSet::new(),
@@ -102,7 +68,9 @@ impl Pieces {
 
     /// Takes another connection into use; they are numbered in this order.
     pub(super) fn add_connection(&mut self, now: Instant, round_trip: Duration) {
-        let connection = Connection { round_trip, recent: 0.0, bytes: 0, heard: now, trouble: 0, silence: 0 };
+        let tuning = self.tuning;
+        let connection =
+            Connection { tuning, round_trip, recent: 0.0, bytes: 0, heard: now, trouble: 0, silence: 0 };
         self.connections.push(connection);
     }
 
@@ -113,8 +81,9 @@ impl Pieces {
         if pending >= ahead {
             return None;
         }
-        let long = self.connections.get(connection)?.round_trip >= NEAR;
-        let most = if long { SMALL_PIECE.min(ahead / 2) } else { LARGE_PIECE };
+        let long = self.connections.get(connection)?.round_trip >= self.tuning.near;
+        let piece = self.tuning.piece_bytes;
+        let most = if long { piece.min(ahead / 2) } else { 4 * piece };
         let asked = match self.waiting.take(most) {
             Some(range) => range,
             None => self.slowest(now, connection)?,
@@ -202,15 +171,16 @@ impl Pieces {
     /// what they bring in about a second, for what they owe is in the way of all when the path is slow.
     fn ahead(&self, now: Instant, connection: usize) -> u64 {
         let Some(it) = self.connections.get(connection) else { return 0 };
-        if it.round_trip < NEAR {
-            return MAX_AHEAD;
+        let piece = self.tuning.piece_bytes;
+        if it.round_trip < self.tuning.near {
+            return 16 * piece;
         }
-        let most = (MAX_AHEAD / self.connections.len() as u64).max(MIN_AHEAD * 2);
+        let most = (16 * piece / self.connections.len() as u64).max(4 * piece);
         match connection {
-            0 if it.is_stuck(now) => MIN_AHEAD,
+            0 if it.is_stuck(now) => 2 * piece,
             0 => most,
-            _ => ((it.rate(now) * (AHEAD + it.round_trip * 2).as_secs_f64()) as u64)
-                .clamp(2 * SMALLEST_PIECE, most),
+            _ => ((it.rate(now) * (self.tuning.stall + it.round_trip * 2).as_secs_f64()) as u64)
+                .clamp(piece / 2, most),
         }
     }
 
@@ -238,8 +208,8 @@ impl Pieces {
                 }
                 let there =
                     if other.is_stuck(now) { f64::MAX } else { before as f64 / other.rate(now).max(1.0) };
-                let here = (own.round_trip + NOTICE).as_secs_f64() + missing as f64 / rate;
-                if here < there * SHARE && worst.is_none_or(|(time, _)| there > time) {
+                let here = (own.round_trip + self.tuning.notice).as_secs_f64() + missing as f64 / rate;
+                if here < there / 2.0 && worst.is_none_or(|(time, _)| there > time) {
                     worst = Some((there, run.asked));
                 }
             }
@@ -249,8 +219,9 @@ impl Pieces {
 }
 
 impl Connection {
+    /// What the rate is averaged over.
     fn span(&self) -> Duration {
-        RATE_TIME.max(self.round_trip * RATE_ROUND_TRIPS)
+        4 * self.tuning.notice.max(self.round_trip)
     }
 
     /// Takes note of a silence.
@@ -258,10 +229,11 @@ impl Connection {
         let silence = if self.bytes == 0 {
             // Before the first byte the server may simply be slow.
             0
-        } else if self.is_silent(now, TIMER, TIMER_EIGHTHS) {
+        } else if self.is_silent(now, 3 * self.tuning.notice, 24) {
+            // A timer of TCP has to end it.
             3
         } else {
-            u32::from(self.is_silent(now, LOSS, LOSS_EIGHTHS))
+            u32::from(self.is_silent(now, self.tuning.notice / 5, 9))
         };
         let more = silence.saturating_sub(self.silence);
         self.silence += more;
@@ -278,13 +250,14 @@ impl Connection {
         self.decayed(now) / self.span().as_secs_f64()
     }
 
+    /// Whether nothing has come for so long and for so many eighths of a round trip.
     fn is_silent(&self, now: Instant, time: Duration, eighths: u32) -> bool {
         now.saturating_duration_since(self.heard) >= time.max(self.round_trip / 8 * eighths)
     }
 
     /// Whether it is better not to wait for it.
     fn is_stuck(&self, now: Instant) -> bool {
-        self.is_silent(now, STUCK, STUCK_EIGHTHS)
+        self.is_silent(now, self.tuning.notice, 16)
     }
 }
 

@@ -6,12 +6,14 @@ use nfs_wire::{Procedure, portmap::Protocol};
 
 use super::{
     ConnectionId, Direction, DownloadPlan, DownloadStep, Endpoint, EndpointConfig, Failover, Reason, Route,
-    RunId, UploadPlan, UploadStep,
+    RunId, TransportTuning, UploadPlan, UploadStep,
 };
 use crate::transfer::{Range, RangeSet};
 
-const EITHER: EndpointConfig = EndpointConfig { either_transport: true, several_connections: true };
-const ONE: EndpointConfig = EndpointConfig { either_transport: false, several_connections: false };
+const EITHER: EndpointConfig =
+    EndpointConfig { either_transport: true, several_connections: true, tuning: TransportTuning::DEFAULT };
+const ONE: EndpointConfig =
+    EndpointConfig { either_transport: false, several_connections: false, tuning: TransportTuning::DEFAULT };
 
 #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
 fn epoch() -> Instant {
@@ -41,7 +43,7 @@ struct Outcome {
 fn download(config: EndpointConfig, first: Protocol, size: u64, rates: Rates) -> Outcome {
     let epoch = epoch();
     let mut endpoint = endpoint(config, first, epoch);
-    let mut plan = DownloadPlan::new(epoch, RangeSet::new().missing(size));
+    let mut plan = DownloadPlan::new(epoch, &endpoint, RangeSet::new().missing(size));
     endpoint.begin(epoch, Direction::Down);
     let mut runs: Vec<(ConnectionId, RunId, RangeSet)> = Vec::new();
     let mut joins: Vec<(u64, Protocol, usize)> = Vec::new();
@@ -118,7 +120,7 @@ fn upload(config: EndpointConfig, size: u64, rates: Rates) -> (Outcome, Vec<Uplo
                 UploadStep::Hold => is_held = true,
                 UploadStep::Detach => {
                     is_held = false;
-                    plan.handle_detached(now, true);
+                    plan.handle_detached(now, &endpoint, true);
                 }
             }
         }
@@ -190,7 +192,7 @@ fn a_download_over_tcp_that_stalls_takes_more_connections_and_one_that_does_not_
 fn nothing_is_read_that_has_nowhere_to_go() {
     let epoch = epoch();
     let mut endpoint = endpoint(EITHER, Protocol::Udp, epoch);
-    let mut plan = DownloadPlan::new(epoch, RangeSet::new().missing(1 << 20));
+    let mut plan = DownloadPlan::new(epoch, &endpoint, RangeSet::new().missing(1 << 20));
     assert_eq!(plan.poll(epoch, &mut endpoint, false), None);
     assert!(matches!(plan.poll(epoch, &mut endpoint, true), Some(DownloadStep::Read { .. })));
 }
@@ -224,7 +226,7 @@ fn an_upload_that_cannot_be_taken_back_stays_and_is_asked_again() {
             Some(UploadStep::Hold) => plan.handle_drained(),
             Some(UploadStep::Detach) => {
                 detached += 1;
-                plan.handle_detached(at(millisecond), false);
+                plan.handle_detached(at(millisecond), &endpoint, false);
             }
             None => {}
         }

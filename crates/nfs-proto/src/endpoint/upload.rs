@@ -4,14 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::portmap::Protocol;
 
-use super::{ConnectionId, Direction, Endpoint, TICK, choice::other};
-
-/// Before it moves, an upload waits for what is in flight until nothing has come for so long and two round trips,
-const SILENT: Duration = Duration::from_millis(500);
-const SILENT_ROUND_TRIPS: u32 = 2;
-
-/// but not longer than so many times that.
-const MAX_SILENCES: u32 = 4;
+use super::{ConnectionId, Direction, Endpoint, choice::other};
 
 /// What a driver is to do for an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +43,7 @@ impl UploadPlan {
     /// Starts an upload of so many bytes.
     pub fn new(now: Instant, endpoint: &mut Endpoint, bytes: u64) -> Self {
         let protocol = endpoint.decide(now, Direction::Up, bytes).current;
-        let state = State::Writing { look: now + TICK };
+        let state = State::Writing { look: now + endpoint.config.tuning.tick() };
         Self { connection: endpoint.carrier(protocol), left: bytes, state }
     }
 
@@ -90,7 +83,7 @@ impl UploadPlan {
         if has_answered {
             endpoint.choice_mut(Direction::Up).handle_answer(now);
         }
-        self.state = State::Writing { look: now + TICK };
+        self.state = State::Writing { look: now + endpoint.config.tuning.tick() };
     }
 
     /// Takes note that none of its calls is outstanding.
@@ -101,13 +94,13 @@ impl UploadPlan {
     }
 
     /// Takes note that the transfer was taken back, and is now carried by [`Self::connection`]; or could not be.
-    pub fn handle_detached(&mut self, now: Instant, was_handed_over: bool) {
+    pub fn handle_detached(&mut self, now: Instant, endpoint: &Endpoint, was_handed_over: bool) {
         if let State::Detaching { to } = self.state
             && was_handed_over
         {
             self.connection = to;
         }
-        self.state = State::Writing { look: now + TICK };
+        self.state = State::Writing { look: now + endpoint.config.tuning.tick() };
     }
 
     /// Returns when to poll it next, whatever happens.
@@ -125,7 +118,7 @@ impl UploadPlan {
         endpoint: &mut Endpoint,
         last_heard: Option<Instant>,
     ) -> Option<UploadStep> {
-        self.state = State::Writing { look: now + TICK };
+        self.state = State::Writing { look: now + endpoint.config.tuning.tick() };
         let protocol = endpoint.protocol(self.connection);
         // Over TCP only a stall is a reason to try UDP.
         let left = if protocol == Protocol::Tcp { 0 } else { self.left };
@@ -142,22 +135,22 @@ impl UploadPlan {
         Some(UploadStep::Hold)
     }
 
-    /// When what is in flight is waited for no longer.
+    /// When what is in flight is waited for no longer: nothing has come for half a stall and two round trips, or for four times as long it came late.
     fn drained_by(&self, endpoint: &Endpoint) -> Option<Instant> {
         let State::Draining { began, heard, .. } = self.state else { return None };
         let silent = self.silent(endpoint);
-        Some((heard + silent).min(began + silent * MAX_SILENCES))
+        Some((heard + silent).min(began + silent * 4))
     }
 
     fn silent(&self, endpoint: &Endpoint) -> Duration {
-        SILENT + endpoint.round_trip(self.connection) * SILENT_ROUND_TRIPS
+        endpoint.config.tuning.outage() + endpoint.round_trip(self.connection) * 2
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{EndpointConfig, Reason},
+        super::{EndpointConfig, Reason, TransportTuning},
         *,
     };
 
@@ -175,7 +168,11 @@ mod tests {
         fn new() -> Self {
             #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
             let epoch = Instant::now() + Duration::from_secs(60);
-            let config = EndpointConfig { either_transport: true, several_connections: true };
+            let config = EndpointConfig {
+                either_transport: true,
+                several_connections: true,
+                tuning: TransportTuning::DEFAULT,
+            };
             let round_trip = Duration::from_millis(50);
             let mut endpoint = Endpoint::new(config, epoch, Protocol::Udp, round_trip, Reason::OnlyOne);
             endpoint.add(Protocol::Tcp, round_trip);
@@ -262,7 +259,7 @@ mod tests {
             assert_eq!(world.poll(2700, None), Some(UploadStep::Detach));
             assert_eq!(world.plan.connection(), FIRST);
             let now = world.at(2800);
-            world.plan.handle_detached(now, is_handed_over);
+            world.plan.handle_detached(now, &world.endpoint, is_handed_over);
             assert_eq!((world.plan.connection(), world.due()), (connection, Some(2850)));
         }
         let mut world = World::new();

@@ -5,18 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::Class;
 
-/// How long no READ, or no WRITE, is answered before this is more than loss,
-const TIME: Duration = Duration::from_secs(1);
-
-/// beyond the times that one is usually given,
-const TIMEOUTS: u32 = 2;
-
-/// and how many other calls that were sent meanwhile are.
-const OTHERS: u32 = 4;
-
-/// Between two READs, or two WRITEs, that are sent then.
-const SPACING: Duration = Duration::from_millis(250);
-
 /// What is known of one class of calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
@@ -28,13 +16,19 @@ struct Watch {
 }
 
 /// Which calls are ignored.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Ignored {
+    /// How long that takes to be more than loss.
+    after: Duration,
     read: Watch,
     write: Watch,
 }
 
 impl Ignored {
+    pub(super) fn new(after: Duration) -> Self {
+        Self { after, read: Watch::default(), write: Watch::default() }
+    }
+
     fn watch(&mut self, class: Class) -> Option<&mut Watch> {
         match class {
             Class::Control => None,
@@ -71,8 +65,8 @@ impl Ignored {
             Class::Write => &self.write,
         };
         let lasted = now.saturating_duration_since(watch.since?);
-        let ignored = watch.others >= OTHERS && lasted >= TIME.max(TIMEOUTS * timeout);
-        watch.last_sent.map(|last| last + SPACING).filter(|&due| ignored && now < due)
+        let ignored = watch.others >= 4 && lasted >= self.after.max(2 * timeout);
+        watch.last_sent.map(|last| last + self.after / 4).filter(|&due| ignored && now < due)
     }
 }
 
@@ -86,7 +80,7 @@ mod tests {
     fn reads_that_alone_are_not_answered_are_sent_four_times_a_second() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
-        let mut ignored = Ignored::default();
+        let mut ignored = Ignored::new(1000 * MS);
         ignored.handle_sent(start, Class::Read);
         for other in 1..=4 {
             ignored.handle_answer(Class::Control, start + other * MS);
@@ -107,7 +101,7 @@ mod tests {
     fn a_silence_of_all_calls_is_a_fade() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
-        let mut ignored = Ignored::default();
+        let mut ignored = Ignored::new(1000 * MS);
         for _ in 0..9 {
             ignored.handle_answer(Class::Control, start);
         }
@@ -120,13 +114,13 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
         for (sent, waits) in [(start, false), (start + MS, true)] {
-            let mut ignored = Ignored::default();
+            let mut ignored = Ignored::new(1000 * MS);
             ignored.handle_sent(start, Class::Write);
-            (0..OTHERS).for_each(|_| ignored.handle_answer(Class::Control, sent));
-            ignored.handle_sent(start + TIME, Class::Write);
-            let wait = ignored.wait_until(start + TIME, Class::Write, MS);
-            assert_eq!(wait, waits.then_some(start + TIME + SPACING));
-            assert_eq!(ignored.wait_until(start + TIME, Class::Control, MS), None);
+            (0..4).for_each(|_| ignored.handle_answer(Class::Control, sent));
+            ignored.handle_sent(start + 1000 * MS, Class::Write);
+            let wait = ignored.wait_until(start + 1000 * MS, Class::Write, MS);
+            assert_eq!(wait, waits.then_some(start + 1250 * MS));
+            assert_eq!(ignored.wait_until(start + 1000 * MS, Class::Control, MS), None);
         }
     }
 }

@@ -125,7 +125,7 @@ impl Engine {
             probe_head: Vec::new(),
             arriving: 0,
             paced_until: None,
-            ignored: Ignored::default(),
+            ignored: Ignored::new(tuning.loss.ignored),
             events: VecDeque::new(),
             now,
             stats: Stats::default(),

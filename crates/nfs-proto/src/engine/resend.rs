@@ -17,10 +17,6 @@ const PROBE_SLOT: u32 = u32::MAX;
 /// Another: the padded calls that look for the path's MTU. Their size is in place of the generation.
 const MTU_PROBE_SLOT: u32 = u32::MAX - 1;
 
-/// How long a call that must not run twice is given, times the times it was overtaken: not every server has a reply cache, and a copy
-/// that is run late makes again what was renamed or removed meanwhile. A server's threads and a disk's seeks are mostly less far apart.
-const CAUTION: Duration = Duration::from_millis(250);
-
 /// A call that has waited for so long when the link changes was probably lost: ten times a wireless link's round trip.
 const LATE: Duration = Duration::from_millis(200);
 
@@ -157,10 +153,10 @@ impl Engine {
         let by_peer = evidence == slot.class;
         slot.overtaken_by_peer = by_peer;
         let (class, sent, losses, deadline) = (slot.class, slot.last_sent, slot.losses, slot.deadline);
-        let cautious = slot.repeat == Repeat::SameXid;
+        let (cautious, caution) = (slot.repeat == Repeat::SameXid, adaptive.caution());
         let mut due = self.now + adaptive.reordering_window(self.now, class, sent, losses, evidence);
         if cautious {
-            due = due.max(sent + CAUTION * losses);
+            due = due.max(sent + caution * losses);
         }
         self.timers.set(id.slot, deadline.map_or(due, |deadline| deadline.min(due)));
         self.leave_window(id.slot);

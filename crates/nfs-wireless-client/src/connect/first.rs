@@ -2,7 +2,7 @@
 
 use std::{future::pending, net::SocketAddr, time::Instant};
 
-use nfs_proto::endpoint::{FirstTransport, ServerPlace};
+use nfs_proto::endpoint::{FirstTransport, ServerPlace, TransportTuning};
 use nfs_wire::portmap::Protocol;
 use tokio::time::sleep_until;
 
@@ -15,7 +15,7 @@ impl Finder<'_> {
         let attempt =
             |protocol| -> Option<Attempt<'_, Path>> { Some(Box::pin(self.nfs_over(address, protocol))) };
         let place = if is_here(address) { ServerPlace::Here } else { ServerPlace::Elsewhere };
-        let mut first = FirstTransport::new(clock(), place);
+        let mut first = FirstTransport::new(clock(), place, TransportTuning::DEFAULT);
         let (mut udp, mut tcp, mut again) = (attempt(Protocol::Udp), attempt(Protocol::Tcp), None);
         let mut is_asked_again = false;
         let (mut over_udp, mut over_tcp, mut refusal) = (None, None, None);

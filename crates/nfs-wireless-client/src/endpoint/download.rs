@@ -14,7 +14,7 @@ use std::{
 
 use nfs_proto::{
     attr::Metadata,
-    endpoint::{ConnectionId, Direction, DownloadPlan, DownloadStep, RunId, TICK},
+    endpoint::{ConnectionId, Direction, DownloadPlan, DownloadStep, RunId, TransportTuning},
     session::Transfer,
     transfer::{Download, Range, RangeSet, TransferError},
 };
@@ -203,7 +203,7 @@ impl Endpoint {
         let _counted = Counted::begin(&self.connections, Direction::Down);
         let end = ranges.end();
         let shared = Arc::new(Shared {
-            plan: Mutex::new(DownloadPlan::new(clock(), ranges)),
+            plan: Mutex::new(DownloadPlan::new(clock(), &self.connections.machine(), ranges)),
             told: Mutex::new(Told::Nothing),
             target: Strand::new(Target { sink, observer }, self.reactor.storage_pool()),
             failed: OnceLock::new(),
@@ -252,7 +252,7 @@ impl Endpoint {
                     lock(&shared.plan).handle_join(clock(), machine, protocol, connection);
                 }
                 () = shared.bell.notified() => {}
-                () = tokio::time::sleep(TICK) => {}
+                () = tokio::time::sleep(TransportTuning::DEFAULT.tick()) => {}
             }
         };
         drop(runs);

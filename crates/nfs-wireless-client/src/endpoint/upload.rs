@@ -80,7 +80,7 @@ impl Endpoint {
                 Some(UploadStep::Detach) => {
                     drained = None;
                     let task = underway.detach().await;
-                    lock(plan).handle_detached(clock(), task.is_some());
+                    lock(plan).handle_detached(clock(), &self.connections.machine(), task.is_some());
                     if let Some(task) = task {
                         return Ok(task);
                     }

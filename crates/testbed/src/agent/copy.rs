@@ -62,8 +62,8 @@ pub(super) struct Download {
 }
 
 impl Download {
-    pub(super) fn new(now: Instant, size: u64) -> Self {
-        Self { plan: DownloadPlan::new(now, RangeSet::new().missing(size)), runs: Vec::new() }
+    pub(super) fn new(now: Instant, endpoint: &Endpoint, size: u64) -> Self {
+        Self { plan: DownloadPlan::new(now, endpoint, RangeSet::new().missing(size)), runs: Vec::new() }
     }
 
     pub(super) fn handle_join(
@@ -179,7 +179,7 @@ impl Agent {
                 Some(UploadStep::Detach) => {
                     upload.is_held = false;
                     let (estimate, taken) = (session.path_estimate(), session.detach(now, id));
-                    upload.plan.handle_detached(now, taken.is_some());
+                    upload.plan.handle_detached(now, &self.endpoint, taken.is_some());
                     if let Some(transfer) = taken {
                         let to = &mut self.paths[upload.connection().0].path.session;
                         if let Some(estimate) = estimate {

@@ -9,7 +9,8 @@ type Path = fn(f64) -> [f64; 2];
 fn run(start: Protocol, path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
-    let mut choice = Choice::new(epoch, start, Reason::OnlyOne, Duration::from_millis(5));
+    let mut choice =
+        Choice::new(epoch, start, Reason::OnlyOne, Duration::from_millis(5), TransportTuning::DEFAULT);
     choice.begin(epoch);
     let mut verdicts = vec![];
     for tick in 1..seconds * 10 {
@@ -64,7 +65,13 @@ fn what_ends_soon_is_not_worth_a_trial() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
     for (seconds, worth) in [(25, false), (40, true)] {
-        let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
+        let mut choice = Choice::new(
+            epoch,
+            Protocol::Udp,
+            Reason::OnlyOne,
+            Duration::from_millis(5),
+            TransportTuning::DEFAULT,
+        );
         choice.begin(epoch);
         let tried = (1..seconds * 10).any(|tick| {
             let now = epoch + Duration::from_millis(100) * tick;
@@ -83,7 +90,13 @@ fn what_ends_soon_is_not_worth_a_trial() {
 fn outages_are_no_reason_to_compare() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
-    let mut choice = Choice::new(epoch, Protocol::Udp, Reason::OnlyOne, Duration::from_millis(5));
+    let mut choice = Choice::new(
+        epoch,
+        Protocol::Udp,
+        Reason::OnlyOne,
+        Duration::from_millis(5),
+        TransportTuning::DEFAULT,
+    );
     choice.begin(epoch);
     let mut left = 1_000_000;
     for tick in 1..=200 {

@@ -7,7 +7,7 @@ type Rate = fn(u64) -> u64;
 fn download(size: u64, round_trip: u64, connections: &[Rate]) -> (u64, u64) {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
-    let mut pieces = Pieces::new(RangeSet::new().missing(size), epoch);
+    let mut pieces = Pieces::new(RangeSet::new().missing(size), epoch, TransportTuning::DEFAULT);
     for _ in connections {
         pieces.add_connection(epoch, Duration::from_millis(round_trip));
     }
@@ -21,7 +21,7 @@ fn download(size: u64, round_trip: u64, connections: &[Rate]) -> (u64, u64) {
                 assert!(!ranges.is_empty());
                 queue.push((millisecond + round_trip, id, ranges));
             }
-            assert!(queue.iter().map(|(.., ranges)| ranges.bytes()).sum::<u64>() <= 8 * MAX_AHEAD);
+            assert!(queue.iter().map(|(.., ranges)| ranges.bytes()).sum::<u64>() <= 8 * (4 << 20));
             let mut budget = connections[index](millisecond);
             while let Some((from, id, ranges)) = queue.first_mut().filter(|_| budget > 0) {
                 let Some(range) = ranges.take(budget.min(1024)).filter(|_| *from <= millisecond) else {
@@ -83,7 +83,7 @@ fn short_losses_are_less_trouble_than_long_silences() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
     let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
-    let mut pieces = Pieces::new(RangeSet::new().missing(SIZE), epoch);
+    let mut pieces = Pieces::new(RangeSet::new().missing(SIZE), epoch, TransportTuning::DEFAULT);
     pieces.add_connection(epoch, Duration::from_millis(100));
     let (id, _) = pieces.next(epoch, 0).unwrap();
     assert_eq!(pieces.trouble(at(5000)), 0, "nothing has come yet: the server may be slow");
@@ -100,7 +100,7 @@ fn a_connection_that_owes_nothing_may_be_silent() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
     let at = |milliseconds| epoch + Duration::from_millis(milliseconds);
-    let mut pieces = Pieces::new(RangeSet::new().missing(1000), epoch);
+    let mut pieces = Pieces::new(RangeSet::new().missing(1000), epoch, TransportTuning::DEFAULT);
     pieces.add_connection(epoch, Duration::from_millis(100));
     let (id, _) = pieces.next(epoch, 0).unwrap();
     pieces.handle_bytes(at(100), id, Range { start: 0, end: 1000 });
@@ -112,7 +112,7 @@ fn a_connection_that_owes_nothing_may_be_silent() {
 fn pieces(kib: u64, connections: usize, round_trip: Duration) -> (Pieces, Instant) {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
-    let mut pieces = Pieces::new(RangeSet::new().missing(kib << 10), epoch);
+    let mut pieces = Pieces::new(RangeSet::new().missing(kib << 10), epoch, TransportTuning::DEFAULT);
     (0..connections).for_each(|_| pieces.add_connection(epoch, round_trip));
     (pieces, epoch)
 }
@@ -136,9 +136,9 @@ fn connections_share_what_is_asked_for_at_once() {
     for (connections, round_trip, expected) in [
         // 4 MiB in pieces of 256 KiB, and of 1 MiB where the server is near.
         (1, 50 * MS, (16, 4 << 20)),
-        (1, NEAR, (16, 4 << 20)),
-        (1, NEAR - MS / 2, (4, 4 << 20)),
-        (2, NEAR - MS / 2, (4, 4 << 20)),
+        (1, TransportTuning::DEFAULT.near, (16, 4 << 20)),
+        (1, TransportTuning::DEFAULT.near - MS / 2, (4, 4 << 20)),
+        (2, TransportTuning::DEFAULT.near - MS / 2, (4, 4 << 20)),
         (2, 50 * MS, (8, 2 << 20)),
         // 1 MiB at least.
         (4, 50 * MS, (4, 1 << 20)),
@@ -146,7 +146,7 @@ fn connections_share_what_is_asked_for_at_once() {
     ] {
         let (mut pieces, epoch) = pieces(1 << 20, connections, round_trip);
         // The others are asked for little at first: 128 KiB.
-        let others = if round_trip < NEAR { expected } else { (2, 128 << 10) };
+        let others = if round_trip < TransportTuning::DEFAULT.near { expected } else { (2, 128 << 10) };
         for connection in 0..connections {
             let expected = if connection == 0 { expected } else { others };
             assert_eq!(asked(&mut pieces, epoch, connection), expected, "{connections}, {round_trip:?}");

@@ -94,9 +94,14 @@ impl Adaptive {
             tuning: tuning.blocks,
             block: 0,
             range,
-            path_mtu: PathMtu::new(range.map_or(0, |it| it.headers), range.map_or(0, |it| it.largest)),
+            path_mtu: PathMtu::new(
+                tuning.mtu,
+                tuning.probes,
+                range.map_or(0, |it| it.headers),
+                range.map_or(0, |it| it.largest),
+            ),
             one_frame: 0,
-            fragments: Fragments::default(),
+            fragments: Fragments::new(tuning.mtu),
             cut: None,
         };
         // Rejects what no path has, such as a rate that is not finite.
@@ -378,6 +383,11 @@ impl Adaptive {
         } else {
             self.episodes.on_loss(now, sent);
         }
+    }
+
+    /// How long a call that must not run twice is given each time it was overtaken.
+    pub(in crate::engine) const fn caution(&self) -> Duration {
+        self.detector.caution()
     }
 
     /// Returns how long an overtaken call may still be answered before it is declared lost.

@@ -240,7 +240,7 @@ impl Controller {
         let min_rtt = path.min_rtt.get();
         let is_wired = min_rtt < self.tuning.wired_rtt;
         let delay = if is_wired {
-            self.tuning.wired_allowance
+            self.tuning.wired_rtt / 2
         } else {
             (8 * min_rtt).min(self.tuning.allowance).max(min_rtt / 8)
         };

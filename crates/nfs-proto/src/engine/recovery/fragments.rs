@@ -6,10 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::black_hole::BlackHole;
-
-/// A receiver that keeps datagrams incomplete drops some fragments, and lets a block through now and then: one of so many does not end a row of losses.
-const RARE: u32 = 8;
+use super::{black_hole::BlackHole, tuning::MtuTuning};
 
 /// For so long blocks are of one frame then, as incomplete datagrams are kept for that time (Linux's `ipfrag_time`), and twice as long each time
 /// that no block has arrived since.
@@ -19,6 +16,7 @@ const MAX_LIFETIME: Duration = Duration::from_secs(600);
 /// What became of blocks that need fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragments {
+    tuning: MtuTuning,
     hole: BlackHole,
     /// Blocks that arrived since the row of losses began.
     arrived: u32,
@@ -29,19 +27,18 @@ pub(super) struct Fragments {
     lifetime: Duration,
 }
 
-impl Default for Fragments {
-    fn default() -> Self {
+impl Fragments {
+    pub(super) const fn new(tuning: MtuTuning) -> Self {
         Self {
-            hole: BlackHole::default(),
+            tuning,
+            hole: BlackHole::NONE,
             arrived: 0,
             is_proven: false,
             dropped: None,
             lifetime: FIRST_LIFETIME,
         }
     }
-}
 
-impl Fragments {
     /// Whether blocks of several frames are of no use now.
     pub(super) fn are_dropped(&self, now: Instant) -> bool {
         self.dropped.is_some_and(|(_, until)| now < until)
@@ -52,23 +49,23 @@ impl Fragments {
         self.is_proven = true;
         self.lifetime = FIRST_LIFETIME;
         self.arrived += 1;
-        if self.arrived * RARE > self.hole.lost() {
-            (self.hole, self.arrived) = (BlackHole::default(), 0);
+        if self.arrived * self.tuning.rare_fragments > self.hole.lost() {
+            (self.hole, self.arrived) = (BlackHole::NONE, 0);
         }
     }
 
     /// A block of several frames was lost that was sent at `sent`. Whether it is clear now that they do not arrive.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant) -> bool {
-        if self.dropped.is_some_and(|(since, _)| sent < since)
-            || !self.hole.on_loss(now, sent, self.is_proven)
-        {
+        // What never arrived is given up sooner.
+        let rounds = self.tuning.black_hole_rounds - u32::from(!self.is_proven);
+        if self.dropped.is_some_and(|(since, _)| sent < since) || !self.hole.on_loss(now, sent, rounds) {
             return false;
         }
         let lifetime = self.lifetime;
         *self = Self {
             dropped: Some((now, now + lifetime)),
             lifetime: (lifetime * 2).min(MAX_LIFETIME),
-            ..Self::default()
+            ..Self::new(self.tuning)
         };
         true
     }
@@ -91,7 +88,7 @@ mod tests {
     #[test]
     fn fragments_that_never_arrive_are_tried_again_ever_more_seldom() {
         let mut now = Instant::now();
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new(MtuTuning::default());
         for seconds in [30, 60, 120, 240, 480, 600, 600] {
             assert!(lose_four(&mut fragments, now));
             now += Duration::from_secs(1) + FADE;
@@ -106,14 +103,14 @@ mod tests {
     #[test]
     fn one_fade_is_no_sign_however_much_it_takes() {
         let now = Instant::now();
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new(MtuTuning::default());
         assert!((0..100).all(|_| !fragments.handle_loss(now + FADE, now)));
     }
 
     #[test]
     fn a_block_that_slips_through_does_not_hide_that_nearly_all_are_dropped() {
         let now = Instant::now();
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new(MtuTuning::default());
         fragments.handle_arrival();
         let mut dropped = false;
         for round in 0..4 {
@@ -134,7 +131,7 @@ mod tests {
     #[test]
     fn what_has_arrived_once_is_given_three_rounds_and_six_losses() {
         let now = Instant::now();
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new(MtuTuning::default());
         fragments.handle_arrival();
         let at = |second| now + Duration::from_secs(second);
         let lost = [1, 1, 2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
@@ -146,7 +143,7 @@ mod tests {
         let now = Instant::now();
         let at = |second| now + Duration::from_secs(second);
         for (lost, goes_on) in [(7, false), (8, true)] {
-            let mut fragments = Fragments::default();
+            let mut fragments = Fragments::new(MtuTuning::default());
             fragments.handle_arrival();
             for _ in 0..lost {
                 assert!(!fragments.handle_loss(at(1) + FADE, at(1)), "one fade");
@@ -156,7 +153,7 @@ mod tests {
             let rounds = [2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
             assert_eq!(rounds[2], goes_on, "{lost} lost before");
             // Two arrivals make up for sixteen.
-            let mut fragments = Fragments::default();
+            let mut fragments = Fragments::new(MtuTuning::default());
             (0..lost + 8).for_each(|_| assert!(!fragments.handle_loss(at(1) + FADE, at(1))));
             fragments.handle_arrival();
             fragments.handle_arrival();
@@ -168,7 +165,7 @@ mod tests {
     #[test]
     fn losses_of_what_was_sent_before_fragments_were_given_up_say_nothing_new() {
         let now = Instant::now();
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new(MtuTuning::default());
         assert!(lose_four(&mut fragments, now));
         let dropped = now + Duration::from_secs(1) + FADE;
         let late = dropped - Duration::from_millis(1);

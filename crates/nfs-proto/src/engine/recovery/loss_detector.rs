@@ -23,6 +23,11 @@ impl LossDetector {
         Self { tuning, reordering: ReorderingWindow::new(tuning), pto: ProbeTimeout::new(probes, now) }
     }
 
+    /// How long a call that must not run twice is given each time it was overtaken.
+    pub(super) const fn caution(&self) -> Duration {
+        self.tuning.caution
+    }
+
     /// A call was sent; `alone`: nothing else was outstanding.
     pub(super) fn on_sent(&mut self, now: Instant, path: &PathEstimator, class: Class, alone: bool) {
         let (timeout, link_retransmits) = (path.rtt.timeout(class), path.arq.retransmits());
@@ -110,7 +115,7 @@ mod tests {
         tuning.rtt.min_variation = 10 * MS;
         tuning.rtt.initial_rto = 1000 * MS;
         tuning.probes.first_resend = 4000 * MS;
-        tuning.probes.first_probe = 100 * MS;
+        tuning.probes.min_pto = 20 * MS;
         tuning
     }
 

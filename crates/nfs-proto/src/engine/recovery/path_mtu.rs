@@ -6,7 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Direction, black_hole::BlackHole};
+use super::{
+    Direction,
+    black_hole::BlackHole,
+    tuning::{MtuTuning, ProbeTuning},
+};
 
 /// Every path of IPv6 carries this, and nearly every path of IPv4 (`BASE_PLPMTU`, RFC 8899 §5.1.2; RFC 8200 §5).
 const BASE: u32 = 1280;
@@ -28,30 +32,17 @@ const MAX_PROBES: u32 = 3;
 /// How long a size that did not pass is believed not to (`PMTU_RAISE_TIMER`, RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_secs(600);
 
-/// Bytes that are acknowledged for each byte of a probe: a probe costs a slow link a fifth of the time since the last one at most.
-const EARNED: u64 = 4;
-
-/// A probe is lost after twice the usual timeout, and not before this: servers answer out of order, and large datagrams last.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// Time that a probe of more than [`ASSUMED`] may take the path, in seconds: on slower ones large datagrams gain little, and others wait for them.
-const AFFORDABLE: f64 = 0.010;
-
 /// Headers of a datagram with a block at least: IPv4 and UDP, and the reply to a READ without attributes (RFC 1813 §3.3.6).
 const LEAST_HEADERS: u32 = 28 + 24 + 20;
 
 /// Blocks end at multiples of this.
 const ALIGNMENT: u32 = 64;
 
-/// Data that takes both directions within this time shares one size of blocks.
-const TOGETHER: Duration = Duration::from_secs(1);
-
-/// After so long without a reply nothing is probed: the link may be silent.
-const SILENCE: Duration = Duration::from_millis(20);
-
 /// Finds the path's MTU in both directions.
 #[derive(Debug)]
 pub(super) struct PathMtu {
+    tuning: MtuTuning,
+    probes: ProbeTuning,
     up: Search,
     down: Search,
     /// Headers of a datagram with a block: IP, UDP, RPC and those of a WRITE, which has more than the reply to a READ.
@@ -62,7 +53,7 @@ pub(super) struct PathMtu {
     sees_fragments: bool,
     /// The largest fragment of the datagram that is being taken in.
     fragment: Option<u32>,
-    /// The largest probe that takes the path no longer than [`AFFORDABLE`].
+    /// The largest probe that may be sent on a path of this rate.
     affordable: u32,
     /// When the last reply came.
     heard: Option<Instant>,
@@ -106,15 +97,27 @@ struct Search {
 
 impl PathMtu {
     /// `headers`: bytes of a datagram with a block beyond the block itself; `most`: the largest block.
-    pub(super) fn new(headers: u32, most: u32) -> Self {
+    pub(super) fn new(tuning: MtuTuning, probes: ProbeTuning, headers: u32, most: u32) -> Self {
         let (up, down) = (Search::new(ASSUMED), Search::new(ASSUMED));
         let (sees_fragments, fragment, affordable) = (false, None, ASSUMED);
-        Self { up, down, headers, most, sees_fragments, fragment, affordable, heard: None, used: [None; 2] }
+        Self {
+            tuning,
+            probes,
+            up,
+            down,
+            headers,
+            most,
+            sees_fragments,
+            fragment,
+            affordable,
+            heard: None,
+            used: [None; 2],
+        }
     }
 
     /// The path carries so many bytes per second.
     pub(super) fn set_rate(&mut self, rate: f64) {
-        self.affordable = ((rate * AFFORDABLE) as u32).max(ASSUMED);
+        self.affordable = ((rate * self.tuning.affordable) as u32).max(ASSUMED);
     }
 
     /// No block is larger.
@@ -150,8 +153,8 @@ impl PathMtu {
     pub(super) fn size(&self) -> u32 {
         let [up, down] = [Direction::Up, Direction::Down].map(|direction| self.size_of(direction));
         match self.used {
-            [Some(sent), Some(asked)] if sent > asked + TOGETHER => up,
-            [Some(sent), Some(asked)] if asked > sent + TOGETHER => down,
+            [Some(sent), Some(asked)] if sent > asked + self.tuning.together => up,
+            [Some(sent), Some(asked)] if asked > sent + self.tuning.together => down,
             [Some(_), None] => up,
             [None, Some(_)] => down,
             [None, None] | [Some(_), Some(_)] => up.min(down),
@@ -186,7 +189,7 @@ impl PathMtu {
 
     /// Returns the size of a padded call that is to be sent now, if one is. `timeout` is that of its answer.
     pub(super) fn poll_probe(&mut self, now: Instant, timeout: Duration) -> Option<u32> {
-        self.used[Direction::Up as usize].filter(|&sent| now <= sent + TOGETHER)?;
+        self.used[Direction::Up as usize].filter(|&sent| now <= sent + self.tuning.together)?;
         let bytes = self.candidate(now, Direction::Up)?;
         self.handle_probe_sent(now, Direction::Up, (bytes, 0), timeout);
         Some(bytes)
@@ -194,7 +197,7 @@ impl PathMtu {
 
     /// Returns the bytes that the next READ is to ask for, if it is to be a probe.
     pub(super) fn read_to_probe(&self, now: Instant) -> Option<u32> {
-        self.used[Direction::Down as usize].filter(|&asked| now <= asked + TOGETHER)?;
+        self.used[Direction::Down as usize].filter(|&asked| now <= asked + self.tuning.together)?;
         self.candidate(now, Direction::Down).map(|bytes| self.block_of(bytes))
     }
 
@@ -251,6 +254,7 @@ impl PathMtu {
     ) -> bool {
         let bytes = block + LEAST_HEADERS;
         let (fits_base, fragmented) = (block <= self.block_of(BASE), self.is_fragmented(direction, block));
+        let rounds = self.tuning.black_hole_rounds;
         let search = self.search_mut(direction);
         let size = match direction {
             _ if search.size > BASE => BASE,
@@ -260,7 +264,7 @@ impl PathMtu {
             Direction::Up | Direction::Down => return false,
         };
         // What is smaller than the next size says nothing of this one; fragments have rules of their own.
-        if fragmented || fits_base && size == BASE || !search.is_black_hole(now, bytes, sent) {
+        if fragmented || fits_base && size == BASE || !search.is_black_hole(now, bytes, sent, rounds) {
             return false;
         }
         tracing::debug!(?direction, bytes, size, "black hole: smaller datagrams from now on");
@@ -276,11 +280,12 @@ impl PathMtu {
         if direction == Direction::Down && !self.sees_fragments && candidate > ASSUMED {
             return None;
         }
-        let heard = self.heard.is_some_and(|heard| now <= heard + SILENCE);
+        // Otherwise the link may be silent.
+        let heard = self.heard.is_some_and(|heard| now <= heard + self.probes.min_pto);
         (heard
             && candidate <= self.affordable
             && search.probe.is_none()
-            && search.earned >= EARNED * u64::from(candidate))
+            && search.earned >= self.tuning.bytes_for_probes * u64::from(candidate))
         .then_some(candidate)
     }
 
@@ -292,7 +297,9 @@ impl PathMtu {
         (bytes, block): (u32, u32),
         timeout: Duration,
     ) {
-        let probe = Probe { bytes, block, sent: now, lost_at: now + PROBE_TIMEOUT.max(2 * timeout) };
+        // Servers answer out of order, and large datagrams last.
+        let lost_at = now + (2 * timeout).max(5 * self.probes.min_pto);
+        let probe = Probe { bytes, block, sent: now, lost_at };
         let search = self.search_mut(direction);
         if search.fails.take_if(|(_, since)| now.saturating_duration_since(*since) >= RAISE).is_some() {
             search.goal = search.route;
@@ -336,7 +343,7 @@ impl Search {
             lost_probes: 0,
             earned: 0,
             probe: None,
-            hole: BlackHole::default(),
+            hole: BlackHole::NONE,
             least_lost: u32::MAX,
         }
     }
@@ -368,7 +375,7 @@ impl Search {
         self.probe.take_if(|probe| bytes >= probe.bytes);
         self.confirmed = self.confirmed.max(bytes);
         if bytes >= self.least_lost {
-            (self.hole, self.least_lost) = (BlackHole::default(), u32::MAX);
+            (self.hole, self.least_lost) = (BlackHole::NONE, u32::MAX);
         }
         if bytes > self.size {
             (self.size, self.lost_probes) = (bytes, 0);
@@ -398,9 +405,11 @@ impl Search {
         }
     }
 
-    fn is_black_hole(&mut self, now: Instant, bytes: u32, sent: Instant) -> bool {
+    fn is_black_hole(&mut self, now: Instant, bytes: u32, sent: Instant, rounds: u32) -> bool {
         self.least_lost = self.least_lost.min(bytes);
-        self.hole.on_loss(now, sent, self.confirmed >= bytes)
+        // What never arrived is given up sooner.
+        let rounds = rounds - u32::from(self.confirmed < bytes);
+        self.hole.on_loss(now, sent, rounds)
     }
 }
 

@@ -195,11 +195,11 @@ impl ProbeTimeout {
         let share = if rate > 0.0 {
             Duration::from_secs_f64((self.tuning.bytes_between / rate).min(60.0))
         } else {
-            self.tuning.blind_interval
+            3 * self.tuning.min_interval
         };
         let resend = lasted >= self.resend_after.max(2 * timeout);
         if resend {
-            self.resend_after = (2 * self.resend_after).min(self.tuning.max_resend);
+            self.resend_after = (2 * self.resend_after).min(16 * self.tuning.first_resend);
         }
         self.next =
             Some(now + interval.max(self.tuning.min_interval).max(share).max(self.interval.mean() / 4));
@@ -248,7 +248,7 @@ impl ProbeTimeout {
 
     fn timeout(&self, timeout: Duration, link_retransmits: bool) -> Duration {
         let pto = match self.interval.probe_timeout() {
-            _ if !self.is_heard => self.tuning.first_probe,
+            _ if !self.is_heard => 5 * self.tuning.min_pto,
             Some(pto) if self.is_flowing => timeout.min(pto.max(self.tuning.min_pto)),
             Some(_) | None => timeout,
         };

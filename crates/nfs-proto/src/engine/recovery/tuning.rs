@@ -25,6 +25,8 @@ pub struct Tuning {
     pub episodes: EpisodeTuning,
     /// The size of blocks.
     pub blocks: BlockTuning,
+    /// The path's MTU (RFC 8899).
+    pub mtu: MtuTuning,
 }
 
 /// Round-trip times (RFC 6298).
@@ -57,6 +59,12 @@ pub struct LossTuning {
     /// A tail-loss probe follows every small call that is alone from this RTT on (RFC 8985 §7): if it was lost, that is known a round trip
     /// earlier. 50 ms to never.
     pub tail_loss_rtt: Duration,
+    /// A call that must not run twice is given so long each time it was overtaken: not every server has a reply cache, and a copy that is run late
+    /// makes again what was renamed or removed meanwhile. A server's threads and a disk's seeks are mostly less far apart. 0.1 to 1 s.
+    pub caution: Duration,
+    /// For so long no READ, or no WRITE, is answered while other calls are before this is more than loss: the server ignores them, or the path takes
+    /// nothing so large. Four a second are sent then. 1 to 5 s.
+    pub ignored: Duration,
 }
 
 impl Default for LossTuning {
@@ -66,6 +74,8 @@ impl Default for LossTuning {
             small_call_window: Duration::from_millis(6),
             back_off_after: 4,
             tail_loss_rtt: Duration::from_millis(200),
+            caution: Duration::from_millis(250),
+            ignored: Duration::from_secs(1),
         }
     }
 }
@@ -74,17 +84,13 @@ impl Default for LossTuning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProbeTuning {
-    /// Shortest PTO, however short the reply interval. 5 to 100 ms.
+    /// Shortest PTO, however short the reply interval; five times as long before anything is known of it. 5 to 100 ms.
     pub min_pto: Duration,
     /// Shortest PTO where the link retransmits: probes are retransmitted, too, and take room in queues when the fade is over. 100 ms to 1 s.
     pub arq_pto: Duration,
-    /// PTO before anything is known of the reply interval. 50 ms to 1 s.
-    pub first_probe: Duration,
-    /// Shortest time between probes. 1 to 50 ms.
+    /// Shortest time between probes. Three times as long where no block was ever delivered and the rate is not known: a block of somebody else may
+    /// take 0.3 s, and a queue hold 50 probes. 1 to 50 ms.
     pub min_interval: Duration,
-    /// The same where no block was ever delivered and the rate is not known: a block of somebody else may take 0.3 s, and a queue hold 50 probes.
-    /// 5 to 100 ms.
-    pub blind_interval: Duration,
     /// File bytes that could have been delivered between two probes: three times what call and reply of NULL are on the air, so that probes take a
     /// third of a slow link at most. 150 to 1500.
     pub bytes_between: f64,
@@ -100,10 +106,9 @@ pub struct ProbeTuning {
     pub first_interval: Duration,
     /// The same later: perhaps nobody is there. 5 to 60 s.
     pub unheard_interval: Duration,
-    /// Time without a reply after which the oldest call itself is sent again; doubles (RFC 6298 §5.5). 1 s filled queues in outages. 1 to 10 s.
+    /// Time without a reply after which the oldest call itself is sent again; doubles up to 16 times as long (RFC 6298 §5.5; §2.4 asks for 60 s at
+    /// least). 1 s filled queues in outages. 4 to 8 s.
     pub first_resend: Duration,
-    /// Longest such time (RFC 6298 §2.4 asks for 60 s at least). 60 to 120 s.
-    pub max_resend: Duration,
 }
 
 impl Default for ProbeTuning {
@@ -111,9 +116,7 @@ impl Default for ProbeTuning {
         Self {
             min_pto: Duration::from_millis(20),
             arq_pto: Duration::from_millis(490),
-            first_probe: Duration::from_millis(100),
             min_interval: Duration::from_millis(5),
-            blind_interval: Duration::from_millis(15),
             bytes_between: 3.0 * 150.0,
             usual_limit: Duration::from_secs(6),
             urgent_interval: Duration::from_millis(80),
@@ -122,7 +125,6 @@ impl Default for ProbeTuning {
             first_interval: Duration::from_millis(150),
             unheard_interval: Duration::from_secs(30),
             first_resend: Duration::from_secs(4),
-            max_resend: Duration::from_secs(64),
         }
     }
 }
@@ -171,10 +173,8 @@ pub struct WindowTuning {
     /// from emptying the path. The window also holds what the path's jitter takes, as long as that is no more. 5 to 25 ms.
     pub allowance: Duration,
     /// Paths with a shorter min_rtt are wires without fades, and the narrowest place is a server's socket buffer, which holds about a hundred
-    /// datagrams: less than that of WRITEs, and so many calls of READs. 0.2 to 2 ms.
+    /// datagrams: less than that of WRITEs, which may queue for half of this, and so many calls of READs. 0.2 to 2 ms.
     pub wired_rtt: Duration,
-    /// Standing queue of WRITEs there. 0.1 to 10 ms.
-    pub wired_allowance: Duration,
     /// READs in flight there at most. 16 to 100.
     pub wired_reads: f64,
     /// Rounds after a congestion event in which others are taken to need the queue, too. 0 to 100.
@@ -200,7 +200,6 @@ impl Default for WindowTuning {
             rounded_from: 1.5,
             allowance: Duration::from_millis(10),
             wired_rtt: Duration::from_millis(1),
-            wired_allowance: Duration::from_micros(500),
             wired_reads: 64.0,
             shared_rounds: 20,
             probe_rtt_gain: 0.85,
@@ -274,6 +273,37 @@ impl Default for BlockTuning {
             incomplete_seconds: 1.6 * 30.0,
             hysteresis: 0.003,
             doubt: 1.0 / 3.0,
+        }
+    }
+}
+
+/// The path's MTU (RFC 8899). What its §5.1 fixes is beside the code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MtuTuning {
+    /// Bytes that are acknowledged for each byte of a probe: a probe costs a slow link a fifth of the time since the last one at most. 1 to 16.
+    pub bytes_for_probes: u64,
+    /// Time that a probe of more than Ethernet's MTU may take the path, in seconds: on slower ones large datagrams gain little, and others wait for
+    /// them. 0.002 to 0.05.
+    pub affordable: f64,
+    /// Data that takes both directions within this time shares one size of blocks. 0.5 to 10 s.
+    pub together: Duration,
+    /// So many rounds of losses in a row, of twice as many datagrams, are a black hole (RFC 8899 §4.3). What never arrived is given up a round sooner.
+    /// 2 to 6.
+    pub black_hole_rounds: u32,
+    /// A receiver that keeps datagrams incomplete drops some fragments, and lets a block through now and then: one of so many does not end a row of
+    /// losses. 4 to 16.
+    pub rare_fragments: u32,
+}
+
+impl Default for MtuTuning {
+    fn default() -> Self {
+        Self {
+            bytes_for_probes: 4,
+            affordable: 0.010,
+            together: Duration::from_secs(1),
+            black_hole_rounds: 3,
+            rare_fragments: 8,
         }
     }
 }

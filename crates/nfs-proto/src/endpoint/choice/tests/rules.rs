@@ -22,7 +22,8 @@ impl World {
     fn with_round_trip(millis: u64) -> Self {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let epoch = Instant::now();
-        let mut choice = Choice::new(epoch, UDP, Reason::OnlyOne, Duration::from_millis(millis));
+        let mut choice =
+            Choice::new(epoch, UDP, Reason::OnlyOne, Duration::from_millis(millis), TransportTuning::DEFAULT);
         choice.begin(epoch);
         Self { choice, epoch }
     }

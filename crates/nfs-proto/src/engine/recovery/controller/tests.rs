@@ -28,7 +28,6 @@ fn tuning() -> WindowTuning {
         allowance: 10 * MS,
         shared_rounds: 20,
         wired_rtt: MS,
-        wired_allowance: MS / 2,
         wired_reads: 64.0,
         probe_rtt_gain: 0.85,
         narrow_blocks: 8,

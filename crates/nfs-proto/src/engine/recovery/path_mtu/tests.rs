@@ -18,7 +18,7 @@ struct Path {
 impl Path {
     #[expect(clippy::disallowed_methods, reason = "a beginning of time")]
     fn new(route: u32, mtu: u32, tells: bool) -> Self {
-        let mut path_mtu = PathMtu::new(HEADERS, u32::MAX);
+        let mut path_mtu = PathMtu::new(MtuTuning::default(), ProbeTuning::default(), HEADERS, u32::MAX);
         path_mtu.handle_route_mtu(route, true);
         path_mtu.set_rate(1e7);
         Self { mtu, tells, now: Instant::now(), path_mtu, probes: Vec::new() }
@@ -143,7 +143,7 @@ fn a_slow_path_is_not_kept_busy_with_large_probes() {
 #[test]
 fn nothing_is_probed_into_a_silence() {
     let mut path = Path::new(9000, 9000, true).writes(29);
-    path.now += SILENCE + MS;
+    path.now += 20 * MS + MS;
     path.path_mtu.handle_sent(path.now, Direction::Up, 1280, MS);
     assert_eq!(path.path_mtu.poll_probe(path.now, MS), None);
 }

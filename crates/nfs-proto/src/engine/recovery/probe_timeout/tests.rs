@@ -15,9 +15,7 @@ fn tuning() -> ProbeTuning {
     ProbeTuning {
         min_pto: 20 * MS,
         arq_pto: 490 * MS,
-        first_probe: 100 * MS,
         min_interval: 5 * MS,
-        blind_interval: 15 * MS,
         bytes_between: 450.0,
         usual_limit: 6 * SECOND,
         urgent_interval: 80 * MS,
@@ -26,7 +24,6 @@ fn tuning() -> ProbeTuning {
         first_interval: 150 * MS,
         unheard_interval: 30 * SECOND,
         first_resend: 4 * SECOND,
-        max_resend: 64 * SECOND,
     }
 }
 

@@ -1,0 +1,87 @@
+//! Every number that the choice of transports and connections was tuned with, its range, and its source.
+
+use std::time::Duration;
+
+/// Tuning parameters of an [`Endpoint`](super::Endpoint) and of the plans of its transfers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TransportTuning {
+    /// Servers below this round trip are near: there TCP costs least work, and fades are no matter of a link so short. 0.2 to 2 ms.
+    pub near: Duration,
+    /// What it takes to notice something and to ask, beyond round trips. Rates are averaged over four times as long, and a loss that TCP's timer has to
+    /// repair takes three times as long (RFC 6298 §2.4, of which systems take 200 ms). 50 to 200 ms.
+    pub notice: Duration,
+    /// Nothing for so long: perhaps the transport is broken, and the other one is asked with a NULL call. Half as long is an outage, and twice as long a
+    /// trial of both. 0.5 to 5 s.
+    pub stall: Duration,
+    /// The same in round trips. 4 to 16.
+    pub stall_round_trips: u32,
+    /// Once the other transport has answered, it is used if this one still gives nothing so much later: a fade, which took both, is over by then.
+    /// 0.5 to 5 s.
+    pub grace: Duration,
+    /// A transport that refuses is not asked again for so long. 10 to 300 s.
+    pub refused: Duration,
+    /// What is moving gets this long before the other transport is tried, and twice as long after every trial, up to 16 times as long. 4 to 60 s.
+    pub first_pause: Duration,
+    /// A trial is made when what is left takes so many times as long as the trial, which on a slow link costs most of its own time. 5 to 50.
+    pub trial_worth: u32,
+    /// The other transport must be faster by this factor to be taken. 1.2 to 3.
+    pub advantage: f64,
+    /// TCP connections of one download at most. 1 to 8.
+    pub connections: usize,
+    /// Losses that make a further connection worth while: a first one is what ends the slow start of every connection. 1 to 10.
+    pub trouble: u32,
+    /// Bytes of a piece where several connections read a file: a quarter of it at first, four where the server is near. A connection owes 16 at most.
+    /// 64 KiB to 1 MiB.
+    pub piece_bytes: u64,
+    /// Bytes of a page of a listing over UDP: three frames, and less than what every server sends. 1 to 16 KiB.
+    pub udp_page_bytes: u32,
+    /// Bytes of the first page over TCP; later ones are up to 16 times as large. 16 to 64 KiB.
+    pub tcp_page_bytes: u32,
+}
+
+impl Default for TransportTuning {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl TransportTuning {
+    /// What is used where nothing else is asked for.
+    pub const DEFAULT: Self = Self {
+        near: Duration::from_millis(1),
+        notice: Duration::from_millis(100),
+        stall: Duration::from_secs(1),
+        stall_round_trips: 8,
+        grace: Duration::from_millis(1500),
+        refused: Duration::from_secs(30),
+        first_pause: Duration::from_secs(8),
+        trial_worth: 10,
+        advantage: 1.5,
+        connections: 4,
+        trouble: 3,
+        piece_bytes: 256 << 10,
+        udp_page_bytes: 4096,
+        tcp_page_bytes: 64 << 10,
+    };
+
+    /// Returns how often a transfer looks whether another connection would do better.
+    pub fn tick(&self) -> Duration {
+        self.notice / 2
+    }
+
+    /// A silence as long as this is an outage: it is not held against a transport, and what is in flight is waited for no longer.
+    pub(super) fn outage(&self) -> Duration {
+        self.stall / 2
+    }
+
+    /// Returns for how long both transports are used side by side before they are compared.
+    pub(super) fn trial(&self, round_trip: Duration) -> Duration {
+        (self.stall * 2).max(round_trip * self.stall_round_trips)
+    }
+
+    /// Returns after what silence a transport may be broken.
+    pub(super) fn stalled_after(&self, round_trip: Duration) -> Duration {
+        self.stall.max(round_trip * self.stall_round_trips)
+    }
+}
