@@ -221,8 +221,10 @@ impl Controller {
         }
         self.rounds_since_congestion = self.rounds_since_congestion.saturating_add(1);
         if path.min_rtt.has_expired(now) && self.probe_rtt.is_none() {
-            // What is in flight now, and what leaves until it has arrived, still queues.
-            let drained = if self.is_narrow(block) { now } else { now + path.min_rtt.latest() };
+            // What is in flight now, and what leaves until it has arrived, still queues; but what an outage has added to the last round trip is over.
+            let queued = Duration::from_secs_f64((self.window as f64 / rate.max(1.0)).min(60.0));
+            let drain = path.min_rtt.latest().min(path.min_rtt.get() + queued);
+            let drained = if self.is_narrow(block) { now } else { now + drain };
             self.probe_rtt = Some(drained);
         }
         self.used = 0;

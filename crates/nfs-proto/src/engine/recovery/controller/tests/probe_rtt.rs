@@ -64,3 +64,18 @@ fn a_min_rtt_that_was_seen_again_is_not_measured() {
     flow.round(CLEAR.0, CLEAR.1);
     assert!(flow.window() >= 60_000);
 }
+
+#[test]
+fn what_an_outage_added_to_the_last_round_trip_is_not_waited_for_again() {
+    let mut flow = Flow::steady(60_000);
+    flow.used_round(QUEUED.0, QUEUED.1);
+    flow.now += Duration::from_secs(11);
+    flow.used_round(Duration::from_secs(8), 59_000);
+    assert_eq!(flow.window(), 42_500);
+    // 50 ms, and what is in flight at 1 MB/s: 110 ms at most, not 8 s.
+    flow.now += 111 * MS;
+    let before = flow.path.delivery.bytes();
+    flow.now += MIN_RTT;
+    flow.ack(MIN_RTT, BLOCK, before);
+    assert!(flow.window() > 42_500, "{}", flow.window());
+}
