@@ -32,12 +32,10 @@ impl<S: Store> Cache<S> {
         self.clock.age(at, object.known.metadata.ctime) >= self.config.racy
     }
 
-    /// Drops what was fetched before `begun` and may be of another version with the same attributes; whether there was nothing of
-    /// that kind since this was last done.
-    pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) -> bool {
-        let Some(object) = self.objects.get(node) else { return true };
-        let Some(held) = object.held() else { return true };
-        let was_tainted = held.tainted;
+    /// Drops what was fetched before `begun` and may be of another version with the same attributes.
+    pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) {
+        let Some(object) = self.objects.get(node) else { return };
+        let Some(held) = object.held() else { return };
         let grains: Vec<u64> =
             held.unproven.iter().filter(|&(_, &at)| at < begun).map(|(&grain, _)| grain).collect();
         let fetches: Vec<u64> = held
@@ -53,10 +51,15 @@ impl<S: Store> Cache<S> {
             for grain in fetches {
                 held.fetches.remove(&grain);
             }
-            held.tainted = !held.unproven.is_empty();
         }
         self.loose.retain(|(of, ..)| *of != node);
-        !was_tainted
+    }
+
+    /// Whether a front that opens a file may keep what it has read of it: nothing unproven was held since it was last told.
+    pub(super) fn takes_pages(&mut self, node: NodeId) -> bool {
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
+        let is_tainted = !held.unproven.is_empty();
+        !std::mem::replace(&mut held.tainted, is_tainted)
     }
 
     /// Holds a grain, or keeps it for those who wait where there is no room.

@@ -123,6 +123,10 @@ impl<S: Store> Cache<S> {
             self.ensure_probe();
         }
         self.step_all();
+        // What they were given is held: a listing that nobody goes on with is not gone on with later.
+        if self.calls.values().all(|other| other.question != call.question) {
+            self.abandon_question(&call.question);
+        }
     }
 
     /// Looks whether the root is the one that it was.
@@ -287,11 +291,15 @@ impl<S: Store> Cache<S> {
             held.fetches.remove(&grain);
             return Ok(Taken::Done);
         }
-        let has_filled = !is_other && fetch.fill(offset % GRAIN_BYTES, &results[start..end]);
+        let at = offset % GRAIN_BYTES;
+        // Another reply may have brought it meanwhile.
+        let is_needed = fetch.lacks(at, at + u64::from(count));
+        let has_filled = !is_other && fetch.fill(at, &results[start..end]);
         if has_filled {
             fetch.fruitless = 0;
-        } else {
-            fetch.fruitless += 1;
+        } else if is_needed && id >= fetch.counted {
+            // Calls that were made before count together: what one of them meets, all do.
+            (fetch.fruitless, fetch.counted) = (fetch.fruitless + 1, next);
             if fetch.fruitless > self.config.fruitless_calls {
                 return Err(Taken::Failed(Failure::Protocol));
             }
@@ -450,15 +458,20 @@ impl<S: Store> Cache<S> {
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
         self.clock.observe(self.now, metadata.ctime);
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
-        let known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
+        let mut known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
         let Some((node, object)) = self.objects.at(&handle) else {
             self.objects.insert(self.now, handle, known);
             return;
         };
         let before = object.known;
-        // A later call has told more. Of two calls at the same time the server may have run the later one first.
+        // Of two calls at the same time the server may have run the later one first.
+        let is_after = id < before.call && metadata.ctime > before.metadata.ctime;
+        if is_after {
+            (known.call, known.asked_at) = (before.call, before.asked_at);
+        }
+        // A later call has told more.
         let is_before = call.begun < before.seen_at && metadata.ctime < before.metadata.ctime;
-        if id < before.call || is_before {
+        if id < before.call && !is_after || is_before {
             return;
         }
         let is_same_kind =
@@ -477,7 +490,7 @@ impl<S: Store> Cache<S> {
             self.drop_if_unused(node);
             let node = self.objects.insert(self.now, handle, known);
             if let Some(object) = self.objects.get_mut(node) {
-                (object.changed_by, object.pinned, object.parent) = (id, pinned, parent);
+                (object.changed_by, object.pinned, object.parent) = (known.call, pinned, parent);
                 object.hoarded = hoarded;
             }
             self.told(node, true);

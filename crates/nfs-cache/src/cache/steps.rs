@@ -234,7 +234,10 @@ impl<S: Store> Cache<S> {
         let is_confirmed = object.known.call >= first;
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
-            let keep_cache = !is_confirmed || self.drop_unproven(node, begun);
+            if is_confirmed {
+                self.drop_unproven(node, begun);
+            }
+            let keep_cache = !is_confirmed || self.takes_pages(node);
             self.objects.touch(node);
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;
