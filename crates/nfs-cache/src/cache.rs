@@ -9,6 +9,7 @@ mod keep;
 mod limits;
 mod prefetch;
 mod rate;
+mod refresh;
 mod replies;
 mod steps;
 
@@ -300,7 +301,7 @@ impl<S: Store> Cache<S> {
             Link::Unidentified { .. } => Link::Unidentified { silent: true },
             Link::Down | Link::Another => self.link,
         };
-        if self.operations.values().any(is_silent) {
+        if self.operations.values().any(is_silent) || self.unanswered_at().is_some_and(|at| at <= self.now) {
             self.set_link(silent);
         }
         self.step_all();
@@ -336,6 +337,7 @@ impl<S: Store> Cache<S> {
         let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
         let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
+        let silences = silences.chain(self.unanswered_at());
         ends.chain(silences).chain(calls).chain(self.prefetch_at()).chain(self.expiry_at()).min()
     }
 

@@ -16,6 +16,10 @@ pub struct CacheConfig {
     pub shortest_ttl: Duration,
     /// Longest time that attributes and names are used without asking. Default: 60 s (`acregmax`, nfs(5)).
     pub longest_ttl: Duration,
+    /// How long before that time is over what is used is asked for again, while nobody waits for it: a program that looks at the same
+    /// things again and again never waits for a round trip, and a silent server is noticed before anybody needs it. Default: 1.5 s,
+    /// half of the shortest time, and longer than `patience`.
+    pub refresh: Duration,
     /// Between them: this part of the time since the last change. Default: a tenth, as in FreeBSD's client.
     pub ttl_divisor: u32,
     /// How old a change must be by the server's clock before a fetch proves which version it brought. Default: 2 s, the coarsest
@@ -59,6 +63,7 @@ impl Default for CacheConfig {
             patience: Duration::from_secs(1),
             shortest_ttl: Duration::from_secs(3),
             longest_ttl: Duration::from_secs(60),
+            refresh: Duration::from_millis(1500),
             ttl_divisor: 10,
             racy: Duration::from_secs(2),
             size_bytes: 2 << 30,

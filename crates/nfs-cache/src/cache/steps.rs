@@ -97,6 +97,7 @@ impl<S: Store> Cache<S> {
                             if is_known || stale {
                                 let metadata = object.known.metadata;
                                 self.count_stale(!is_known || !is_confirmed);
+                                self.refresh_name(directory, name, node);
                                 self.objects.touch(node);
                                 self.reference(node);
                                 return Some(Ok(Answer::Entry { node, metadata }));
@@ -146,6 +147,7 @@ impl<S: Store> Cache<S> {
             let metadata = object.known.metadata;
             self.count_stale(!is_confirmed);
             self.objects.touch(node);
+            self.refresh_attributes(node);
             return Some(Ok(Answer::Attributes(metadata)));
         }
         let handle = object.handle;
@@ -165,6 +167,7 @@ impl<S: Store> Cache<S> {
         if let Some(complete) = directory.complete {
             let are_confirmed = self.are_names_confirmed(id, object, &complete);
             let mut are_known = true;
+            let mut is_due = self.are_names_due(object, &complete);
             let entry = |(name, edge): (&Vec<u8>, &Edge)| {
                 let (fileid, object) = match edge.target {
                     Target::Absent => return None,
@@ -172,6 +175,7 @@ impl<S: Store> Cache<S> {
                     Target::Handle(handle, fileid) => match self.objects.at(&handle) {
                         Some((node, object)) if stale || edge.leads_to(object) => {
                             are_known &= self.is_confirmed(id, object);
+                            is_due |= self.is_due(object);
                             (object.known.metadata.fileid, Some((node, object.known.metadata)))
                         }
                         Some(_) | None => {
@@ -190,6 +194,9 @@ impl<S: Store> Cache<S> {
                     self.count_stale(!are_confirmed || !are_known && !is_own);
                     self.objects.touch(node);
                     self.was_listed(node);
+                    if is_due && self.link == Link::Up {
+                        self.list_next(None, node);
+                    }
                     return Some(Ok(Answer::Listing(entries)));
                 }
             }
