@@ -2,45 +2,24 @@
 
 mod model;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::{
     ROOT,
     calm::{SIZE, World},
 };
-use nfs_cache::{
-    Answer, Cache, CacheConfig, Event, Failure, MemoryStore, NodeId, OpenId, OperationId, Outcome,
-};
+use nfs_cache::{Answer, CacheConfig, Event, Failure, MemoryStore, NodeId, OpenId, Outcome};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
-/// Runs an operation to its end, in no time.
-fn run(
-    world: &mut World<MemoryStore>,
-    begin: impl FnOnce(&mut Cache<MemoryStore>, Instant) -> OperationId,
-) -> Result<Answer, Failure> {
-    let begun = begin(&mut world.cache, world.now);
-    for _ in 0..100 {
-        while let Some(event) = world.cache.poll_event() {
-            if let Event::Done { operation, result } = event
-                && operation == begun
-            {
-                return result;
-            }
-        }
-        world.call();
-    }
-    panic!("it waits")
-}
-
 fn node(world: &mut World<MemoryStore>, name: &str) -> NodeId {
-    match run(world, |cache, now| cache.lookup(now, NodeId::ROOT, name.as_bytes())) {
+    match world.run_at_once(|cache, now| cache.lookup(now, NodeId::ROOT, name.as_bytes())) {
         Ok(Answer::Entry { node, .. }) => node,
         other => panic!("{other:?}"),
     }
 }
 
 fn open(world: &mut World<MemoryStore>, node: NodeId) -> (OpenId, bool) {
-    match run(world, |cache, now| cache.open(now, node)) {
+    match world.run_at_once(|cache, now| cache.open(now, node)) {
         Ok(Answer::Opened { open, keep_cache }) => (open, keep_cache),
         other => panic!("{other:?}"),
     }
@@ -56,15 +35,15 @@ fn an_open_tells_that_pages_are_old_though_a_question_came_between() {
     let node = node(&mut world, "a");
     // So soon after the change, what is read proves nothing.
     let (file, _) = open(&mut world, node);
-    let read = run(&mut world, |cache, now| cache.read(now, file, 0, SIZE as u32));
+    let read = world.run_at_once(|cache, now| cache.read(now, file, 0, SIZE as u32));
     assert!(matches!(read, Ok(Answer::Data(_))), "{read:?}");
     world.now += Duration::from_millis(100);
-    let confirmed = run(&mut world, |cache, now| cache.confirm(now, node, None));
+    let confirmed = world.run_at_once(|cache, now| cache.confirm(now, node, None));
     assert!(matches!(confirmed, Ok(Answer::Attributes(_))), "{confirmed:?}");
     assert!(!open(&mut world, node).1);
     world.now += Duration::from_secs(60);
     open(&mut world, node);
-    let read = run(&mut world, |cache, now| cache.read(now, file, 0, SIZE as u32));
+    let read = world.run_at_once(|cache, now| cache.read(now, file, 0, SIZE as u32));
     assert!(matches!(read, Ok(Answer::Data(_))), "{read:?}");
     assert!(open(&mut world, node).1, "a minute after the change it is proven");
 }

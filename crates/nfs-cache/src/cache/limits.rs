@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::Cache;
 use crate::{
     data::grain_length,
-    object::{Kind, NodeId, Object},
+    directory::Source,
+    object::{Kind, Known, NodeId, Object},
     record,
     store::Store,
 };
@@ -24,6 +25,25 @@ impl<S: Store> Cache<S> {
         let metadata = &object.known.metadata;
         let age = self.clock.age(object.known.asked_at, metadata.ctime.max(metadata.mtime));
         (age / self.config.ttl_divisor.max(1)).clamp(self.config.shortest_ttl, self.config.longest_ttl)
+    }
+
+    /// Whether the attributes of an object will be too old after `more`.
+    pub(super) fn is_used_up(&self, object: &Object, more: Duration) -> bool {
+        let Known { asked_at, seen_at, .. } = object.known;
+        self.is_old(asked_at, seen_at, self.ttl(object), more)
+    }
+
+    /// Whether names of a directory that come from a source will be too old after `more`.
+    pub(super) fn are_used_up(&self, directory: &Object, source: &Source, more: Duration) -> bool {
+        self.is_old(source.asked_at, source.seen_at, self.ttl(directory), more)
+    }
+
+    /// An answer is used for a time from when it came: after an outage, or over a slow link, it is old when it comes. But nothing is
+    /// used for longer than the longest time after the question, as it may be as old as that.
+    fn is_old(&self, asked_at: Instant, seen_at: Instant, ttl: Duration, more: Duration) -> bool {
+        let then = self.now + more;
+        then.saturating_duration_since(seen_at) >= ttl
+            || then.saturating_duration_since(asked_at) >= self.config.longest_ttl
     }
 
     /// Whether what was asked at `at` shows the version with these attributes and no later one: a later change would have stamped

@@ -13,15 +13,13 @@ use crate::{
 impl<S: Store> Cache<S> {
     /// Whether the attributes of an object will soon have to be asked for.
     pub(super) fn is_due(&self, object: &Object) -> bool {
-        let age = self.now.saturating_duration_since(object.known.asked_at);
-        !object.over && age + self.config.refresh >= self.ttl(object)
+        !object.over && self.is_used_up(object, self.config.refresh)
     }
 
     /// Whether the names of a directory that come from a source will soon have to be asked for.
     pub(super) fn are_names_due(&self, directory: &Object, source: &Source) -> bool {
-        let age = self.now.saturating_duration_since(source.asked_at);
         let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
-        (!holds || self.is_due(directory)) && age + self.config.refresh >= self.ttl(directory)
+        (!holds || self.is_due(directory)) && self.are_used_up(directory, source, self.config.refresh)
     }
 
     /// Asks for attributes again that will soon be too old.

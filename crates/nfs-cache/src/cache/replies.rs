@@ -68,6 +68,9 @@ impl<S: Store> Cache<S> {
         if matches!(self.link, Link::Unidentified { .. } | Link::Another) {
             return self.identify(call, id, outcome.ok());
         }
+        if self.link == Link::Down {
+            self.end_probes();
+        }
         self.set_link(Link::Up);
         let taken = match outcome {
             Ok(results) => self.take_results(id, &call, &results),
@@ -191,7 +194,8 @@ impl<S: Store> Cache<S> {
         name: &[u8],
         results: &[u8],
     ) -> Result<Taken, Taken> {
-        let source = |proven| Source { call: id, asked_at: call.begun, proven };
+        let now = self.now;
+        let source = |proven| Source { call: id, asked_at: call.begun, seen_at: now, proven };
         let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
             Ok(found) => {
                 let handle =
@@ -419,16 +423,28 @@ impl<S: Store> Cache<S> {
             }
             return Ok(Taken::Done);
         }
-        let is_proven = self.proves(run.begun, object);
+        let (is_proven, now) = (self.proves(run.begun, object), self.now);
         if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
             && let Some(run) = directory.run.take()
         {
             let Run { first, begun, under, names, .. } = *run;
             let proven = under.filter(|_| is_proven);
-            directory.learn_all(names, Source { call: first, asked_at: begun, proven });
+            let told: Vec<FileHandle> = names.values().filter_map(Target::handle).collect();
+            directory.learn_all(names, Source { call: first, asked_at: begun, seen_at: now, proven });
             self.changed(node);
+            self.saw_all(first, &told);
         }
         Ok(Taken::Done)
+    }
+
+    /// A listing is one answer: what its first page told is used for as long as what the last one did.
+    fn saw_all(&mut self, first: CallId, told: &[FileHandle]) {
+        for handle in told {
+            let Some(&node) = self.objects.by_handle.get(handle) else { continue };
+            if let Some(object) = self.objects.get_mut(node).filter(|object| object.known.call >= first) {
+                object.known.seen_at = self.now;
+            }
+        }
     }
 
     const fn listing_failed(error: TransferError) -> Taken {

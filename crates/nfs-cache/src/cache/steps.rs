@@ -1,5 +1,7 @@
 //! What an operation needs next: an answer, or a call.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
 
@@ -59,18 +61,17 @@ impl<S: Store> Cache<S> {
     /// Whether the newest attributes of an object are new enough for an operation.
     fn is_confirmed(&self, id: OperationId, object: &Object) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let age = self.now.saturating_duration_since(object.known.asked_at);
-        let is_recent = object.known.call != CallId::KEPT && age < self.ttl(object);
+        let is_recent = object.known.call != CallId::KEPT && !self.is_used_up(object, Duration::ZERO);
         object.known.call >= operation.since || !operation.insists && is_recent
     }
 
     /// Whether what is known of the names of a directory is new enough for an operation.
     fn are_names_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let age = self.now.saturating_duration_since(source.asked_at);
+        let is_recent = source.call != CallId::KEPT && !self.are_used_up(directory, source, Duration::ZERO);
         let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
         source.call >= operation.since
-            || !operation.insists && source.call != CallId::KEPT && age < self.ttl(directory)
+            || !operation.insists && is_recent
             || !operation.insists && holds && self.is_confirmed(id, directory)
     }
 
