@@ -28,7 +28,7 @@ fn crates_depend_in_one_direction_only() {
         ("nfs-object-store", vec!["nfs-wireless-client"]),
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
-        ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-wireless-server", "linkemu"]),
+        ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-cache", "nfs-wireless-server", "linkemu"]),
         (
             "nfsw",
             vec!["nfs-wire", "nfs-cache", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed"],

@@ -9,6 +9,7 @@ mod keep;
 mod limits;
 mod prefetch;
 mod rate;
+mod refresh;
 mod replies;
 mod steps;
 
@@ -300,9 +301,10 @@ impl<S: Store> Cache<S> {
             Link::Unidentified { .. } => Link::Unidentified { silent: true },
             Link::Down | Link::Another => self.link,
         };
-        if self.operations.values().any(is_silent) {
+        if self.operations.values().any(is_silent) || self.unanswered_at().is_some_and(|at| at <= self.now) {
             self.set_link(silent);
         }
+        self.probe_again();
         self.step_all();
         self.expire();
     }
@@ -336,6 +338,7 @@ impl<S: Store> Cache<S> {
         let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
         let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
+        let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
         ends.chain(silences).chain(calls).chain(self.prefetch_at()).chain(self.expiry_at()).min()
     }
 
@@ -347,9 +350,9 @@ impl<S: Store> Cache<S> {
         let held_bytes = held.map_or(0, |held| {
             held.present.iter().map(|&grain| crate::data::grain_length(size_bytes, grain)).sum()
         });
-        let age = now.saturating_duration_since(object.known.asked_at);
         let is_kept = object.known.call == CallId::KEPT;
-        let fresh = !object.over && self.link == Link::Up && !is_kept && age < self.ttl(object);
+        let later = now.saturating_duration_since(self.now);
+        let fresh = !object.over && self.link == Link::Up && !is_kept && !self.is_used_up(object, later);
         Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
     }
 

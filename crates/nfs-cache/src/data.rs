@@ -38,8 +38,9 @@ pub(crate) struct Fetch {
     pub(crate) first: CallId,
     /// A reply had no attributes: they must be asked for afterwards, with this call or a later one.
     pub(crate) confirm: Option<CallId>,
-    /// Calls that brought nothing.
+    /// How often calls in a row brought nothing, and from which call on that counts again.
     pub(crate) fruitless: u32,
+    pub(crate) counted: CallId,
     /// Nobody waits for it: prefetch asks for its parts one after the other.
     pub(crate) quiet: bool,
 }
@@ -48,7 +49,12 @@ impl Fetch {
     pub(crate) fn new(length: u64, begun: Instant, first: CallId) -> Self {
         let missing = BTreeMap::from([(0, length)]);
         let data = vec![0; length as usize];
-        Self { data, missing, begun, first, confirm: None, fruitless: 0, quiet: false }
+        Self { data, missing, begun, first, confirm: None, fruitless: 0, counted: first, quiet: false }
+    }
+
+    /// Whether bytes between two offsets within the grain are missing.
+    pub(crate) fn lacks(&self, from: u64, to: u64) -> bool {
+        self.missing.range(..to).next_back().is_some_and(|(_, &end)| end > from)
     }
 
     /// Takes in bytes at an offset within the grain; whether any of them were missing.

@@ -18,6 +18,13 @@ pub(crate) enum Target {
     Absent,
 }
 
+impl Target {
+    /// Returns its handle where that is known.
+    pub(crate) const fn handle(&self) -> Option<FileHandle> {
+        if let Self::Handle(handle, _) = self { Some(*handle) } else { None }
+    }
+}
+
 /// Where knowledge about names comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
@@ -25,6 +32,8 @@ pub(crate) struct Source {
     pub(crate) call: CallId,
     /// When that call was begun.
     pub(crate) asked_at: Instant,
+    /// When it was answered; of a listing when its end was.
+    pub(crate) seen_at: Instant,
     /// The attributes of the directory under which it holds, where they prove that: as long as the directory has them.
     pub(crate) proven: Option<Metadata>,
 }

@@ -49,6 +49,8 @@ struct World {
 fn config() -> CacheConfig {
     let mut config = CacheConfig::default();
     config.prefetch = true;
+    // Who looks at something waits for it, or nothing is asked.
+    config.refresh = Duration::ZERO;
     config
 }
 

@@ -322,8 +322,8 @@ impl Agent {
                 }
             }
         }
-        for (token, round_trip) in answered {
-            self.handle_reply(now, token, round_trip);
+        for answered in answered {
+            self.handle_reply(now, answered.token, answered.round_trip);
         }
     }
 

@@ -6,6 +6,7 @@ mod dube;
 mod free;
 mod headers;
 mod michalakis;
+mod mounted;
 mod rx_hex;
 mod show;
 mod targets;
@@ -48,6 +49,7 @@ enum Panel {
     Curves(Curves),
     Sequence(Sequence),
     Listing(Listing),
+    Mounted(Box<mounted::Mounted>),
     Headers(Box<Headers>),
     Targets(Vec<targets::Target>),
     Ablation(Box<ablation::Ablation>),
@@ -362,7 +364,7 @@ fn plans(experiments: &[Experiment]) -> (Vec<String>, Vec<Plan>) {
                 targets.iter().flat_map(|target| &target.plans).map(|(_, plan)| plan).collect()
             }
             Panel::Ablation(ablation) => ablation.plans().collect(),
-            Panel::Sequence(_) | Panel::Listing(_) | Panel::Headers(_) => Vec::new(),
+            Panel::Sequence(_) | Panel::Listing(_) | Panel::Mounted(_) | Panel::Headers(_) => Vec::new(),
         }
     });
     let mut seen = BTreeMap::new();

@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use nfs_proto::{session::TransferId, transfer::Range};
+use bytes::Bytes;
+use nfs_proto::{
+    session::{Incoming, TransferId},
+    transfer::Range,
+};
+use nfs_wire::rpc::Rejection;
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
@@ -34,8 +39,28 @@ pub(crate) struct Host {
     buffer: Vec<u8>,
     /// Bytes that arrived since somebody looked, with the transfer that they came for.
     pub(crate) arrived: Vec<(TransferId, Range)>,
-    /// Calls of the application that were answered since then, by their tokens, and the round trips that they took.
-    pub(crate) answered: Vec<(u64, Duration)>,
+    /// Calls of the application that were answered since then.
+    pub(crate) answered: Vec<Answered>,
+}
+
+/// A call of the application that was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) token: u64,
+    /// How long that took since what was answered was sent.
+    pub(crate) round_trip: Duration,
+    /// Whether the server ran it.
+    pub(crate) outcome: Result<(), Rejection>,
+    pub(crate) results: Bytes,
+}
+
+impl Answered {
+    /// Returns what a reply to a call of the application says; `None` for any other message.
+    pub(crate) fn from_reply(incoming: &Incoming, message: &[u8]) -> Option<Self> {
+        let &Incoming::Reply { token, results_at, outcome, round_trip, .. } = incoming else { return None };
+        let results = Bytes::copy_from_slice(message.get(results_at..).unwrap_or_default());
+        Some(Self { token, round_trip, outcome, results })
+    }
 }
 
 impl Host {

@@ -27,6 +27,7 @@ mod host;
 mod limit;
 mod listing;
 mod mobile;
+mod mounted;
 mod path;
 mod ping;
 mod plan;

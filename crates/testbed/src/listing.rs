@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use linkemu::{Endpoint, Node, Observer, Outgoing, Simulation, Station};
-use nfs_proto::{
-    session::{Incoming, Session},
-    transfer::Listing,
-};
+use nfs_proto::transfer::Listing;
 use nfs_wire::{
     FileHandle, Procedure, encode,
     nfs3_types::nfs3::{ACCESS3args, GETATTR3args, LOOKUP3args, diropargs3, filename3},
@@ -16,8 +13,11 @@ use nfs_wire::{
 };
 
 use crate::{
-    Error, Plan,
-    server::{SERVER, ServerHost, server_address},
+    Error, Plan, Transport,
+    host::Host,
+    mounted::{Listed, Mounted, Repeat},
+    path::Path,
+    server::{SERVER, ServerHost},
     world::session,
 };
 
@@ -28,6 +28,8 @@ pub(crate) enum Style {
     OneByOne,
     /// Pages of READDIRPLUS, as this project's client does.
     Pages,
+    /// `ls -l` through the cache of `nfsw mount`, which holds nothing yet.
+    Mounted,
 }
 
 /// Bytes of a page.
@@ -50,42 +52,108 @@ pub(crate) fn list_observed(
     seed: u64,
     observer: Option<Box<dyn Observer>>,
 ) -> Result<Vec<Duration>, Error> {
-    plan.check()?;
-    let mut world = Simulation::new(plan.room.link.clone(), 1, seed)?;
-    if let Some(observer) = observer {
-        world.cell_mut().observe(observer);
-    }
-    let epoch = world.now();
-    let mut server = ServerHost::new(&plan.room.server, plan.outages.clone(), seed, epoch)?;
-    let mut files = Vec::new();
-    let mut root = None;
-    for number in 0..entries {
-        let name = format!("entry-{number:04}");
-        let (file, directory) = server.place(epoch, &name, 0);
-        files.push((name, file));
-        root = Some(directory);
-    }
-    let Some(root) = root else { return Ok(Vec::new()) };
+    let mut room = Populated::new(plan, entries, seed, observer)?;
+    let Some(root) = room.root else { return Ok(Vec::new()) };
     let work = match style {
-        Style::OneByOne => Work::OneByOne { root, files, step: 0 },
+        Style::OneByOne => Work::OneByOne { root, files: std::mem::take(&mut room.files), step: 0 },
         Style::Pages => Work::Pages(Listing::new(root, PAGE_BYTES)),
+        Style::Mounted => {
+            let listed = room.list_mounted(plan, seed, Duration::ZERO, Repeat::Once, PATIENCE)?;
+            let whole = listed.first().filter(|listed| listed.errors == 0);
+            return Ok(whole.map_or_else(Vec::new, |listed| vec![listed.ended; listed.entries]));
+        }
     };
-    let reader = Reader {
-        session: session(plan, Protocol::Udp, seed, 0, epoch)?,
-        work,
-        asked: false,
-        epoch,
-        seen: Vec::new(),
-    };
-    world.attach(Station::Mobile(0), Machine::Reader(Box::new(reader)));
-    world.attach(SERVER.station, Machine::Server(Box::new(server)));
-    world.run_while(PATIENCE, |world| match world.node(Station::Mobile(0)) {
+    let (path, host) = room.mobile(plan, seed)?;
+    let reader = Reader { path, host, work, asked: false, epoch: room.epoch, seen: Vec::new() };
+    room.world.attach(Station::Mobile(0), Machine::Reader(Box::new(reader)));
+    room.world.run_while(PATIENCE, |world| match world.node(Station::Mobile(0)) {
         Some(Machine::Reader(reader)) => !reader.work.is_done(),
         _ => false,
     });
-    match world.node(Station::Mobile(0)) {
+    match room.world.node(Station::Mobile(0)) {
         Some(Machine::Reader(reader)) => Ok(reader.seen.clone()),
         _ => Ok(Vec::new()),
+    }
+}
+
+/// Lists a directory of `entries` names as `ls -l` does on a mount, with nothing held at first, from `starts` on, until `end`.
+pub(crate) fn list_mounted(
+    plan: &Plan,
+    entries: u32,
+    seed: u64,
+    (starts, end): (Duration, Duration),
+    repeat: Repeat,
+) -> Result<Vec<Listed>, Error> {
+    Populated::new(plan, entries, seed, None)?.list_mounted(plan, seed, starts, repeat, end)
+}
+
+/// A link, and a server with a directory.
+struct Populated {
+    world: Simulation<Machine>,
+    epoch: Instant,
+    root: Option<FileHandle>,
+    files: Vec<(String, FileHandle)>,
+}
+
+impl Populated {
+    fn new(plan: &Plan, entries: u32, seed: u64, observer: Option<Box<dyn Observer>>) -> Result<Self, Error> {
+        plan.check()?;
+        let mut world = Simulation::new(plan.room.link.clone(), 1, seed)?;
+        if let Some(observer) = observer {
+            world.cell_mut().observe(observer);
+        }
+        let epoch = world.now();
+        let mut server = ServerHost::new(&plan.room.server, plan.outages.clone(), seed, epoch)?;
+        let mut files = Vec::new();
+        let mut root = None;
+        for number in 0..entries {
+            let name = format!("entry-{number:04}");
+            let (file, directory) = server.place(epoch, &name, 0);
+            files.push((name, file));
+            root = Some(directory);
+        }
+        world.attach(SERVER.station, Machine::Server(Box::new(server)));
+        Ok(Self { world, epoch, root, files })
+    }
+
+    /// What the mobile has of a network.
+    fn mobile(&self, plan: &Plan, seed: u64) -> Result<(Path, Host), Error> {
+        let epoch = self.epoch;
+        let host = Host::new(plan.operation, plan.room.client, 0, seed, epoch);
+        let place = Endpoint::mobile(0, 700);
+        let path = match plan.transport {
+            Transport::Tcp => Path::stream(session(plan, Protocol::Tcp, seed, 0, epoch)?, place, epoch),
+            Transport::Udp | Transport::Auto => {
+                Path::datagrams(session(plan, Protocol::Udp, seed, 0, epoch)?, place)
+            }
+        };
+        Ok((path, host))
+    }
+
+    fn list_mounted(
+        &mut self,
+        plan: &Plan,
+        seed: u64,
+        starts: Duration,
+        repeat: Repeat,
+        end: Duration,
+    ) -> Result<Vec<Listed>, Error> {
+        let Some(root) = self.root else { return Ok(Vec::new()) };
+        let Some(Machine::Server(server)) = self.world.node_mut(SERVER.station) else {
+            return Ok(Vec::new());
+        };
+        let root = (root, server.attributes(self.epoch, root));
+        let (path, host) = self.mobile(plan, seed)?;
+        let mounted = Mounted::new(path, host, root, self.epoch, starts, repeat);
+        self.world.attach(Station::Mobile(0), Machine::Mounted(Box::new(mounted)));
+        self.world.run_while(end, |world| match world.node(Station::Mobile(0)) {
+            Some(Machine::Mounted(mounted)) => repeat != Repeat::Once || mounted.listed().is_empty(),
+            _ => false,
+        });
+        match self.world.node(Station::Mobile(0)) {
+            Some(Machine::Mounted(mounted)) => Ok(mounted.listed().to_vec()),
+            _ => Ok(Vec::new()),
+        }
     }
 }
 
@@ -150,7 +218,8 @@ const READ_ACCESS: u32 = 1;
 /// A mobile with one call outstanding at a time.
 #[derive(Debug)]
 struct Reader {
-    session: Session,
+    path: Path,
+    host: Host,
     work: Work,
     asked: bool,
     epoch: Instant,
@@ -158,42 +227,39 @@ struct Reader {
 }
 
 impl Reader {
-    fn ask(&mut self, now: Instant) {
+    fn go_on(&mut self, now: Instant) {
+        while self.path.session.poll_event().is_some() {}
+        for answered in std::mem::take(&mut self.host.answered) {
+            let entries = self.work.take_in(&answered.results);
+            self.seen.extend(std::iter::repeat_n(now - self.epoch, entries));
+            self.asked = false;
+        }
         if !self.asked && !self.work.is_done() {
             let (work, call) = (&self.work, (Program::NFS, self.work.procedure().number()));
-            self.asked = self.session.submit(now, 0, call, None, |buffer| work.encode(buffer)).is_some();
+            let made = self.path.session.submit(now, 0, call, None, |buffer| work.encode(buffer));
+            self.asked = made.is_some();
         }
     }
 }
 
 impl Node for Reader {
     fn handle_input(&mut self, now: Instant, _: Endpoint, _: Endpoint, payload: Bytes) {
-        // What is broken or a stranger's is counted by the engine.
-        if let Ok(Incoming::Reply { results_at, .. }) =
-            self.session.handle_head(now, server_address(), &payload, true)
-        {
-            let entries = self.work.take_in(payload.get(results_at..).unwrap_or_default());
-            self.seen.extend(std::iter::repeat_n(now - self.epoch, entries));
-            self.asked = false;
-            self.ask(now);
-        }
+        self.path.handle_input(now, &mut self.host, payload);
+        self.go_on(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.ask(now);
-        self.session.handle_timeout(now);
-        while self.session.poll_event().is_some() {}
+        self.path.handle_timeout(now, &mut self.host);
+        self.go_on(now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-        let transmit = self.session.poll_transmit(now)?;
-        let payload = Bytes::copy_from_slice(transmit.head);
-        Some(Outgoing { from: Endpoint::mobile(0, 700), to: SERVER, payload })
+        self.path.poll_transmit(now, &mut self.host)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let start = (!self.asked && !self.work.is_done()).then_some(self.epoch);
-        self.session.poll_timeout().into_iter().chain(start).min()
+        self.path.poll_timeout().into_iter().chain(start).min()
     }
 }
 
@@ -201,6 +267,7 @@ impl Node for Reader {
 #[derive(Debug)]
 enum Machine {
     Reader(Box<Reader>),
+    Mounted(Box<Mounted>),
     Server(Box<ServerHost>),
 }
 
@@ -208,6 +275,7 @@ impl Machine {
     fn node(&mut self) -> &mut dyn Node {
         match self {
             Self::Reader(reader) => &mut **reader,
+            Self::Mounted(mounted) => &mut **mounted,
             Self::Server(server) => &mut **server,
         }
     }
@@ -229,6 +297,7 @@ impl Node for Machine {
     fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Reader(reader) => reader.poll_timeout(),
+            Self::Mounted(mounted) => mounted.poll_timeout(),
             Self::Server(server) => server.poll_timeout(),
         }
     }
@@ -236,7 +305,7 @@ impl Node for Machine {
 
 #[cfg(test)]
 mod tests {
-    use nfs_proto::config::RetryPolicy;
+    use nfs_proto::config::{RetryPolicy, Window};
 
     use super::*;
     use crate::{Outage, Room};
@@ -256,5 +325,47 @@ mod tests {
         assert_eq!(slow.len(), 20);
         assert!(*slow.last().expect("entries") >= *quick.last().expect("entries") + Duration::from_secs(3));
         assert_eq!(list(&plan, Style::Pages, 20, 1).expect("a valid plan").len(), 20);
+    }
+
+    /// Listings of 300 entries over Bluetooth, as `ls -l` makes them on a mount; disconnections in milliseconds.
+    fn mounted(outages: &[(u64, u64)], starts: u64, repeat: Repeat) -> Vec<Listed> {
+        let ms = Duration::from_millis;
+        let mut plan = Plan::new(Room::named("bluetooth").expect("a room"));
+        (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
+        let outage = |&(at, length): &(u64, u64)| Outage { at: ms(at), length: ms(length), over: None };
+        plan.outages = outages.iter().map(outage).collect();
+        list_mounted(&plan, 300, 1, (ms(starts), ms(61_000)), repeat).expect("a valid plan")
+    }
+
+    const WITHOUT_ERRORS: (usize, usize) = (300, 0);
+
+    #[test]
+    fn a_mount_lists_as_fast_as_the_link_can_and_loses_little_to_a_disconnection() {
+        let [quiet] = mounted(&[], 0, Repeat::Once)[..] else { panic!("one listing") };
+        assert_eq!((quiet.entries, quiet.errors), WITHOUT_ERRORS);
+        assert!(quiet.took() <= Duration::from_millis(750), "{quiet:?}");
+        let [cut] = mounted(&[(1000, 5500)], 900, Repeat::Once)[..] else { panic!("one listing") };
+        assert_eq!((cut.entries, cut.errors), WITHOUT_ERRORS);
+        let limit = quiet.took() + Duration::from_millis(5500);
+        assert!(cut.took() <= limit + Duration::from_millis(100), "{cut:?} {limit:?}");
+    }
+
+    #[test]
+    fn what_a_mount_holds_is_listed_at_once_whatever_the_link_does() {
+        let disconnections = [(1000, 5500), (21_000, 5500), (41_000, 5500)];
+        let listed = mounted(&disconnections, 0, Repeat::Every(Duration::from_millis(100)));
+        assert!(listed.len() > 500, "{} listings", listed.len());
+        assert!(listed.iter().all(|it| (it.entries, it.errors) == WITHOUT_ERRORS));
+        let slow = listed[1..].iter().filter(|it| it.took() > Duration::from_millis(10));
+        let slow: Vec<&Listed> = slow.collect();
+        assert!(slow.len() * 100 <= listed.len(), "{slow:?}");
+        let is_down = |it: &&Listed| {
+            disconnections.iter().any(|&(at, length)| {
+                (u128::from(at)..u128::from(at + length)).contains(&it.began.as_millis())
+            })
+        };
+        let down: Vec<&Listed> = listed.iter().filter(is_down).collect();
+        let slow = down.iter().filter(|it| it.took() > Duration::from_millis(10)).count();
+        assert!(slow * 100 <= down.len(), "{slow} of {} while disconnected", down.len());
     }
 }

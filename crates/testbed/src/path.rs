@@ -11,7 +11,7 @@ use nfs_proto::session::{Incoming, Session};
 use nfs_wire::{padding, portmap::Protocol};
 
 use crate::{
-    host::Host,
+    host::{Answered, Host},
     server::{SERVER, server_address},
     stream::Stream,
     tcp::TcpStats,
@@ -154,14 +154,17 @@ fn pop_due(queue: &mut VecDeque<(Instant, Bytes)>, now: Instant) -> Option<Bytes
 
 /// Takes a whole message.
 fn take_in(now: Instant, session: &mut Session, host: &mut Host, message: &[u8]) {
-    match session.handle_head(now, server_address(), message, true) {
+    let incoming = session.handle_head(now, server_address(), message, true);
+    match incoming {
         Ok(Incoming::Data { transfer, offset, length, data_at, .. }) => {
             if let Some(data) = message.get(data_at..data_at + length as usize) {
                 host.take(transfer, offset, data);
             }
             session.handle_payload_done(now);
         }
-        Ok(Incoming::Reply { token, round_trip, .. }) => host.answered.push((token, round_trip)),
+        Ok(Incoming::Reply { .. }) => {
+            host.answered.extend(incoming.ok().and_then(|it| Answered::from_reply(&it, message)));
+        }
         // What is broken or a stranger's is counted by the engine.
         Ok(Incoming::NeedMore | Incoming::Done) | Err(_) => {}
     }

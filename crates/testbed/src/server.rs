@@ -7,9 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use linkemu::{Endpoint, Node, Outgoing, Station};
+use nfs_proto::attr::Metadata;
 use nfs_wire::{
     FileHandle, Procedure, Reader, mount,
-    nfs3_types::nfs3::{LOOKUP3resok, filename3, nfstime3, stable_how},
+    nfs3_types::nfs3::{GETATTR3resok, LOOKUP3resok, filename3, nfstime3, stable_how},
     portmap::Protocol,
     reply,
     rpc::{Program, ReplyHeader, Xid, encode_call_header},
@@ -89,6 +90,15 @@ impl ServerHost {
         });
         let found = reply::decode::<LOOKUP3resok>(&found).expect("our server").expect("we made the file");
         (FileHandle::try_from(&found.object).expect("our server"), root)
+    }
+
+    /// Returns the attributes of an object, without the link.
+    pub(crate) fn attributes(&mut self, now: Instant, object: FileHandle) -> Metadata {
+        let found = self.ask(now, Program::NFS, Procedure::Getattr.number(), |buffer| {
+            nfs_wire::encode(buffer, &object.to_fh3());
+        });
+        let found = reply::decode::<GETATTR3resok>(&found).expect("our server").expect("we made the object");
+        Metadata::from(&found.obj_attributes)
     }
 
     /// What its senders of TCP have done.

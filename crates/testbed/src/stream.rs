@@ -18,7 +18,7 @@ use nfs_wire::{
 };
 
 use crate::{
-    host::Host,
+    host::{Answered, Host},
     server::{TCP_SERVER, server_address},
     tcp::{Connection, Phase, Segment, TcpStats},
 };
@@ -318,7 +318,8 @@ impl Stream {
         if !complete && self.head.len() < self.wanted {
             return true;
         }
-        match session.handle_head(now, server_address(), &self.head, complete) {
+        let incoming = session.handle_head(now, server_address(), &self.head, complete);
+        match incoming {
             Ok(Incoming::NeedMore) if complete => return false,
             Ok(Incoming::NeedMore) => self.wanted *= 2,
             Ok(Incoming::Data { transfer, offset, length, data_at, .. }) => {
@@ -328,8 +329,8 @@ impl Stream {
                 self.mode = move_data(now, session, host, (transfer, offset, left), bytes);
                 self.head = head;
             }
-            Ok(Incoming::Reply { token, round_trip, .. }) => {
-                host.answered.push((token, round_trip));
+            Ok(Incoming::Reply { .. }) => {
+                host.answered.extend(incoming.ok().and_then(|it| Answered::from_reply(&it, &self.head)));
                 self.mode = Mode::Skip;
             }
             Ok(Incoming::Done) => self.mode = Mode::Skip,

@@ -1,6 +1,9 @@
 //! Calls: who waits for them, and who does not any more.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use nfs_proto::transfer::Listing;
 
@@ -11,6 +14,9 @@ use crate::{
     object::NodeId,
     store::Store,
 };
+
+/// Calls in flight at once that ask whether the server responds.
+const MOST_PROBES: usize = 8;
 
 impl<S: Store> Cache<S> {
     /// Makes sure that a question is asked by a call begun not before `earliest`, and that the operation waits for it.
@@ -75,10 +81,47 @@ impl<S: Store> Cache<S> {
         self.calls.entry(call).and_modify(|call| call.send_at = send_at);
     }
 
+    /// When the server is asked again whether it responds: it is silent, and somebody waits.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        let is_silent = matches!(self.link, Link::Down | Link::Unidentified { .. });
+        let sent =
+            self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
+        sent.filter(|_| is_silent && !self.operations.is_empty()).map(|sent| sent.at + self.config.probe)
+    }
+
+    /// Asks once more, if it is time. What was lost is not made up for: of many calls the first and the latest ones stay.
+    pub(super) fn probe_again(&mut self) {
+        if self.probe_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let calls: Vec<CallId> = self.probes().map(|(id, _)| id).collect();
+        for &id in calls.iter().skip(1).take(calls.len().saturating_sub(MOST_PROBES)) {
+            self.withdraw(|at, _| at == id);
+        }
+        let Some(root) = self.objects.get(NodeId::ROOT) else { return };
+        let call = self.ask(None, Question::Getattr(root.handle), CallId(self.next));
+        self.calls.entry(call).and_modify(|call| call.send_at = Some(call.begun));
+    }
+
+    /// The server responds: the other calls that asked whether it does are not needed.
+    pub(super) fn end_probes(&mut self) {
+        let calls: Vec<CallId> =
+            self.probes().filter(|(_, call)| call.waiters.is_empty()).map(|(id, _)| id).collect();
+        self.withdraw(|id, _| calls.contains(&id));
+    }
+
+    fn probes(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
+        let root = self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle));
+        self.calls
+            .iter()
+            .filter(move |(_, call)| Some(&call.question) == root.as_ref())
+            .map(|(&id, it)| (id, it))
+    }
+
     /// Cancels calls that nobody waits for, and leaves one that shows when the server responds again.
     pub(super) fn withdraw_unwanted(&mut self) {
         let root = self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle));
-        let unwanted = |call: &Call| call.waiters.is_empty() && Some(&call.question) != root.as_ref();
+        let unwanted = |_, call: &Call| call.waiters.is_empty() && Some(&call.question) != root.as_ref();
         self.withdraw(unwanted);
         if self.link != Link::Another {
             self.ensure_probe();
@@ -87,12 +130,12 @@ impl<S: Store> Cache<S> {
 
     /// Cancels all calls.
     pub(super) fn withdraw_calls(&mut self) {
-        self.withdraw(|_| true);
+        self.withdraw(|_, _| true);
     }
 
-    fn withdraw(&mut self, which: impl Fn(&Call) -> bool) {
+    fn withdraw(&mut self, which: impl Fn(CallId, &Call) -> bool) {
         let gone: Vec<CallId> =
-            self.calls.iter().filter(|(_, call)| which(call)).map(|(&id, _)| id).collect();
+            self.calls.iter().filter(|(id, call)| which(**id, call)).map(|(&id, _)| id).collect();
         for id in gone {
             let Some(call) = self.calls.remove(&id) else { continue };
             self.abandon_question(&call.question);

@@ -339,7 +339,8 @@ impl<S: Store> Cache<S> {
         };
         let under = kept.subject.metadata;
         let asked_at = self.instant_of(kept.subject.asked);
-        let source = |proven: bool| Source { call: CallId::KEPT, asked_at, proven: proven.then_some(under) };
+        let (call, seen_at) = (CallId::KEPT, self.started);
+        let source = |proven: bool| Source { call, asked_at, seen_at, proven: proven.then_some(under) };
         for KeptName { name, target, proven, child } in kept.names {
             let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
             // All names that are known of a listing are later than these.

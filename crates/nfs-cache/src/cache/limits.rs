@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::Cache;
 use crate::{
     data::grain_length,
-    object::{Kind, NodeId, Object},
+    directory::Source,
+    object::{Kind, Known, NodeId, Object},
     record,
     store::Store,
 };
@@ -26,18 +27,35 @@ impl<S: Store> Cache<S> {
         (age / self.config.ttl_divisor.max(1)).clamp(self.config.shortest_ttl, self.config.longest_ttl)
     }
 
+    /// Whether the attributes of an object will be too old after `more`.
+    pub(super) fn is_used_up(&self, object: &Object, more: Duration) -> bool {
+        let Known { asked_at, seen_at, .. } = object.known;
+        self.is_old(asked_at, seen_at, self.ttl(object), more)
+    }
+
+    /// Whether names of a directory that come from a source will be too old after `more`.
+    pub(super) fn are_used_up(&self, directory: &Object, source: &Source, more: Duration) -> bool {
+        self.is_old(source.asked_at, source.seen_at, self.ttl(directory), more)
+    }
+
+    /// An answer is used for a time from when it came: after an outage, or over a slow link, it is old when it comes. But nothing is
+    /// used for longer than the longest time after the question, as it may be as old as that.
+    fn is_old(&self, asked_at: Instant, seen_at: Instant, ttl: Duration, more: Duration) -> bool {
+        let then = self.now + more;
+        then.saturating_duration_since(seen_at) >= ttl
+            || then.saturating_duration_since(asked_at) >= self.config.longest_ttl
+    }
+
     /// Whether what was asked at `at` shows the version with these attributes and no later one: a later change would have stamped
     /// a later time.
     pub(super) fn proves(&self, at: Instant, object: &Object) -> bool {
         self.clock.age(at, object.known.metadata.ctime) >= self.config.racy
     }
 
-    /// Drops what was fetched before `begun` and may be of another version with the same attributes; whether there was nothing of
-    /// that kind since this was last done.
-    pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) -> bool {
-        let Some(object) = self.objects.get(node) else { return true };
-        let Some(held) = object.held() else { return true };
-        let was_tainted = held.tainted;
+    /// Drops what was fetched before `begun` and may be of another version with the same attributes.
+    pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) {
+        let Some(object) = self.objects.get(node) else { return };
+        let Some(held) = object.held() else { return };
         let grains: Vec<u64> =
             held.unproven.iter().filter(|&(_, &at)| at < begun).map(|(&grain, _)| grain).collect();
         let fetches: Vec<u64> = held
@@ -53,10 +71,15 @@ impl<S: Store> Cache<S> {
             for grain in fetches {
                 held.fetches.remove(&grain);
             }
-            held.tainted = !held.unproven.is_empty();
         }
         self.loose.retain(|(of, ..)| *of != node);
-        !was_tainted
+    }
+
+    /// Whether a front that opens a file may keep what it has read of it: nothing unproven was held since it was last told.
+    pub(super) fn takes_pages(&mut self, node: NodeId) -> bool {
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
+        let is_tainted = !held.unproven.is_empty();
+        !std::mem::replace(&mut held.tainted, is_tainted)
     }
 
     /// Holds a grain, or keeps it for those who wait where there is no room.

@@ -217,10 +217,14 @@ impl<S: Store> Cache<S> {
     fn go_on_with(&mut self, piece: &Piece) -> Option<CallId> {
         let block = u64::from(self.prefetch.read.min(self.read_block));
         let object = self.objects.get_mut(piece.node).filter(|object| !object.over)?;
-        let handle = object.handle;
+        let (handle, told_by) = (object.handle, object.known.call);
         let fetch = object.held_mut()?.fetches.get_mut(&piece.grain)?;
         fetch.quiet = true;
         let (first, confirm) = (fetch.first, fetch.confirm);
+        // What brought nothing, and did not say why: the file may be shorter now.
+        if let Some(confirm) = confirm.filter(|&confirm| fetch.fruitless > 0 && told_by < confirm) {
+            return Some(self.ask(None, Question::Getattr(handle), confirm));
+        }
         if let Some((&start, &end)) = fetch.missing.iter().next() {
             let stop = end.min((start / block + 1) * block);
             let (offset, count) = (piece.grain * GRAIN_BYTES + start, (stop - start) as u32);

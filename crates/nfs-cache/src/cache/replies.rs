@@ -68,6 +68,9 @@ impl<S: Store> Cache<S> {
         if matches!(self.link, Link::Unidentified { .. } | Link::Another) {
             return self.identify(call, id, outcome.ok());
         }
+        if self.link == Link::Down {
+            self.end_probes();
+        }
         self.set_link(Link::Up);
         let taken = match outcome {
             Ok(results) => self.take_results(id, &call, &results),
@@ -123,6 +126,10 @@ impl<S: Store> Cache<S> {
             self.ensure_probe();
         }
         self.step_all();
+        // What they were given is held: a listing that nobody goes on with is not gone on with later.
+        if self.calls.values().all(|other| other.question != call.question) {
+            self.abandon_question(&call.question);
+        }
     }
 
     /// Looks whether the root is the one that it was.
@@ -187,7 +194,8 @@ impl<S: Store> Cache<S> {
         name: &[u8],
         results: &[u8],
     ) -> Result<Taken, Taken> {
-        let source = |proven| Source { call: id, asked_at: call.begun, proven };
+        let now = self.now;
+        let source = |proven| Source { call: id, asked_at: call.begun, seen_at: now, proven };
         let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
             Ok(found) => {
                 let handle =
@@ -287,11 +295,15 @@ impl<S: Store> Cache<S> {
             held.fetches.remove(&grain);
             return Ok(Taken::Done);
         }
-        let has_filled = !is_other && fetch.fill(offset % GRAIN_BYTES, &results[start..end]);
+        let at = offset % GRAIN_BYTES;
+        // Another reply may have brought it meanwhile.
+        let is_needed = fetch.lacks(at, at + u64::from(count));
+        let has_filled = !is_other && fetch.fill(at, &results[start..end]);
         if has_filled {
             fetch.fruitless = 0;
-        } else {
-            fetch.fruitless += 1;
+        } else if is_needed && id >= fetch.counted {
+            // Calls that were made before count together: what one of them meets, all do.
+            (fetch.fruitless, fetch.counted) = (fetch.fruitless + 1, next);
             if fetch.fruitless > self.config.fruitless_calls {
                 return Err(Taken::Failed(Failure::Protocol));
             }
@@ -411,16 +423,28 @@ impl<S: Store> Cache<S> {
             }
             return Ok(Taken::Done);
         }
-        let is_proven = self.proves(run.begun, object);
+        let (is_proven, now) = (self.proves(run.begun, object), self.now);
         if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
             && let Some(run) = directory.run.take()
         {
             let Run { first, begun, under, names, .. } = *run;
             let proven = under.filter(|_| is_proven);
-            directory.learn_all(names, Source { call: first, asked_at: begun, proven });
+            let told: Vec<FileHandle> = names.values().filter_map(Target::handle).collect();
+            directory.learn_all(names, Source { call: first, asked_at: begun, seen_at: now, proven });
             self.changed(node);
+            self.saw_all(first, &told);
         }
         Ok(Taken::Done)
+    }
+
+    /// A listing is one answer: what its first page told is used for as long as what the last one did.
+    fn saw_all(&mut self, first: CallId, told: &[FileHandle]) {
+        for handle in told {
+            let Some(&node) = self.objects.by_handle.get(handle) else { continue };
+            if let Some(object) = self.objects.get_mut(node).filter(|object| object.known.call >= first) {
+                object.known.seen_at = self.now;
+            }
+        }
     }
 
     const fn listing_failed(error: TransferError) -> Taken {
@@ -450,15 +474,20 @@ impl<S: Store> Cache<S> {
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
         self.clock.observe(self.now, metadata.ctime);
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
-        let known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
+        let mut known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
         let Some((node, object)) = self.objects.at(&handle) else {
             self.objects.insert(self.now, handle, known);
             return;
         };
         let before = object.known;
-        // A later call has told more. Of two calls at the same time the server may have run the later one first.
+        // Of two calls at the same time the server may have run the later one first.
+        let is_after = id < before.call && metadata.ctime > before.metadata.ctime;
+        if is_after {
+            (known.call, known.asked_at) = (before.call, before.asked_at);
+        }
+        // A later call has told more.
         let is_before = call.begun < before.seen_at && metadata.ctime < before.metadata.ctime;
-        if id < before.call || is_before {
+        if id < before.call && !is_after || is_before {
             return;
         }
         let is_same_kind =
@@ -477,7 +506,7 @@ impl<S: Store> Cache<S> {
             self.drop_if_unused(node);
             let node = self.objects.insert(self.now, handle, known);
             if let Some(object) = self.objects.get_mut(node) {
-                (object.changed_by, object.pinned, object.parent) = (id, pinned, parent);
+                (object.changed_by, object.pinned, object.parent) = (known.call, pinned, parent);
                 object.hoarded = hoarded;
             }
             self.told(node, true);

@@ -1,5 +1,7 @@
 //! What an operation needs next: an answer, or a call.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
 
@@ -59,18 +61,17 @@ impl<S: Store> Cache<S> {
     /// Whether the newest attributes of an object are new enough for an operation.
     fn is_confirmed(&self, id: OperationId, object: &Object) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let age = self.now.saturating_duration_since(object.known.asked_at);
-        let is_recent = object.known.call != CallId::KEPT && age < self.ttl(object);
+        let is_recent = object.known.call != CallId::KEPT && !self.is_used_up(object, Duration::ZERO);
         object.known.call >= operation.since || !operation.insists && is_recent
     }
 
     /// Whether what is known of the names of a directory is new enough for an operation.
     fn are_names_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let age = self.now.saturating_duration_since(source.asked_at);
+        let is_recent = source.call != CallId::KEPT && !self.are_used_up(directory, source, Duration::ZERO);
         let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
         source.call >= operation.since
-            || !operation.insists && source.call != CallId::KEPT && age < self.ttl(directory)
+            || !operation.insists && is_recent
             || !operation.insists && holds && self.is_confirmed(id, directory)
     }
 
@@ -97,6 +98,7 @@ impl<S: Store> Cache<S> {
                             if is_known || stale {
                                 let metadata = object.known.metadata;
                                 self.count_stale(!is_known || !is_confirmed);
+                                self.refresh_name(directory, name, node);
                                 self.objects.touch(node);
                                 self.reference(node);
                                 return Some(Ok(Answer::Entry { node, metadata }));
@@ -146,6 +148,7 @@ impl<S: Store> Cache<S> {
             let metadata = object.known.metadata;
             self.count_stale(!is_confirmed);
             self.objects.touch(node);
+            self.refresh_attributes(node);
             return Some(Ok(Answer::Attributes(metadata)));
         }
         let handle = object.handle;
@@ -165,6 +168,7 @@ impl<S: Store> Cache<S> {
         if let Some(complete) = directory.complete {
             let are_confirmed = self.are_names_confirmed(id, object, &complete);
             let mut are_known = true;
+            let mut is_due = self.are_names_due(object, &complete);
             let entry = |(name, edge): (&Vec<u8>, &Edge)| {
                 let (fileid, object) = match edge.target {
                     Target::Absent => return None,
@@ -172,6 +176,7 @@ impl<S: Store> Cache<S> {
                     Target::Handle(handle, fileid) => match self.objects.at(&handle) {
                         Some((node, object)) if stale || edge.leads_to(object) => {
                             are_known &= self.is_confirmed(id, object);
+                            is_due |= self.is_due(object);
                             (object.known.metadata.fileid, Some((node, object.known.metadata)))
                         }
                         Some(_) | None => {
@@ -190,6 +195,9 @@ impl<S: Store> Cache<S> {
                     self.count_stale(!are_confirmed || !are_known && !is_own);
                     self.objects.touch(node);
                     self.was_listed(node);
+                    if is_due && self.link == Link::Up {
+                        self.list_next(None, node);
+                    }
                     return Some(Ok(Answer::Listing(entries)));
                 }
             }
@@ -234,7 +242,10 @@ impl<S: Store> Cache<S> {
         let is_confirmed = object.known.call >= first;
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
-            let keep_cache = !is_confirmed || self.drop_unproven(node, begun);
+            if is_confirmed {
+                self.drop_unproven(node, begun);
+            }
+            let keep_cache = !is_confirmed || self.takes_pages(node);
             self.objects.touch(node);
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;

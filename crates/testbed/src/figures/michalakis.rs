@@ -5,9 +5,9 @@ use std::time::Duration;
 use linkemu::{BitRate, Loss, Preset, Probability, Rate};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 
-use super::{Curve, Curves, Experiment, Listing, Panel, Published};
+use super::{Curve, Curves, Experiment, Listing, Panel, Published, mounted::Mounted};
 use crate::{
-    Error, Outage, Plan, Room,
+    Error, Outage, Plan, Room, Transport,
     listing::Style,
     plot::{Axis, Scale},
 };
@@ -26,7 +26,7 @@ const FILE: u64 = 1 << 20;
 
 const SYNCHRONOUS: &str = "The papers' client makes one call after the other; that of this project as many as the path holds, \
     so that only bandwidth counts. The text does not give file and block; 1 MB in 4096-byte blocks is assumed.";
-const TCP: &str = "The paper's curves for TCP are left out: the virtual world has no TCP.";
+const TCP: &str = "TCP is CUBIC at both ends, not the Reno of the kernels of 2005.";
 
 pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
     Ok(vec![bandwidth()?, dark_zone()?, disconnections_and_loss()?])
@@ -45,6 +45,15 @@ fn kernel(room: &Room, timeout: Duration) -> Plan {
     plan.window = Window::Calls(1);
     plan.block = BlockSize::Exact(BLOCK);
     plan
+}
+
+fn round_trip_timers(room: &Room) -> Plan {
+    Plan { policy: RetryPolicy::kernel(), ..kernel(room, Duration::from_secs(1)) }
+}
+
+/// One call at a time over a connection.
+fn tcp(room: &Room) -> Plan {
+    Plan { transport: Transport::Tcp, ..kernel(room, RetryPolicy::INITIAL) }
 }
 
 fn adaptive(room: &Room) -> Plan {
@@ -131,6 +140,7 @@ fn dark_zone() -> Result<Experiment, Error> {
         curves: vec![
             curve("exponential, one call", 0, &fixed(1)),
             curve("exponential, four calls", 1, &fixed(4)),
+            curve("TCP, one call", 3, &timeouts.map(|ms| (f64::from(ms) / 1e3, file(tcp(&zone))))),
             curve("adaptive", 4, &timeouts.map(|ms| (f64::from(ms) / 1e3, file(adaptive(&zone))))),
         ],
         ..Curves::default()
@@ -140,7 +150,7 @@ fn dark_zone() -> Result<Experiment, Error> {
          what is queued behind it. The text gives no times.",
         "Bluetooth's own retransmission appears as a random delay with the published mean and deviation, not as a model of \
          its stop-and-wait protocol.",
-        "The adaptive client has no first timeout to choose, so its line is level.",
+        "The adaptive client has no first timeout to choose, and TCP has its own, so their lines are level.",
         TCP,
     ];
     let title = "Effect of timeouts in a zone of bad reception";
@@ -168,9 +178,17 @@ fn disconnections_and_loss() -> Result<Experiment, Error> {
         lanes: vec![
             lane("exponential, 1 s", kernel(&bluetooth, second), Style::OneByOne),
             lane("hybrid, 1 s", Plan { policy: hybrid, ..kernel(&bluetooth, second) }, Style::OneByOne),
+            lane("kernel (round-trip timers)", round_trip_timers(&bluetooth), Style::OneByOne),
+            lane("TCP", tcp(&bluetooth), Style::OneByOne),
             lane("adaptive", adaptive(&bluetooth), Style::OneByOne),
             lane("adaptive, READDIRPLUS", adaptive(&bluetooth), Style::Pages),
+            lane("adaptive, nfsw mount, nothing held", adaptive(&bluetooth), Style::Mounted),
         ],
+    };
+    let mounted = Mounted {
+        title: "The same through the cache of nfsw mount, adaptive".to_owned(),
+        entries: listing.entries,
+        plan: with(adaptive(&bluetooth)),
     };
     let wifi = room("802.11b")?;
     let percent = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
@@ -192,11 +210,8 @@ fn disconnections_and_loss() -> Result<Experiment, Error> {
         curves: vec![
             curve("exponential, 1 s", 0, &kernel(&wifi, second))?,
             curve("exponential, 0.7 s", 1, &kernel(&wifi, RetryPolicy::INITIAL))?,
-            curve(
-                "kernel (round-trip timers)",
-                2,
-                &Plan { policy: RetryPolicy::kernel(), ..kernel(&wifi, second) },
-            )?,
+            curve("kernel (round-trip timers)", 2, &round_trip_timers(&wifi))?,
+            curve("TCP", 3, &tcp(&wifi))?,
             curve("adaptive", 4, &adaptive(&wifi))?,
         ],
         ..Curves::default()
@@ -207,11 +222,13 @@ fn disconnections_and_loss() -> Result<Experiment, Error> {
          do.",
         "The text does not say when the first disconnection begins, nor how long the listing takes undisturbed. Here a listing \
          is LOOKUP, ACCESS and GETATTR for every entry, one call after the other, and the disconnections begin 20 s apart. With \
-         READDIRPLUS a handful of calls do it, before the first disconnection.",
+         READDIRPLUS a handful of calls do it, before the first disconnection. Clients that list again ask for everything again, but \
+         for nfsw mount.",
+        "As published, TCP loses more than UDP after each disconnection.",
         "As published, a whole timeout is lost for every datagram that random loss takes.",
         TCP,
     ];
     let title = "Effect of disconnections and of random loss";
-    let panels = vec![Panel::Listing(listing), Panel::Curves(loss)];
+    let panels = vec![Panel::Listing(listing), Panel::Mounted(Box::new(mounted)), Panel::Curves(loss)];
     Ok(experiment("4", &["2005-4-left", "2005-4-right"], title, remarks, panels))
 }

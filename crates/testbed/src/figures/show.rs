@@ -46,6 +46,7 @@ pub(super) fn figure(
             Panel::Curves(panel) => curves(panel, results, &mut figure),
             Panel::Sequence(panel) => sequence(panel, results, &facts, &mut figure)?,
             Panel::Listing(panel) => listing(panel, results.seed, &mut figure)?,
+            Panel::Mounted(panel) => panel.show(results.seed, &mut figure)?,
             Panel::Headers(panel) => headers::show(panel, results.seed, &facts, &mut figure)?,
             Panel::Targets(panel) => targets(panel, results, &mut figure),
             Panel::Ablation(panel) => panel.show(results, &mut figure),

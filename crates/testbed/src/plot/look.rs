@@ -42,13 +42,14 @@ pub(super) struct Style {
 /// The n-th style. Colours: M. Okabe, K. Ito, Color Universal Design, 2008; ordered so that neighbours differ in
 /// brightness.
 pub(super) fn style(number: usize) -> Style {
-    let (colour, shape, dash) = match number % 6 {
+    let (colour, shape, dash) = match number % 7 {
         0 => (RGBColor(0, 0, 0), Shape::Circle, None),
         1 => (RGBColor(213, 94, 0), Shape::Square, Some((20, 8))),
         2 => (RGBColor(0, 114, 178), Shape::Triangle, Some((6, 6))),
         3 => (RGBColor(230, 159, 0), Shape::Diamond, Some((26, 16))),
         4 => (RGBColor(0, 158, 115), Shape::Cross, Some((12, 14))),
-        _ => (RGBColor(204, 121, 167), Shape::TriangleDown, Some((4, 14))),
+        5 => (RGBColor(204, 121, 167), Shape::TriangleDown, Some((4, 14))),
+        _ => (RGBColor(86, 180, 233), Shape::Circle, Some((10, 4))),
     };
     Style { colour, shape, dash }
 }

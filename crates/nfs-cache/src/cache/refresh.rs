@@ -1,0 +1,68 @@
+//! What is used is asked for again before its time is over, so that who uses it the next time does not wait.
+
+use std::time::Instant;
+
+use super::{Cache, Link};
+use crate::{
+    call::{Call, CallId, Question},
+    directory::{Edge, Source, Target},
+    object::{NodeId, Object},
+    store::Store,
+};
+
+impl<S: Store> Cache<S> {
+    /// Whether the attributes of an object will soon have to be asked for.
+    pub(super) fn is_due(&self, object: &Object) -> bool {
+        !object.over && self.is_used_up(object, self.config.refresh)
+    }
+
+    /// Whether the names of a directory that come from a source will soon have to be asked for.
+    pub(super) fn are_names_due(&self, directory: &Object, source: &Source) -> bool {
+        let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
+        (!holds || self.is_due(directory)) && self.are_used_up(directory, source, self.config.refresh)
+    }
+
+    /// Asks for attributes again that will soon be too old.
+    pub(super) fn refresh_attributes(&mut self, node: NodeId) {
+        let Some(object) = self.objects.get(node).filter(|_| self.link == Link::Up) else { return };
+        // A listing of its directory brings them.
+        let is_listed = |directory: &Object| directory.directory().is_some_and(|it| it.run.is_some());
+        let parent = object.parent.and_then(|parent| self.objects.get(parent));
+        if self.is_due(object) && !parent.is_some_and(is_listed) {
+            self.ask(None, Question::Getattr(object.handle), CallId(0));
+        }
+    }
+
+    /// Asks again for what a name leads to, and for the attributes of that, where they will soon be too old.
+    pub(super) fn refresh_name(&mut self, directory: NodeId, name: &[u8], node: NodeId) {
+        let Some(parent) = self.objects.get(directory).filter(|_| self.link == Link::Up) else { return };
+        let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
+        let (handle, edge) = (parent.handle, names.find(name));
+        let is_proven = |edge: &Edge| {
+            let under = edge.source.proven;
+            under.is_some_and(|under| under.is_same_version(&parent.known.metadata))
+        };
+        let is_due = |edge: &Edge| self.are_names_due(parent, &edge.source);
+        match edge.filter(|edge| matches!(edge.target, Target::Handle(..)) && is_due(edge)) {
+            // That the directory has not changed is enough.
+            Some(edge) if is_proven(&edge) => _ = self.ask(None, Question::Getattr(handle), CallId(0)),
+            Some(_) => {
+                self.ask(None, Question::Lookup { directory: handle, name: name.to_vec() }, CallId(0));
+            }
+            None => {}
+        }
+        self.refresh_attributes(node);
+    }
+
+    /// When the server will have been silent for long enough though it was asked, by calls that nobody waits for and whose replies are
+    /// short: operations that come then need not find that out.
+    pub(super) fn unanswered_at(&self) -> Option<Instant> {
+        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
+        let is_short = |call: &&Call| {
+            let is_long = matches!(call.question, Question::Read { .. } | Question::Page(_));
+            call.waiters.is_empty() && call.send_at.is_none() && !is_long
+        };
+        let sent = self.calls.values().filter(is_short).filter_map(|call| call.sent.filter(|_| hopes));
+        sent.map(|sent| sent.at.max(self.last_heard) + self.config.patience).min()
+    }
+}

@@ -1,0 +1,220 @@
+//! A mobile whose programs look at the server through the cache of `nfsw mount`: its machine makes the calls that the cache wants, as
+//! the program does on sockets.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use linkemu::{Endpoint, Node, Outgoing};
+use nfs_cache::{
+    Answer, Cache, CacheConfig, CallId, Event, Failure, MemoryStore, NodeId, OperationId, Outcome, Transmit,
+};
+use nfs_proto::{attr::Metadata, engine};
+use nfs_wire::{FileHandle, rpc::Program};
+
+use crate::{host::Host, path::Path};
+
+/// How often a directory is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Once,
+    /// Again and again, with a pause after each.
+    Every(Duration),
+}
+
+/// What one listing came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// When it began and when it had its answers, counted from the mount.
+    pub(crate) began: Duration,
+    pub(crate) ended: Duration,
+    /// How many entries it showed with their attributes.
+    pub(crate) entries: usize,
+    /// Operations of it that failed.
+    pub(crate) errors: usize,
+}
+
+impl Listed {
+    pub(crate) fn took(&self) -> Duration {
+        self.ended.saturating_sub(self.began)
+    }
+}
+
+/// A mobile that lists a directory as `ls -l` does on a mount: the directory's attributes, its listing, and every name in it.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    path: Path,
+    host: Host,
+    cache: Cache<MemoryStore>,
+    /// Calls that the session has, by token.
+    calls: BTreeMap<u64, (CallId, engine::CallId)>,
+    next_token: u64,
+    repeat: Repeat,
+    epoch: Instant,
+    starts: Option<Instant>,
+    running: Option<Running>,
+    listed: Vec<Listed>,
+}
+
+/// A listing under way.
+#[derive(Debug)]
+struct Running {
+    began: Instant,
+    waits_for: OperationId,
+    /// Names that are looked up after this one.
+    names: VecDeque<Vec<u8>>,
+    entries: usize,
+    errors: usize,
+}
+
+impl Mounted {
+    /// Lists the directory `root`, whose attributes were told when it was mounted, from `starts` on.
+    pub(crate) fn new(
+        path: Path,
+        host: Host,
+        (root, metadata): (FileHandle, Metadata),
+        epoch: Instant,
+        starts: Duration,
+        repeat: Repeat,
+    ) -> Self {
+        let cache = Cache::new(CacheConfig::default(), epoch, root, metadata, MemoryStore::default());
+        Self {
+            path,
+            host,
+            cache,
+            calls: BTreeMap::new(),
+            next_token: 0,
+            repeat,
+            epoch,
+            starts: Some(epoch + starts),
+            running: None,
+            listed: Vec::new(),
+        }
+    }
+
+    /// Listings that have ended.
+    pub(crate) fn listed(&self) -> &[Listed] {
+        &self.listed
+    }
+
+    fn begin(&mut self, now: Instant) {
+        if self.starts.is_none_or(|at| at > now) {
+            return;
+        }
+        self.starts = None;
+        let waits_for = self.cache.attributes(now, NodeId::ROOT);
+        let names = VecDeque::new();
+        self.running = Some(Running { began: now, waits_for, names, entries: 0, errors: 0 });
+    }
+
+    /// Takes in what an operation of the listing came to, and begins the next one.
+    fn go_on(&mut self, now: Instant, result: Result<Answer, Failure>) {
+        let Some(mut running) = self.running.take() else { return };
+        let mut next = running.names.pop_front();
+        match result {
+            Ok(Answer::Attributes(_)) => {
+                running.waits_for = self.cache.list(now, NodeId::ROOT);
+                self.running = Some(running);
+                return;
+            }
+            Ok(Answer::Listing(entries)) => {
+                running.names = entries.iter().map(|entry| entry.name.clone()).collect();
+                next = running.names.pop_front();
+            }
+            Ok(Answer::Entry { node, .. }) => {
+                self.cache.forget(node, 1);
+                running.entries += 1;
+            }
+            Ok(_) | Err(_) => running.errors += 1,
+        }
+        if let Some(name) = next {
+            running.waits_for = self.cache.lookup(now, NodeId::ROOT, &name);
+            self.running = Some(running);
+            return;
+        }
+        let Running { began, entries, errors, .. } = running;
+        let since = |at: Instant| at.saturating_duration_since(self.epoch);
+        self.listed.push(Listed { began: since(began), ended: since(now), entries, errors });
+        self.starts = match self.repeat {
+            Repeat::Once => None,
+            Repeat::Every(pause) => Some(now + pause),
+        };
+    }
+
+    /// Moves calls, replies and answers until there are no more.
+    fn pump(&mut self, now: Instant) {
+        loop {
+            self.begin(now);
+            for answered in std::mem::take(&mut self.host.answered) {
+                if let Some((call, _)) = self.calls.remove(&answered.token) {
+                    let outcome = match answered.outcome {
+                        Ok(()) => Outcome::Results(answered.results),
+                        Err(rejection) => Outcome::Rejected(rejection),
+                    };
+                    self.cache.handle_reply(now, call, outcome);
+                }
+            }
+            while self.path.session.poll_event().is_some() {}
+            while let Some(gone) = self.cache.poll_cancel() {
+                let token = self.calls.iter().find(|(_, (call, _))| *call == gone).map(|(&token, _)| token);
+                if let Some((_, call)) = token.and_then(|token| self.calls.remove(&token)) {
+                    self.path.session.cancel(now, call);
+                }
+            }
+            self.cache.set_read_block(self.path.session.limits().read_block);
+            while let Some(sent) = self.cache.poll_transmit(now) {
+                self.make(now, &sent);
+            }
+            let mut is_done = true;
+            while let Some(event) = self.cache.poll_event() {
+                is_done = false;
+                if let Event::Done { operation, result } = event
+                    && self.running.as_ref().is_some_and(|running| running.waits_for == operation)
+                {
+                    self.go_on(now, result);
+                }
+            }
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    fn make(&mut self, now: Instant, sent: &Transmit) {
+        self.next_token += 1;
+        let token = self.next_token;
+        let procedure = (Program::NFS, sent.procedure.number());
+        let made = self.path.session.submit(now, token, procedure, None, |buffer| {
+            buffer.extend_from_slice(&sent.arguments);
+        });
+        match made {
+            Some(call) => _ = self.calls.insert(token, (sent.call, call)),
+            None => self.cache.handle_reply(now, sent.call, Outcome::NotAsked),
+        }
+    }
+}
+
+impl Node for Mounted {
+    fn handle_input(&mut self, now: Instant, _: Endpoint, to: Endpoint, payload: Bytes) {
+        if to == self.path.place() {
+            self.path.handle_input(now, &mut self.host, payload);
+            self.pump(now);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.path.handle_timeout(now, &mut self.host);
+        self.cache.handle_timeout(now);
+        self.pump(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
+        self.path.poll_transmit(now, &mut self.host)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.path.poll_timeout().into_iter().chain(self.cache.poll_timeout()).chain(self.starts).min()
+    }
+}
