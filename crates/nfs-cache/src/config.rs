@@ -12,6 +12,11 @@ pub struct CacheConfig {
     /// How long an operation whose answer is held waits for the server to confirm it, and how long the server must have been
     /// silent then, before the held answer is given as stale. Default: 1 s, above the round trip of a satellite.
     pub patience: Duration,
+    /// How long an operation that opens nothing waits for the server to confirm names and attributes that are older than they are used
+    /// without asking, and younger than [`longest_ttl`](Self::longest_ttl). Then it takes them, and the question goes on: the next operation
+    /// has the answer. Names that are not there are always confirmed. Default: no limit. 5 ms suit a person: a server nearby has answered
+    /// by then, and behind a slow link nobody waits for what is most likely the same.
+    pub prompt: Duration,
     /// Shortest time that attributes and names are used without asking. Default: 3 s (`acregmin`, nfs(5)).
     pub shortest_ttl: Duration,
     /// Longest time that attributes and names are used without asking. Default: 60 s (`acregmax`, nfs(5)).
@@ -57,6 +62,7 @@ impl Default for CacheConfig {
         Self {
             wait: Duration::from_secs(10),
             patience: Duration::from_secs(1),
+            prompt: Duration::MAX,
             shortest_ttl: Duration::from_secs(3),
             longest_ttl: Duration::from_secs(60),
             ttl_divisor: 10,
