@@ -81,7 +81,8 @@ fn exercise(path: &Path, expected: &[u8], mut state: u64) {
             files[next(3)] = File::open(path).unwrap();
         }
         let offset = next(expected.len() + 5000);
-        let wanted = &mut buffer[..1 + next(300_000 >> next(12))];
+        let longest = 300_000 >> next(12);
+        let wanted = &mut buffer[..1 + next(longest)];
         let mut length = 0;
         while length < wanted.len() {
             match files[next(3)].read_at(&mut wanted[length..], (offset + length) as u64).unwrap() {

@@ -33,7 +33,16 @@ pub(super) enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::ColdListing, Self::ColdListingInFade, Self::Warm, Self::Kills, Self::Reads];
+    const ALL: [Self; 8] = [
+        Self::ColdListing,
+        Self::ColdListingInFade,
+        Self::Warm,
+        Self::Kills,
+        Self::Reads,
+        Self::Album,
+        Self::Browse,
+        Self::Rclone,
+    ];
 
     pub(super) fn name(self) -> String {
         format!("{self:?}")
