@@ -80,6 +80,8 @@ pub struct Cache<S> {
     counts_links: bool,
     link: Link,
     last_heard: Instant,
+    /// Until then names and attributes are taken without asking that are not too old: the server was seen to be slow.
+    slow_until: Instant,
     /// When calls may be sent again after one could not be.
     not_before: Instant,
     read_block: u32,
@@ -172,6 +174,7 @@ impl<S: Store> Cache<S> {
             counts_links: false,
             link: Link::Up,
             last_heard: now,
+            slow_until: now,
             not_before: now,
             read_block: SMALLEST_READ,
             next: CallId::FIRST.0 + 1,
@@ -339,7 +342,14 @@ impl<S: Store> Cache<S> {
         let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
-        ends.chain(silences).chain(calls).chain(self.prefetch_at()).chain(self.expiry_at()).min()
+        let prompts =
+            self.operations.values().filter_map(|it| self.prompt_at(it)).filter(|&at| at > self.now);
+        ends.chain(silences)
+            .chain(prompts)
+            .chain(calls)
+            .chain(self.prefetch_at())
+            .chain(self.expiry_at())
+            .min()
     }
 
     /// Returns how what is known of a node relates to the server.
@@ -425,6 +435,16 @@ impl<S: Store> Cache<S> {
         operation.begun.max(self.last_heard) + self.config.patience
     }
 
+    /// When an operation takes names and attributes that are not confirmed, but not too old either.
+    fn prompt_at(&self, operation: &Operation) -> Option<Instant> {
+        let opens_nothing = match operation.asked {
+            Asked::Lookup { .. } | Asked::Attributes(_) | Asked::List(_) | Asked::ReadLink(_) => true,
+            Asked::Open(_) | Asked::Read { .. } | Asked::Find(_) | Asked::Confirm(_) => false,
+        };
+        let may = opens_nothing && !operation.insists && self.link == Link::Up;
+        operation.begun.checked_add(self.config.prompt).filter(|_| may)
+    }
+
     /// Ends an operation, with an event if there is a result.
     fn finish(&mut self, operation: OperationId, result: Option<Result<Answer, Failure>>) {
         if self.operations.remove(&operation).is_none() {
@@ -446,6 +466,9 @@ impl<S: Store> Cache<S> {
         }
     }
 }
+
+/// For how long a server counts as slow. Nothing is asked meanwhile by operations that take what is not too old.
+const SLOW: Duration = Duration::from_millis(250);
 
 /// Every server takes READs of this size.
 const SMALLEST_READ: u32 = 4096;

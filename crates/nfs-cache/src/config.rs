@@ -15,6 +15,11 @@ pub struct CacheConfig {
     /// How often the server is asked while it is silent and an operation waits for it, besides what the session below does. Default:
     /// 200 ms: a call takes 2 ms of a link of 75 kB/s, and a person who waits notices half a second.
     pub probe: Duration,
+    /// How long an operation that opens nothing waits for the server to confirm names and attributes that are older than they are used
+    /// without asking, and younger than [`longest_ttl`](Self::longest_ttl). Then it takes them, and the question goes on: the next operation
+    /// has the answer. Names that are not there are always confirmed. Default: no limit. 5 ms suit a person: a server nearby has answered
+    /// by then, and behind a slow link nobody waits for what is most likely the same.
+    pub prompt: Duration,
     /// Shortest time that attributes and names are used without asking. Default: 3 s (`acregmin`, nfs(5)).
     pub shortest_ttl: Duration,
     /// Longest time that attributes and names are used without asking. Default: 60 s (`acregmax`, nfs(5)).
@@ -65,6 +70,7 @@ impl Default for CacheConfig {
             wait: Duration::from_secs(10),
             patience: Duration::from_secs(1),
             probe: Duration::from_millis(200),
+            prompt: Duration::MAX,
             shortest_ttl: Duration::from_secs(3),
             longest_ttl: Duration::from_secs(60),
             refresh: Duration::from_millis(1500),

@@ -203,9 +203,14 @@ impl Drop for Link {
     }
 }
 
+/// `nfsw` as it was built with the tests, or what `NFSW_BINARY` names: a release build, for numbers.
+pub(crate) fn program() -> std::ffi::OsString {
+    std::env::var_os("NFSW_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_nfsw").into())
+}
+
 /// Prepares `nfsw` with arguments.
 pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nfsw"));
+    let mut command = Command::new(program());
     command.args(arguments).stdin(Stdio::null());
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     // What whoever runs the tests has configured is not what is tested.
@@ -220,7 +225,7 @@ pub(crate) fn behind(options: &[&str], script: &str) -> Command {
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     assert!(root, "these tests make networks, which needs root: run them as root, as CI does");
     let mut command = command(["link", "exec"]);
-    command.args(options).args(["--", "bash", "-c", script]).env("nfsw", env!("CARGO_BIN_EXE_nfsw"));
+    command.args(options).args(["--", "bash", "-c", script]).env("nfsw", program());
     command
 }
 

@@ -1,5 +1,7 @@
 //! Two machines and a cable: network namespaces that end with this, and leave nothing behind.
 
+#![allow(dead_code, reason = "every test program uses its own part")]
+
 use std::{
     fs,
     path::Path,
@@ -43,6 +45,11 @@ impl Machine {
         command.args([format!("--net=/proc/{id}/ns/net"), format!("--mount=/proc/{id}/ns/mnt")]);
         command.args(["--", program]).stdin(Stdio::null());
         command
+    }
+
+    /// Its file tree with its mounts, as a path of this host.
+    pub(crate) fn root(&self) -> std::path::PathBuf {
+        format!("/proc/{}/root", self.process.id()).into()
     }
 
     /// Runs a script on this machine.

@@ -40,7 +40,7 @@ impl<S: Store> Cache<S> {
 
     /// An answer is used for a time from when it came: after an outage, or over a slow link, it is old when it comes. But nothing is
     /// used for longer than the longest time after the question, as it may be as old as that.
-    fn is_old(&self, asked_at: Instant, seen_at: Instant, ttl: Duration, more: Duration) -> bool {
+    pub(super) fn is_old(&self, asked_at: Instant, seen_at: Instant, ttl: Duration, more: Duration) -> bool {
         let then = self.now + more;
         then.saturating_duration_since(seen_at) >= ttl
             || then.saturating_duration_since(asked_at) >= self.config.longest_ttl

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
 
-use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operation, OperationId};
+use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operation, OperationId, SLOW};
 use crate::{
     call::{CallId, Question},
     data::GRAIN_BYTES,
@@ -20,6 +20,7 @@ pub(super) type Step = Option<Result<Answer, Failure>>;
 impl<S: Store> Cache<S> {
     /// Takes an operation as far as it goes.
     pub(super) fn step(&mut self, id: OperationId) {
+        let was_prompt = self.operations.get(&id).and_then(|operation| self.prompt_at(operation));
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let asked = operation.asked.clone();
         let step = match operation.failed.take() {
@@ -37,6 +38,9 @@ impl<S: Store> Cache<S> {
         };
         let step = step.or_else(|| self.give_up(id));
         if let Some(result) = step {
+            if result.is_ok() && was_prompt.is_some_and(|at| at <= self.now) {
+                self.slow_until = self.now + SLOW;
+            }
             self.finish(id, Some(result));
         }
     }
@@ -58,21 +62,44 @@ impl<S: Store> Cache<S> {
         !hopes || self.operations.get(&id).is_some_and(is_over)
     }
 
+    /// How old names and attributes of an object may be for an operation: longer when the server is slow to confirm them.
+    fn longest_age(&self, operation: &Operation, object: &Object) -> Duration {
+        let is_slow = |at| at <= self.now || self.now < self.slow_until;
+        match self.prompt_at(operation).is_some_and(is_slow) {
+            true => self.config.longest_ttl,
+            false => self.ttl(object),
+        }
+    }
+
     /// Whether the newest attributes of an object are new enough for an operation.
     fn is_confirmed(&self, id: OperationId, object: &Object) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let is_recent = object.known.call != CallId::KEPT && !self.is_used_up(object, Duration::ZERO);
+        self.is_confirmed_within(operation, object, self.longest_age(operation, object))
+    }
+
+    fn is_confirmed_within(&self, operation: &Operation, object: &Object, longest: Duration) -> bool {
+        let (asked_at, seen_at) = (object.known.asked_at, object.known.seen_at);
+        let is_recent =
+            object.known.call != CallId::KEPT && !self.is_old(asked_at, seen_at, longest, Duration::ZERO);
         object.known.call >= operation.since || !operation.insists && is_recent
     }
 
     /// Whether what is known of the names of a directory is new enough for an operation.
-    fn are_names_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
+    fn are_names_confirmed(
+        &self,
+        id: OperationId,
+        directory: &Object,
+        source: &Source,
+        is_absent: bool,
+    ) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let is_recent = source.call != CallId::KEPT && !self.are_used_up(directory, source, Duration::ZERO);
+        let longest = if is_absent { self.ttl(directory) } else { self.longest_age(operation, directory) };
+        let is_recent = source.call != CallId::KEPT
+            && !self.is_old(source.asked_at, source.seen_at, longest, Duration::ZERO);
         let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
         source.call >= operation.since
             || !operation.insists && is_recent
-            || !operation.insists && holds && self.is_confirmed(id, directory)
+            || !operation.insists && holds && self.is_confirmed_within(operation, directory, longest)
     }
 
     fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &[u8]) -> Step {
@@ -82,7 +109,9 @@ impl<S: Store> Cache<S> {
         let handle = parent.handle;
         let stale = self.takes_stale(id);
         let edge = names.find(name);
-        let is_confirmed = edge.is_some_and(|edge| self.are_names_confirmed(id, parent, &edge.source));
+        let is_confirmed = edge.is_some_and(|edge| {
+            self.are_names_confirmed(id, parent, &edge.source, edge.target == Target::Absent)
+        });
         if let Some(edge) = edge
             && (is_confirmed || stale)
         {
@@ -166,7 +195,7 @@ impl<S: Store> Cache<S> {
         }
         let stale = self.takes_stale(id);
         if let Some(complete) = directory.complete {
-            let are_confirmed = self.are_names_confirmed(id, object, &complete);
+            let are_confirmed = self.are_names_confirmed(id, object, &complete, false);
             let mut are_known = true;
             let mut is_due = self.are_names_due(object, &complete);
             let entry = |(name, edge): (&Vec<u8>, &Edge)| {

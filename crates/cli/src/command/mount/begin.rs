@@ -26,6 +26,9 @@ use crate::{
 /// How long the server may take to show what is to be mounted.
 const REACH: Duration = Duration::from_secs(5);
 
+/// How long a program that opens nothing waits for news of what is less than a minute old: a server nearby has answered by then.
+const PROMPT: Duration = Duration::from_millis(5);
+
 /// How long until a server that could not be reached is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -158,6 +161,7 @@ fn config(arguments: &MountArgs) -> CacheConfig {
     // Nobody would come.
     config.wait = if arguments.offline { Duration::ZERO } else { arguments.wait };
     config.size_bytes = arguments.cache_size;
+    config.prompt = PROMPT;
     config.prefetch = arguments.prefetch;
     config
 }
