@@ -171,7 +171,8 @@ impl Outcome {
     /// Returns what became of the files of a copy, for people: `800 files: 784 copied, 16 copied by an earlier run, 800 verified`.
     pub(crate) fn of_copies(&self) -> String {
         let failed = self.failed.values().sum::<u64>();
-        let all = self.done + self.skipped.values().sum::<u64>();
+        // What failed was not counted as copied, and not as verified: a copy counts once it is known to be right.
+        let all = self.done + self.skipped.values().sum::<u64>() + failed;
         let mut line = format!("{all} {}: {} copied", if all == 1 { "file" } else { "files" }, self.done);
         if self.resumed > 0 {
             let _ = write!(line, " ({} resumed)", self.resumed);
@@ -238,7 +239,7 @@ mod tests {
         outcome.add_skipped(Skip::Complete);
         outcome.add_skipped(Skip::Special);
         outcome.add_failure(Exit::SomeFailed);
-        let line = "5 files: 3 copied (1 resumed), 1 copied by an earlier run, 1 special and skipped, 4 verified, 1 failed";
+        let line = "6 files: 3 copied (1 resumed), 1 copied by an earlier run, 1 special and skipped, 4 verified, 1 failed";
         assert_eq!(outcome.of_copies(), line);
         assert_eq!(
             outcome.of_sync(),

@@ -1,6 +1,7 @@
 //! How far a run is: shared counters, and the bar on a terminal.
 
 mod line;
+mod strip;
 
 use std::{
     cell::Cell,
@@ -17,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 pub(crate) use self::line::Line;
-use self::line::Told;
+use self::{line::Told, strip::Strip};
 use crate::{color::Color, summary::nanoseconds, units};
 
 /// Counters that transfers advance and the bar and the timeouts read.
@@ -32,6 +33,8 @@ pub(crate) struct Activity {
     /// Directory entries and other calls that got somewhere.
     steps: AtomicU64,
     mounted: AtomicBool,
+    /// Somebody else shows the link beside the progress.
+    is_link_shown: AtomicBool,
     /// Bytes of these files that interrupted runs have copied.
     present_bytes: AtomicU64,
     /// What is being done with which file.
@@ -74,6 +77,11 @@ impl Activity {
     /// Whether any server let us mount.
     pub(crate) fn mounted(&self) -> bool {
         self.mounted.load(Relaxed)
+    }
+
+    /// Notes that somebody else shows the link beside the progress.
+    pub(crate) fn set_link_shown(&self) {
+        self.is_link_shown.store(true, Relaxed);
     }
 
     /// Returns the file bytes moved so far.
@@ -230,6 +238,8 @@ pub(crate) struct Observation {
     replies: u64,
     /// How long the answer to a question into a stall took.
     round_trip: Option<Duration>,
+    /// In which of the last seconds there were replies.
+    strip: Strip,
     /// How long something has moved, and when that was counted.
     moving: Duration,
     updated: Instant,
@@ -260,6 +270,7 @@ impl Observation {
             answered: now,
             replies: 0,
             round_trip: None,
+            strip: Strip::new(now),
             moving: Duration::ZERO,
             updated: now,
             samples: vec![(Duration::ZERO, 0)],
@@ -275,7 +286,8 @@ impl Observation {
             self.progressed = now;
             self.round_trip = None;
         }
-        if link.replies != self.replies {
+        let has_answered = link.replies != self.replies;
+        if has_answered {
             self.replies = link.replies;
             self.answered = now;
         }
@@ -284,6 +296,7 @@ impl Observation {
             self.progressed = now;
             self.answered = now;
         }
+        self.strip.update(now, has_answered, self.answered, link);
         let step = now.duration_since(self.updated);
         self.updated = now;
         if self.stalled(now) < MOVING {
@@ -348,6 +361,7 @@ impl Observation {
             rate: self.bytes_per_second(),
             left,
             trouble: self.trouble(now, true),
+            strip: self.strip.words().filter(|_| !activity.is_link_shown.load(Relaxed)),
             rtt: link.rtt,
             retransmitted: (link.resends > 0)
                 .then(|| link.resends as f64 / (link.calls + link.resends).max(1) as f64),

@@ -8,7 +8,9 @@ mod mounted;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::Path,
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
@@ -80,6 +82,73 @@ fn a_mount_in_the_background_works_when_the_command_returns_and_tells_its_state(
     let output = run(&[&options[..], &[server.url("/nowhere").as_ref(), Path::new("view")]].concat());
     let said = common::stderr(&output);
     assert!(output.status.code() == Some(4) && said.contains("no such file or directory"), "{said}");
+}
+
+#[test]
+fn programs_are_told_of_a_mount_its_link_and_its_end() {
+    let server = Server::start();
+    fs::write(server.path("/file"), "text").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (view, cache) = (place.path().join("view"), place.path().join("cache"));
+    fs::create_dir(&view).unwrap();
+    let mount = |options: &[&str], url: &str| {
+        let mut command = command(["mount", "--json", "--cache", cache.to_str().unwrap()]);
+        command.args(options).arg(url).arg(&view);
+        command.env("XDG_RUNTIME_DIR", place.path()).env("XDG_STATE_HOME", place.path());
+        command
+    };
+    let parsed = |line: String| serde_json::from_str::<Value>(&line).unwrap();
+    let of_output = |output: &[u8]| -> Vec<Value> {
+        String::from_utf8_lossy(output).lines().map(|line| parsed(line.to_owned())).collect()
+    };
+    let kinds = |events: &[Value]| -> Vec<String> {
+        events.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
+    };
+    let unmount = || {
+        let output = command([Path::new("umount"), Path::new("--json"), &view]).output().unwrap();
+        assert!(output.status.success(), "{}", common::stderr(&output));
+        let events = of_output(&output.stdout);
+        assert_eq!(kinds(&events), ["unmounted", "summary"]);
+        assert_eq!(
+            (&events[0]["directory"], &events[0]["in_use"]),
+            (&view.to_str().unwrap().into(), &false.into())
+        );
+    };
+
+    let mut process =
+        mount(&[], &server.url("/")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(|line| parsed(line.unwrap()));
+    let first = lines.next().unwrap();
+    assert_eq!((&first["event"], &first["link"]), (&"mounted".into(), &"up".into()));
+    silence(&server);
+    let _ = fs::read(view.join("file"));
+    let second = lines.next().unwrap();
+    assert_eq!((&second["event"], &second["link"]), (&"mounted".into(), &"down".into()));
+    unmount();
+    let rest: Vec<Value> = lines.collect();
+    let rest_kinds = kinds(&rest);
+    assert!(rest_kinds.ends_with(&["unmounted".to_owned(), "summary".to_owned()]), "{rest:?}");
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    mounted::resume(&server);
+
+    // In the background: when the command returns, its events are all there.
+    let output = mount(&["--background"], &server.url("/")).output().unwrap();
+    assert!(output.status.success(), "{}", common::stderr(&output));
+    let events = of_output(&output.stdout);
+    assert_eq!(kinds(&events), ["mounted", "summary"]);
+    assert_ne!(events[0]["pid"], process.id());
+    unmount();
+
+    let output = mount(&["--background"], &server.url("/nowhere")).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    let events = of_output(&output.stdout);
+    assert_eq!(kinds(&events), ["error", "summary"]);
+    assert_eq!(events[0]["kind"], "source_missing");
+    let output = command([Path::new("umount"), Path::new("--json"), &view]).output().unwrap();
+    assert_eq!(
+        (output.status.code(), kinds(&of_output(&output.stdout))),
+        (Some(7), vec!["error".into(), "summary".into()])
+    );
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_log_has_what_was_done_and_said_with_the_time() {
     let order = [
         "cp -rq --log-file log tree/. ",
         "/there/b: is a directory, which a file cannot replace",
-        "1 file: 1 copied, 1 failed; 6 B in ",
+        "2 files: 1 copied, 1 failed; 6 B in ",
         "exit status 1",
         "sync --log-file log tree ",
         "3 new and 0 changed (12 B), 0 deleted, 0 unchanged; 12 B in ",

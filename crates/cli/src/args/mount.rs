@@ -15,13 +15,14 @@ use crate::{target::Remote, units};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Programs see the files of the server below DIR, read-only; nfsw cp and nfsw sync write. What was read is kept in \
-a cache on the disk, and served while the server does not respond, also to later mounts of the same directory (nfsw cache shows \
-it). An opened file keeps the version that it had: when it changes on the server, what was not read of it yet fails as stale, and whoever opens it again gets the new version.
+a cache on disk, and is served while the server does not respond, by later mounts of the same directory as well (nfsw cache lists \
+it). An open file keeps its version: when the file changes on the server, reading a part that is not in the cache fails with \
+ESTALE, and the next open gets the new version.
 
-What --hoard names is fetched while no program waits for something else. With --prefetch the beginnings of photos, films and documents \
-are fetched after their directory was listed, then its small files, with a quarter of the link.
+Files that --hoard names are fetched when no program waits for the server. --prefetch fetches the beginnings of photos, films and \
+documents once their directory has been listed, then small files; it takes at most a quarter of the link's rate.
 
-The attribute user.nfsw.state says how a file relates to the server: fresh, or stale since when, and how much of it is held.
+The attribute user.nfsw.state tells whether a file is fresh, or since when it is stale, and how much of it is in the cache.
 
 Examples:
   nfsw mount nas:/srv/photos ~/photos
@@ -35,49 +36,49 @@ pub(crate) struct MountArgs {
     /// Directory on a server.
     #[arg(value_name = "TARGET", value_parser = parse_remote(), required_unless_present = "status", add = Completes::OnServers)]
     target: Option<Remote>,
-    /// Directory of this machine in which it is shown.
+    /// Local directory to mount it on.
     #[arg(value_name = "DIR", required_unless_present_any = ["status", "listen"])]
     pub(crate) directory: Option<PathBuf>,
-    /// What programs go through: FUSE, or the system's NFS client, for which nfsw is a server on this machine.
+    /// How programs reach the files: through FUSE, or through the system's NFS client, which mounts from nfsw as a local server.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) via: Via,
-    /// With --via nfs: address and port of that server. Without DIR it only serves. [default: a free port of 127.0.0.1]
+    /// With --via nfs: the address and port of that local server. Without DIR, nothing is mounted. [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How long a program waits for what is not held before it gets an error.
+    /// How long a program waits for what is not in the cache before it gets an error.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     pub(crate) wait: Duration,
     /// Directory of the cache; $XDG_CACHE_HOME/nfsw/mount when left out.
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// How much file data is held of TARGET; what was used longest ago goes first.
+    /// How much file data of TARGET to keep; the least recently used goes first.
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = units::parse_size)]
     pub(crate) cache_size: u64,
-    /// Do not ask the server for anything: show what the cache has.
+    /// Show what the cache has, and send nothing to the server.
     #[arg(long)]
     pub(crate) offline: bool,
-    /// Fetch the files that match, paths below TARGET, and keep them whatever else is read; may be given several times.
+    /// Fetch the files whose paths below TARGET match, and keep them in the cache; may be repeated.
     #[arg(long, value_name = "GLOB")]
     pub(crate) hoard: Vec<String>,
-    /// Fetch what programs will probably ask for.
+    /// Fetch what programs will probably read next.
     #[arg(long, conflicts_with = "offline")]
     pub(crate) prefetch: bool,
-    /// Unmount when no program has used it for so long.
+    /// Unmount when no program has used the mount for this long.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) idle: Option<Duration>,
-    /// Return when the mount works, which goes on in the background.
+    /// Return as soon as the mount works; it stays, in the background.
     #[arg(long)]
     pub(crate) background: bool,
     /// This is the process in the background.
     #[arg(long, hide = true)]
     pub(crate) in_background: bool,
-    /// Say how all mounts of this user are, or the one at DIR.
+    /// Print the state of all mounts of this user, or of the one at DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["target", "directory"])]
     pub(crate) status: Option<Option<PathBuf>>,
-    /// With --status: print JSON, one event a line.
-    #[arg(long, requires = "status")]
+    /// Print JSON, one event a line: when it is mounted, when its state changes, and a summary.
+    #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing but errors.
+    /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -102,7 +103,7 @@ pub(crate) enum Via {
     /// A file system in user space.
     #[default]
     Fuse,
-    /// An NFS server on this machine, and its NFS client.
+    /// The system's NFS client.
     Nfs,
 }
 
@@ -113,4 +114,7 @@ pub(crate) struct UmountArgs {
     /// Where it is mounted.
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
+    /// Print JSON, one event a line, and a summary.
+    #[arg(long)]
+    pub(crate) json: bool,
 }

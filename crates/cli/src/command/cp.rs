@@ -30,6 +30,9 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
+        if aside.is_some() {
+            reporter.activity().set_link_shown();
+        }
         if !arguments.quiet
             && !copy.dry_run
             && let Some(progress) = Progress::on_terminal(aside, arguments.output.color)

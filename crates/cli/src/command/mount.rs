@@ -7,6 +7,7 @@ mod via_nfs;
 use std::{
     convert::Infallible,
     future::pending,
+    os::unix::ffi::OsStrExt,
     path::Path,
     process::ExitCode,
     sync::Arc,
@@ -23,7 +24,7 @@ use crate::{
     args::{MountArgs, OutputArgs, UmountArgs, Via},
     color::Color,
     connections::Connections,
-    error::{explain, show},
+    error::show,
     exit::{Exit, Failure},
     held::Holder,
     links,
@@ -35,8 +36,9 @@ use crate::{
         unmount, unmount_unused,
     },
     progress::{Line, Progress},
-    report::Reporter,
+    report::{Reporter, event},
     signals::interrupted,
+    summary::Summary,
     target::Remote,
     units,
 };
@@ -48,8 +50,10 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     if let Some(directory) = &arguments.status {
         return status::execute(directory.as_deref(), arguments.json).into();
     }
-    let reporter =
-        Reporter::new(&OutputArgs::default(), Instant::now()).with_verbosity(false, arguments.quiet);
+    // A mount does not end because nobody reads what it prints.
+    let reporter = Reporter::new(&output(arguments.json), Instant::now())
+        .with_verbosity(false, arguments.quiet)
+        .that_changes(false);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
     if arguments.via == Via::Nfs && (arguments.background || arguments.idle.is_some()) {
@@ -58,7 +62,8 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     }
     if arguments.background && !arguments.in_background {
         match in_background(&arguments, &reporter) {
-            Ok(code) => return code,
+            Ok(Some(code)) => return code,
+            Ok(None) => return reporter.finish(Ok(()), &connections.summary()).into(),
             Err(error) => return reporter.finish(Err(error), &connections.summary()).into(),
         }
     }
@@ -75,11 +80,15 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     reporter.finish(result, &connections.summary()).into()
 }
 
-/// Mounts in a process of its own, and returns when that works or has said why it does not.
-fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<ExitCode> {
+fn output(json: bool) -> OutputArgs {
+    OutputArgs { json, ..OutputArgs::default() }
+}
+
+/// Mounts in a process of its own, and returns when that works; or, with its exit status, when it has said why it does not.
+fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<Option<ExitCode>> {
     let point = MountPoint::prepare(arguments.directory())?;
     match background::start(&point.path)? {
-        Started::Failed(code) => Ok(code),
+        Started::Failed(code) => Ok(Some(code)),
         Started::Ready { log } => {
             let (target, path) = (arguments.target(), show(&point.path));
             if !arguments.quiet {
@@ -88,27 +97,31 @@ fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<E
                     show(&log)
                 ));
             }
-            Ok(Exit::Done.into())
+            Ok(None)
         }
     }
 }
 
 pub(super) fn execute_umount(arguments: &UmountArgs) -> Exit {
-    match unmount(&arguments.directory) {
-        Ok(in_use) => {
-            if in_use {
-                let directory = show(&arguments.directory);
-                eprintln!(
-                    "nfsw: {directory} is in use; it is out of the file tree, and ends with the last program that uses it"
-                );
-            }
-            Exit::Done
+    let reporter = Reporter::new(&output(arguments.json), Instant::now()).that_changes(false);
+    let directory = &arguments.directory;
+    let result = unmount(directory).and_then(|in_use| {
+        if in_use {
+            let shown = show(directory);
+            reporter.note(format!(
+                "{shown} is in use; it is out of the file tree, and ends with the last program that uses it"
+            ));
         }
-        Err(error) => {
-            eprintln!("nfsw: {}", explain(&error));
-            Exit::of(&error)
-        }
-    }
+        reporter.event(&unmounted(directory, in_use))
+    });
+    reporter.finish(result, &Summary::default())
+}
+
+/// The event that something is not mounted any more.
+fn unmounted(directory: &Path, in_use: bool) -> serde_json::Value {
+    let mut event = event("unmounted", &[("directory", directory.as_os_str().as_bytes())]);
+    event["in_use"] = in_use.into();
+    event
 }
 
 fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
@@ -129,6 +142,9 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         let (view, session) = mount(target, begun.cache, &point.path)?;
         let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
         reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
+        let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
+        let state = || identity.state(&view.snapshot(), Instant::now());
+        reporter.event(&state())?;
         if arguments.in_background {
             background::settle()?;
         } else if let Some(progress) = Progress::on_terminal(None, Color::Auto).filter(|_| !arguments.quiet) {
@@ -137,9 +153,13 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         if !arguments.hoard.is_empty() {
             view.hoard(Box::new(hoard));
         }
-        let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
         let over = ended(&session);
-        let tell = || view.take_notices().into_iter().for_each(|notice| tell(reporter, target, notice));
+        let tell = || {
+            view.take_notices().into_iter().for_each(|notice| {
+                tell(reporter, target, notice);
+                let _ = reporter.event(&state());
+            });
+        };
         let changed = || {
             connections.link_event();
             view.path_changed();
@@ -168,6 +188,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         drop(session);
         view.keep_all();
         reporter.note(format!("{} is unmounted", show(&point.path)));
+        reporter.event(&unmounted(&point.path, false))?;
         Ok(())
     });
     runtime.shutdown_background();

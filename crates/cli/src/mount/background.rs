@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
@@ -19,7 +19,7 @@ use super::status::id;
 /// The option that tells the process in the background what it is.
 const INSIDE: &str = "--in-background";
 
-/// What the process in the background writes when the mount works.
+/// What the process in the background writes when the mount works, after its events.
 const READY: &[u8] = b"ready\n";
 
 /// A longer log is begun again, empty.
@@ -59,10 +59,14 @@ pub(crate) fn start(point: &Path) -> anyhow::Result<Started> {
         .spawn()
         .map_err(failed)?;
     let mut said = Vec::new();
-    if let Some(stdout) = child.stdout.take() {
-        stdout.take(READY.len() as u64).read_to_end(&mut said).map_err(failed)?;
+    if let Some(mut stdout) = child.stdout.take() {
+        // It closes its end when the mount works.
+        stdout.read_to_end(&mut said).map_err(failed)?;
     }
-    if said == READY {
+    let events = said.strip_suffix(READY);
+    // Whoever does not want to read them wants the mount all the same.
+    let _ = io::stdout().write_all(events.unwrap_or(&said));
+    if events.is_some() {
         return Ok(Started::Ready { log: path });
     }
     let status = child.wait().map_err(failed)?;

@@ -19,6 +19,8 @@ pub(super) struct Told {
     pub(super) left: Option<Duration>,
     /// Why nothing moves.
     pub(super) trouble: Option<String>,
+    /// In which of the last seconds the server did not respond, if it did not in any.
+    pub(super) strip: Option<String>,
     /// Median round trip.
     pub(super) rtt: Option<Duration>,
     /// Share of the attempts that were retransmissions.
@@ -63,8 +65,9 @@ impl Told {
             (5, files),
             (2, Some(rate)),
             (4, left),
-            (6, rtt),
-            (7, retransmitted),
+            (6, self.strip.clone()),
+            (7, rtt),
+            (8, retransmitted),
         ];
         let mut by_weight: Vec<_> = parts
             .iter()
@@ -138,6 +141,7 @@ mod tests {
             rate: f64::from(2 << 20),
             left: Some(Duration::from_secs(5)),
             trouble: None,
+            strip: None,
             rtt: Some(Duration::from_millis(12)),
             retransmitted: Some(0.01),
             current: Some("photos/2026/summer/cat.jpg".to_owned()),
@@ -165,6 +169,16 @@ mod tests {
             told.trouble = Some("server slow (RTT 2.1 s): no progress for 5 s".to_owned());
             assert!(told.fit(width).painted(false).chars().count() <= width, "{width}");
         }
+    }
+
+    #[test]
+    fn seconds_of_silence_outweigh_the_numbers_of_the_link() {
+        let told = Told { strip: Some("link [#####..###]".to_owned()), files: (0, 1), ..told() };
+        assert_eq!(
+            told.fit(80).painted(false),
+            "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  link [#####..###]  RTT 12.0 ms"
+        );
+        assert_eq!(told.fit(60).painted(false), "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left");
     }
 
     #[test]

@@ -271,8 +271,8 @@ pub(super) const EVENTS: &[Event] = &[
     },
     Event {
         name: "mounted",
-        commands: "mount --status",
-        meaning: "A mount of this user.",
+        commands: "mount, mount --status",
+        meaning: "The state of a mount: when it works, and again when the server ceases or begins to respond.",
         fields: &[
             Field("target", Text, "what is mounted"),
             Field("directory", Name, "where"),
@@ -289,6 +289,15 @@ pub(super) const EVENTS: &[Event] = &[
             Field("objects", Integer, "files and directories known"),
             Field("hoard_is_full", Boolean, "a part of what is to be hoarded has no room"),
             Field("fetching", TextOrNull, "the file that is fetched though nobody waits for it"),
+        ],
+    },
+    Event {
+        name: "unmounted",
+        commands: "mount, umount",
+        meaning: "A directory is not mounted any more.",
+        fields: &[
+            Field("directory", Name, "where it was mounted"),
+            Field("in_use", Boolean, "programs still use it; for them it ends when they close it"),
         ],
     },
     Event {
@@ -379,10 +388,10 @@ pub(super) const EVENTS: &[Event] = &[
     },
     Event {
         name: "serving",
-        commands: "serve; once it answers",
+        commands: "serve, mount --via nfs; once it answers",
         meaning: "A directory is served.",
         fields: &[
-            Field("path", Name, "the directory"),
+            Field("path", Name, "the directory, or for `mount` what is mounted"),
             Field("address", Text, "address and port"),
             Field("url", Text, "what clients are given, without the final slash"),
             Field("read_only", Boolean, "whether every change is refused"),

@@ -9,14 +9,15 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     process::{Command, Output, Stdio},
-    sync::Arc,
-    time::{Duration, SystemTime},
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nfs_wireless_server::Server;
+use serde_json::json;
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{begin, tell};
+use super::{begin, status::Identity, tell, unmounted as unmounted_event};
 use crate::{
     args::MountArgs,
     command::serve::url,
@@ -25,7 +26,7 @@ use crate::{
     exit::{Exit, Failure},
     links,
     mount::{Export, Patterns, Readers, View, carry, is_mounted, served_port, unmount},
-    report::Reporter,
+    report::{Reporter, put_name},
     signals::interrupted,
 };
 
@@ -83,6 +84,16 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         reporter.note(format!("warning: whoever reaches {address} may read everything in {target}"));
     }
     reporter.note(format!("{target} is served at {}/", url(address)));
+    let mut serving = json!({
+        "event": "serving", "address": address.to_string(), "url": url(address), "read_only": true,
+    });
+    put_name(&mut serving, "path", &target.to_bytes());
+    reporter.event(&serving)?;
+    let mounted: OnceLock<Identity> = OnceLock::new();
+    let tell_state = || match mounted.get() {
+        Some(identity) => reporter.event(&identity.state(&view.snapshot(), Instant::now())),
+        None => Ok(()),
+    };
     let life = async {
         let is_mounted = match &place {
             Place::None => {
@@ -106,6 +117,8 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         };
         if is_mounted {
             reporter.note(format!("{target} is mounted at {}; Ctrl-C unmounts it", show(point)));
+            mounted.get_or_init(|| Identity::new(target, point));
+            tell_state()?;
         }
         tokio::select! {
             () = &mut end => {}
@@ -124,7 +137,12 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         }
         result
     };
-    let tell = || view.take_notices().into_iter().for_each(|notice| tell(reporter, target, notice));
+    let tell = || {
+        view.take_notices().into_iter().for_each(|notice| {
+            tell(reporter, target, notice);
+            let _ = tell_state();
+        });
+    };
     let changed = || {
         connections.link_event();
         view.path_changed();
@@ -284,6 +302,9 @@ async fn unmounted(point: &Path) {
 async fn take_down(point: &Path, reporter: &Reporter) {
     let path = point.to_owned();
     let done = spawn_blocking(move || unmount(&path)).await;
+    if let Ok(Ok(in_use)) = done {
+        let _ = reporter.event(&unmounted_event(point, in_use));
+    }
     reporter.note(match done {
         Ok(Ok(_)) => format!("{} is unmounted", show(point)),
         Ok(Err(error)) => explain(&error),
