@@ -178,7 +178,10 @@ mod tests {
             told.fit(80).painted(false),
             "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  link [#####..###]  RTT 12.0 ms"
         );
-        assert_eq!(told.fit(60).painted(false), "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left");
+        assert_eq!(
+            told.fit(70).painted(false),
+            "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  link [#####..###]"
+        );
     }
 
     #[test]
