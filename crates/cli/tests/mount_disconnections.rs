@@ -138,18 +138,14 @@ impl Field {
             .unwrap();
         let mut reader = BufReader::new(process.stderr.take().unwrap());
         let mut said = String::new();
-        loop {
-            let before = said.len();
-            reader.read_line(&mut said).unwrap();
-            if said.len() == before {
-                let status = process.wait().unwrap();
-                return Err(Output { status, stdout: Vec::new(), stderr: said.into() });
-            }
-            if said.contains("is mounted at") {
-                // Whatever it says later must not fill the pipe.
-                thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
-                return Ok(process);
-            }
+        while reader.read_line(&mut said).unwrap() > 0 && !said.contains("is mounted at") {}
+        if said.contains("is mounted at") {
+            // Whatever it says later must not fill the pipe.
+            thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+            Ok(process)
+        } else {
+            let status = process.wait().unwrap();
+            Err(Output { status, stdout: Vec::new(), stderr: said.into() })
         }
     }
 
