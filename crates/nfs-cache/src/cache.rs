@@ -338,8 +338,7 @@ impl<S: Store> Cache<S> {
     /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let ends = self.operations.values().map(|operation| operation.begun + self.config.wait);
-        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
-        let silences = self.operations.values().filter(|_| hopes).map(|it| self.silent_at(it));
+        let silences = self.operations.values().filter(|_| self.hopes()).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
         let prompts =
@@ -433,6 +432,11 @@ impl<S: Store> Cache<S> {
     /// When the server will have been silent for long enough to serve an operation what is held.
     fn silent_at(&self, operation: &Operation) -> Instant {
         operation.begun.max(self.last_heard) + self.config.patience
+    }
+
+    /// Whether an answer of the server may come in time.
+    const fn hopes(&self) -> bool {
+        matches!(self.link, Link::Up | Link::Unidentified { silent: false })
     }
 
     /// When an operation takes names and attributes that are not confirmed, but not too old either.

@@ -38,6 +38,13 @@ pub(crate) struct Source {
     pub(crate) proven: Option<Metadata>,
 }
 
+impl Source {
+    /// Whether it is proven to hold while the directory has these attributes.
+    pub(crate) fn holds(&self, directory: &Metadata) -> bool {
+        self.proven.is_some_and(|under| under.is_same_version(directory))
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) target: Target,

@@ -22,6 +22,7 @@ use model::{
     bad_store::BadStore,
     below,
     disk::{Disk, Platter},
+    seeds,
 };
 
 /// Hoards two of the names.
@@ -566,18 +567,6 @@ impl World {
             !opened.stamps.is_empty(),
             "seed {seed} at {now:?}: file {file} at {offset}: bytes of no version, or of several"
         );
-    }
-}
-
-/// Seeds that are run; `NFSW_SEED` replays one, or all from one up to another: `1500..10000`.
-fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    match std::env::var("NFSW_SEED") {
-        Ok(text) => match text.split_once("..") {
-            Some((first, end)) => number(first)..number(end),
-            None => number(&text)..number(&text) + 1,
-        },
-        Err(_) => 0..count,
     }
 }
 

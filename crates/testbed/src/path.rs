@@ -154,17 +154,14 @@ fn pop_due(queue: &mut VecDeque<(Instant, Bytes)>, now: Instant) -> Option<Bytes
 
 /// Takes a whole message.
 fn take_in(now: Instant, session: &mut Session, host: &mut Host, message: &[u8]) {
-    let incoming = session.handle_head(now, server_address(), message, true);
-    match incoming {
+    match session.handle_head(now, server_address(), message, true) {
         Ok(Incoming::Data { transfer, offset, length, data_at, .. }) => {
             if let Some(data) = message.get(data_at..data_at + length as usize) {
                 host.take(transfer, offset, data);
             }
             session.handle_payload_done(now);
         }
-        Ok(Incoming::Reply { .. }) => {
-            host.answered.extend(incoming.ok().and_then(|it| Answered::from_reply(&it, message)));
-        }
+        Ok(reply @ Incoming::Reply { .. }) => host.answered.extend(Answered::from_reply(&reply, message)),
         // What is broken or a stranger's is counted by the engine.
         Ok(Incoming::NeedMore | Incoming::Done) | Err(_) => {}
     }

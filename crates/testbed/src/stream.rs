@@ -318,8 +318,7 @@ impl Stream {
         if !complete && self.head.len() < self.wanted {
             return true;
         }
-        let incoming = session.handle_head(now, server_address(), &self.head, complete);
-        match incoming {
+        match session.handle_head(now, server_address(), &self.head, complete) {
             Ok(Incoming::NeedMore) if complete => return false,
             Ok(Incoming::NeedMore) => self.wanted *= 2,
             Ok(Incoming::Data { transfer, offset, length, data_at, .. }) => {
@@ -329,8 +328,8 @@ impl Stream {
                 self.mode = move_data(now, session, host, (transfer, offset, left), bytes);
                 self.head = head;
             }
-            Ok(Incoming::Reply { .. }) => {
-                host.answered.extend(incoming.ok().and_then(|it| Answered::from_reply(&it, &self.head)));
+            Ok(reply @ Incoming::Reply { .. }) => {
+                host.answered.extend(Answered::from_reply(&reply, &self.head));
                 self.mode = Mode::Skip;
             }
             Ok(Incoming::Done) => self.mode = Mode::Skip,

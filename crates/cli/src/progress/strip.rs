@@ -46,11 +46,9 @@ impl Strip {
         } else if self.current == Cell::Idle && link.outstanding > 0 && now.duration_since(answered) > due {
             self.current = Cell::Silent;
         }
-        let mut over = now.duration_since(self.began).as_secs();
+        let over = now.duration_since(self.began).as_secs();
         self.began += CELL * u32::try_from(over).unwrap_or(u32::MAX);
-        over = over.min(CELLS as u64);
-        while over > 0 {
-            over -= 1;
+        for _ in 0..over.min(CELLS as u64) {
             self.cells.push_back(std::mem::take(&mut self.current));
             if self.cells.len() > CELLS {
                 self.cells.pop_front();

@@ -71,8 +71,7 @@ impl<S: Store> Cache<S> {
 
     /// Asks for the root's attributes, which show that the server responds and which one it is.
     pub(super) fn ensure_probe(&mut self) {
-        let Some(root) = self.objects.get(NodeId::ROOT) else { return };
-        let question = Question::Getattr(root.handle);
+        let Some(question) = self.probe() else { return };
         if self.calls.values().any(|call| call.question == question) {
             return;
         }
@@ -94,12 +93,11 @@ impl<S: Store> Cache<S> {
         if self.probe_at().is_none_or(|at| at > self.now) {
             return;
         }
-        let calls: Vec<CallId> = self.probes().map(|(id, _)| id).collect();
-        for &id in calls.iter().skip(1).take(calls.len().saturating_sub(MOST_PROBES)) {
-            self.withdraw(|at, _| at == id);
-        }
-        let Some(root) = self.objects.get(NodeId::ROOT) else { return };
-        let call = self.ask(None, Question::Getattr(root.handle), CallId(self.next));
+        let surplus = self.probes().count().saturating_sub(MOST_PROBES);
+        let calls: Vec<CallId> = self.probes().skip(1).take(surplus).map(|(id, _)| id).collect();
+        self.withdraw(|id, _| calls.contains(&id));
+        let Some(probe) = self.probe() else { return };
+        let call = self.ask(None, probe, CallId(self.next));
         self.calls.entry(call).and_modify(|call| call.send_at = Some(call.begun));
     }
 
@@ -111,17 +109,22 @@ impl<S: Store> Cache<S> {
     }
 
     fn probes(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
-        let root = self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle));
+        let probe = self.probe();
         self.calls
             .iter()
-            .filter(move |(_, call)| Some(&call.question) == root.as_ref())
+            .filter(move |(_, call)| Some(&call.question) == probe.as_ref())
             .map(|(&id, it)| (id, it))
+    }
+
+    /// What shows whether the server responds, and who it is: the attributes of the root.
+    fn probe(&self) -> Option<Question> {
+        self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle))
     }
 
     /// Cancels calls that nobody waits for, and leaves one that shows when the server responds again.
     pub(super) fn withdraw_unwanted(&mut self) {
-        let root = self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle));
-        let unwanted = |_, call: &Call| call.waiters.is_empty() && Some(&call.question) != root.as_ref();
+        let probe = self.probe();
+        let unwanted = |_, call: &Call| call.waiters.is_empty() && Some(&call.question) != probe.as_ref();
         self.withdraw(unwanted);
         if self.link != Link::Another {
             self.ensure_probe();

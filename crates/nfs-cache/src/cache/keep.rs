@@ -261,7 +261,7 @@ impl<S: Store> Cache<S> {
         let Some(object) = self.objects.get(node) else { return };
         let Some(directory) = object.directory().filter(|it| it.is_worth_keeping()) else { return };
         let own = object.known.metadata;
-        let holds = |source: &Source| source.proven.is_some_and(|under| under.is_same_version(&own));
+        let holds = |source: &Source| source.holds(&own);
         let name = |(name, edge): (&Vec<u8>, &Edge)| {
             let child = |handle| {
                 let (_, child) = self.objects.at(&handle)?;

@@ -18,7 +18,7 @@ impl<S: Store> Cache<S> {
 
     /// Whether the names of a directory that come from a source will soon have to be asked for.
     pub(super) fn are_names_due(&self, directory: &Object, source: &Source) -> bool {
-        let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
+        let holds = source.holds(&directory.known.metadata);
         (!holds || self.is_due(directory)) && self.are_used_up(directory, source, self.config.refresh)
     }
 
@@ -38,10 +38,7 @@ impl<S: Store> Cache<S> {
         let Some(parent) = self.objects.get(directory).filter(|_| self.link == Link::Up) else { return };
         let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
         let (handle, edge) = (parent.handle, names.find(name));
-        let is_proven = |edge: &Edge| {
-            let under = edge.source.proven;
-            under.is_some_and(|under| under.is_same_version(&parent.known.metadata))
-        };
+        let is_proven = |edge: &Edge| edge.source.holds(&parent.known.metadata);
         let is_due = |edge: &Edge| self.are_names_due(parent, &edge.source);
         match edge.filter(|edge| matches!(edge.target, Target::Handle(..)) && is_due(edge)) {
             // That the directory has not changed is enough.
@@ -57,7 +54,7 @@ impl<S: Store> Cache<S> {
     /// When the server will have been silent for long enough though it was asked, by calls that nobody waits for and whose replies are
     /// short: operations that come then need not find that out.
     pub(super) fn unanswered_at(&self) -> Option<Instant> {
-        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
+        let hopes = self.hopes();
         let is_short = |call: &&Call| {
             let is_long = matches!(call.question, Question::Read { .. } | Question::Page(_));
             call.waiters.is_empty() && call.send_at.is_none() && !is_long

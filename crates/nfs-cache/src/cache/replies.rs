@@ -126,7 +126,7 @@ impl<S: Store> Cache<S> {
             self.ensure_probe();
         }
         self.step_all();
-        // What they were given is held: a listing that nobody goes on with is not gone on with later.
+        // What they were given is held: a listing that nobody waits for is not continued later.
         if self.calls.values().all(|other| other.question != call.question) {
             self.abandon_question(&call.question);
         }

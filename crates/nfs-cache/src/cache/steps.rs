@@ -58,8 +58,7 @@ impl<S: Store> Cache<S> {
     /// Whether an operation is given what is held although nothing confirms it.
     pub(super) fn takes_stale(&self, id: OperationId) -> bool {
         let is_over = |operation: &Operation| operation.begun + self.config.wait <= self.now;
-        let hopes = matches!(self.link, Link::Up | Link::Unidentified { silent: false });
-        !hopes || self.operations.get(&id).is_some_and(is_over)
+        !self.hopes() || self.operations.get(&id).is_some_and(is_over)
     }
 
     /// How old names and attributes of an object may be for an operation: longer when the server is slow to confirm them.
@@ -96,7 +95,7 @@ impl<S: Store> Cache<S> {
         let longest = if is_absent { self.ttl(directory) } else { self.longest_age(operation, directory) };
         let is_recent = source.call != CallId::KEPT
             && !self.is_old(source.asked_at, source.seen_at, longest, Duration::ZERO);
-        let holds = source.proven.is_some_and(|under| under.is_same_version(&directory.known.metadata));
+        let holds = source.holds(&directory.known.metadata);
         source.call >= operation.since
             || !operation.insists && is_recent
             || !operation.insists && holds && self.is_confirmed_within(operation, directory, longest)
@@ -148,11 +147,8 @@ impl<S: Store> Cache<S> {
         }
         // That the directory has not changed is enough for a name that was not there.
         let is_proven = |edge: Edge| {
-            let under = edge.source.proven;
             edge.target == Target::Absent
-                && under.is_some_and(|under| {
-                    under.is_same_version(&self.objects.by_node[&directory].known.metadata)
-                })
+                && edge.source.holds(&self.objects.by_node[&directory].known.metadata)
         };
         let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
         if edge.is_some_and(is_proven) && !insists {

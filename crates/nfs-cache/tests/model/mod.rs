@@ -29,6 +29,18 @@ pub(crate) const ROOT: u64 = 1;
 /// The names that files may have.
 pub(crate) const NAMES: [&str; 5] = ["a", "b.jpg", "c.zip", "d", "e.mp4"];
 
+/// Seeds that are run; `NFSW_SEED` replays one, or all from one up to another: `1500..10000`.
+pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    match std::env::var("NFSW_SEED") {
+        Ok(text) => match text.split_once("..") {
+            Some((first, end)) => number(first)..number(end),
+            None => number(&text)..number(&text) + 1,
+        },
+        Err(_) => 0..count,
+    }
+}
+
 /// A number below `bound`.
 pub(crate) fn below(random: &mut ChaCha8Rng, bound: u64) -> u64 {
     random.next_u64() % bound

@@ -5,13 +5,19 @@ use super::*;
 /// Bytes per second of UDP and TCP at a time in seconds; what each does alone, the trial takes nothing away.
 type Path = fn(f64) -> [f64; 2];
 
+/// A transfer begins over a transport; its round trip takes 5 ms.
+fn choice_from(epoch: Instant, start: Protocol) -> Choice {
+    let mut choice =
+        Choice::new(epoch, start, Reason::OnlyOne, Duration::from_millis(5), TransportTuning::DEFAULT);
+    choice.begin(epoch);
+    choice
+}
+
 /// Moves data for so long and returns what was decided, each with its time in tenths of a second.
 fn run(start: Protocol, path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
-    let mut choice =
-        Choice::new(epoch, start, Reason::OnlyOne, Duration::from_millis(5), TransportTuning::DEFAULT);
-    choice.begin(epoch);
+    let mut choice = choice_from(epoch, start);
     let mut verdicts = vec![];
     for tick in 1..seconds * 10 {
         let now = epoch + Duration::from_millis(100) * tick;
@@ -65,14 +71,7 @@ fn what_ends_soon_is_not_worth_a_trial() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
     for (seconds, worth) in [(25, false), (40, true)] {
-        let mut choice = Choice::new(
-            epoch,
-            Protocol::Udp,
-            Reason::OnlyOne,
-            Duration::from_millis(5),
-            TransportTuning::DEFAULT,
-        );
-        choice.begin(epoch);
+        let mut choice = choice_from(epoch, Protocol::Udp);
         let tried = (1..seconds * 10).any(|tick| {
             let now = epoch + Duration::from_millis(100) * tick;
             let uses = choice.decide(now, u64::from(seconds * 10 - tick) * 10_000);
@@ -90,14 +89,7 @@ fn what_ends_soon_is_not_worth_a_trial() {
 fn outages_are_no_reason_to_compare() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
-    let mut choice = Choice::new(
-        epoch,
-        Protocol::Udp,
-        Reason::OnlyOne,
-        Duration::from_millis(5),
-        TransportTuning::DEFAULT,
-    );
-    choice.begin(epoch);
+    let mut choice = choice_from(epoch, Protocol::Udp);
     let mut left = 1_000_000;
     for tick in 1..=200 {
         let now = epoch + Duration::from_millis(100) * tick;

@@ -298,7 +298,7 @@ impl PathMtu {
         timeout: Duration,
     ) {
         // Servers answer out of order, and large datagrams last.
-        let lost_at = now + (2 * timeout).max(5 * self.probes.min_pto);
+        let lost_at = now + (2 * timeout).max(self.probes.first_probe());
         let probe = Probe { bytes, block, sent: now, lost_at };
         let search = self.search_mut(direction);
         if search.fails.take_if(|(_, since)| now.saturating_duration_since(*since) >= RAISE).is_some() {

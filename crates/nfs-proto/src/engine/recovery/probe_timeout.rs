@@ -248,7 +248,7 @@ impl ProbeTimeout {
 
     fn timeout(&self, timeout: Duration, link_retransmits: bool) -> Duration {
         let pto = match self.interval.probe_timeout() {
-            _ if !self.is_heard => 5 * self.tuning.min_pto,
+            _ if !self.is_heard => self.tuning.first_probe(),
             Some(pto) if self.is_flowing => timeout.min(pto.max(self.tuning.min_pto)),
             Some(_) | None => timeout,
         };

@@ -111,6 +111,13 @@ pub struct ProbeTuning {
     pub first_resend: Duration,
 }
 
+impl ProbeTuning {
+    /// PTO before anything is known of the reply interval.
+    pub(super) fn first_probe(&self) -> Duration {
+        5 * self.min_pto
+    }
+}
+
 impl Default for ProbeTuning {
     fn default() -> Self {
         Self {
