@@ -149,6 +149,8 @@ pub struct Upload {
     /// It has its name.
     named: bool,
     confirmations: u32,
+    /// The time that SETATTR left, if its reply told: the one that was asked for, as the server's file system rounds it.
+    kept_time: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +228,7 @@ impl Upload {
             lateness: Duration::ZERO,
             named: false,
             confirmations: 0,
+            kept_time: None,
         };
         upload.advance_from_data();
         upload

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use nfs_wire::nfs3_types::nfs3::{Nfs3Option, fattr3};
+
 use super::{super::stability::lateness, Phase, Placement, Upload};
-use crate::attr::SetTime;
+use crate::attr::{SetTime, Time, optional};
 
 /// Looks at the time that was set after a WRITE that was sent more than once.
 const MAX_CONFIRMATIONS: u32 = 3;
@@ -39,13 +41,20 @@ impl Upload {
         self.lateness = self.lateness.max(lateness(elapsed));
     }
 
+    /// SETATTR was answered, perhaps with the time as the file system keeps it.
+    pub(super) fn time_is_set(&mut self, attributes: &Nfs3Option<fattr3>) {
+        self.kept_time = optional(attributes).map(|it| it.mtime).filter(|&kept| !self.is_far_off(kept));
+        self.observe(attributes);
+    }
+
     /// Whether a late copy of a WRITE set the time of day.
-    pub(super) fn is_touched(&self) -> bool {
-        match (self.spec.attributes.mtime, self.latest) {
-            (Some(SetTime::To(asked)), Some(found)) => {
-                found.mtime.seconds.abs_diff(asked.seconds) > ROUNDING_SECONDS
-            }
-            _ => false,
-        }
+    pub(super) fn is_touched(&self, found: Time) -> bool {
+        self.kept_time.map_or_else(|| self.is_far_off(found), |kept| found != kept)
+    }
+
+    /// Whether no file system rounds the time that was asked for to this one.
+    fn is_far_off(&self, found: Time) -> bool {
+        let asked = self.spec.attributes.mtime;
+        matches!(asked, Some(SetTime::To(asked)) if found.seconds.abs_diff(asked.seconds) > ROUNDING_SECONDS)
     }
 }

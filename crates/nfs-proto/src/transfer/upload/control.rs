@@ -10,7 +10,7 @@ use nfs_wire::{
 
 use super::{MAX_ROUNDS, Phase, Placement, Stability, Upload, decode, refused};
 use crate::{
-    attr::optional,
+    attr::{Metadata, optional},
     transfer::{RangeSet, TransferError},
 };
 
@@ -70,7 +70,7 @@ impl Upload {
             },
             Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
                 Ok(done) => {
-                    self.observe(&done.obj_wcc.after);
+                    self.time_is_set(&done.obj_wcc.after);
                     self.phase = self.rename_or_done();
                 }
                 Err(status) => return Err(refused(Procedure::Setattr, status)),
@@ -89,8 +89,9 @@ impl Upload {
                 self.confirmations += 1;
                 let touched = match decode::<GETATTR3resok>(Procedure::Getattr, results)? {
                     Ok(found) => {
+                        let mtime = Metadata::from(&found.obj_attributes).mtime;
                         self.observe(&Nfs3Option::Some(found.obj_attributes));
-                        self.is_touched()
+                        self.is_touched(mtime)
                     }
                     // Somebody removed it meanwhile.
                     Err(Status::STALE) => false,

@@ -45,7 +45,13 @@ fn words(words: &[u32]) -> Vec<u8> {
 #[test]
 fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
     let asked = Time { seconds: 1000, nanoseconds: 0 };
-    let procedures_of = |size, attempts, elapsed: u64, times: &[u32]| {
+    // Times are in seconds and billionths; SETATTR tells which one it left if it is given one.
+    let procedures_of = |size, attempts, elapsed: u64, set: Option<(u32, u32)>, times: &[(u32, u32)]| {
+        let told = |(seconds, nanoseconds): (u32, u32)| {
+            let mut attributes = [0; 21];
+            (attributes[0], attributes[17], attributes[18]) = (ftype3::NF3REG as u32, seconds, nanoseconds);
+            attributes
+        };
         let mut upload = upload(size, Some(SetTime::To(asked)));
         let mut times = times.iter();
         let mut procedures = Vec::new();
@@ -62,12 +68,13 @@ fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
                     words(&[0, 0, 0, 4096, stable as u32, 0, 0])
                 }
                 Commit => words(&[0, 0, 0, 0, 0]),
-                Setattr => words(&[0, 0, 0]),
+                Setattr => match set {
+                    Some(set) => words(&[&[0, 0, 1][..], &told(set)].concat()),
+                    None => words(&[0, 0, 0]),
+                },
                 Getattr => {
-                    let mut attributes = [0; 22];
-                    attributes[1] = ftype3::NF3REG as u32;
-                    attributes[18] = *times.next().expect("a look more than there should be");
-                    words(&attributes)
+                    let time = *times.next().expect("a look more than there should be");
+                    words(&[&[0][..], &told(time)].concat())
                 }
                 other => panic!("{other:?} is not needed"),
             };
@@ -78,13 +85,30 @@ fn a_time_that_a_late_copy_of_a_write_touched_is_set_again() {
         assert!(upload.is_done());
         procedures
     };
-    let procedures = |attempts, times: &[u32]| procedures_of(4096, attempts, 30, times);
+    let procedures = |attempts, times: &[(u32, u32)]| procedures_of(4096, attempts, 30, None, times);
     assert_eq!(procedures(1, &[]), [Write, Setattr], "nothing can come late");
-    assert_eq!(procedures(2, &[1000]), [Write, Setattr, Getattr]);
-    assert_eq!(procedures(2, &[5000, 1001]), [Write, Setattr, Getattr, Setattr, Getattr]);
+    assert_eq!(procedures(2, &[(1000, 0)]), [Write, Setattr, Getattr]);
+    assert_eq!(procedures(2, &[(5000, 0), (1001, 0)]), [Write, Setattr, Getattr, Setattr, Getattr]);
     let most = [Write, Setattr, Getattr, Setattr, Getattr, Setattr, Getattr, Setattr];
-    assert_eq!(procedures(2, &[5000; 3]), most, "a server that keeps no times ends it");
-    assert_eq!(procedures_of(4096, 2, 60_000, &[1000]), [Write, Setattr, Getattr], "after an outage");
+    assert_eq!(procedures(2, &[(5000, 0); 3]), most, "a server that keeps no times ends it");
+    let told = |set, times| procedures_of(4096, 2, 30, Some(set), times);
+    assert_eq!(
+        told((1000, 0), &[(1000, 7), (1000, 0)]),
+        [Write, Setattr, Getattr, Setattr, Getattr],
+        "a new file"
+    );
+    assert_eq!(told((1001, 0), &[(1001, 0)]), [Write, Setattr, Getattr], "a file system that rounds");
+    assert_eq!(
+        told((5000, 0), &[(1000, 0)]),
+        [Write, Setattr, Getattr],
+        "touched before the reply, but not now"
+    );
+    let outage = procedures_of(4096, 2, 60_000, None, &[(1000, 0)]);
+    assert_eq!(outage, [Write, Setattr, Getattr], "after an outage");
     let after_commit = [Write, Write, Commit, Setattr, Getattr];
-    assert_eq!(procedures_of(8192, 2, 700, &[1000]), after_commit, "a COMMIT may overtake it as well");
+    assert_eq!(
+        procedures_of(8192, 2, 700, None, &[(1000, 0)]),
+        after_commit,
+        "a COMMIT may overtake it as well"
+    );
 }
