@@ -220,7 +220,7 @@ impl Attempt<'_> {
                 serde_json::from_str(printed.lines().last().context("no summary")?)?;
             let moved = summary["bytes"].as_u64().context("no bytes in the summary")?;
             if moved > most {
-                bail!("{moved} bytes moved, at most {most} were to be");
+                bail!("{moved} bytes moved, at most {most} were to be: {summary}");
             }
         }
         Ok(())
