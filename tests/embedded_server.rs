@@ -6,8 +6,8 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Error, File, FileType, NfsStatus, Pinger, Protocol, RetryPolicy,
-    SetAttributes, SetTime, SpecialFile, Stability, Time, TransportChoice,
+    BlockSize, Client, ClientConfig, Error, File, FileType, KnownServer, NfsStatus, Pinger, Protocol,
+    RetryPolicy, SetAttributes, SetTime, SpecialFile, Stability, Time, TransportChoice,
 };
 use nfs_wireless_server::{
     Action, Calls, Directory, DirectoryConfig, Faults, Memory, Rule, Server, Service, ServiceConfig, When,
@@ -41,6 +41,51 @@ async fn connect(server: &Server, transport: TransportChoice) -> Client {
 
 fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..Default::default() }
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_server_is_asked_first_and_not_believed() {
+    let server = serve("127.0.0.1:0").await;
+    let address = server.local_addr();
+    // Nobody asks the port mapper of this one.
+    let known = connect(&server, TransportChoice::Auto).await.known();
+    let mut config = ClientConfig::default();
+    (config.portmap_port, config.known) = (1, Some(known.clone()));
+    let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+    assert_eq!((client.address(), client.known()), (address, known.clone()));
+
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // It takes what comes, and never answers.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let queue = std::net::TcpListener::bind(silent.local_addr().unwrap()).unwrap();
+    let silent = queue.local_addr().unwrap().port();
+    for (port, export) in [(closed, &b"/"[..]), (silent, b"/"), (address.port(), b"/else/where")] {
+        let wrong = KnownServer::new(port, (Protocol::Udp, port), export.to_vec());
+        let mut config = by_port_mapper(address, TransportChoice::Auto);
+        config.known = Some(wrong);
+        let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+        assert_eq!((client.address(), client.known().export), (address, b"/".to_vec()), "{port}");
+    }
+}
+
+#[tokio::test]
+async fn names_are_looked_up_all_at_once_in_directories_that_may_be_wrong() {
+    let server = serve("127.0.0.1:0").await;
+    let client = connect(&server, TransportChoice::Auto).await;
+    let inner = client.mkdir(client.root(), b"inner", mode(0o755)).await.unwrap();
+    let gone = client.mkdir(client.root(), b"gone", mode(0o755)).await.unwrap();
+    client.rmdir(client.root(), b"gone").await.unwrap();
+    let file = client.create(inner.handle, b"file", mode(0o644)).await.unwrap();
+    let places =
+        [(client.root(), &b"inner"[..]), (inner.handle, b"file"), (inner.handle, b"no"), (gone.handle, b"x")];
+    let mut found = client.look_up_all(places.map(|(place, name)| (place, name.to_vec())).into()).await;
+    let mut status = |(place, name)| found.take(place, name).unwrap().map_err(|error| error.status());
+    assert_eq!(status(places[0]).unwrap().handle, inner.handle);
+    assert_eq!(status(places[1]).unwrap().handle, file.handle);
+    assert_eq!(status(places[2]), Err(Some(NfsStatus::NOENT)));
+    assert_eq!(status(places[3]), Err(Some(NfsStatus::STALE)));
+    assert!(found.take(inner.handle, b"file").is_none(), "once");
+    assert!(found.take(inner.handle, b"other").is_none(), "it was not asked");
 }
 
 #[tokio::test]

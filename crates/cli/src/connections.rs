@@ -7,18 +7,19 @@ use futures_util::{
     future::{BoxFuture, Shared, join_all},
 };
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, Error, MAX_BLOCK_BYTES, PathCache, RetryPolicy, Status,
-    TransportChoice, Window,
+    BlockSize, Client, ClientConfig, Credential, Error, FileHandle, LookedUp, MAX_BLOCK_BYTES, PathCache,
+    RetryPolicy, Status, TransportChoice, Window,
 };
 
 use crate::{
     args::{ConnectionArgs, Host, Policy, Security, Transport},
     error::unreachable,
     exit::Failure,
+    known::{self, Asked, Known},
     paths,
     progress::{Activity, LinkState},
     summary::{ClientSummary, Summary, transport_name},
-    target::{Remote, UrlOptions},
+    target::{Remote, UrlOptions, is_within, join},
     units::AutoOr,
 };
 
@@ -40,6 +41,8 @@ struct Connected {
     client: Client,
     /// Paths that are known to be in this export, and in none inside it.
     known: Vec<Vec<u8>>,
+    /// What the next run can begin with.
+    memory: Known,
 }
 
 /// An attempt to connect, which ends for all who wait for it.
@@ -51,6 +54,8 @@ struct Connecting {
     /// What it was begun for.
     remote: Remote,
     attempt: Attempt,
+    /// What an earlier run knew.
+    memory: Option<Known>,
 }
 
 impl Connections {
@@ -71,7 +76,7 @@ impl Connections {
             if let Some(client) = self.reuse(remote).await? {
                 return Ok(client);
             }
-            let Connecting { remote: asked, attempt } = self.attempt(remote)?;
+            let Connecting { remote: asked, attempt, .. } = self.attempt(remote)?;
             // Whoever waits drives it, so that one who is not polled any more holds nobody up.
             let connected = attempt.clone().await;
             self.settle(&asked, &attempt, &connected);
@@ -189,9 +194,55 @@ impl Connections {
         self.connected.borrow_mut().retain(|connected| !connected.client.is_same(stale));
     }
 
-    /// Keeps what was learned about the paths for the next run.
+    /// Keeps what was learned about paths and servers for the next run.
     pub(crate) fn remember(&self) {
-        paths::remember(self.connected.borrow().iter().map(|connected| connected.client.clone()));
+        let connected = self.connected.borrow();
+        paths::remember(connected.iter().map(|connected| connected.client.clone()));
+        // On this machine nothing is far.
+        let far = connected.iter().filter(|connected| !connected.client.address().ip().is_loopback());
+        known::remember(far.map(|it| (self.asked(&it.remote), it.memory.clone())));
+    }
+
+    /// Looks up the names of a path below an export's root all at once, as far as it is known which directories they lead to.
+    pub(crate) async fn look_ahead<'a>(
+        &self,
+        client: &Client,
+        names: impl Iterator<Item = &'a Vec<u8>>,
+    ) -> LookedUp {
+        let places = self.expected(client, names);
+        // A single name is looked up when its turn comes.
+        if places.len() > 1 { client.look_up_all(places).await } else { LookedUp::default() }
+    }
+
+    /// Returns where the names of a path are expected: in directories that are known, one below the other.
+    fn expected<'a>(
+        &self,
+        client: &Client,
+        names: impl Iterator<Item = &'a Vec<u8>>,
+    ) -> Vec<(FileHandle, Vec<u8>)> {
+        let connected = self.connected.borrow();
+        let memory = connected.iter().find(|it| it.client.is_same(client)).map(|it| &it.memory);
+        let mut places = Vec::new();
+        let (mut path, mut directory) = (client.export().to_vec(), Some(client.root()));
+        for name in names.take_while(|name| **name != b"..") {
+            let Some(parent) = directory else { break };
+            places.push((parent, name.clone()));
+            path = join(&path, name);
+            directory = memory.and_then(|memory| memory.directory(&path));
+        }
+        places
+    }
+
+    /// Notes which directories paths have led to, from an export's root down.
+    pub(crate) fn note(&self, client: &Client, directories: &[(FileHandle, Vec<u8>)]) {
+        let mut connected = self.connected.borrow_mut();
+        if let Some(connected) = connected.iter_mut().find(|it| it.client.is_same(client)) {
+            connected.memory.add(directories.iter().map(|(handle, path)| (path.clone(), *handle)));
+        }
+    }
+
+    fn asked(&self, remote: &Remote) -> Asked {
+        Asked { host: self.address_of(remote).to_owned(), ports: self.ports_of(remote) }
     }
 
     /// Returns the numbers of the run so far.
@@ -262,10 +313,12 @@ impl Connections {
         if let Some(other) = connecting.iter().find(|other| other.remote.is_on_server_of(remote)) {
             return Ok(other.clone());
         }
-        let (config, path) = (self.config(remote)?, remote.path.clone());
+        let (mut config, path) = (self.config(remote)?, remote.path.clone());
+        let memory = known::find(&self.asked(remote), &path);
+        config.known = memory.as_ref().map(|memory| memory.server.clone());
         let host = self.address_of(remote).to_owned();
         let attempt = async move { Client::connect(&host, &path, config).await };
-        let begun = Connecting { remote: remote.clone(), attempt: attempt.boxed().shared() };
+        let begun = Connecting { remote: remote.clone(), attempt: attempt.boxed().shared(), memory };
         connecting.push(begun.clone());
         Ok(begun)
     }
@@ -274,13 +327,15 @@ impl Connections {
     fn settle(&self, asked: &Remote, attempt: &Attempt, connected: &Result<Client, Error>) {
         let mut connecting = self.connecting.borrow_mut();
         let Some(at) = connecting.iter().position(|other| other.attempt.ptr_eq(attempt)) else { return };
-        connecting.swap_remove(at);
+        let Connecting { memory, .. } = connecting.swap_remove(at);
         if let Ok(client) = connected {
             self.activity.set_mounted();
+            let directories = memory.map(|memory| memory.directories).unwrap_or_default();
             self.connected.borrow_mut().push(Connected {
                 remote: asked.clone(),
                 client: client.clone(),
                 known: vec![asked.path.clone(), asked.parent().path],
+                memory: Known { server: client.known(), directories },
             });
         }
     }
@@ -315,12 +370,6 @@ impl Connections {
         let closest = fitting.max_by_key(|connected| connected.client.export().len())?;
         Some((closest.client.clone(), closest.known.contains(&remote.path)))
     }
-}
-
-/// Whether a path is a directory or below it.
-pub(crate) fn is_within(path: &[u8], directory: &[u8]) -> bool {
-    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
-    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 /// Changes a credential's ids. Groups belong to the user: whoever acts as somebody else does not carry them along.

@@ -17,6 +17,7 @@ mod habits;
 #[cfg(all(target_os = "linux", feature = "mount"))]
 mod held;
 mod journal;
+mod known;
 mod link_options;
 mod links;
 mod local;

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::Write,
     net::{IpAddr, SocketAddr, UdpSocket},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -47,15 +47,19 @@ pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
         return;
     }
     let paths = merged(learned, load(&file));
+    save(&file, paths);
+}
+
+/// Writes a file of the cache anew, as far as that can be done: what was asked for is done all the same.
+pub(crate) fn save(file: &Path, values: Vec<Value>) {
     let save = || -> std::io::Result<()> {
         let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
         fs::create_dir_all(directory)?;
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
-        new.write_all(Value::Array(paths).to_string().as_bytes())?;
-        new.persist(&file)?;
+        new.write_all(Value::Array(values).to_string().as_bytes())?;
+        new.persist(file)?;
         Ok(())
     };
-    // The copy was made all the same.
     let _ = save();
 }
 
@@ -74,11 +78,13 @@ fn local(server: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn now() -> Option<u64> {
+/// Returns the seconds since 1970.
+pub(crate) fn now() -> Option<u64> {
     Some(SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
-fn load(file: &PathBuf) -> Vec<Value> {
+/// Reads a file of the cache; whatever is wrong with it, there is nothing in it.
+pub(crate) fn load(file: &Path) -> Vec<Value> {
     let read = || -> Option<Vec<Value>> {
         match serde_json::from_slice(&fs::read(file).ok()?).ok()? {
             Value::Array(paths) => Some(paths),

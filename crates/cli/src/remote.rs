@@ -12,12 +12,12 @@ use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
 pub(crate) use above::Above;
 
 use crate::{
-    connections::{Connections, is_within},
+    connections::Connections,
     error::ResultExt,
     exit::{Exit, Failure},
     name::is_plain,
     report::Reporter,
-    target::{Remote, is_pattern},
+    target::{Remote, is_pattern, is_within},
     text::escape,
 };
 

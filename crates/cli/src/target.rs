@@ -286,5 +286,11 @@ fn normalise(path: &[u8]) -> Vec<u8> {
     clean
 }
 
+/// Whether a path is a directory or below it.
+pub(crate) fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
 #[cfg(test)]
 mod tests;

@@ -18,10 +18,15 @@ struct Exchange {
 
 /// Copies over the link, and returns the exchanges over UDP in the order of the calls.
 fn copy(from: &str, to: &str, log: &Path) -> Vec<Exchange> {
-    let script = format!("exec $nfsw cp {from} {to}");
+    exchanges(&format!("exec $nfsw cp {from} {to}"), log)
+}
+
+/// As [`copy`], of whatever a script does, which has a cache of its own.
+fn exchanges(script: &str, log: &Path) -> Vec<Exchange> {
     let mut options = vec!["--quiet", "--rpc-log", log.to_str().unwrap()];
     options.extend(LINK);
-    let output = behind(&options, &script).output().unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let output = behind(&options, script).env("XDG_CACHE_HOME", cache.path()).output().unwrap();
     assert!(output.status.success(), "{script}: {}", stderr(&output));
     let text = fs::read_to_string(log).unwrap();
     let messages: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -71,6 +76,41 @@ fn the_first_read_leaves_after_three_round_trips_and_nothing_follows_the_last() 
     // The list of exports, MNT, LOOKUP.
     assert_eq!(round_trips_before("READ", &exchanges), 3);
     assert!(exchanges.iter().all(|it| it.procedure != "GETATTR"), "the replies to READ have told");
+}
+
+#[test]
+fn a_second_command_asks_all_at_once_and_believes_nothing_that_has_changed() {
+    let server = Server::everywhere();
+    let place = tempfile::tempdir().unwrap();
+    for directory in ["/a/b/c", "/other/c"] {
+        fs::create_dir_all(server.path(directory)).unwrap();
+        fs::write(server.path(directory).join("file"), directory).unwrap();
+    }
+    let port = server.address().port();
+    let copy = |to| format!("$nfsw cp \"nfs://$NFSW_HOST:{port}/a/b/c/file?mountport={port}\" {to}/");
+    let (first, second, third) = (place.path().join("1"), place.path().join("2"), place.path().join("3"));
+    for target in [&first, &second, &third] {
+        fs::create_dir(target).unwrap();
+    }
+    // What was /a/b is another directory after the second copy.
+    let script = [
+        copy(first.display()),
+        copy(second.display()),
+        format!("mv {0}/a/b {0}/gone && mv {0}/other {0}/a/b", server.path("/").display()),
+        copy(third.display()),
+    ]
+    .join(" && ");
+    let mut exchanges = exchanges(&script, &place.path().join("log"));
+    let read = |target: &Path| fs::read_to_string(target.join("file")).unwrap();
+    assert_eq!([&first, &second, &third].map(|it| read(it)), ["/a/b/c", "/a/b/c", "/other/c"]);
+    let mut copies = Vec::new();
+    while let Some(end) = exchanges.iter().position(|it| it.procedure == "READ") {
+        let rest = exchanges.split_off(end + 1);
+        copies.push(round_trips_before("READ", &exchanges));
+        exchanges = rest;
+    }
+    // The list of exports, MNT and four LOOKUPs; then list and MNT together, and all LOOKUPs; then those below /a/b once more.
+    assert_eq!(copies, [6, 2, 4]);
 }
 
 #[test]

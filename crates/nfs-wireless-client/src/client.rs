@@ -38,6 +38,7 @@ use crate::{
     driver::{Answer, CallFailure, Observer, Reactor, Sink, Source},
     endpoint::{Endpoint, Path},
     error::Error,
+    known::KnownServer,
     read_dir::ReadDir,
 };
 
@@ -130,7 +131,7 @@ impl Client {
     ///
     /// # Panics
     /// Outside a tokio runtime, and on one without I/O or time.
-    pub async fn connect(host: &str, path: &[u8], config: ClientConfig) -> Result<Self, Error> {
+    pub async fn connect(host: &str, path: &[u8], mut config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
@@ -141,6 +142,8 @@ impl Client {
         };
         let (reached, offer, root) = within(&config, host, mounting).await?;
         let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
+        // Where the server has moved, it is looked for anew.
+        config.known = None;
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let endpoint = Endpoint::new(reached, root, config, reactor);
         let host = host.to_owned();
@@ -198,6 +201,12 @@ impl Client {
     /// Returns the address of the NFS service.
     pub fn address(&self) -> SocketAddr {
         self.inner.endpoint.first().address()
+    }
+
+    /// Returns what a later client of this server may begin with ([`ClientConfig::known`]).
+    pub fn known(&self) -> KnownServer {
+        let Inner { mount, export, .. } = &*self.inner;
+        KnownServer::new(self.address().port(), (mount.protocol, mount.address.port()), export.clone())
     }
 
     /// Returns how long the NFS service took to answer when it was reached.

@@ -8,6 +8,8 @@ use nfs_proto::{
 };
 use nfs_wire::auth::Credential;
 
+use crate::known::KnownServer;
+
 /// Everything a [`Client`](crate::Client) needs to know besides the server's name.
 ///
 /// The default suits a person who copies files: ask the port mapper, try TCP and then UDP, use the largest
@@ -44,6 +46,9 @@ pub struct ClientConfig {
     pub rate_limit: Option<u64>,
     /// Estimates of paths from earlier runs. Default: none.
     pub path_cache: Option<PathCache>,
+    /// What an earlier client found out about the server. It is asked there first, and looked for anew where that leads to nothing.
+    /// Default: none.
+    pub known: Option<KnownServer>,
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with
     /// the `secure` option. Default: true.
     pub reserved_port: bool,
@@ -76,6 +81,7 @@ impl Default for ClientConfig {
             connect_timeout: None,
             rate_limit: None,
             path_cache: None,
+            known: None,
             reserved_port: true,
             own_thread: false,
         }

@@ -26,7 +26,7 @@ use nfs_wire::{
 };
 
 use self::exports::{exports, list_and_mount, mnt, mount_among, umnt};
-pub(crate) use self::search::{Candidates, Root, listed_export};
+pub(crate) use self::search::{Candidates, Root, all, listed_export};
 use crate::{
     config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor},
@@ -48,6 +48,9 @@ const ONE_DATAGRAM: Duration = Duration::from_millis(50);
 
 /// So many round trips finding an export takes: two connections, and a call to the port mapper and two to MOUNT.
 const MOUNT_ROUND_TRIPS: u32 = 5;
+
+/// How long what is known of a server is relied on alone: a ping over a satellite, and once more for what is lost.
+const KNOWN_TIME: Duration = Duration::from_secs(2);
 
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
@@ -90,8 +93,25 @@ pub(crate) struct Reached {
 type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 impl Finder<'_> {
-    /// Finds what may hold `path` and connects to the NFS service.
+    /// Finds what may hold `path` and connects to the NFS service: where the services are known to be, and if nobody answers there,
+    /// anywhere.
     pub(crate) async fn mount(&self, path: &[u8]) -> Result<Mounted, Error> {
+        if self.config.known.is_none() {
+            return self.search(path).await;
+        }
+        let config = ClientConfig { known: None, ..self.config.clone() };
+        let anew = Finder { config: &config, ..*self };
+        let mut known = Box::pin(self.search(path));
+        match tokio::time::timeout(KNOWN_TIME, &mut known).await {
+            Ok(Ok(mounted)) => Ok(mounted),
+            Ok(Err(error @ Error::Mount { .. })) => Err(error),
+            Ok(Err(_)) => anew.search(path).await,
+            Err(_) => or_again(anew.search(path), known).await,
+        }
+    }
+
+    /// As [`Self::mount`], at every address of the host.
+    async fn search(&self, path: &[u8]) -> Result<Mounted, Error> {
         self.on_each_address(|address| {
             // It has 90 KiB, and unoptimised code copies a future several times for each that holds it: too much
             // for the stack of a thread.
@@ -238,7 +258,8 @@ impl Finder<'_> {
     async fn mount_over(&self, address: SocketAddr, path: &[u8], protocol: Protocol) -> Result<Offer, Error> {
         let other = self.config.transport == TransportChoice::Auto && protocol == Protocol::Udp;
         let service = self.service(address, Program::MOUNT, protocol).await?;
-        let asked = list_and_mount(&service.connection, service.found, path, other).await;
+        let known = self.config.known.as_ref().map(|known| &known.export[..]);
+        let asked = list_and_mount(&service.connection, service.found, path, known, other).await;
         let (listed, candidates) = service.blame(asked)?;
         Ok(Offer { mount: service.found, listed, candidates })
     }
@@ -322,7 +343,8 @@ impl Finder<'_> {
     async fn port(&self, address: SocketAddr, program: Program, protocol: Protocol) -> Result<Port, Error> {
         let nfs = program == Program::NFS;
         let given = if nfs { self.config.nfs_port } else { self.config.mount_port };
-        if let Some(port) = given {
+        let known = || self.config.known.as_ref()?.port(program, protocol);
+        if let Some(port) = given.or_else(known) {
             return Ok(Port::Known(port));
         }
         let ask = |over| self.ask_port_mapper(address, over, program, protocol);
@@ -433,8 +455,8 @@ impl Finder<'_> {
 /// A service on one transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    protocol: Protocol,
-    address: SocketAddr,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: SocketAddr,
 }
 
 /// A connection to a service.

@@ -43,6 +43,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod file;
+mod known;
 mod read_dir;
 
 pub use nfs_wire::{
@@ -68,5 +69,6 @@ pub use self::{
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,
+    known::{KnownServer, LookedUp},
     read_dir::ReadDir,
 };

@@ -4,12 +4,12 @@ use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, Set
 
 use crate::{
     args::MkdirArgs,
-    connections::{Connections, is_within},
+    connections::Connections,
     error::{ResultExt, has_status, is_missing},
     exit::{Exit, Failure},
     local,
     report::{Reporter, event},
-    target::{Remote, join},
+    target::{Remote, is_within, join},
 };
 
 pub(super) async fn run(

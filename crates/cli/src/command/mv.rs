@@ -2,13 +2,13 @@
 
 use crate::{
     args::MvArgs,
-    connections::{Connections, is_within},
+    connections::Connections,
     error::ResultExt,
     exit::{Exit, Failure},
     outcome::Skip,
     remote::{Found, find, find_all, find_if_exists, follow},
     report::{Reporter, event},
-    target::Remote,
+    target::{Remote, is_within},
 };
 
 pub(super) async fn run(

@@ -22,14 +22,14 @@ use super::{
     place::Place,
 };
 use crate::{
-    connections::{Connections, is_within},
+    connections::Connections,
     error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::Directory,
     name::{MARKER, is_plain},
     remote::{Found, find, find_all, find_if_exists, follow, real},
     report::Reporter,
-    target::{Remote, Target, local_name},
+    target::{Remote, Target, is_within, local_name},
 };
 
 /// What is to be done.

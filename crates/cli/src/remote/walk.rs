@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use nfs_wireless_client::{Client, Entry, FileHandle, FileType};
+use nfs_wireless_client::{Client, Entry, FileHandle, FileType, LookedUp};
 
 use super::{Above, Found};
 use crate::{
-    connections::{Connections, is_within},
+    connections::Connections,
     error::ResultExt,
     exit::{Exit, Failure},
     report::Reporter,
-    target::{Remote, join},
+    target::{Remote, is_within, join},
     text::escape,
 };
 
@@ -24,6 +24,8 @@ struct Walk {
     directories: Vec<(FileHandle, Vec<u8>)>,
     /// Components still to come.
     rest: VecDeque<Vec<u8>>,
+    /// What some of them were found to be.
+    ahead: LookedUp,
 }
 
 /// Finds the file of a path. Links on the way are followed, the last one only if asked.
@@ -73,7 +75,11 @@ async fn walk_to(
             walk = Walk::start(connections, &parent, walk.rest).await?;
             continue;
         }
-        let entry = walk.client.lookup(directory, &name).await.at_source(remote)?;
+        let entry = match walk.ahead.take(directory, &name) {
+            Some(found) => found,
+            None => walk.client.lookup(directory, &name).await,
+        };
+        let entry = entry.at_source(remote)?;
         if let Some((_, above)) = walk.directories.iter().find(|(above, _)| *above == entry.handle) {
             let (name, above) = (text(&join(&path, &name)), text(above));
             return Err(nfs_wireless_client::Error::Circle { name, above }).at(remote);
@@ -104,6 +110,7 @@ async fn walk_to(
             _ => found = Some((entry, join(&path, &name))),
         }
     }
+    connections.note(&walk.client, &walk.directories[1..]);
     let (above, entry, path) = match found {
         Some((entry, path)) => {
             let directories = walk.directories.iter();
@@ -137,7 +144,8 @@ impl Walk {
         let below = &remote.path[export.len().min(remote.path.len())..];
         let mut all: VecDeque<Vec<u8>> = components(below).into();
         all.extend(rest);
-        Ok(Self { directories: vec![(client.root(), export)], client, rest: all })
+        let ahead = connections.look_ahead(&client, all.iter()).await;
+        Ok(Self { directories: vec![(client.root(), export)], client, rest: all, ahead })
     }
 }
 

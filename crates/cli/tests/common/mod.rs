@@ -213,6 +213,7 @@ pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -
     let mut command = Command::new(program());
     command.args(arguments).stdin(Stdio::null());
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    command.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
     // What whoever runs the tests has configured is not what is tested.
     command
         .env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-config"))

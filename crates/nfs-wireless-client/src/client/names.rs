@@ -23,7 +23,7 @@ use nfs_wire::{
 };
 
 use super::{Client, CountedError, Entry, decode, packed};
-use crate::error::Error;
+use crate::{connect::all, error::Error, known::LookedUp};
 
 /// A file that is neither regular nor a directory nor a link (RFC 1813 §3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl Client {
             return Ok(entry);
         }
         Err(Error::Circle { name: String::from_utf8_lossy(name).into_owned(), above: above.to_owned() })
+    }
+
+    /// Looks names up all at once, each in the directory that is expected to have it.
+    pub async fn look_up_all(&self, places: Vec<(FileHandle, Vec<u8>)>) -> LookedUp {
+        let found = all(places.iter().map(|(directory, name)| self.lookup(*directory, name))).await;
+        LookedUp { found: places.into_iter().zip(found).collect() }
     }
 
     /// Finds the file of an absolute path on the server, from the export's root down. Symbolic links on the way

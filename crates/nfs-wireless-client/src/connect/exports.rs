@@ -8,7 +8,7 @@ use nfs_wire::{
 
 use super::{
     Found, accepted, call,
-    search::{Candidates, Mounting, deepest, normal},
+    search::{Candidates, Mounting, deepest, holds, normal},
 };
 use crate::{
     driver::{Answer, Connection, random_bytes},
@@ -59,15 +59,16 @@ impl Mounting for Service<'_> {
 }
 
 /// Lists what is exported and mounts, side by side, what is likely to be the export that holds `path`: it often is, and then a round
-/// trip is saved. `other`: this can be had over another transport, too.
+/// trip is saved. `known` is what was mounted before; `other`: this can be had over another transport, too.
 pub(super) async fn list_and_mount(
     connection: &Connection,
     found: Found,
     path: &[u8],
+    known: Option<&[u8]>,
     other: bool,
 ) -> Result<(Vec<Export>, Candidates), Error> {
     let path = &normal(path)[..];
-    let likely = likely_export(path);
+    let likely = known.filter(|known| holds(known, path)).unwrap_or_else(|| likely_export(path));
     let (listing, mounting) = (list(connection, found), mnt(connection, found, likely));
     tokio::pin!(listing, mounting);
     let mut mounted = None;

@@ -264,7 +264,7 @@ fn most_telling(mut refusals: Vec<Error>) -> Error {
 }
 
 /// Whether `path` is the exported directory or lies below it.
-fn holds(export: &[u8], path: &[u8]) -> bool {
+pub(super) fn holds(export: &[u8], path: &[u8]) -> bool {
     let export = export.strip_suffix(b"/").unwrap_or(export);
     path.strip_prefix(export).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
@@ -280,7 +280,7 @@ pub(super) fn deepest<'a>(listed: impl IntoIterator<Item = &'a Export>, path: &[
 }
 
 /// Waits for all, side by side, and returns what they do in their order.
-async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
         let mut is_done = true;

@@ -40,6 +40,7 @@ const FILES: &[(&str, &str)] = &[
         "Journals of uploads, and lists of complete files of trees. Deleting them costs the resume.",
     ),
     ("~/.cache/nfsw/paths.json", "Estimates of paths to servers, used for half an hour."),
+    ("~/.cache/nfsw/servers.json", "Where things are on servers, so that the next command asks there first."),
     ("~/.cache/nfsw/mount", "What nfsw mount has read; nfsw cache shows and changes it."),
 ];
 
