@@ -433,3 +433,6 @@ impl Adaptive {
         self.detector.on_probe(now, &self.path, more)
     }
 }
+
+#[cfg(test)]
+mod tests;
