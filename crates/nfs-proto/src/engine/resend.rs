@@ -207,7 +207,7 @@ impl Engine {
             self.events.push_back(Event::Silent { class, bytes, attempts, elapsed });
         }
         if let Recovery::Timers(policy) = &mut self.recovery {
-            policy.handle_timeout(class, attempts - 1);
+            policy.handle_timeout();
         }
         tracing::debug!(?class, bytes, attempts, ?reason, "sends again");
         let resend = Resend { id, reason };

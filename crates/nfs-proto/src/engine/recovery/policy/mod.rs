@@ -19,10 +19,8 @@ pub(in crate::engine) trait Policy: fmt::Debug + Send {
         let _ = (class, rtt, resends);
     }
 
-    /// A call is sent again because attempt `resends` was not answered in time.
-    fn handle_timeout(&mut self, class: Class, resends: u32) {
-        let _ = (class, resends);
-    }
+    /// A call is sent again because an attempt was not answered in time.
+    fn handle_timeout(&mut self) {}
 
     /// Returns how many READs and WRITEs may be in flight, if the policy has an opinion.
     fn window(&self) -> Option<u32> {
