@@ -272,9 +272,8 @@ impl Engine {
             let slot = self.calls.peek(id);
             slot.is_some_and(|it| it.number == number && it.state == State::InFlight && it.hedge)
         };
-        let mut hedges = self.order.iter().filter(waits);
-        let hedge = if adaptive.wants_hedge() { hedges.next().copied() } else { None };
-        let resend = adaptive.on_probe_timeout(self.now, hedge.is_some() && hedges.next().is_some());
+        let hedge = if adaptive.wants_hedge() { self.order.iter().find(waits).copied() } else { None };
+        let resend = adaptive.on_probe_timeout(self.now);
         if let Some((_, id)) = hedge {
             self.calls.at(id.slot).hedge = false;
             self.send_again(id, Reason::Hedge);

@@ -58,7 +58,7 @@ impl Flow {
 
     /// A probe leaves.
     fn probe(&mut self) {
-        self.adaptive.on_probe_timeout(self.now, false);
+        self.adaptive.on_probe_timeout(self.now);
     }
 
     fn reply(&mut self, acked: Acked) {
