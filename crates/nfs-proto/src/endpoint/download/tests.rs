@@ -15,6 +15,11 @@ fn epoch() -> Instant {
     Instant::now()
 }
 
+type Read = (ConnectionId, RunId, RangeSet);
+
+/// Over which transport, its number, and whether it has to answer.
+type Joining = (Protocol, usize, bool);
+
 /// A download of so many bytes over a first connection of 50 ms.
 struct Flow {
     endpoint: Endpoint,
@@ -36,7 +41,7 @@ impl Flow {
     }
 
     /// Starts every READ that may be started; returns them, and the connection that is to join after them.
-    fn reads(&mut self) -> (Vec<(ConnectionId, RunId, RangeSet)>, Option<(Protocol, usize, bool)>) {
+    fn reads(&mut self) -> (Vec<Read>, Option<Joining>) {
         let mut reads = Vec::new();
         loop {
             match self.poll() {
@@ -56,11 +61,7 @@ impl Flow {
     }
 
     /// Over TCP, and so long after a timer of TCP had to end a silence that a second connection would help.
-    fn in_trouble(
-        config: EndpointConfig,
-        round_trip: Duration,
-        size: u64,
-    ) -> (Self, Option<(Protocol, usize, bool)>) {
+    fn in_trouble(config: EndpointConfig, round_trip: Duration, size: u64) -> (Self, Option<Joining>) {
         let mut flow = Self::new(config, Protocol::Tcp, size);
         flow.endpoint.connections[0].round_trip = round_trip;
         let (reads, join) = flow.reads();

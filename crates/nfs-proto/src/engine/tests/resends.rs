@@ -171,7 +171,9 @@ fn a_resend_waits_for_room_in_the_window_and_a_small_one_does_not() {
     path.pass(40);
     assert!(path.reply(small));
     let calls = [(); 2].map(|()| path.send(SMALL));
-    [(); 2].map(|()| path.send(READ));
+    for _ in 0..2 {
+        path.send(READ);
+    }
     path.pass(38);
     assert!(path.reply(calls[1]));
     let (again, after) = path.sent_again();
@@ -182,7 +184,7 @@ fn a_resend_waits_for_room_in_the_window_and_a_small_one_does_not() {
 fn probes_may_be_fragmented_and_follow_the_interval_of_replies() {
     let mut path = known();
     // Two in flight, so that replies come 10 ms apart while the round trip is 40 ms.
-    let mut flying = std::collections::VecDeque::new();
+    let mut flying = VecDeque::new();
     path.bench.engine.in_flight =
         InFlight::new(WindowLimits { calls: 8, read_bytes: 1 << 20, write_bytes: 1 << 20 });
     for _ in 0..4 {

@@ -67,7 +67,7 @@ impl Flow {
     }
 
     /// Reads over a fast route of 9000 bytes until a READ is to be a probe.
-    fn to_probe(mut self) -> Self {
+    fn until_a_probe(mut self) -> Self {
         self.adaptive.handle_route_mtu(9000, true);
         for _ in 0..100 {
             let sent = self.send_call(Class::Read, 1280, true);

@@ -117,7 +117,7 @@ fn a_smaller_mtu_makes_blocks_of_one_frame_smaller_and_leaves_those_of_several()
 
 #[test]
 fn a_read_is_the_probe_while_blocks_are_of_one_frame() {
-    let mut flow = Flow::to_probe(Flow::new(Some(RANGE)));
+    let mut flow = Flow::until_a_probe(Flow::new(Some(RANGE)));
     assert_eq!(flow.adaptive.next_block(flow.now), Some(8768));
     flow.adaptive.block = 12_800;
     assert_ne!(flow.adaptive.next_block(flow.now), Some(8768), "they are larger already");
@@ -125,7 +125,7 @@ fn a_read_is_the_probe_while_blocks_are_of_one_frame() {
 
 #[test]
 fn a_read_that_was_a_lost_probe_is_resegmented() {
-    let mut flow = Flow::to_probe(Flow::new(Some(RANGE)));
+    let mut flow = Flow::until_a_probe(Flow::new(Some(RANGE)));
     flow.send_call(Class::Read, 8768, true);
     flow.now += MS;
     let later = flow.send_call(Class::Control, 0, false);

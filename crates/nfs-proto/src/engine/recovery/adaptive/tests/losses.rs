@@ -146,7 +146,7 @@ fn the_loss_of_a_read_that_was_a_probe_says_nothing_of_the_path() {
     {
         let mut flow = Flow::known(Some(RANGE));
         flow.adaptive.path.arq.resume(true);
-        flow = flow.to_probe();
+        flow = flow.until_a_probe();
         flow.send_call(Class::Read, 8768, true);
         flow.adaptive.on_loss(flow.now + 10 * MS, class, bytes, flow.now, 0);
         assert_eq!(!flow.retransmits(), counts, "{class:?} of {bytes} bytes");
