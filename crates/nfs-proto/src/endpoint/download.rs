@@ -176,3 +176,6 @@ impl DownloadPlan {
         more.then_some((Protocol::Tcp, number, false))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,7 +137,27 @@ mod tests {
         assert_eq!(decide(Some((91, 10_000)), Some((20, 10_000))), Some((90, TCP)));
         assert_eq!(decide(Some((1400, 10_000)), Some((1020, 10_000))), Some((1400, UDP)));
         assert_eq!(decide(None, Some((1020, 10_000))), Some((1460, TCP)));
+        // A second after the start a fade has taken what was sent before it.
+        assert_eq!(decide(None, Some((999, 10_000))), Some((1069, TCP)));
+        assert_eq!(decide(None, Some((1000, 10_000))), Some((1440, TCP)));
         assert_eq!(decide(None, None), None);
+    }
+
+    #[test]
+    fn the_round_trip_of_the_first_answer_is_the_reason() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let now = Instant::now();
+        let at = |millis| now + Duration::from_millis(millis);
+        let [short, long] = [20, 30].map(Duration::from_millis);
+        for (udp, tcp, reason) in [((30, long), (20, short), short), ((20, short), (30, long), short)] {
+            let mut first = FirstTransport::new(now, ServerPlace::Elsewhere, TransportTuning::DEFAULT);
+            assert!(!first.asks_udp_again());
+            first.handle_answer(at(tcp.0), TCP, tcp.1);
+            assert!(first.asks_udp_again(), "a datagram may have been lost");
+            first.handle_answer(at(udp.0), UDP, udp.1);
+            assert!(!first.asks_udp_again());
+            assert_eq!(first.poll(at(30)), Some((UDP, Reason::Far(reason))));
+        }
     }
 
     #[test]

@@ -534,8 +534,7 @@ impl Engine {
         let slot = self.calls.at(id.slot);
         match reason {
             Some(reason) => self.stats.resends.count(reason),
-            None if slot.attempts == 0 => self.stats.calls += 1,
-            None => {}
+            None => self.stats.calls += 1,
         }
         if !slot.counted {
             slot.counted = true;

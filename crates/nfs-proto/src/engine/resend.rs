@@ -207,7 +207,7 @@ impl Engine {
             self.events.push_back(Event::Silent { class, bytes, attempts, elapsed });
         }
         if let Recovery::Timers(policy) = &mut self.recovery {
-            policy.handle_timeout(class, attempts - 1);
+            policy.handle_timeout();
         }
         tracing::debug!(?class, bytes, attempts, ?reason, "sends again");
         let resend = Resend { id, reason };
@@ -272,9 +272,8 @@ impl Engine {
             let slot = self.calls.peek(id);
             slot.is_some_and(|it| it.number == number && it.state == State::InFlight && it.hedge)
         };
-        let mut hedges = self.order.iter().filter(waits);
-        let hedge = if adaptive.wants_hedge() { hedges.next().copied() } else { None };
-        let resend = adaptive.on_probe_timeout(self.now, hedge.is_some() && hedges.next().is_some());
+        let hedge = if adaptive.wants_hedge() { self.order.iter().find(waits).copied() } else { None };
+        let resend = adaptive.on_probe_timeout(self.now);
         if let Some((_, id)) = hedge {
             self.calls.at(id.slot).hedge = false;
             self.send_again(id, Reason::Hedge);

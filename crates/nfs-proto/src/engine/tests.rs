@@ -1,6 +1,8 @@
 mod adaptive;
 mod bookkeeping;
 mod losses;
+mod resends;
+mod routes;
 
 use std::time::Duration;
 
@@ -417,5 +419,5 @@ fn linux_timer_follows_the_round_trips_of_calls_that_were_sent_once() {
         bench.reply(call * 100 + 50, xid);
     }
     let timeout = lost(&mut bench, 2000);
-    assert!((100..400).contains(&timeout), "{timeout} ms after round trips of 50 ms");
+    assert!((150..=160).contains(&timeout), "{timeout} ms after round trips of 50 ms"); // 100 ms at least
 }

@@ -86,6 +86,21 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn equal_deadlines_fire_in_the_order_they_were_set() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let epoch = Instant::now();
+        let mut table = TimerTable::default();
+        let slots = [5, 3, 9, 1, 7];
+        slots.iter().for_each(|&slot| table.set(slot, epoch));
+        let fired = slots.map(|_| {
+            let (_, slot) = table.earliest().unwrap();
+            table.clear(slot);
+            slot
+        });
+        assert_eq!(fired, slots);
+    }
+
     proptest! {
         #[test]
         fn earliest_is_always_the_smallest_deadline_set(

@@ -428,8 +428,11 @@ impl Adaptive {
         self.detector.pto.is_unheard()
     }
 
-    /// The probe timeout is over. Whether the oldest call itself is to be sent again, too. `more`: other calls want a tail-loss probe.
-    pub(in crate::engine) fn on_probe_timeout(&mut self, now: Instant, more: bool) -> bool {
-        self.detector.on_probe(now, &self.path, more)
+    /// The probe timeout is over. Whether the oldest call itself is to be sent again, too.
+    pub(in crate::engine) fn on_probe_timeout(&mut self, now: Instant) -> bool {
+        self.detector.on_probe(now, &self.path)
     }
 }
+
+#[cfg(test)]
+mod tests;

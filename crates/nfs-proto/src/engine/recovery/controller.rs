@@ -123,24 +123,17 @@ impl Controller {
         self.heavy.rounds >= self.tuning.heavy_rounds
     }
 
-    /// A queue is full: something was lost of what was sent when so much had been delivered.
-    ///
-    /// Returns whether that was news: it is acted on once for all that was in flight together.
-    pub(super) fn on_congestion_event(
-        &mut self,
-        path: &mut PathEstimator,
-        delivered: u64,
-        block: u32,
-    ) -> bool {
+    /// A queue is full: something was lost of what was sent when so much had been delivered. That is acted on once for all that was in
+    /// flight together (RFC 9002 §7.3.1).
+    pub(super) fn on_congestion_event(&mut self, path: &mut PathEstimator, delivered: u64, block: u32) {
         if self.had_congestion_since(delivered) {
-            return false;
+            return;
         }
         self.congestion_at = Some(path.delivery.bytes());
         path.is_startup = false;
         self.rounds_since_congestion = 0;
         self.window = (self.window * 7 / 10).max(self.tuning.min_blocks * u64::from(block));
         path.delivery.reset();
-        true
     }
 
     /// What was lost was no sign of too much in flight: startup begins again.

@@ -87,11 +87,10 @@ impl LossDetector {
         self.reordering.on_spurious();
     }
 
-    /// The PTO is over: a probe is sent. Whether the oldest call itself is to be sent again, too. `more`: other calls want a tail-loss
-    /// probe.
-    pub(super) fn on_probe(&mut self, now: Instant, path: &PathEstimator, more: bool) -> bool {
+    /// The PTO is over: a probe is sent. Whether the oldest call itself is to be sent again, too.
+    pub(super) fn on_probe(&mut self, now: Instant, path: &PathEstimator) -> bool {
         let timeout = path.rtt.timeout(Class::Read).max(path.rtt.timeout(Class::Write));
-        self.pto.on_probe(now, path.rate(), timeout, path.arq.retransmits(), more)
+        self.pto.on_probe(now, path.rate(), timeout, path.arq.retransmits())
     }
 }
 
@@ -264,7 +263,7 @@ mod tests {
             for (silence, is_resent) in [(silence - 20, false), (silence, true)] {
                 let (mut detector, path, now) = detector(answered);
                 detector.on_sent(now, &path, Class::Read, true);
-                assert_eq!(detector.on_probe(now + silence * MS, &path, false), is_resent, "{answered:?}");
+                assert_eq!(detector.on_probe(now + silence * MS, &path), is_resent, "{answered:?}");
             }
         }
     }

@@ -45,28 +45,23 @@ impl LossEpisodes {
         self.counted_until = now;
     }
 
-    /// A fade destroyed what was sent at `sent`. What was sent before the last episode was found belongs to that. Returns whether this is the
-    /// first loss since then.
-    pub(super) fn on_loss(&mut self, now: Instant, sent: Instant) -> bool {
-        let is_found = self.last.is_none_or(|last| sent >= last);
-        if is_found {
+    /// A fade destroyed what was sent at `sent`. What was sent before the last episode was found belongs to that.
+    pub(super) fn on_loss(&mut self, now: Instant, sent: Instant) {
+        if self.last.is_none_or(|last| sent >= last) {
             self.count += 1.0;
             self.last = Some(now);
             self.lost_in_last = 0;
         }
         self.lost_in_last += 1;
-        is_found
     }
 
-    /// What was declared lost is answered. Returns whether nothing else was lost then, so that there was no episode.
-    pub(super) fn on_spurious(&mut self) -> bool {
-        let was_none = self.lost_in_last == 1;
-        if was_none {
+    /// What was declared lost is answered: there was no episode if nothing else was lost then.
+    pub(super) fn on_spurious(&mut self) {
+        if self.lost_in_last == 1 {
             self.count = (self.count - 1.0).max(0.0);
             self.last = None;
         }
         self.lost_in_last = self.lost_in_last.saturating_sub(1);
-        was_none
     }
 
     /// Returns the episodes per second of good time.
@@ -115,7 +110,7 @@ mod tests {
         let now = Instant::now();
         episodes.on_loss(now, now);
         assert!(is(episodes.per_second(), 1.7 / 5.7));
-        assert!(episodes.on_spurious());
+        episodes.on_spurious();
         assert!(is(episodes.per_second(), 0.7 / 5.7));
     }
 
@@ -129,7 +124,7 @@ mod tests {
         let mut episodes = LossEpisodes::new(tuning(), epoch);
         for _ in 0..count {
             let sent = Instant::now();
-            assert!(episodes.on_loss(sent, sent));
+            episodes.on_loss(sent, sent);
         }
         for second in 1..=seconds {
             episodes.handle_reply(epoch + Duration::from_secs(second.into()), Duration::ZERO);
@@ -192,18 +187,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_loss_of_an_episode_is_news() {
+    fn only_the_first_loss_of_an_episode_counts() {
         let epoch = Instant::now();
         let at = |millis| epoch + Duration::from_millis(millis);
         let mut episodes = LossEpisodes::new(tuning(), epoch);
         // Known at 100 ms: what was sent before belongs to it.
-        let news = [(100, 0), (101, 50), (110, 99), (200, 100)]
-            .map(|(found, sent)| episodes.on_loss(at(found), at(sent)));
-        assert_eq!(news, [true, false, false, true]);
-        assert!(!episodes.on_loss(at(210), at(150)));
-        // Two were lost in it, so that one that was late leaves it one.
-        assert!(!episodes.on_spurious());
-        assert!(episodes.on_spurious(), "and the other one none");
-        assert!(is(episodes.per_second(), 1.7 / 0.7));
+        let counts = [(100, 0), (101, 50), (110, 99), (200, 100), (210, 150)].map(|(found, sent)| {
+            episodes.on_loss(at(found), at(sent));
+            episodes.count
+        });
+        assert_eq!(counts, [1.0, 1.0, 1.0, 2.0, 2.0]);
+        // Two were lost in the second, so that one that was late leaves it one.
+        episodes.on_spurious();
+        assert!(is(episodes.count, 2.0));
+        episodes.on_spurious();
+        assert!(is(episodes.count, 1.0), "the other one was late, too");
     }
 }

@@ -58,8 +58,8 @@ impl PathEstimator {
 
     /// Takes the RTT of an acknowledged block in; one smaller than the present size would have taken longer as such a block.
     pub(super) fn sample_min_rtt(&mut self, now: Instant, rtt: Duration, acked: &Acked, block: u32) {
-        let missing =
-            f64::from(block.saturating_sub(acked.bytes)) / self.bottleneck_rate().max(f64::from(block));
+        let missing = f64::from(block.saturating_sub(acked.bytes))
+            / self.bottleneck_rate().max(f64::from(block.max(1)));
         self.min_rtt.sample(now, rtt + Duration::from_secs_f64(missing));
     }
 
@@ -191,6 +191,9 @@ mod tests {
         assert_eq!(path.min_rtt.get(), 43 * MS);
         path.sample_min_rtt(now, 42 * MS, &acked(now, 4000, 0), 1000);
         assert_eq!(path.min_rtt.get(), 42 * MS, "a larger one did take so long");
+        let mut path = PathEstimator::new(&Tuning::default(), now);
+        path.sample_min_rtt(now, 40 * MS, &acked(now, 1000, 0), 0);
+        assert_eq!(path.min_rtt.get(), 40 * MS, "no block was chosen yet");
     }
 
     #[test]

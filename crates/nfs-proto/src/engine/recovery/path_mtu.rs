@@ -357,16 +357,16 @@ impl Search {
         }
     }
 
-    /// Returns the size to try next, of those with which anything `gains`: the largest first, as it is right most often, then half of the
-    /// usual ones that are left.
+    /// Returns the size to try next, of those with which a larger block is gained than with the present one: the largest first, as it is
+    /// right most often, then half of the usual ones that are left.
     fn candidate(&self, now: Instant, gains: impl Fn(u32) -> bool) -> Option<u32> {
         let Some((fails, since)) = self.fails else {
-            return Some(self.goal).filter(|&goal| self.size < goal && gains(goal));
+            return Some(self.goal).filter(|&goal| gains(goal));
         };
         if now.saturating_duration_since(since) >= RAISE {
-            return Some(self.route).filter(|&route| self.size < route && gains(route));
+            return Some(self.route).filter(|&route| gains(route));
         }
-        let left = USUAL.into_iter().filter(|&usual| self.size < usual && usual < fails && gains(usual));
+        let left = USUAL.into_iter().filter(|&usual| usual < fails && gains(usual));
         left.clone().nth(left.count() / 2)
     }
 

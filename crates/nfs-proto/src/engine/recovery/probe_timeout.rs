@@ -161,20 +161,17 @@ impl ProbeTimeout {
         self.next = None;
     }
 
-    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take; `more`: another call is to be
-    /// followed by a tail-loss probe. Returns whether it is time to send the oldest call again, too: perhaps the server answers calls and
-    /// no probes.
+    /// A probe goes out now; `rate` is the path's, in bytes per second, `timeout` how long replies may take. Returns whether it
+    /// is time to send the oldest call again, too: perhaps the server answers calls and no probes.
     pub(super) fn on_probe(
         &mut self,
         now: Instant,
         rate: f64,
         timeout: Duration,
         link_retransmits: bool,
-        more: bool,
     ) -> bool {
         if let Some(due) = self.tail_loss.take() {
-            self.tail_loss = more.then_some(due);
-            self.next = Some(if more { now } else { due }.max(now + self.tuning.min_interval));
+            self.next = Some(due.max(now + self.tuning.min_interval));
             return false;
         }
         self.is_probed = true;

@@ -84,4 +84,14 @@ mod tests {
         rtt.sample(Class::Control, 5 * MS);
         assert_eq!(rtt.timeout(Class::Control), 15 * MS);
     }
+
+    #[test]
+    fn the_second_sample_counts_an_eighth_and_its_distance_a_quarter() {
+        // RFC 6298 §2.3.
+        let mut rtt = RttEstimator::default();
+        rtt.sample(Class::Read, 100 * MS);
+        rtt.sample(Class::Read, 200 * MS);
+        assert_eq!(rtt.smoothed(Class::Read), Some(Duration::from_micros(112_500)));
+        assert_eq!(rtt.timeout(Class::Read), Duration::from_micros(112_500 + 4 * 62_500));
+    }
 }

@@ -18,7 +18,7 @@ impl Path {
         self.submit_hedged(class, repeat, false)
     }
 
-    fn submit_hedged(&mut self, class: Class, repeat: Repeat, hedge: bool) -> CallId {
+    pub(super) fn submit_hedged(&mut self, class: Class, repeat: Repeat, hedge: bool) -> CallId {
         let spec = CallSpec {
             program: Program::NFS,
             procedure: 6,

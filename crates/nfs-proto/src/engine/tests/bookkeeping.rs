@@ -89,14 +89,14 @@ fn calls_are_shown_and_forgotten_by_owner_class_bytes_and_attempts() {
 #[test]
 fn what_is_taken_back_is_counted_if_it_was_sent() {
     let mut bench = Bench::datagrams();
-    for owner in 0..3 {
+    for owner in 0..4 {
         bench.submit(0, Class::Write, owner, None);
     }
-    // Two are in the window, one waits.
+    // Two are in the window, two wait.
     assert_eq!(bench.sent(0).len(), 2);
     let now = bench.at(1);
     let taken = bench.engine.withdraw(now, Withdrawal::HandOver, |owner, _, _, _| owner != Owner(0));
-    assert_eq!(taken, [(Owner(1), 100), (Owner(2), 100)]);
+    assert_eq!(taken, [(Owner(1), 100), (Owner(2), 100), (Owner(3), 100)]);
     assert_eq!(bench.engine.stats().withdrawn, Withdrawn { hand_over: 1, ..Withdrawn::default() });
     assert_eq!(bench.engine.outstanding(), 1);
 }

@@ -2,11 +2,11 @@
 
 use super::{adaptive::Path, *};
 
-const READ: (Class, Repeat) = (Class::Read, Repeat::Idempotent);
+pub(super) const READ: (Class, Repeat) = (Class::Read, Repeat::Idempotent);
 
 impl Path {
     /// Sends one call and returns its XID.
-    fn send(&mut self, (class, repeat): (Class, Repeat)) -> Xid {
+    pub(super) fn send(&mut self, (class, repeat): (Class, Repeat)) -> Xid {
         self.submit(class, repeat);
         let (calls, _) = self.sent();
         assert_eq!(calls.len(), 1);
@@ -14,7 +14,7 @@ impl Path {
     }
 
     /// Lets time pass until a call is sent again; returns its XID and how many ms that took.
-    fn sent_again(&mut self) -> (Xid, u64) {
+    pub(super) fn sent_again(&mut self) -> (Xid, u64) {
         let start = self.millis;
         while self.millis < start + 5000 {
             if let [xid] = self.pass(1).0[..] {
@@ -24,7 +24,7 @@ impl Path {
         panic!("nothing is sent again");
     }
 
-    fn resends(&self) -> Resends {
+    pub(super) fn resends(&self) -> Resends {
         self.bench.engine.stats().resends
     }
 
@@ -39,7 +39,7 @@ impl Path {
 }
 
 /// A path that has answered READs after 40 ms.
-fn known() -> Path {
+pub(super) fn known() -> Path {
     let mut path = Path::new();
     path.learn();
     path

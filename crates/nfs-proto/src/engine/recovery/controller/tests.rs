@@ -111,9 +111,9 @@ impl Flow {
     }
 
     /// A congestion event while everything that was delivered is known.
-    fn congestion_event(&mut self) -> bool {
+    fn congestion_event(&mut self) {
         let delivered = self.path.delivery.bytes();
-        self.controller.on_congestion_event(&mut self.path, delivered, self.block)
+        self.controller.on_congestion_event(&mut self.path, delivered, self.block);
     }
 }
 

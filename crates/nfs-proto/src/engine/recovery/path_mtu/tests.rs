@@ -1,3 +1,5 @@
+mod rules;
+
 use super::*;
 
 /// Headers of WRITEs over IPv4 with the credential of a user.

@@ -63,7 +63,7 @@ impl Policy for Kernel {
         self.window = (self.window + CALL * CALL / self.window).min(MAX_WINDOW);
     }
 
-    fn handle_timeout(&mut self, _class: Class, _resends: u32) {
+    fn handle_timeout(&mut self) {
         self.window = (self.window / 2).max(CALL);
     }
 
@@ -87,12 +87,33 @@ mod tests {
         assert_eq!(kernel.timeout(Class::Read, 0), 105 * MS);
         assert_eq!(kernel.timeout(Class::Read, 3), 840 * MS);
         assert_eq!(kernel.window(), Some(16));
-        kernel.handle_timeout(Class::Read, 0);
+        kernel.handle_timeout();
         assert_eq!(kernel.window(), Some(8));
         kernel.handle_reply(Class::Read, None, 4);
         assert_eq!(kernel.timeout(Class::Read, 0), 1680 * MS, "the next first loss waits 16 times as long");
         assert_eq!(kernel.timeout(Class::Write, 0), INITIAL, "other classes have their own timer");
         kernel.handle_reply(Class::Read, Some(5 * MS), 0);
         assert!(kernel.timeout(Class::Read, 0) < 900 * MS);
+    }
+
+    #[test]
+    fn the_deviation_is_half_of_the_first_sample_and_then_follows_by_a_quarter() {
+        let mut kernel = Kernel::new(60_000 * MS);
+        let timeouts = [200, 400, 200].map(|rtt| {
+            kernel.handle_reply(Class::Read, Some(rtt * MS), 0);
+            kernel.timeout(Class::Read, 0)
+        });
+        // 200 and 4 · 100; 225 and 4 · 125; 221.875 and 4 · 100.
+        assert_eq!(timeouts, [600 * MS, 725 * MS, Duration::from_micros(621_875)]);
+    }
+
+    #[test]
+    fn the_window_grows_by_a_call_for_each_window_of_replies() {
+        let mut kernel = Kernel::new(60_000 * MS);
+        let windows = [(); 7].map(|()| {
+            kernel.handle_reply(Class::Read, None, 0);
+            kernel.window
+        });
+        assert_eq!(windows, [512, 640, 742, 830, 908, 980, 1046]);
     }
 }

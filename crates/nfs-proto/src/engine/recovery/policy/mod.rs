@@ -15,14 +15,10 @@ pub(in crate::engine) trait Policy: fmt::Debug + Send {
     fn timeout(&self, class: Class, resends: u32) -> Duration;
 
     /// A call was answered after so many resends; `rtt` is known if there were none (Karn's rule).
-    fn handle_reply(&mut self, class: Class, rtt: Option<Duration>, resends: u32) {
-        let _ = (class, rtt, resends);
-    }
+    fn handle_reply(&mut self, _class: Class, _rtt: Option<Duration>, _resends: u32) {}
 
-    /// A call is sent again because attempt `resends` was not answered in time.
-    fn handle_timeout(&mut self, class: Class, resends: u32) {
-        let _ = (class, resends);
-    }
+    /// A call is sent again because an attempt was not answered in time.
+    fn handle_timeout(&mut self) {}
 
     /// Returns how many READs and WRITEs may be in flight, if the policy has an opinion.
     fn window(&self) -> Option<u32> {

@@ -88,13 +88,13 @@ impl Timer {
     /// The next probe goes out when it is due. Returns whether the oldest call does, too.
     fn probe(&mut self) -> bool {
         self.now = self.pto.next().unwrap();
-        self.pto.on_probe(self.now, self.rate, TIMEOUT, self.arq, false)
+        self.pto.on_probe(self.now, self.rate, TIMEOUT, self.arq)
     }
 
     /// A probe goes out when nothing was received for so long. Returns after what time the next one does.
     fn probe_at(&mut self, silence: Duration) -> Duration {
         self.now = self.pto.since() + silence;
-        self.pto.on_probe(self.now, self.rate, TIMEOUT, self.arq, false);
+        self.pto.on_probe(self.now, self.rate, TIMEOUT, self.arq);
         self.due()
     }
 }
@@ -307,7 +307,7 @@ fn a_slow_path_is_given_two_timeouts_before_a_call_is_sent_again() {
     let mut timer = Timer::heard();
     let silence = |timer: &mut Timer, at: Duration| {
         timer.now = timer.pto.since() + at;
-        timer.pto.on_probe(timer.now, 1e6, 5 * SECOND, false, false)
+        timer.pto.on_probe(timer.now, 1e6, 5 * SECOND, false)
     };
     assert!(!silence(&mut timer, 9999 * MS));
     assert!(silence(&mut timer, 10 * SECOND));
@@ -332,18 +332,6 @@ fn a_tail_loss_probe_comes_first_and_then_the_timeout() {
     assert_eq!(timer.due(), TIMEOUT - 50 * MS);
     timer.probe();
     assert_eq!(timer.due(), 50 * MS, "an eighth of 400 ms: it is a silence now");
-}
-
-#[test]
-fn each_of_several_calls_has_its_tail_loss_probe() {
-    let mut timer = Timer::heard();
-    timer.send_with(true, Some(50 * MS));
-    timer.now += 50 * MS;
-    assert!(!timer.pto.on_probe(timer.now, 1e6, TIMEOUT, false, true));
-    assert_eq!(timer.due(), 5 * MS);
-    timer.now += 5 * MS;
-    assert!(!timer.pto.on_probe(timer.now, 1e6, TIMEOUT, false, false));
-    assert_eq!(timer.due(), TIMEOUT - 55 * MS);
 }
 
 #[test]
