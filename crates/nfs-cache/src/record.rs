@@ -117,7 +117,7 @@ impl KeptDirectory {
             );
             match target {
                 Target::Handle(handle, fileid) => {
-                    put_handle(&mut out, handle);
+                    put_handle(&mut out, &handle.get());
                     out.extend_from_slice(&fileid.to_le_bytes());
                 }
                 Target::Listed(fileid) => out.extend_from_slice(&fileid.to_le_bytes()),
@@ -150,7 +150,7 @@ impl KeptDirectory {
             let name = take_bytes(&mut rest)?;
             let flags = take_byte(&mut rest)?;
             let target = match flags & 3 {
-                0 => Target::Handle(take_handle(&mut rest)?, take_u64(&mut rest)?),
+                0 => Target::Handle(take_handle(&mut rest)?.into(), take_u64(&mut rest)?),
                 1 => Target::Listed(take_u64(&mut rest)?),
                 _ => Target::Absent,
             };
@@ -354,9 +354,14 @@ mod tests {
             child,
         };
         let names = vec![
-            name("a", Target::Handle(handle(b"x"), 5), true, child(FileType::Regular, None, true)),
+            name("a", Target::Handle(handle(b"x").into(), 5), true, child(FileType::Regular, None, true)),
             name("", Target::Absent, true, None),
-            name("link", Target::Handle(handle(b"l"), 6), false, child(FileType::Symlink, Some("a"), false)),
+            name(
+                "link",
+                Target::Handle(handle(b"l").into(), 6),
+                false,
+                child(FileType::Symlink, Some("a"), false),
+            ),
             name("listed", Target::Listed(7), false, None),
         ];
         KeptDirectory { subject, complete: Some(true), names }
