@@ -281,16 +281,12 @@ impl<S: Store> Cache<S> {
             let is_told = |complete: &Arc<Source>| complete.call > edge.source.call;
             edge.target != Target::Absent || !directory.complete.as_ref().is_some_and(is_told)
         };
-        let kept = KeptDirectory {
-            subject: Subject {
-                handle: object.handle(),
-                metadata: own,
-                asked: self.wall_at(object.known.asked_at),
-            },
-            complete: directory.complete.as_deref().map(holds),
-            names: directory.names.iter().filter(is_needed).map(name).collect(),
-        };
-        let (key, body, path) = (record::key(&kept.subject.handle, &own), kept.encode(), self.path(node));
+        let (handle, asked) = (object.handle(), self.wall_at(object.known.asked_at));
+        let subject = Subject { handle, metadata: own, asked };
+        let needed = || directory.names.iter().filter(is_needed);
+        let complete = directory.complete.as_deref().map(holds);
+        let body = KeptDirectory::encode(&subject, complete, needed().count(), needed().map(name));
+        let (key, path) = (record::key(&handle, &own), self.path(node));
         let pinned = self.is_pinned(node);
         self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
     }
