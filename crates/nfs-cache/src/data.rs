@@ -27,6 +27,16 @@ pub(crate) struct Held {
     pub(crate) wanted: bool,
 }
 
+/// What is held of a file of which nothing is held.
+pub(crate) static NOTHING: Held = Held {
+    present: BTreeSet::new(),
+    unproven: BTreeMap::new(),
+    tainted: false,
+    fetches: BTreeMap::new(),
+    recalled: false,
+    wanted: false,
+};
+
 /// A grain on its way.
 #[derive(Debug)]
 pub(crate) struct Fetch {

@@ -1,17 +1,16 @@
 //! The names in a directory.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use nfs_proto::{attr::Metadata, transfer::Listing};
-use nfs_wire::FileHandle;
 
-use crate::{call::CallId, object::Object};
+use crate::{call::CallId, handle::SharedHandle, object::Object};
 
 /// What a name leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Its handle, and its file number where that was told, else 0.
-    Handle(FileHandle, u64),
+    Handle(SharedHandle, u64),
     /// It is there; the server told its file number only.
     Listed(u64),
     /// It is not there.
@@ -20,13 +19,13 @@ pub(crate) enum Target {
 
 impl Target {
     /// Returns its handle where that is known.
-    pub(crate) const fn handle(&self) -> Option<FileHandle> {
-        if let Self::Handle(handle, _) = self { Some(*handle) } else { None }
+    pub(crate) const fn handle(&self) -> Option<&SharedHandle> {
+        if let Self::Handle(handle, _) = self { Some(handle) } else { None }
     }
 }
 
 /// Where knowledge about names comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The call that brought it; of a listing the first one.
     pub(crate) call: CallId,
@@ -35,20 +34,20 @@ pub(crate) struct Source {
     /// When it was answered; of a listing when its end was.
     pub(crate) seen_at: Instant,
     /// The attributes of the directory under which it holds, where they prove that: as long as the directory has them.
-    pub(crate) proven: Option<Metadata>,
+    pub(crate) proven: Option<Arc<Metadata>>,
 }
 
 impl Source {
     /// Whether it is proven to hold while the directory has these attributes.
     pub(crate) fn holds(&self, directory: &Metadata) -> bool {
-        self.proven.is_some_and(|under| under.is_same_version(directory))
+        self.proven.as_ref().is_some_and(|under| under.is_same_version(directory))
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) target: Target,
-    pub(crate) source: Source,
+    pub(crate) source: Arc<Source>,
 }
 
 impl Edge {
@@ -58,11 +57,14 @@ impl Edge {
     }
 }
 
+/// A name, in as much memory as it needs.
+pub(crate) type Name = Box<[u8]>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    pub(crate) names: BTreeMap<Vec<u8>, Edge>,
+    pub(crate) names: BTreeMap<Name, Edge>,
     /// Where all names are known from that the directory had then: others were not there.
-    pub(crate) complete: Option<Source>,
+    pub(crate) complete: Option<Arc<Source>>,
     /// The listing under way.
     pub(crate) run: Option<Box<Run>>,
     /// The store was asked what it has kept.
@@ -70,7 +72,7 @@ pub(crate) struct Directory {
     /// The store knows more of what names lead to: some of that was forgotten.
     pub(crate) lacks: bool,
     /// The version last shown, and when it was shown first.
-    seen: Option<(Metadata, Instant)>,
+    seen: Option<(Arc<Metadata>, Instant)>,
 }
 
 /// A listing under way.
@@ -80,9 +82,9 @@ pub(crate) struct Run {
     pub(crate) first: CallId,
     pub(crate) begun: Instant,
     /// The attributes of the directory with the first page; `None` once another page had others, or none.
-    pub(crate) under: Option<Metadata>,
+    pub(crate) under: Option<Arc<Metadata>>,
     pub(crate) pages: u32,
-    pub(crate) names: BTreeMap<Vec<u8>, Target>,
+    pub(crate) names: BTreeMap<Name, Target>,
 }
 
 impl Directory {
@@ -93,21 +95,21 @@ impl Directory {
 
     /// Takes note of the directory's attributes.
     pub(crate) fn see(&mut self, at: Instant, metadata: Metadata) {
-        if self.seen.is_none_or(|(seen, _)| !seen.is_same_version(&metadata)) {
-            self.seen = Some((metadata, at));
+        if self.seen.as_ref().is_none_or(|(seen, _)| !seen.is_same_version(&metadata)) {
+            self.seen = Some((metadata.into(), at));
         }
     }
 
     /// Returns the version last shown if a reply had shown it before `begun`: servers may find names first and attributes a moment
     /// later, so that only a version seen before a call and again with its reply is that of the names in the reply.
-    pub(crate) fn seen_before(&self, begun: Instant) -> Option<Metadata> {
-        self.seen.filter(|(_, at)| *at <= begun).map(|(seen, _)| seen)
+    pub(crate) fn seen_before(&self, begun: Instant) -> Option<&Arc<Metadata>> {
+        self.seen.as_ref().filter(|(_, at)| *at <= begun).map(|(seen, _)| seen)
     }
 
     /// Returns what is known of a name, by itself or because it is missing in a complete listing: what comes from the later call.
     pub(crate) fn find(&self, name: &[u8]) -> Option<Edge> {
-        let edge = self.names.get(name).copied();
-        let absent = self.complete.map(|source| Edge { target: Target::Absent, source });
+        let edge = self.names.get(name).cloned();
+        let absent = self.complete.clone().map(|source| Edge { target: Target::Absent, source });
         match (edge, absent) {
             (Some(edge), Some(absent)) if absent.source.call > edge.source.call => Some(absent),
             (Some(edge), _) => Some(edge),
@@ -116,20 +118,22 @@ impl Directory {
     }
 
     /// Takes in what a LOOKUP told, unless something later is known.
-    pub(crate) fn learn(&mut self, name: Vec<u8>, edge: Edge) {
-        if self.find(&name).is_none_or(|known| known.source.call <= edge.source.call) {
-            self.names.insert(name, edge);
+    pub(crate) fn learn(&mut self, name: &[u8], edge: Edge) {
+        if self.find(name).is_none_or(|known| known.source.call <= edge.source.call) {
+            self.names.insert(name.into(), edge);
         }
     }
 
     /// Takes in a listing that has reached its end.
-    pub(crate) fn learn_all(&mut self, names: BTreeMap<Vec<u8>, Target>, source: Source) {
-        let older = |edge: &Edge| edge.source.call < source.call;
-        self.names.retain(|_, edge| !older(edge));
-        for (name, target) in names {
-            self.names.entry(name).or_insert(Edge { target, source });
-        }
-        if self.complete.is_none_or(|known| known.call < source.call) {
+    pub(crate) fn learn_all(&mut self, names: BTreeMap<Name, Target>, source: Source) {
+        let source = Arc::new(source);
+        let later =
+            std::mem::take(&mut self.names).into_iter().filter(|(_, edge)| edge.source.call >= source.call);
+        let later: Vec<_> = later.collect();
+        let edge = |(name, target)| (name, Edge { target, source: Arc::clone(&source) });
+        // Of a name that comes twice the last one stays. A map that is made of all at once has no empty places.
+        self.names = names.into_iter().map(edge).chain(later).collect();
+        if self.complete.as_ref().is_none_or(|known| known.call < source.call) {
             self.complete = Some(source);
         }
     }

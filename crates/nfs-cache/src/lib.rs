@@ -26,6 +26,7 @@ mod call;
 mod config;
 mod data;
 mod directory;
+mod handle;
 mod heads;
 mod object;
 mod record;

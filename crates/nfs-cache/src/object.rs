@@ -1,12 +1,20 @@
 //! What is known of one file or directory.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use nfs_proto::attr::{FileType, Metadata};
 use nfs_wire::FileHandle;
 
-use crate::{call::CallId, data::Held, directory::Directory};
+use crate::{
+    call::CallId,
+    data::{Held, NOTHING},
+    directory::Directory,
+    handle::{SharedHandle, hash},
+};
 
 /// Names a version of a file, or a directory, a link or another object whatever its version. Never used twice.
 ///
@@ -66,7 +74,7 @@ pub(crate) struct Known {
 
 #[derive(Debug)]
 pub(crate) struct Object {
-    pub(crate) handle: FileHandle,
+    pub(crate) handle: SharedHandle,
     /// The newest attributes; those of a version that is over stay what they were.
     pub(crate) known: Known,
     /// It is no longer what its handle leads to.
@@ -91,18 +99,19 @@ pub(crate) struct Object {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    File(Held),
-    Directory(Directory),
+    /// Nothing where nothing is held of it, and nothing was asked for.
+    File(Option<Box<Held>>),
+    Directory(Box<Directory>),
     /// The link's target and the call that brought it.
     Link(Option<(Bytes, CallId)>),
     Other,
 }
 
 impl Object {
-    pub(crate) fn new(handle: FileHandle, known: Known) -> Self {
+    pub(crate) fn new(handle: SharedHandle, known: Known) -> Self {
         let kind = match known.metadata.file_type {
-            FileType::Regular => Kind::File(Held::default()),
-            FileType::Directory => Kind::Directory(Directory::default()),
+            FileType::Regular => Kind::File(None),
+            FileType::Directory => Kind::Directory(Box::default()),
             FileType::Symlink => Kind::Link(None),
             FileType::BlockDevice | FileType::CharacterDevice | FileType::Socket | FileType::Fifo => {
                 Kind::Other
@@ -123,20 +132,25 @@ impl Object {
         }
     }
 
-    pub(crate) const fn directory(&self) -> Option<&Directory> {
+    /// Returns the server's handle.
+    pub(crate) fn handle(&self) -> FileHandle {
+        self.handle.get()
+    }
+
+    pub(crate) fn directory(&self) -> Option<&Directory> {
         if let Kind::Directory(directory) = &self.kind { Some(directory) } else { None }
     }
 
-    pub(crate) const fn directory_mut(&mut self) -> Option<&mut Directory> {
+    pub(crate) fn directory_mut(&mut self) -> Option<&mut Directory> {
         if let Kind::Directory(directory) = &mut self.kind { Some(directory) } else { None }
     }
 
-    pub(crate) const fn held(&self) -> Option<&Held> {
-        if let Kind::File(held) = &self.kind { Some(held) } else { None }
+    pub(crate) fn held(&self) -> Option<&Held> {
+        if let Kind::File(held) = &self.kind { Some(held.as_deref().unwrap_or(&NOTHING)) } else { None }
     }
 
-    pub(crate) const fn held_mut(&mut self) -> Option<&mut Held> {
-        if let Kind::File(held) = &mut self.kind { Some(held) } else { None }
+    pub(crate) fn held_mut(&mut self) -> Option<&mut Held> {
+        if let Kind::File(held) = &mut self.kind { Some(held.get_or_insert_default()) } else { None }
     }
 
     /// Whether nobody outside would miss it.
@@ -148,8 +162,9 @@ impl Object {
 /// Objects by node, and the node that a handle leads to now.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    pub(crate) by_node: BTreeMap<NodeId, Object>,
-    pub(crate) by_handle: BTreeMap<FileHandle, NodeId>,
+    pub(crate) by_node: BTreeMap<NodeId, Box<Object>>,
+    /// The hash of its handle, and the node that the handle leads to now.
+    by_hash: BTreeSet<(u64, NodeId)>,
     last: u64,
     uses: u64,
 }
@@ -158,28 +173,40 @@ impl Objects {
     pub(crate) fn insert(&mut self, now: Instant, handle: FileHandle, known: Known) -> NodeId {
         self.last += 1;
         let node = NodeId(self.last);
-        let mut object = Object::new(handle, known);
+        let mut object = Box::new(Object::new(handle.into(), known));
         if let Some(directory) = object.directory_mut() {
             directory.see(now, known.metadata);
         }
         self.by_node.insert(node, object);
-        self.by_handle.insert(handle, node);
+        self.by_hash.insert((hash(&handle), node));
         self.touch(node);
         node
     }
 
     pub(crate) fn get(&self, node: NodeId) -> Option<&Object> {
-        self.by_node.get(&node)
+        self.by_node.get(&node).map(|object| &**object)
     }
 
     pub(crate) fn get_mut(&mut self, node: NodeId) -> Option<&mut Object> {
-        self.by_node.get_mut(&node)
+        self.by_node.get_mut(&node).map(|object| &mut **object)
     }
 
     /// Returns what a handle leads to now.
     pub(crate) fn at(&self, handle: &FileHandle) -> Option<(NodeId, &Object)> {
-        let node = *self.by_handle.get(handle)?;
-        self.by_node.get(&node).map(|object| (node, object))
+        let hash = hash(handle);
+        let nodes = self.by_hash.range((hash, NodeId(0))..=(hash, NodeId(u64::MAX)));
+        let mut objects = nodes.filter_map(|&(_, node)| Some((node, self.get(node)?)));
+        objects.find(|(_, object)| object.handle.is(handle))
+    }
+
+    /// Returns the node that a handle leads to now.
+    pub(crate) fn node(&self, handle: &FileHandle) -> Option<NodeId> {
+        self.at(handle).map(|(node, _)| node)
+    }
+
+    /// Returns a handle in the memory that others have it in.
+    pub(crate) fn share(&self, handle: FileHandle) -> SharedHandle {
+        self.at(&handle).map_or_else(|| handle.into(), |(_, object)| object.handle.clone())
     }
 
     /// Returns how often objects were used.
@@ -198,13 +225,11 @@ impl Objects {
     pub(crate) fn end(&mut self, node: NodeId) {
         if let Some(object) = self.by_node.get_mut(&node) {
             object.over = true;
-            if self.by_handle.get(&object.handle) == Some(&node) {
-                self.by_handle.remove(&object.handle);
-            }
+            self.by_hash.remove(&(hash(&object.handle()), node));
         }
     }
 
-    pub(crate) fn remove(&mut self, node: NodeId) -> Option<Object> {
+    pub(crate) fn remove(&mut self, node: NodeId) -> Option<Box<Object>> {
         self.end(node);
         self.by_node.remove(&node)
     }

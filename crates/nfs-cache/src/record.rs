@@ -57,6 +57,10 @@ pub(crate) struct KeptFile {
 const DIRECTORY: u8 = 1;
 const FILE: u8 = 2;
 
+/// Room for what a record begins with, and for a name with attributes: where it does not suffice, more is taken.
+const SUBJECT_BYTES: usize = 256;
+const NAME_BYTES: usize = 192;
+
 /// Longest target of a link that is kept.
 const LONGEST_LINK: usize = 1 << 16;
 
@@ -99,36 +103,43 @@ pub(crate) fn version(metadata: &Metadata) -> u64 {
 }
 
 impl KeptDirectory {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![DIRECTORY];
-        self.subject.encode(&mut out);
-        out.push(self.complete.map_or(0, |proven| 1 + u8::from(proven)));
-        out.extend_from_slice(&(self.names.len() as u32).to_le_bytes());
-        for KeptName { name, target, proven, child } in &self.names {
-            put_bytes(&mut out, name);
-            let kind = match target {
+    /// Makes the record of a directory with so many names, which need not all be in memory at once.
+    pub(crate) fn encode(
+        subject: &Subject,
+        complete: Option<bool>,
+        count: usize,
+        names: impl Iterator<Item = KeptName>,
+    ) -> Vec<u8> {
+        let mut out = Vec::with_capacity(SUBJECT_BYTES + count * NAME_BYTES);
+        out.push(DIRECTORY);
+        subject.encode(&mut out);
+        out.push(complete.map_or(0, |proven| 1 + u8::from(proven)));
+        out.extend_from_slice(&(count as u32).to_le_bytes());
+        for KeptName { name, target, proven, child } in names {
+            put_bytes(&mut out, &name);
+            let kind = match &target {
                 Target::Handle(..) => 0,
                 Target::Listed(_) => 1,
                 Target::Absent => 2,
             };
-            let flags = [*proven, child.is_some()];
+            let flags = [proven, child.is_some()];
             out.push(
                 flags.iter().enumerate().fold(kind, |byte, (at, &flag)| byte | u8::from(flag) << (at + 2)),
             );
-            match target {
+            match &target {
                 Target::Handle(handle, fileid) => {
-                    put_handle(&mut out, handle);
+                    put_handle(&mut out, &handle.get());
                     out.extend_from_slice(&fileid.to_le_bytes());
                 }
                 Target::Listed(fileid) => out.extend_from_slice(&fileid.to_le_bytes()),
                 Target::Absent => {}
             }
             let Some(KeptChild { metadata, asked, doubted, link }) = child else { continue };
-            put_metadata(&mut out, metadata);
+            put_metadata(&mut out, &metadata);
             out.extend_from_slice(&asked.to_le_bytes());
-            out.push(u8::from(*doubted) | u8::from(link.is_some()) << 1);
+            out.push(u8::from(doubted) | u8::from(link.is_some()) << 1);
             if let Some(link) = link {
-                put_bytes(&mut out, link);
+                put_bytes(&mut out, &link);
             }
         }
         out
@@ -150,7 +161,7 @@ impl KeptDirectory {
             let name = take_bytes(&mut rest)?;
             let flags = take_byte(&mut rest)?;
             let target = match flags & 3 {
-                0 => Target::Handle(take_handle(&mut rest)?, take_u64(&mut rest)?),
+                0 => Target::Handle(take_handle(&mut rest)?.into(), take_u64(&mut rest)?),
                 1 => Target::Listed(take_u64(&mut rest)?),
                 _ => Target::Absent,
             };
@@ -354,12 +365,22 @@ mod tests {
             child,
         };
         let names = vec![
-            name("a", Target::Handle(handle(b"x"), 5), true, child(FileType::Regular, None, true)),
+            name("a", Target::Handle(handle(b"x").into(), 5), true, child(FileType::Regular, None, true)),
             name("", Target::Absent, true, None),
-            name("link", Target::Handle(handle(b"l"), 6), false, child(FileType::Symlink, Some("a"), false)),
+            name(
+                "link",
+                Target::Handle(handle(b"l").into(), 6),
+                false,
+                child(FileType::Symlink, Some("a"), false),
+            ),
             name("listed", Target::Listed(7), false, None),
         ];
         KeptDirectory { subject, complete: Some(true), names }
+    }
+
+    fn encoded(directory: &KeptDirectory) -> Vec<u8> {
+        let KeptDirectory { subject, complete, names } = directory.clone();
+        KeptDirectory::encode(&subject, complete, names.len(), names.into_iter())
     }
 
     fn file() -> KeptFile {
@@ -373,20 +394,20 @@ mod tests {
 
     #[test]
     fn records_survive_their_bytes() {
-        assert_eq!(KeptDirectory::decode(&directory().encode()), Some(directory()));
+        assert_eq!(KeptDirectory::decode(&encoded(&directory())), Some(directory()));
         assert_eq!(KeptFile::decode(&file().encode()), Some(file()));
         for complete in [None, Some(false)] {
             let directory = KeptDirectory { complete, ..directory() };
-            assert_eq!(KeptDirectory::decode(&directory.encode()), Some(directory));
+            assert_eq!(KeptDirectory::decode(&encoded(&directory)), Some(directory));
         }
         assert_eq!(KeptDirectory::decode(&file().encode()), None);
-        assert_eq!(KeptFile::decode(&directory().encode()), None);
+        assert_eq!(KeptFile::decode(&encoded(&directory())), None);
     }
 
     #[test]
     fn whatever_the_bytes_are_grains_lie_within_the_file() {
         let mut random = ChaCha8Rng::seed_from_u64(5);
-        let (directory, file) = (directory().encode(), file().encode());
+        let (directory, file) = (encoded(&directory()), file().encode());
         for cut in 0..file.len() {
             assert_eq!(KeptFile::decode(&file[..cut]), None);
         }

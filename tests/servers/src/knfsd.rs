@@ -1,5 +1,6 @@
-//! The Linux kernel's server, in a virtual machine.
+//! The Linux kernel's server, and its client, in a virtual machine.
 
+mod client;
 mod image;
 mod machine;
 
@@ -12,6 +13,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::{Caller, Server, View};
+pub use client::KernelClient;
 use machine::Machine;
 
 /// How the server is set up.
@@ -44,10 +46,13 @@ impl Default for Options {
     }
 }
 
-/// A server in the virtual machine of this program, which has one turn after the other.
+/// The virtual machine of this program, which has one turn after the other.
+type Turn = MutexGuard<'static, Option<Machine>>;
+
+/// A server in the virtual machine.
 #[derive(Debug)]
 pub struct Knfsd {
-    machine: MutexGuard<'static, Option<Machine>>,
+    machine: Turn,
     options: Options,
 }
 
@@ -57,12 +62,7 @@ impl Knfsd {
     /// # Errors
     /// Where the machine cannot be had: the message says what is missing.
     pub fn start(options: Options) -> Result<Self> {
-        static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
-        let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-        if machine.is_none() {
-            *machine = Some(Machine::boot()?);
-        }
-        let server = Self { machine, options };
+        let server = Self { machine: booted()?, options };
         server.machine().shell("exportfs -ua; rpc.nfsd 0; rm -rf /export/*")?;
         server.configure()?;
         Ok(server)
@@ -87,6 +87,16 @@ impl Knfsd {
     fn machine(&self) -> &Machine {
         self.machine.as_ref().expect("booted when this was made")
     }
+}
+
+/// Takes the virtual machine of this program, which is booted where this is the first turn.
+fn booted() -> Result<Turn> {
+    static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+    let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if machine.is_none() {
+        *machine = Some(Machine::boot()?);
+    }
+    Ok(machine)
 }
 
 impl Server for Knfsd {
@@ -116,7 +126,9 @@ impl Server for Knfsd {
 
     fn look(&self, below: &str) -> Result<View> {
         let copy = TempDir::with_prefix("nfsw-look-")?;
-        self.machine().fetch(below, copy.path()).with_context(|| format!("looking at {below}"))?;
+        self.machine()
+            .fetch(&format!("/export/{below}"), copy.path())
+            .with_context(|| format!("looking at {below}"))?;
         Ok(View::copied(copy))
     }
 

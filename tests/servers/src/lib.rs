@@ -10,6 +10,7 @@ pub mod ganesha;
 mod go_nfs;
 pub mod knfsd;
 pub mod lane;
+pub mod loopback;
 pub mod matrix;
 mod nfs3_server;
 mod nfsserve;
@@ -25,6 +26,7 @@ pub mod unfs3;
 use std::path::{Path, PathBuf};
 
 pub use client::binary as nfsw;
+pub use matrix::difference;
 pub use server::{Caller, Server, View};
 
 /// Returns the directory of the build that this program belongs to: a place for what outlives a test.

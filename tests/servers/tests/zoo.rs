@@ -7,6 +7,9 @@ use std::{
 
 use private_servers::{lane::Lane, matrix};
 
+#[path = "zoo/linux_client.rs"]
+mod linux_client;
+
 macro_rules! lanes {
     ($name:ident: $($test:ident: $lane:literal;)*) => {
         /// Lanes of these tests.

@@ -85,7 +85,7 @@ pub(super) struct Inner {
     pub(super) cache: Cache<Holder>,
     waiting: BTreeMap<OperationId, Waiting>,
     /// Open directories, with the listing that their reader goes through.
-    directories: BTreeMap<u64, Option<Arc<[ListEntry]>>>,
+    directories: BTreeMap<u64, Option<Arc<Vec<ListEntry>>>>,
     next_directory: u64,
     /// Requests for the space of the file system, which is not held.
     pub(super) space: Vec<ReplyStatfs>,
@@ -299,7 +299,7 @@ impl Inner {
     }
 
     /// Returns the listing that a reader goes through; one that begins anew has none.
-    pub(super) fn listing(&self, reader: DirectoryReader) -> Option<Arc<[ListEntry]>> {
+    pub(super) fn listing(&self, reader: DirectoryReader) -> Option<Arc<Vec<ListEntry>>> {
         if reader.offset == 0 {
             return None;
         }
@@ -339,7 +339,7 @@ impl Inner {
         }
     }
 
-    fn keep_listing(&mut self, reader: DirectoryReader, entries: &Arc<[ListEntry]>) {
+    fn keep_listing(&mut self, reader: DirectoryReader, entries: &Arc<Vec<ListEntry>>) {
         if let Some(listing) = self.directories.get_mut(&reader.handle.0) {
             *listing = Some(Arc::clone(entries));
         }

@@ -52,7 +52,7 @@ pub enum Answer {
     /// Attributes.
     Attributes(Metadata),
     /// All names of a directory but `.` and `..`, in the order of their bytes.
-    Listing(Arc<[ListEntry]>),
+    Listing(Arc<Vec<ListEntry>>),
     /// The target of a link.
     Target(Bytes),
     /// A file is open.

@@ -50,7 +50,7 @@ impl<S: Store> Cache<S> {
     pub(super) fn fetch(&mut self, operation: Option<OperationId>, node: NodeId, grain: u64) {
         let (now, next, block) = (self.now, CallId(self.next), u64::from(self.read_block));
         let Some(object) = self.objects.get_mut(node) else { return };
-        let (handle, size) = (object.handle, object.known.metadata.size);
+        let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
         let fetch =
             held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
@@ -118,7 +118,7 @@ impl<S: Store> Cache<S> {
 
     /// What shows whether the server responds, and who it is: the attributes of the root.
     fn probe(&self) -> Option<Question> {
-        self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle))
+        self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle()))
     }
 
     /// Cancels calls that nobody waits for, and leaves one that shows when the server responds again.
@@ -155,7 +155,7 @@ impl<S: Store> Cache<S> {
                 }
             }
             Question::Page(handle) => {
-                if let Some(&node) = self.objects.by_handle.get(handle)
+                if let Some(node) = self.objects.node(handle)
                     && let Some(directory) =
                         self.objects.get_mut(node).and_then(|object| object.directory_mut())
                 {

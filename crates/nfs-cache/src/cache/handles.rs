@@ -5,7 +5,11 @@ use std::time::Instant;
 use nfs_wire::FileHandle;
 
 use super::{Answer, Asked, Cache, Failure, Operation, OperationId, steps::Step};
-use crate::{call::Question, object::NodeId, store::Store};
+use crate::{
+    call::Question,
+    object::{NodeId, Object},
+    store::Store,
+};
 
 impl<S: Store> Cache<S> {
     /// Finds what a handle of the server leads to now: [`Answer::Entry`]. It need not have been met before.
@@ -27,7 +31,7 @@ impl<S: Store> Cache<S> {
 
     /// Returns the server's handle of a node.
     pub fn handle(&self, node: NodeId) -> Option<FileHandle> {
-        self.objects.get(node).map(|object| object.handle)
+        self.objects.get(node).map(Object::handle)
     }
 
     pub(super) fn step_find(&mut self, id: OperationId, handle: FileHandle) -> Step {
@@ -50,7 +54,7 @@ impl<S: Store> Cache<S> {
         if self.is_nameless(&object.known.metadata) {
             return Some(Err(Failure::Stale));
         }
-        let (handle, metadata) = (object.handle, object.known.metadata);
+        let (handle, metadata) = (object.handle(), object.known.metadata);
         let is_confirmed = object.known.call >= first;
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);

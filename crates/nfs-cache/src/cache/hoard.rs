@@ -138,9 +138,9 @@ impl<S: Store> Cache<S> {
         };
         let Some(object) = self.objects.get(node).filter(|object| !object.over) else { return done(walk) };
         let Some(directory) = object.directory() else { return done(walk) };
-        let handle = object.handle;
+        let handle = object.handle();
         if !place.is_listed {
-            if directory.complete.is_none_or(|complete| complete.call < first) {
+            if directory.complete.as_ref().is_none_or(|complete| complete.call < first) {
                 // Asked in vain: it cannot be listed.
                 if has_asked {
                     return done(walk);
@@ -153,7 +153,7 @@ impl<S: Store> Cache<S> {
             return Some(Next::Again);
         }
         let Some((name, edge)) = after(directory, place.after.as_deref()) else { return done(walk) };
-        let (name, path) = (name.clone(), join(&place.path, name));
+        let (name, path) = (name.to_vec(), join(&place.path, name));
         let (wants, may_hold) = (wanted.wants(&path), wanted.may_hold(&path));
         let seen = if wants || may_hold { self.look_at(handle, &name, edge) } else { Seen::Nothing };
         let asked = match seen {
@@ -171,14 +171,14 @@ impl<S: Store> Cache<S> {
                         return Some(Next::Again);
                     }
                     Kind::File(_) if wants && known.call < first && !has_asked => {
-                        Some(Question::Getattr(object.handle))
+                        Some(Question::Getattr(object.handle()))
                     }
                     Kind::File(_) if wants => {
                         self.keep_hoarded(node);
                         self.prefetch.hoard.whole = Some((Whole { node, next: 0 }, path));
                         None
                     }
-                    Kind::Link(None) if wants => Some(Question::Readlink(object.handle)),
+                    Kind::Link(None) if wants => Some(Question::Readlink(object.handle())),
                     Kind::Link(_) if wants => {
                         self.keep_hoarded(node);
                         None

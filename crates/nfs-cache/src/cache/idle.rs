@@ -3,7 +3,10 @@
 use std::{collections::VecDeque, time::Instant};
 
 use super::Cache;
-use crate::{object::NodeId, store::Store};
+use crate::{
+    object::{NodeId, Object},
+    store::Store,
+};
 
 /// Looks in the time after which things are dropped: so exactly is it kept.
 const LOOKS: u32 = 16;
@@ -39,11 +42,13 @@ impl<S: Store> Cache<S> {
             self.marks.0.pop_front();
         }
         let Some(limit) = limit else { return };
-        let is_idle = |(node, object): (&NodeId, &crate::object::Object)| {
-            let is_kept = object.open > 0 || object.pinned || object.hoarded || *node == NodeId::ROOT;
-            (!is_kept && object.used <= limit).then_some(*node)
+        let is_idle = |node: NodeId, object: &Object| {
+            let is_kept = object.open > 0 || object.pinned || object.hoarded || node == NodeId::ROOT;
+            !is_kept && object.used <= limit
         };
-        let idle: Vec<NodeId> = self.objects.by_node.iter().filter_map(is_idle).collect();
+        let all = self.objects.by_node.iter();
+        let idle: Vec<NodeId> =
+            all.filter(|(node, object)| is_idle(**node, object)).map(|(&node, _)| node).collect();
         for node in idle {
             self.drop_data(node);
             if self.objects.get(node).is_some_and(|object| object.is_unused()) {

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,7 +19,8 @@ use crate::{
     call::CallId,
     config::CacheConfig,
     data::grain_length,
-    directory::{Directory, Edge, Source, Target},
+    directory::{Directory, Edge, Name, Source, Target},
+    handle::SharedHandle,
     object::{Identity, Kind, Known, NodeId, Object},
     record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
     store::{Record, Store},
@@ -129,10 +131,9 @@ impl<S: Store> Cache<S> {
         let mut node = NodeId::ROOT;
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             self.recall_names(node, true);
-            let Target::Handle(handle, _) = self.objects.get(node)?.directory()?.find(name)?.target else {
-                return None;
-            };
-            node = self.objects.at(&handle)?.0;
+            let edge = self.objects.get(node)?.directory()?.find(name)?;
+            let handle = edge.target.handle()?;
+            node = self.objects.node(&handle.get())?;
         }
         Some(node)
     }
@@ -140,7 +141,7 @@ impl<S: Store> Cache<S> {
     /// Returns what names the object of a node beyond the life of this cache.
     pub fn identity(&self, node: NodeId) -> Option<Identity> {
         let object = self.objects.get(node)?;
-        Some(Identity { handle: object.handle, version: record::version(&object.known.metadata) })
+        Some(Identity { handle: object.handle(), version: record::version(&object.known.metadata) })
     }
 
     /// Returns the node of an object that an earlier cache, too, may have named so. Where nothing in memory has the handle, all that a
@@ -155,8 +156,8 @@ impl<S: Store> Cache<S> {
                 self.recall_names(directory, true);
                 let Some(names) = self.objects.get(directory).and_then(Object::directory) else { continue };
                 for edge in names.names.values() {
-                    if let Target::Handle(handle, _) = edge.target
-                        && let Some((node, object)) = self.objects.at(&handle)
+                    if let Target::Handle(handle, _) = &edge.target
+                        && let Some((node, object)) = self.objects.at(&handle.get())
                         && object.directory().is_some()
                         && seen.insert(node)
                     {
@@ -201,7 +202,7 @@ impl<S: Store> Cache<S> {
 
     /// Takes note which directory an object lies in.
     pub(super) fn adopt(&mut self, directory: NodeId, handle: &FileHandle) {
-        if let Some(&node) = self.objects.by_handle.get(handle)
+        if let Some(node) = self.objects.node(handle)
             && node != NodeId::ROOT
             && let Some(object) = self.objects.get_mut(node)
         {
@@ -235,8 +236,7 @@ impl<S: Store> Cache<S> {
                 return Some(names.join(&b'/'));
             }
             let directory = way.peek()?.1.directory()?;
-            let is_it =
-                |edge: &Edge| matches!(edge.target, Target::Handle(handle, _) if handle == object.handle);
+            let is_it = |edge: &Edge| edge.target.handle() == Some(&object.handle);
             names.push(directory.names.iter().find(|(_, edge)| is_it(edge))?.0);
         }
         None
@@ -262,9 +262,9 @@ impl<S: Store> Cache<S> {
         let Some(directory) = object.directory().filter(|it| it.is_worth_keeping()) else { return };
         let own = object.known.metadata;
         let holds = |source: &Source| source.holds(&own);
-        let name = |(name, edge): (&Vec<u8>, &Edge)| {
-            let child = |handle| {
-                let (_, child) = self.objects.at(&handle)?;
+        let name = |(name, edge): (&Name, &Edge)| {
+            let child = |handle: &SharedHandle| {
+                let (_, child) = self.objects.at(&handle.get())?;
                 let link = match &child.kind {
                     Kind::Link(Some((target, _))) => Some(target.to_vec()),
                     _ => None,
@@ -273,24 +273,20 @@ impl<S: Store> Cache<S> {
                 let asked = self.wall_at(child.known.asked_at);
                 Some(KeptChild { metadata, asked, doubted: !edge.leads_to(child), link })
             };
-            let child = if let Target::Handle(handle, _) = edge.target { child(handle) } else { None };
-            KeptName { name: name.clone(), target: edge.target, proven: holds(&edge.source), child }
+            let child = edge.target.handle().and_then(child);
+            KeptName { name: name.to_vec(), target: edge.target.clone(), proven: holds(&edge.source), child }
         };
         // What a listing did not have is not there; nobody needs to be told twice.
-        let is_needed = |(_, edge): &(&Vec<u8>, &Edge)| {
-            let is_told = |complete: &Source| complete.call > edge.source.call;
+        let is_needed = |(_, edge): &(&Name, &Edge)| {
+            let is_told = |complete: &Arc<Source>| complete.call > edge.source.call;
             edge.target != Target::Absent || !directory.complete.as_ref().is_some_and(is_told)
         };
-        let kept = KeptDirectory {
-            subject: Subject {
-                handle: object.handle,
-                metadata: own,
-                asked: self.wall_at(object.known.asked_at),
-            },
-            complete: directory.complete.as_ref().map(holds),
-            names: directory.names.iter().filter(is_needed).map(name).collect(),
-        };
-        let (key, body, path) = (record::key(&kept.subject.handle, &own), kept.encode(), self.path(node));
+        let (handle, asked) = (object.handle(), self.wall_at(object.known.asked_at));
+        let subject = Subject { handle, metadata: own, asked };
+        let needed = || directory.names.iter().filter(is_needed);
+        let complete = directory.complete.as_deref().map(holds);
+        let body = KeptDirectory::encode(&subject, complete, needed().count(), needed().map(name));
+        let (key, path) = (record::key(&handle, &own), self.path(node));
         let pinned = self.is_pinned(node);
         self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
     }
@@ -312,8 +308,9 @@ impl<S: Store> Cache<S> {
         }
         let metadata = object.known.metadata;
         let asked = self.wall_at(object.known.asked_at);
-        let kept = KeptFile { subject: Subject { handle: object.handle, metadata, asked }, runs };
-        let (key, body, path) = (record::key(&object.handle, &metadata), kept.encode(), self.path(node));
+        let kept = KeptFile { subject: Subject { handle: object.handle(), metadata, asked }, runs };
+        let (key, body, path) =
+            (record::key(&kept.subject.handle, &metadata), kept.encode(), self.path(node));
         let pinned = self.is_pinned(node);
         self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
     }
@@ -326,7 +323,7 @@ impl<S: Store> Cache<S> {
         }
         let Some(object) = self.objects.get_mut(node) else { return };
         let (handle, key, is_over) =
-            (object.handle, record::key(&object.handle, &object.known.metadata), object.over);
+            (object.handle(), record::key(&object.handle(), &object.known.metadata), object.over);
         let Some(directory) = object.directory_mut() else { return };
         let was_recalled = std::mem::replace(&mut directory.recalled, true);
         if is_over || was_recalled && !(all && directory.lacks) {
@@ -337,20 +334,26 @@ impl<S: Store> Cache<S> {
         let Some(kept) = KeptDirectory::decode(&body).filter(|kept| kept.subject.handle == handle) else {
             return;
         };
-        let under = kept.subject.metadata;
+        let under = Arc::new(kept.subject.metadata);
         let asked_at = self.instant_of(kept.subject.asked);
         let (call, seen_at) = (CallId::KEPT, self.started);
-        let source = |proven: bool| Source { call, asked_at, seen_at, proven: proven.then_some(under) };
+        let source = |proven: bool| {
+            let proven = proven.then(|| Arc::clone(&under));
+            Arc::new(Source { call, asked_at, seen_at, proven })
+        };
+        let sources = [source(false), source(true)];
+        let handle_of = |target: &Target| target.handle().map(SharedHandle::get);
         for KeptName { name, target, proven, child } in kept.names {
+            let told = handle_of(&target);
             let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
             // All names that are known of a listing are later than these.
-            if directory.complete.is_none() {
-                let edge = Edge { target, source: source(proven) };
-                directory.names.entry(name.clone()).or_insert(edge);
+            if directory.complete.is_none() && !directory.names.contains_key(&*name) {
+                let edge = Edge { target, source: Arc::clone(&sources[usize::from(proven)]) };
+                directory.names.insert(name.as_slice().into(), edge);
             }
-            let known = directory.names.get(&name).map(|edge| edge.target);
-            if let (Target::Handle(handle, _), Some(child)) = (target, child)
-                && matches!(known, Some(Target::Handle(known, _)) if known == handle)
+            let known = directory.names.get(&*name).and_then(|edge| handle_of(&edge.target));
+            if let (Some(handle), Some(child)) = (told, child)
+                && known == Some(handle)
             {
                 self.recall_child(node, handle, child);
             }
@@ -388,7 +391,7 @@ impl<S: Store> Cache<S> {
             return;
         }
         let Some(object) = self.objects.get_mut(node) else { return };
-        let (handle, metadata) = (object.handle, object.known.metadata);
+        let (handle, metadata) = (object.handle(), object.known.metadata);
         let Some(held) = object.held_mut() else { return };
         if std::mem::replace(&mut held.recalled, true) {
             return;
@@ -436,7 +439,7 @@ impl<S: Store> Cache<S> {
             let size = object.known.metadata.size;
             let grains = object.held().into_iter().flat_map(|held| &held.present);
             self.held_bytes -= grains.map(|&grain| grain_length(size, grain)).sum::<u64>();
-            let key = record::key(&object.handle, &object.known.metadata);
+            let key = record::key(&object.handle(), &object.known.metadata);
             self.store.release(node, &key, object.over);
             self.loose.retain(|(of, ..)| *of != node);
         }
@@ -448,7 +451,7 @@ impl<S: Store> Cache<S> {
         if self.store.is_lasting()
             && let Some(object) = self.objects.get(node)
         {
-            self.store.retire(&record::key(&object.handle, &object.known.metadata));
+            self.store.retire(&record::key(&object.handle(), &object.known.metadata));
         }
     }
 

@@ -67,8 +67,8 @@ impl<S: Store> Cache<S> {
         for grain in grains {
             self.drop_grain(node, grain);
         }
-        if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
-            for grain in fetches {
+        for grain in fetches {
+            if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
                 held.fetches.remove(&grain);
             }
         }
@@ -167,7 +167,7 @@ impl<S: Store> Cache<S> {
         if !object.over || object.open > 0 {
             return;
         }
-        let (is_unused, key) = (object.is_unused(), record::key(&object.handle, &object.known.metadata));
+        let (is_unused, key) = (object.is_unused(), record::key(&object.handle(), &object.known.metadata));
         self.drop_data(node);
         if self.store.is_lasting() {
             self.store.release(node, &key, true);
@@ -184,7 +184,7 @@ impl<S: Store> Cache<S> {
         for grain in grains {
             self.drop_grain(node, grain);
         }
-        if let Some(Kind::File(held)) = self.objects.get_mut(node).map(|object| &mut object.kind) {
+        if let Some(Kind::File(Some(held))) = self.objects.get_mut(node).map(|object| &mut object.kind) {
             held.fetches.clear();
         }
         self.loose.retain(|(of, ..)| *of != node);

@@ -217,7 +217,7 @@ impl<S: Store> Cache<S> {
     fn go_on_with(&mut self, piece: &Piece) -> Option<CallId> {
         let block = u64::from(self.prefetch.read.min(self.read_block));
         let object = self.objects.get_mut(piece.node).filter(|object| !object.over)?;
-        let (handle, told_by) = (object.handle, object.known.call);
+        let (handle, told_by) = (object.handle(), object.known.call);
         let fetch = object.held_mut()?.fetches.get_mut(&piece.grain)?;
         fetch.quiet = true;
         let (first, confirm) = (fetch.first, fetch.confirm);
@@ -414,7 +414,7 @@ impl<S: Store> Cache<S> {
     /// Looks at the next names of a directory; `None` when it is done.
     fn next_in(&mut self, visit: &mut Visit) -> Option<Next> {
         let parent = self.objects.get(visit.node).filter(|object| !object.over)?;
-        let handle = parent.handle;
+        let handle = parent.handle();
         for _ in 0..NAMES_AT_ONCE {
             let directory = self.objects.get(visit.node)?.directory()?;
             let Some((name, edge)) = after(directory, visit.after.as_deref()) else {
@@ -426,7 +426,7 @@ impl<S: Store> Cache<S> {
                 };
                 return Some(Next::Later);
             };
-            let name = name.clone();
+            let name = name.to_vec();
             let seen = self.look_at(handle, &name, edge);
             visit.after = Some(name.clone());
             let (node, known) = match seen {
@@ -468,15 +468,15 @@ impl<S: Store> Cache<S> {
     }
 
     /// Looks where a name leads.
-    pub(super) fn look_at(&self, directory: nfs_wire::FileHandle, name: &[u8], edge: Edge) -> Seen {
+    pub(super) fn look_at(&self, directory: nfs_wire::FileHandle, name: &[u8], edge: &Edge) -> Seen {
         let lookup = || Question::Lookup { directory, name: name.to_vec() };
-        match edge.target {
+        match &edge.target {
             Target::Absent => Seen::Nothing,
             Target::Listed(_) => Seen::Unknown(lookup()),
-            Target::Handle(handle, _) => match self.objects.at(&handle) {
+            Target::Handle(handle, _) => match self.objects.at(&handle.get()) {
                 Some((node, object)) if edge.leads_to(object) => Seen::Object(node, object.known),
                 Some(_) => Seen::Unknown(lookup()),
-                None => Seen::Unknown(Question::Getattr(handle)),
+                None => Seen::Unknown(Question::Getattr(handle.get())),
             },
         }
     }
@@ -497,10 +497,10 @@ pub(super) enum Seen {
 }
 
 /// Returns the name after another one.
-pub(super) fn after<'a>(directory: &'a Directory, name: Option<&[u8]>) -> Option<(&'a Vec<u8>, Edge)> {
+pub(super) fn after<'a>(directory: &'a Directory, name: Option<&[u8]>) -> Option<(&'a [u8], &'a Edge)> {
     let from = name.map_or(Bound::Unbounded, Bound::Excluded);
     let (name, edge) = directory.names.range::<[u8], _>((from, Bound::Unbounded)).next()?;
-    Some((name, *edge))
+    Some((name, edge))
 }
 
 /// Joins a path and a name.

@@ -29,7 +29,7 @@ impl<S: Store> Cache<S> {
         let is_listed = |directory: &Object| directory.directory().is_some_and(|it| it.run.is_some());
         let parent = object.parent.and_then(|parent| self.objects.get(parent));
         if self.is_due(object) && !parent.is_some_and(is_listed) {
-            self.ask(None, Question::Getattr(object.handle), CallId(0));
+            self.ask(None, Question::Getattr(object.handle()), CallId(0));
         }
     }
 
@@ -37,7 +37,7 @@ impl<S: Store> Cache<S> {
     pub(super) fn refresh_name(&mut self, directory: NodeId, name: &[u8], node: NodeId) {
         let Some(parent) = self.objects.get(directory).filter(|_| self.link == Link::Up) else { return };
         let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
-        let (handle, edge) = (parent.handle, names.find(name));
+        let (handle, edge) = (parent.handle(), names.find(name));
         let is_proven = |edge: &Edge| edge.source.holds(&parent.known.metadata);
         let is_due = |edge: &Edge| self.are_names_due(parent, &edge.source);
         match edge.filter(|edge| matches!(edge.target, Target::Handle(..)) && is_due(edge)) {

@@ -11,13 +11,14 @@ use nfs_wire::{
     reply::{self, ReadHead},
     rpc::Rejection,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Cache, Failure, Link, OperationId};
 use crate::{
     call::{Call, CallId, Outcome, Question},
     data::GRAIN_BYTES,
     directory::{Edge, Run, Source, Target},
+    handle::SharedHandle,
     object::{Kind, Known, NodeId, Object},
     store::Store,
 };
@@ -135,7 +136,7 @@ impl<S: Store> Cache<S> {
     /// Looks whether the root is the one that it was.
     fn identify(&mut self, call: Call, id: CallId, results: Option<Bytes>) {
         let Some(root) = self.objects.get(NodeId::ROOT) else { return };
-        let (handle, before) = (root.handle, root.known.metadata);
+        let (handle, before) = (root.handle(), root.known.metadata);
         if call.question != Question::Getattr(handle) || self.link == Link::Another {
             return;
         }
@@ -195,7 +196,7 @@ impl<S: Store> Cache<S> {
         results: &[u8],
     ) -> Result<Taken, Taken> {
         let now = self.now;
-        let source = |proven| Source { call: id, asked_at: call.begun, seen_at: now, proven };
+        let source = |proven| Source { call: id, asked_at: call.begun, seen_at: now, proven }.into();
         let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
             Ok(found) => {
                 let handle =
@@ -208,17 +209,18 @@ impl<S: Store> Cache<S> {
                     self.observe(handle, metadata, id, call);
                 }
                 let fileid = metadata.map_or(0, |metadata| metadata.fileid);
-                (Target::Handle(handle, fileid), self.proof(directory, id, call))
+                (Target::Handle(self.objects.share(handle), fileid), self.proof(directory, id, call))
             }
             // The reply's attributes of the directory are not decoded: it holds for its time only.
             Err(Status::NOENT) => (Target::Absent, None),
             Err(status) => return Err(status.into()),
         };
+        let found = target.handle().map(SharedHandle::get);
         if let Some(names) = self.directory_of(&directory) {
-            names.learn(name.to_vec(), Edge { target, source: source(proven) });
+            names.learn(name, Edge { target, source: source(proven) });
         }
-        if let Some(&node) = self.objects.by_handle.get(&directory) {
-            if let Target::Handle(handle, _) = target {
+        if let Some(node) = self.objects.node(&directory) {
+            if let Some(handle) = found {
                 self.adopt(node, &handle);
             }
             self.changed(node);
@@ -228,11 +230,11 @@ impl<S: Store> Cache<S> {
 
     /// Returns the attributes of a directory as what proves a name that this call told, if they do. What the call found may be older
     /// than the attributes that it brought: only those known before it count.
-    fn proof(&self, directory: FileHandle, id: CallId, call: &Call) -> Option<Metadata> {
+    fn proof(&self, directory: FileHandle, id: CallId, call: &Call) -> Option<Arc<Metadata>> {
         let (_, object) = self.objects.at(&directory)?;
         let under = object.directory()?.seen_before(call.begun)?;
         let is_unchanged = under.is_same_version(&object.known.metadata) && object.known.call == id;
-        (is_unchanged && self.proves(call.begun, object)).then_some(under)
+        (is_unchanged && self.proves(call.begun, object)).then(|| Arc::clone(under))
     }
 
     fn take_readlink(
@@ -251,7 +253,7 @@ impl<S: Store> Cache<S> {
                 self.ask(None, Question::Getattr(handle), id);
             }
         }
-        if let Some(&node) = self.objects.by_handle.get(&handle)
+        if let Some(node) = self.objects.node(&handle)
             && let Some(Kind::Link(known)) = self.objects.get_mut(node).map(|object| &mut object.kind)
             && known.as_ref().is_none_or(|(_, call)| *call < id)
         {
@@ -385,12 +387,14 @@ impl<S: Store> Cache<S> {
         results: &[u8],
     ) -> Result<Taken, Taken> {
         let shown = reply::leading_attributes(results)?.as_ref().map(Metadata::from);
-        let before =
-            self.objects.at(&handle).and_then(|(_, object)| object.directory()?.seen_before(call.begun));
+        let before = self
+            .objects
+            .at(&handle)
+            .and_then(|(_, object)| object.directory()?.seen_before(call.begun).cloned());
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
-        let Some(&node) = self.objects.by_handle.get(&handle) else { return Ok(Taken::Done) };
+        let Some(node) = self.objects.node(&handle) else { return Ok(Taken::Done) };
         let Some(run) =
             self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
         else {
@@ -398,19 +402,22 @@ impl<S: Store> Cache<S> {
         };
         let entries = run.listing.handle_results(results).map_err(Self::listing_failed)?;
         let is_first = run.pages == 0;
-        run.under = if is_first { before } else { run.under };
-        run.under = run.under.filter(|under| shown.is_some_and(|shown| shown.is_same_version(under)));
+        let under = if is_first { before } else { run.under.take() };
+        run.under = under.filter(|under| shown.is_some_and(|shown| shown.is_same_version(under)));
         run.pages += 1;
         for DirEntry { name, fileid, metadata, handle, .. } in entries {
-            let target = handle.map_or(Target::Listed(fileid), |handle| Target::Handle(handle, fileid));
             if let (Some(handle), Some(metadata)) = (handle, metadata) {
                 self.observe(handle, metadata, id, call);
                 self.adopt(node, &handle);
             }
+            let target = match handle {
+                Some(handle) => Target::Handle(self.objects.share(handle), fileid),
+                None => Target::Listed(fileid),
+            };
             if let Some(run) =
                 self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
             {
-                run.names.insert(name, target);
+                run.names.insert(name.into(), target);
             }
         }
         let object = self.objects.get(node).expect("it was just there");
@@ -429,7 +436,7 @@ impl<S: Store> Cache<S> {
         {
             let Run { first, begun, under, names, .. } = *run;
             let proven = under.filter(|_| is_proven);
-            let told: Vec<FileHandle> = names.values().filter_map(Target::handle).collect();
+            let told: Vec<SharedHandle> = names.values().filter_map(Target::handle).cloned().collect();
             directory.learn_all(names, Source { call: first, asked_at: begun, seen_at: now, proven });
             self.changed(node);
             self.saw_all(first, &told);
@@ -438,9 +445,9 @@ impl<S: Store> Cache<S> {
     }
 
     /// A listing is one answer: what its first page told is used for as long as what the last one did.
-    fn saw_all(&mut self, first: CallId, told: &[FileHandle]) {
+    fn saw_all(&mut self, first: CallId, told: &[SharedHandle]) {
         for handle in told {
-            let Some(&node) = self.objects.by_handle.get(handle) else { continue };
+            let Some(node) = self.objects.node(&handle.get()) else { continue };
             if let Some(object) = self.objects.get_mut(node).filter(|object| object.known.call >= first) {
                 object.known.seen_at = self.now;
             }
@@ -458,7 +465,7 @@ impl<S: Store> Cache<S> {
 
     fn take_rejection(&mut self, call: &Call, rejection: Rejection) -> Taken {
         let Question::Page(handle) = &call.question else { return Taken::Failed(Failure::Protocol) };
-        let Some(&node) = self.objects.by_handle.get(handle) else { return Taken::Done };
+        let Some(node) = self.objects.node(handle) else { return Taken::Done };
         let directory = self.objects.get_mut(node).and_then(Object::directory_mut);
         let Some(run) = directory.and_then(|directory| directory.run.as_mut()) else { return Taken::Done };
         match run.listing.handle_rejection(rejection) {
@@ -535,7 +542,7 @@ impl<S: Store> Cache<S> {
             Question::Read { handle, .. } => handle,
             Question::Lookup { directory, .. } => directory,
         };
-        if let Some(&node) = self.objects.by_handle.get(handle)
+        if let Some(node) = self.objects.node(handle)
             && node != NodeId::ROOT
         {
             self.retire(node);
@@ -545,7 +552,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn directory_of(&mut self, handle: &FileHandle) -> Option<&mut crate::directory::Directory> {
-        let node = *self.objects.by_handle.get(handle)?;
+        let node = self.objects.node(handle)?;
         self.objects.get_mut(node)?.directory_mut()
     }
 }

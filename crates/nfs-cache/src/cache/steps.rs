@@ -9,7 +9,7 @@ use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operat
 use crate::{
     call::{CallId, Question},
     data::GRAIN_BYTES,
-    directory::{Edge, Source, Target},
+    directory::{Edge, Name, Source, Target},
     object::{Kind, NodeId, Object},
     store::Store,
 };
@@ -105,21 +105,22 @@ impl<S: Store> Cache<S> {
         self.recall_names(directory, self.takes_stale(id));
         let Some(parent) = self.objects.get(directory) else { return Some(Err(Failure::Stale)) };
         let Some(names) = parent.directory() else { return Some(Err(Failure::WrongKind)) };
-        let handle = parent.handle;
+        let handle = parent.handle();
         let stale = self.takes_stale(id);
         let edge = names.find(name);
-        let is_confirmed = edge.is_some_and(|edge| {
+        let is_confirmed = edge.as_ref().is_some_and(|edge| {
             self.are_names_confirmed(id, parent, &edge.source, edge.target == Target::Absent)
         });
-        if let Some(edge) = edge
+        if let Some(edge) = &edge
             && (is_confirmed || stale)
         {
-            match edge.target {
+            match &edge.target {
                 Target::Absent => {
                     self.count_stale(!is_confirmed);
                     return Some(Err(Failure::Status(Status::NOENT)));
                 }
                 Target::Handle(target, _) => {
+                    let target = target.get();
                     match self.objects.at(&target) {
                         Some((node, object)) if stale || edge.leads_to(object) => {
                             let is_known = self.is_confirmed(id, object);
@@ -146,12 +147,12 @@ impl<S: Store> Cache<S> {
             }
         }
         // That the directory has not changed is enough for a name that was not there.
-        let is_proven = |edge: Edge| {
+        let is_proven = |edge: &Edge| {
             edge.target == Target::Absent
                 && edge.source.holds(&self.objects.by_node[&directory].known.metadata)
         };
         let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
-        if edge.is_some_and(is_proven) && !insists {
+        if edge.as_ref().is_some_and(is_proven) && !insists {
             self.ask(Some(id), Question::Getattr(handle), CallId(0));
             None
         } else {
@@ -176,7 +177,7 @@ impl<S: Store> Cache<S> {
             self.refresh_attributes(node);
             return Some(Ok(Answer::Attributes(metadata)));
         }
-        let handle = object.handle;
+        let handle = object.handle();
         let earliest = self.earliest_joined(id);
         self.ask(Some(id), Question::Getattr(handle), earliest);
         None
@@ -190,15 +191,15 @@ impl<S: Store> Cache<S> {
             return Some(Err(Failure::Stale));
         }
         let stale = self.takes_stale(id);
-        if let Some(complete) = directory.complete {
+        if let Some(complete) = directory.complete.clone() {
             let are_confirmed = self.are_names_confirmed(id, object, &complete, false);
             let mut are_known = true;
             let mut is_due = self.are_names_due(object, &complete);
-            let entry = |(name, edge): (&Vec<u8>, &Edge)| {
-                let (fileid, object) = match edge.target {
+            let entry = |(name, edge): (&Name, &Edge)| {
+                let (fileid, object) = match &edge.target {
                     Target::Absent => return None,
-                    Target::Listed(fileid) => (fileid, None),
-                    Target::Handle(handle, fileid) => match self.objects.at(&handle) {
+                    Target::Listed(fileid) => (*fileid, None),
+                    Target::Handle(handle, fileid) => match self.objects.at(&handle.get()) {
                         Some((node, object)) if stale || edge.leads_to(object) => {
                             are_known &= self.is_confirmed(id, object);
                             is_due |= self.is_due(object);
@@ -206,16 +207,17 @@ impl<S: Store> Cache<S> {
                         }
                         Some(_) | None => {
                             are_known = false;
-                            (fileid, None)
+                            (*fileid, None)
                         }
                     },
                 };
-                Some(ListEntry { name: name.clone(), fileid, object })
+                Some(ListEntry { name: name.to_vec(), fileid, object })
             };
             // One listing refreshes the attributes of all that is in it.
             let is_own = self.operations.get(&id).is_some_and(|operation| complete.call >= operation.since);
             if are_confirmed || stale {
-                let entries = directory.names.iter().filter_map(entry).collect();
+                let mut entries = Vec::with_capacity(directory.names.len());
+                entries.extend(directory.names.iter().filter_map(entry));
                 if are_known || is_own || stale {
                     self.count_stale(!are_confirmed || !are_known && !is_own);
                     self.objects.touch(node);
@@ -223,7 +225,7 @@ impl<S: Store> Cache<S> {
                     if is_due && self.link == Link::Up {
                         self.list_next(None, node);
                     }
-                    return Some(Ok(Answer::Listing(entries)));
+                    return Some(Ok(Answer::Listing(entries.into())));
                 }
             }
         }
@@ -246,7 +248,7 @@ impl<S: Store> Cache<S> {
             self.objects.touch(node);
             return Some(Ok(Answer::Target(target)));
         }
-        let handle = object.handle;
+        let handle = object.handle();
         let earliest = self.earliest_joined(id);
         self.ask(Some(id), Question::Readlink(handle), earliest);
         None
@@ -262,7 +264,7 @@ impl<S: Store> Cache<S> {
         if self.is_nameless(&object.known.metadata) {
             return Some(Err(Failure::Stale));
         }
-        let (handle, size) = (object.handle, object.known.metadata.size);
+        let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let is_confirmed = object.known.call >= first;
         if is_confirmed || self.takes_stale(id) {

@@ -46,8 +46,8 @@ const PACKAGES: [&str; 26] = [
 /// Depends on the kernel of the day; the one for virtual machines is a third of the other's size.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
-/// Modules that the guest needs; what they depend on is found in them.
-const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "virtio_blk", "nfsd"];
+/// Modules that the guest needs, as a server and as a client; what they depend on is found in them.
+const MODULES: [&str; 5] = ["virtio_pci", "virtio_net", "virtio_blk", "nfsd", "nfsv3"];
 
 const INIT: &str = include_str!("init.sh");
 
@@ -101,7 +101,7 @@ fn make(cache: &Path, image: &Path) -> Result<()> {
     let packages = cache.join("packages");
     fs::create_dir_all(&packages)?;
     let (root, kernel) = (image.join("root"), image.join("unpacked-kernel"));
-    for directory in ["proc", "sys", "dev", "run", "etc", "modules", "var/lib/nfs/v4recovery", "bin"] {
+    for directory in ["proc", "sys", "dev", "run", "etc", "mnt", "modules", "var/lib/nfs/v4recovery", "bin"] {
         fs::create_dir_all(root.join(directory))?;
     }
     unpack(&download(&packages, &kernel_package()?)?, &kernel)?;

@@ -122,9 +122,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Copies a directory below the export to this machine.
-    pub(crate) fn fetch(&self, below: &str, to: &Path) -> Result<()> {
-        let archive = self.shell_bytes(&format!("tar c -C '/export/{below}' ."))?;
+    /// Copies a directory of the guest to this machine.
+    pub(crate) fn fetch(&self, directory: &str, to: &Path) -> Result<()> {
+        let archive = self.shell_bytes(&format!("tar c -C '{directory}' ."))?;
         let mut tar = Command::new("tar")
             .args(["x", "--numeric-owner", "-p", "-C"])
             .arg(to)

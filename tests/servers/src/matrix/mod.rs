@@ -12,6 +12,7 @@ use anyhow::{Result, ensure};
 use crate::lane::Lane;
 
 pub use document::{agrees_with_document, write_document};
+pub use same::difference;
 pub(crate) use table::{Step, Transport};
 
 /// Runs all steps of a lane and compares what is seen with what is expected.

@@ -10,7 +10,10 @@ use std::{
 use anyhow::{Context as _, Result};
 
 /// Says how two files or trees differ, if they do.
-pub(crate) fn difference(expected: &Path, found: &Path, attributes: bool) -> Result<Option<String>> {
+///
+/// # Errors
+/// Where one of them cannot be read.
+pub fn difference(expected: &Path, found: &Path, attributes: bool) -> Result<Option<String>> {
     let (expected, found) = (entries(expected)?, entries(found)?);
     let missing = expected.keys().find(|name| !found.contains_key(*name));
     if let Some(name) = missing {
