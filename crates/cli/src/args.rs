@@ -1,6 +1,6 @@
 //! The command line: clap types only.
 
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod cache;
 mod completion;
 mod connection;
@@ -12,7 +12,7 @@ mod filter;
 mod habits;
 mod hosts;
 mod link;
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod mount;
 mod sync;
 
@@ -30,13 +30,13 @@ pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, Mv
 pub(crate) use filter::FilterArgs;
 pub(crate) use habits::{HabitArgs, NO_COMPRESSION};
 pub(crate) use hosts::{Host, Hosts, Security};
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace};
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 pub(crate) use mount::{MountArgs, UmountArgs, Via};
 pub(crate) use sync::SyncArgs;
 
@@ -106,13 +106,13 @@ pub(crate) enum Command {
     /// Report what a server can do and what its administrator should change.
     Doctor(DoctorArgs),
     /// Mount a directory of a server, read-only; what was read stays readable while the server does not respond.
-    #[cfg(all(target_os = "linux", feature = "mount"))]
+    #[cfg(mount)]
     Mount(MountArgs),
     /// Unmount what `nfsw mount` has mounted.
-    #[cfg(all(target_os = "linux", feature = "mount"))]
+    #[cfg(mount)]
     Umount(UmountArgs),
     /// List, pin, drop or verify what `nfsw mount` keeps on the disk of this machine.
-    #[cfg(all(target_os = "linux", feature = "mount"))]
+    #[cfg(mount)]
     Cache(cache::CacheArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
@@ -148,9 +148,9 @@ impl Command {
             Self::Exports(arguments) => &mut arguments.connection,
             Self::Ping(arguments) => &mut arguments.connection,
             Self::Doctor(arguments) => &mut arguments.connection,
-            #[cfg(all(target_os = "linux", feature = "mount"))]
+            #[cfg(mount)]
             Self::Mount(arguments) => &mut arguments.connection,
-            #[cfg(all(target_os = "linux", feature = "mount"))]
+            #[cfg(mount)]
             Self::Umount(_) | Self::Cache(_) => return None,
             Self::Serve(_)
             | Self::Link(_)

@@ -1,6 +1,6 @@
 //! `nfsw link`, and the options that describe an emulated link wherever one is.
 
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 use std::ffi::OsString;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) enum LinkCommand {
     /// Run a UDP proxy with a bad link inside, without root.
     Proxy(Box<LinkProxyArgs>),
     /// Run a program behind a bad link, whatever protocols it speaks.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux)]
     Exec(Box<LinkExecArgs>),
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
@@ -71,7 +71,7 @@ pub(crate) struct LinkProxyArgs {
 }
 
 /// `nfsw link exec`
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 #[derive(Args, Debug)]
 #[command(
     override_usage = "nfsw link exec [OPTIONS] -- COMMAND [ARGUMENT]...",
@@ -137,6 +137,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) rpc_log: Option<PathBuf>,
 }
 
+#[cfg(linux)]
 impl CaptureArgs {
     /// Whether anything is to be written.
     pub(crate) fn is_some(&self) -> bool {
