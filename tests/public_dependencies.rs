@@ -13,7 +13,7 @@ use serde_json::Value;
 const ALLOWED: [(&str, &[&str]); 8] = [
     ("nfs-wire", &["nfs3_types"]),
     ("nfs-proto", &["bytes", "nfs3_types", "nfs_wire"]),
-    ("nfs-cache", &["bytes", "nfs3_types", "nfs_proto", "nfs_wire"]),
+    ("nfs-cache", &["bytes", "nfs_proto", "nfs_wire"]),
     ("nfs-wireless-client", &["bytes", "nfs3_types", "nfs_proto", "nfs_wire", "tokio"]),
     ("nfs-object-store", &["nfs_wireless_client", "object_store"]),
     ("nfs-wireless-server", &["nfs3_types", "nfs_wire"]),

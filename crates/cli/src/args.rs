@@ -318,7 +318,7 @@ fn parse_listed() -> impl clap::builder::TypedValueParser<Value = Remote> {
     OsStringValueParser::new().try_map(|argument: OsString| Remote::parse_listed(&argument))
 }
 
-#[cfg(test)]
+#[cfg(all(test, mount))]
 mod documents;
 #[cfg(test)]
 mod tests;

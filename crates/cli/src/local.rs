@@ -228,6 +228,8 @@ pub(crate) fn boot_id() -> [u8; 16] {
     *ID.get_or_init(|| {
         let (program, name) = if cfg!(target_vendor = "apple") {
             ("/usr/sbin/sysctl", "kern.bootsessionuuid")
+        } else if cfg!(target_os = "linux") {
+            ("/sbin/sysctl", "kernel.random.boot_id")
         } else {
             ("/sbin/sysctl", "kern.boottime")
         };

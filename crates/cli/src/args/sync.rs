@@ -135,17 +135,19 @@ than --max-delete files would be deleted. It never deletes what --exclude exclud
 Run the same command again to resume an interrupted run.
 
 Options of rsync and scp:
-  -a, -r, -l, -p, -t, -H         always on: trees, links, modes, times, hard links; -o, -g where allowed
-  -P, --progress, --partial, -h  always on: progress on a terminal, and interrupted copies are resumed
-  -v, -i                         name each file that is copied or deleted
+  -a, -r, -l, -p, -t, -H         always on; -o and -g where allowed
+  -P, --progress, --partial, -h  always on: progress, and resuming
+  -v, -i                         name each file copied or deleted
   -n, --dry-run                  show what would be done
   --delete, --delete-after       delete what only DST has
-  -u, -c, --size-only            decide what is copied; also --ignore-existing
-  --exclude, --include           the patterns of rsync; also --files-from, --exclude-from
-  --bwlimit RATE                 KiB/s as for rsync; scp -l 8000 is --bwlimit 8000kbit
-  -z, -W                         accepted without effect: NFS has no compression and no deltas
-  -e, scp -i, scp -P             not needed: no ssh; the port is part of nfs://HOST:PORT/PATH
-For any other option of theirs, nfsw says what to use instead. -S is --sparse always.
+  -u, -c, --size-only            decide what is copied
+  --exclude, --include           with the patterns of rsync
+  --exclude-from, --files-from   read patterns or names from a file
+  --bwlimit RATE                 KiB/s; scp -l 8000 is --bwlimit 8000kbit
+  -z, -W                         no effect: NFS has no compression
+  -e, scp -i, scp -P             not needed: nfs://HOST:PORT/PATH
+
+For options that are not available, nfsw says what to use instead. -S is --sparse always.
 
 Examples:
   nfsw sync ~/Pictures nas:/backup --delete --dry-run
