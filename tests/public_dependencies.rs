@@ -15,8 +15,8 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("nfs-proto", &["bytes", "nfs3_types", "nfs_wire"]),
     ("nfs-cache", &["bytes", "nfs_proto", "nfs_wire"]),
     ("nfs-wireless-client", &["bytes", "nfs3_types", "nfs_proto", "nfs_wire", "tokio"]),
-    ("nfs-object-store", &["nfs_wireless_client", "object_store"]),
-    ("nfs-wireless-server", &["nfs3_types", "nfs_wire"]),
+    ("nfs-object-store", &["bytes", "futures_core", "nfs_wire", "nfs_wireless_client", "object_store"]),
+    ("nfs-wireless-server", &["nfs3_types", "nfs_wire", "tokio"]),
     ("linkemu", &["bytes"]),
     ("testbed", &["bytes", "linkemu", "nfs_proto", "nfs_wire", "nfs_wireless_server"]),
 ];
