@@ -18,7 +18,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("nfs-object-store", &["bytes", "futures_core", "nfs_wire", "nfs_wireless_client", "object_store"]),
     ("nfs-wireless-server", &["nfs3_types", "nfs_wire", "tokio"]),
     ("linkemu", &["bytes"]),
-    ("testbed", &["bytes", "linkemu", "nfs_proto", "nfs_wire", "nfs_wireless_server"]),
+    ("testbed", &["linkemu", "nfs_proto", "nfs_wire", "nfs_wireless_server", "serde_core", "toml"]),
 ];
 
 /// Crates of the compiler.
