@@ -10,9 +10,11 @@
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh package      crates as cargo publishes them, a .deb and an .rpm, which are installed and used; needs cargo-deb, cargo-generate-rpm
 #   ./ci.sh book         docs/ as a book in target/book; needs mdbook
-#   ./ci.sh portable     type-checks client libraries and link emulator for macOS and FreeBSD; needs their targets from rustup
+#   ./ci.sh portable     compiles and tests, on Linux, the branches for other systems (--cfg portable_only); type-checks libraries and command for
+#                        macOS and FreeBSD, which needs their targets from rustup
 #   ./ci.sh semver       public interfaces beside those of the last release (or of NFSW_BASELINE=REVISION); needs cargo-semver-checks
-#   ./ci.sh nightly      book package portable long deny audit semver msrv features miri datafusion: hours. Runs all, then fails if any failed or
+#   ./ci.sh public       other crates in the public interfaces of the libraries, beside the list in tests/public_dependencies.rs; needs nightly
+#   ./ci.sh nightly      book package portable long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
 #                        lacked its tool or its database. Each is a check of its own, too
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
@@ -61,7 +63,7 @@ check_test() { cargo test --workspace --no-fail-fast; }
 
 check_long() {
   check_packages || return
-  cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends --skip unfs3 --skip beside_nfs_cp
+  cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends --skip unfs3 --skip beside_nfs_cp --skip public_interfaces_show
 }
 
 # Only that the benchmarks run: this machine's clock is nobody's gate.
@@ -118,17 +120,23 @@ check_book() {
   mdbook build
 }
 
+# Branches for other systems have a directory of their own: cargo would build everything again at each change of flags.
 check_portable() {
-  local system
+  local system crate crates=() portable=(--quiet --target-dir target/portable)
+  local flags="${RUSTFLAGS:-} --cfg portable_only"
+  RUSTFLAGS=$flags cargo check "${portable[@]}" --workspace --all-targets || return
+  RUSTFLAGS=$flags RUSTDOCFLAGS=$flags cargo test "${portable[@]}" --no-fail-fast -p nfs-wireless-client -p linkemu -p nfs-wireless-server || return
+  RUSTFLAGS=$flags cargo test "${portable[@]}" --no-fail-fast -p nfsw --lib --test copying --test resume --test sparse || return
+  for crate in "${published[@]}"; do crates+=(-p "$crate"); done
   for system in aarch64-apple-darwin x86_64-unknown-freebsd; do
     rustup target list --installed | grep -qx "$system" || { echo "ci.sh: rustup target add $system" >&2; return 1; }
-    cargo check --quiet --target "$system" -p nfs-wireless-client -p nfs-object-store -p nfs-cache -p linkemu || return
+    cargo check "${portable[@]}" --target "$system" "${crates[@]}" || return
   done
 }
 
 check_nightly() {
   local check failed=()
-  for check in book package portable long deny audit semver msrv features miri datafusion; do
+  for check in book package portable long deny audit semver public msrv features miri datafusion; do
     echo "== nightly: $check"
     "check_$check" || failed+=("$check")
   done
@@ -157,6 +165,11 @@ check_semver() {
     return 0
   fi
   cargo semver-checks --baseline-rev "$baseline" -p nfs-wireless-client -p nfs-object-store -p nfs-wireless-server -p linkemu
+}
+
+check_public() {
+  toolchain nightly || return
+  cargo test --quiet -p nfsw-workspace --test public_dependencies -- --include-ignored --nocapture
 }
 
 # The oldest compiler that Cargo.toml promises. Benches and examples may need newer ones.
@@ -192,7 +205,7 @@ all=(packages fmt clippy doc test bench)
 # These take arguments of their own.
 case $1 in servers | servers-speed) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

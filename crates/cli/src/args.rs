@@ -1,6 +1,6 @@
 //! The command line: clap types only.
 
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod cache;
 mod completion;
 mod connection;
@@ -12,7 +12,7 @@ mod filter;
 mod habits;
 mod hosts;
 mod link;
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod mount;
 mod sync;
 
@@ -30,13 +30,13 @@ pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, Mv
 pub(crate) use filter::FilterArgs;
 pub(crate) use habits::{HabitArgs, NO_COMPRESSION};
 pub(crate) use hosts::{Host, Hosts, Security};
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};
 
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace};
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 pub(crate) use mount::{MountArgs, UmountArgs, Via};
 pub(crate) use sync::SyncArgs;
 
@@ -71,7 +71,7 @@ Exit status:
   0 done and on stable storage     1 some files failed     2 wrong usage
   3 cannot reach or mount          4 source missing        5 server did not respond
   6 a copy differs                 7 local file error      130 interrupted
-After 5, 7 and 130 the same nfsw cp or nfsw sync, run again, resumes.";
+After 5, 7 or 130, run the same nfsw cp or nfsw sync again to resume.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -79,7 +79,7 @@ After 5, 7 and 130 the same nfsw cp or nfsw sync, run again, resumes.";
 pub(crate) enum Command {
     /// Copy files or trees: from a server, to a server, or between servers.
     Cp(CpArgs),
-    /// Make the contents of a directory those of another: copy what has changed and, with --delete, delete the rest.
+    /// Make one directory's contents equal to another's: copy what has changed and, with --delete, delete the rest.
     Sync(SyncArgs),
     /// List directories.
     Ls(LsArgs),
@@ -106,13 +106,13 @@ pub(crate) enum Command {
     /// Report what a server can do and what its administrator should change.
     Doctor(DoctorArgs),
     /// Mount a directory of a server, read-only; what was read stays readable while the server does not respond.
-    #[cfg(all(target_os = "linux", feature = "mount"))]
+    #[cfg(mount)]
     Mount(MountArgs),
     /// Unmount what `nfsw mount` has mounted.
-    #[cfg(all(target_os = "linux", feature = "mount"))]
+    #[cfg(mount)]
     Umount(UmountArgs),
-    /// List, pin, drop or verify what `nfsw mount` keeps on the disk of this machine.
-    #[cfg(all(target_os = "linux", feature = "mount"))]
+    /// List, pin, drop or verify what `nfsw mount` keeps on this machine's disk.
+    #[cfg(mount)]
     Cache(cache::CacheArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
@@ -148,9 +148,9 @@ impl Command {
             Self::Exports(arguments) => &mut arguments.connection,
             Self::Ping(arguments) => &mut arguments.connection,
             Self::Doctor(arguments) => &mut arguments.connection,
-            #[cfg(all(target_os = "linux", feature = "mount"))]
+            #[cfg(mount)]
             Self::Mount(arguments) => &mut arguments.connection,
-            #[cfg(all(target_os = "linux", feature = "mount"))]
+            #[cfg(mount)]
             Self::Umount(_) | Self::Cache(_) => return None,
             Self::Serve(_)
             | Self::Link(_)
@@ -179,8 +179,8 @@ pub(crate) struct ExportsArgs {
 /// `nfsw ping`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Sends NULL calls, which do nothing and which every server answers, one after the other on each transport. \
-Nothing is sent again: a call without an answer within --wait counts as lost. `nfsw doctor` tells more of a server.
+Sends NULL calls, which every server answers, one after the other on each transport. Calls are not \
+retransmitted: a call without a reply within --wait counts as lost. `nfsw doctor` reports more about a server.
 
 Examples:
   nfsw ping nas
@@ -192,11 +192,11 @@ pub(crate) struct PingArgs {
     /// Calls per transport.
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// Time from one call to the next.
-    #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = units::parse_duration)]
+    /// Time between calls.
+    #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = units::parse_seconds)]
     pub(crate) interval: Duration,
-    /// How long to wait for an answer.
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration)]
+    /// How long to wait for each reply.
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = units::parse_seconds)]
     pub(crate) wait: Duration,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
@@ -207,12 +207,12 @@ pub(crate) struct PingArgs {
 /// `nfsw serve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-NFS and MOUNT are answered on that one port. Where a port mapper runs, too, clients name it twice:
+NFS and MOUNT share one port. If a port mapper also runs on this host, clients must give the port twice:
   nfsw ls nfs://127.0.0.1:20490/
   nfsw ls 'nfs://127.0.0.1:20490/?mountport=20490'
 
-There is no access control beyond the address it listens on: whoever reaches the port acts with the \
-rights of the user who runs nfsw serve.
+The listening address is the only access control: everyone who reaches the port has the rights of the \
+user who runs nfsw serve.
 
 Examples:
   nfsw serve ~/photos --read-only
@@ -230,14 +230,14 @@ pub(crate) struct ServeArgs {
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// Print one JSON object a line: where it serves, and how it ended.
+    /// Print one JSON object per line: the address, and how serving ended.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 /// `nfsw demo`
 #[derive(Args, Debug)]
-#[command(after_help = "Nothing outside a temporary directory is touched, and no root or mount is needed.")]
+#[command(after_help = "It uses only a temporary directory, and needs neither root nor a mount.")]
 pub(crate) struct DemoArgs {
     /// Keep the generated files and say where they are.
     #[arg(long)]
@@ -263,14 +263,14 @@ The file is $XDG_CONFIG_HOME/nfsw/config.toml or ~/.config/nfsw/config.toml:
   uid = 1000
   security = \"sys\"
 
-What the URL of a target says comes first, then the command line, then NFSW_OPTS (long options, quoted as for a shell), then [host.NAME], \
-then [defaults]."
+Precedence: the URL of the target, the command line, NFSW_OPTS (long options, quoted as for a shell), \
+[host.NAME], [defaults]."
 )]
 pub(crate) struct ConfigArgs {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -318,7 +318,7 @@ fn parse_listed() -> impl clap::builder::TypedValueParser<Value = Remote> {
     OsStringValueParser::new().try_map(|argument: OsString| Remote::parse_listed(&argument))
 }
 
-#[cfg(test)]
+#[cfg(all(test, mount))]
 mod documents;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The subcommands, one file each.
 
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod cache;
 mod cat;
 mod chmod;
@@ -16,7 +16,7 @@ pub(crate) mod link;
 mod ln;
 mod ls;
 mod mkdir;
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod mount;
 mod mv;
 mod pages;
@@ -60,11 +60,11 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Exports(arguments) => on_servers!(arguments, exports::run),
         Command::Ping(arguments) => ping::execute(arguments),
         Command::Doctor(arguments) => on_servers!(arguments, doctor::run),
-        #[cfg(all(target_os = "linux", feature = "mount"))]
+        #[cfg(mount)]
         Command::Mount(arguments) => return mount::execute(arguments),
-        #[cfg(all(target_os = "linux", feature = "mount"))]
+        #[cfg(mount)]
         Command::Umount(arguments) => mount::execute_umount(&arguments),
-        #[cfg(all(target_os = "linux", feature = "mount"))]
+        #[cfg(mount)]
         Command::Cache(arguments) => cache::execute(&arguments.command),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),

@@ -63,5 +63,5 @@ fn mount_options(line: &[OsString]) -> String {
     format!("nfsw mount takes its options by their own names{known}")
 }
 
-#[cfg(test)]
+#[cfg(all(test, mount))]
 mod tests;

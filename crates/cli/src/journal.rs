@@ -204,7 +204,7 @@ pub(crate) fn seal(magic: [u8; 8], contents: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the contents of what [`seal`] has made, if it is whole and of this format.
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 pub(crate) fn unseal(magic: [u8; 8], sealed: &[u8]) -> Option<&[u8]> {
     let (contents, checksum) = sealed.split_last_chunk()?;
     let is_whole = crc32fast::hash(contents) == u32::from_le_bytes(*checksum);

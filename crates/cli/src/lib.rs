@@ -14,7 +14,7 @@ mod error;
 mod exit;
 pub mod fuzzing;
 mod habits;
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod held;
 mod journal;
 mod known;
@@ -23,7 +23,7 @@ mod links;
 mod local;
 mod log;
 mod mode;
-#[cfg(all(target_os = "linux", feature = "mount"))]
+#[cfg(mount)]
 mod mount;
 mod name;
 mod outcome;
@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     }
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    #[cfg(target_os = "linux")]
+    #[cfg(linux)]
     if command::link::exec::is_inside() {
         return command::link::exec::inside();
     }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 /// Calls `changed` shortly after every change, for as long as this is polled.
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 pub(crate) async fn watch(changed: impl Fn()) -> Infallible {
     use futures_util::{FutureExt, StreamExt};
     use rtnetlink::MulticastGroup as Group;
@@ -29,7 +29,7 @@ pub(crate) async fn watch(changed: impl Fn()) -> Infallible {
 }
 
 /// Nothing tells.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(linux))]
 pub(crate) async fn watch(_: impl Fn()) -> Infallible {
     std::future::pending().await
 }

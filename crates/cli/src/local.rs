@@ -134,13 +134,17 @@ impl Directory {
     }
 
     /// Returns in what steps files here keep their times, where that cannot be seen in the times themselves.
+    #[cfg(linux)]
     pub(crate) fn time_step(&self) -> Duration {
         /// The number of FAT in Linux (statfs(2)).
         const MSDOS_SUPER_MAGIC: u64 = 0x4d44;
-        #[cfg(target_os = "linux")]
-        if fs::fstatfs(&self.fd).is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC) {
-            return Duration::from_secs(2);
-        }
+        let is_fat = fs::fstatfs(&self.fd).is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC);
+        if is_fat { Duration::from_secs(2) } else { Duration::ZERO }
+    }
+
+    /// Cannot tell in what steps files here keep their times.
+    #[cfg(not(linux))]
+    pub(crate) const fn time_step(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -151,7 +155,9 @@ impl Directory {
 
     /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
     pub(crate) fn number(&self) -> (u64, u64) {
-        fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino))
+        // The types of the fields differ from system to system.
+        #[allow(clippy::unnecessary_cast)]
+        fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev as u64, stat.st_ino as u64))
     }
 
     /// Returns the path, for messages.
@@ -204,6 +210,7 @@ pub(crate) fn base_directory(variable: &str, default: &str) -> Option<PathBuf> {
 }
 
 /// Returns what changes when this machine is started anew; zeros where the system does not tell.
+#[cfg(linux)]
 pub(crate) fn boot_id() -> [u8; 16] {
     let mut id = [0; 16];
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -212,6 +219,25 @@ pub(crate) fn boot_id() -> [u8; 16] {
         *byte = (pair[0] * 16 + pair[1]) as u8;
     }
     id
+}
+
+/// Returns what changes when this machine is started anew; zeros where the system does not tell.
+#[cfg(not(linux))]
+pub(crate) fn boot_id() -> [u8; 16] {
+    static ID: OnceLock<[u8; 16]> = OnceLock::new();
+    *ID.get_or_init(|| {
+        let (program, name) = if cfg!(target_vendor = "apple") {
+            ("/usr/sbin/sysctl", "kern.bootsessionuuid")
+        } else if cfg!(target_os = "linux") {
+            ("/sbin/sysctl", "kernel.random.boot_id")
+        } else {
+            ("/sbin/sysctl", "kern.boottime")
+        };
+        let output = std::process::Command::new(program).args(["-n", name]).output();
+        let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+        let digest = text.filter(|text| !text.is_empty()).map(|text| blake3::hash(&text));
+        digest.and_then(|digest| digest.as_bytes().first_chunk().copied()).unwrap_or_default()
+    })
 }
 
 impl Times {
@@ -237,13 +263,14 @@ pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
 }
 
 /// Returns the umask of the process.
+#[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
 pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
         // The system call that reads it also sets it.
         let mask = rustix::process::umask(Mode::empty());
         rustix::process::umask(mask);
-        mask.as_raw_mode()
+        mask.as_raw_mode() as u32
     })
 }
 

@@ -85,6 +85,9 @@ pub(crate) fn parse_max_block(text: &str) -> Result<u32, String> {
 /// Parses a duration with a unit: `250ms`, `4s`, `1.5m`, `2h`, `1d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time with its unit, such as 250ms, 4s, 30m or 2h".to_owned();
+    if text.parse::<f64>().is_ok_and(|number| number > 0.0) {
+        return Err(format!("a time needs its unit: {text}s for seconds, {text}ms for milliseconds"));
+    }
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: f64 = number.parse().map_err(|_| expected())?;
@@ -99,6 +102,15 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         _ => return Err(expected()),
     };
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
+}
+
+/// Parses a time that counts seconds if it has no unit, as the `--timeout` of rsync.
+///
+/// # Errors
+/// What a time looks like.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let is_bare = text.ends_with(|last: char| last.is_ascii_digit());
+    if is_bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) }
 }
 
 /// A number, or the word `auto`.
@@ -240,6 +252,15 @@ mod tests {
         }
         assert_eq!(parse_max_block("1344"), Ok(1344));
         assert!(parse_max_block("511").is_err() && parse_max_block("1048577").is_err());
+    }
+
+    #[test]
+    fn some_durations_are_in_seconds_without_a_unit() {
+        assert_eq!(parse_seconds("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_seconds("5m"), Ok(Duration::from_secs(300)));
+        assert!(parse_seconds("").is_err() && parse_seconds("-3").is_err());
+        assert!(parse_duration("10").unwrap_err().contains("10s for seconds"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn a_full_disk_is_said_once_and_the_copy_goes_on_when_there_is_room() {
         disk.mount("remount,size=32m");
         let output = command(arguments).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        assert!(stderr(&output).contains("going on after"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("resuming after"), "{}", stderr(&output));
         common::assert_same_tree(&server.path(source), Path::new(&disk.path(target)), false);
         assert_eq!(names(disk.0.path()), [target]);
     }
@@ -95,7 +95,7 @@ fn a_server_whose_disk_is_full_is_1_and_the_upload_goes_on_when_there_is_room() 
     disk.mount("remount,size=32m");
     let output = command(arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("going on after"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("resuming after"), "{}", stderr(&output));
     assert!(fs::read(disk.path("copy")).unwrap() == noise(SIZE));
 }
 

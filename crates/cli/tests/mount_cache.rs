@@ -1,6 +1,6 @@
 //! `nfsw cache`, on what a real mount has left. Makes mounts, so it needs root and /dev/fuse, as CI has.
 
-#![cfg(all(target_os = "linux", feature = "mount"))]
+#![cfg(mount)]
 
 mod common;
 #[path = "common/mounted.rs"]

@@ -1,7 +1,7 @@
 //! Table I of Michalakis and Kalofonos 2005, all six rows, through the kernel: what programs see in a mount while addresses change and interfaces go
 //! down. Makes networks and mounts, so it needs root and /dev/fuse, as CI has.
 
-#![cfg(all(target_os = "linux", feature = "mount"))]
+#![cfg(mount)]
 
 mod common;
 #[path = "common/network.rs"]

@@ -1,6 +1,6 @@
 //! `nfsw mount --via nfs`: the view as our own client, libnfs and, where the kernel has one, the kernel's client see it.
 
-#![cfg(all(target_os = "linux", feature = "mount"))]
+#![cfg(mount)]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Programs that people use, on a mounted tree: each says what it says of the same tree on a disk. Makes mounts, so it needs root and /dev/fuse, as CI has.
 
-#![cfg(all(target_os = "linux", feature = "mount"))]
+#![cfg(mount)]
 
 mod common;
 #[path = "common/mounted.rs"]

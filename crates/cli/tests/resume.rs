@@ -430,6 +430,6 @@ fn the_command_to_go_on_is_printed_and_works() {
     let script = format!("{} {}", env!("CARGO_BIN_EXE_nfsw"), again.replace("900ms", "1m"));
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("going on after"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("resuming after"), "{}", stderr(&output));
     assert!(fs::read(&target).unwrap() == noise(SIZE));
 }

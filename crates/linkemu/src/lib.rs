@@ -116,7 +116,7 @@ mod rng;
 mod show;
 mod sim;
 mod stats;
-#[cfg(all(feature = "tokio", target_os = "linux"))]
+#[cfg(all(feature = "tokio", target_os = "linux", not(portable_only)))]
 pub mod tunnel;
 mod units;
 mod validate;

@@ -111,7 +111,7 @@ async fn every_client_keeps_one_port_of_its_own_towards_the_server() {
 }
 
 /// The server listens on an address where the port of the client is free.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable_only)))]
 #[tokio::test]
 async fn the_port_number_of_the_client_is_kept_where_it_is_free() {
     let (server, peers) = echo().await;

@@ -1,5 +1,5 @@
 //! The link between devices, for which socket pairs stand here: one packet a read and a write, as on a TUN device.
-#![cfg(all(feature = "tokio", target_os = "linux"))]
+#![cfg(all(feature = "tokio", target_os = "linux", not(portable_only)))]
 
 mod common;
 

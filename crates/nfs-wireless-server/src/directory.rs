@@ -24,7 +24,7 @@ use nfs_wire::{
 };
 use rustix::{
     buffer::spare_capacity,
-    fs::{AtFlags, FileType, Mode, OFlags},
+    fs::{AtFlags, FileType, Mode, OFlags, RawMode},
     io::Errno,
 };
 
@@ -75,7 +75,7 @@ impl Directory {
 
     fn sync(&self, file: impl AsFd) -> Result<(), Status> {
         match self.config.metadata {
-            Metadata::Synced => retry(|| rustix::fs::fsync(&file)),
+            Metadata::Synced => host::sync(&file),
             Metadata::Cached => Ok(()),
         }
     }
@@ -124,13 +124,13 @@ impl Vfs for Directory {
     fn lookup(&self, directory: NodeId, name: Name<'_>) -> Result<NodeId, Status> {
         let mut state = self.lock();
         let inside = state.locate(directory)?.reference;
-        state.find(&inside, directory, name).map(|(node, _)| node)
+        state.find(inside.directory().map_err(status)?, directory, name).map(|(node, _)| node)
     }
 
     fn parent(&self, directory: NodeId) -> Result<NodeId, Status> {
         let mut state = self.lock();
         let located = state.locate(directory)?;
-        if look(&located.reference).map_err(status)?.attributes.type_ != ftype3::NF3DIR {
+        if located.reference.look().map_err(status)?.attributes.type_ != ftype3::NF3DIR {
             return Err(Status::NOTDIR);
         }
         Ok(state.table.place(directory).map_or(ROOT, |place| place.directory))
@@ -138,11 +138,10 @@ impl Vfs for Directory {
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>, Status> {
         let reference = self.lock().locate(node)?.reference;
-        if look(&reference).map_err(status)?.attributes.type_ != ftype3::NF3LNK {
+        if reference.look().map_err(status)?.attributes.type_ != ftype3::NF3LNK {
             return Err(Status::INVAL);
         }
-        let target = rustix::fs::readlinkat(&reference, "", Vec::new()).map_err(status)?;
-        Ok(target.into_bytes())
+        reference.read_link().map_err(status)
     }
 
     fn read(
@@ -195,15 +194,15 @@ impl Vfs for Directory {
         }
         match stable {
             stable_how::UNSTABLE => {}
-            stable_how::DATA_SYNC => retry(|| rustix::fs::fdatasync(&file))?,
-            stable_how::FILE_SYNC => retry(|| rustix::fs::fsync(&file))?,
+            stable_how::DATA_SYNC => host::sync_data(&file)?,
+            stable_how::FILE_SYNC => host::sync(&file)?,
         }
         Ok(stable)
     }
 
     fn commit(&self, node: NodeId, _: u64, _: u32) -> Result<(), Status> {
         let file = self.lock().file(node, Access::ReadOnly)?;
-        retry(|| rustix::fs::fsync(&file))
+        host::sync(&file)
     }
 
     fn create(
@@ -223,7 +222,7 @@ impl Vfs for Directory {
             (Nfs3Option::None, NewObject::Directory) => DIRECTORY_MODE,
             (Nfs3Option::None, _) => FILE_MODE,
         };
-        let mode = Mode::from_bits_truncate(wanted);
+        let mode = Mode::from_raw_mode(wanted as RawMode);
         let mut file = None;
         match object {
             NewObject::File => {
@@ -232,8 +231,8 @@ impl Vfs for Directory {
             }
             NewObject::Directory => retry(|| rustix::fs::mkdirat(&inside, bytes, mode))?,
             NewObject::Symlink(target) => retry(|| rustix::fs::symlinkat(target, &inside, bytes))?,
-            NewObject::Fifo => retry(|| rustix::fs::mknodat(&inside, bytes, FileType::Fifo, mode, 0))?,
-            NewObject::Socket => retry(|| rustix::fs::mknodat(&inside, bytes, FileType::Socket, mode, 0))?,
+            NewObject::Fifo => host::make_special(&inside, bytes, FileType::Fifo, mode)?,
+            NewObject::Socket => host::make_special(&inside, bytes, FileType::Socket, mode)?,
             NewObject::CharacterDevice(..) | NewObject::BlockDevice(..) => return Err(Status::NOTSUPP),
         }
         let (node, _) = state.find(&inside, directory, name)?;
@@ -329,12 +328,13 @@ impl Vfs for Directory {
     fn link(&self, _: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
         let mut state = self.lock();
         let located = state.locate(node)?;
-        if look(&located.reference).map_err(status)?.attributes.type_ == ftype3::NF3DIR {
+        if located.reference.look().map_err(status)?.attributes.type_ == ftype3::NF3DIR {
             return Err(Status::ISDIR);
         }
         let (source, old) = located.place.ok_or(Status::ISDIR)?;
+        let source = source.directory().map_err(status)?;
         let inside = state.enter(directory)?;
-        retry(|| rustix::fs::linkat(&source, &old[..], &inside, name.as_bytes(), AtFlags::empty()))?;
+        retry(|| rustix::fs::linkat(source, &old[..], &inside, name.as_bytes(), AtFlags::empty()))?;
         state.table.add_place(node, place(directory, name));
         drop(state);
         self.sync(&inside)

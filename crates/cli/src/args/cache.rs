@@ -21,7 +21,8 @@ pub(crate) enum CacheCommand {
     /// List what is kept of each directory that was mounted, or the files below TARGET of which data is kept.
     #[command(after_help = "Examples:\n  nfsw cache ls\n  nfsw cache ls nas:/srv/photos/2026")]
     Ls(CacheLsArgs),
-    /// Keep what is in the cache at and below TARGET when room is made for other files; a mount takes note within seconds.
+    /// Protect what is in the cache at and below TARGET when room is made for other files; a running mount notices
+    /// within seconds.
     ///
     /// This fetches nothing: nfsw mount --hoard does.
     #[command(
@@ -31,9 +32,9 @@ pub(crate) enum CacheCommand {
     /// Delete what is in the cache at and below TARGET, which must not be mounted.
     #[command(after_help = "Examples:\n  nfsw cache drop nas:/srv/photos/2019\n  nfsw cache drop --all")]
     Drop(CacheDropArgs),
-    /// Compare all data in the cache with the sums that were made when it was fetched. What is not mounted is looked at.
-    ///
-    /// A mount compares what it reads and never serves damaged data: it is fetched again.
+    /// Compare all data in the cache with the hashes from when it was fetched. Directories that are mounted are left
+    /// out.
+    /// A mount verifies the data that it reads, and fetches damaged data again instead of serving it.
     #[command(after_help = "Example:\n  nfsw cache verify")]
     Verify(CacheVerifyArgs),
 }
@@ -44,7 +45,7 @@ pub(crate) struct CachePlace {
     /// Directory of the cache; $XDG_CACHE_HOME/nfsw/mount when left out.
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Print JSON, one event a line.
+    /// Print JSON, one event per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -65,7 +66,7 @@ pub(crate) struct CachePinArgs {
     /// Something at or below a directory that was mounted.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
-    /// Keep it no longer.
+    /// Remove the protection.
     #[arg(long)]
     pub(crate) remove: bool,
     #[command(flatten)]
@@ -78,7 +79,7 @@ pub(crate) struct CacheDropArgs {
     /// Something at or below a directory that was mounted.
     #[arg(value_name = "TARGET", required_unless_present = "all", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
-    /// Everything.
+    /// Delete everything in the cache.
     #[arg(long, conflicts_with = "targets")]
     pub(crate) all: bool,
     #[command(flatten)]

@@ -14,23 +14,23 @@ use crate::{
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// Transport for NFS, MOUNT and the port mapper; auto measures, and may change in the middle of a file
+    /// Transport for NFS, MOUNT and the port mapper; auto measures both, and may change in the middle of a file
     /// [default: auto].
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
-    /// How lost UDP calls are found [default: adaptive; hybrid with --timeo, --linear-steps, --linear-step or --max-timeo].
+    /// How lost UDP calls are detected [default: adaptive; hybrid with --timeo, --linear-steps, --linear-step or --max-timeo].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_enum, value_name = "NAME")]
     pub(crate) policy: Option<Policy>,
-    /// Bytes in one READ or WRITE (1024, 8K ...); auto finds what the link carries best [default: auto].
+    /// Bytes in one READ or WRITE (1024, 8K ...); auto adapts to the link [default: auto].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "BYTES", value_parser = AutoOr::parse_block)]
     pub(crate) block_size: Option<AutoOr>,
     /// Upper bound for --block-size auto.
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "BYTES", value_parser = units::parse_max_block)]
     pub(crate) max_block: Option<u32>,
-    /// READ and WRITE calls in flight at once; auto takes what the link needs [default: auto].
+    /// READ and WRITE calls in flight at once; auto adapts to the link [default: auto].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N", value_parser = AutoOr::parse_calls)]
     pub(crate) window: Option<AutoOr>,
-    /// How long to wait for an answer before the first retransmission (UDP).
+    /// How long to wait for a reply before the first retransmission (UDP).
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Retransmission over UDP")]
     pub(crate) timeo: Option<Duration>,
     /// How many retransmissions lengthen the timeout linearly, before it doubles (--policy hybrid).
@@ -48,13 +48,13 @@ pub(crate) struct ConnectionArgs {
     /// Longest wait before a retransmission.
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Retransmission over UDP")]
     pub(crate) max_timeo: Option<Duration>,
-    /// Give up when the run makes no progress for this long [default: never].
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    /// Give up when the run makes no progress for this long, in seconds or with a unit (5m) [default: never].
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// Give up after this time, whatever the progress.
-    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration)]
+    /// Give up after this time, in seconds or with a unit, whatever the progress.
+    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_seconds)]
     pub(crate) deadline: Option<Duration>,
-    /// Entries of one directory, at most: a server can list without end [default: 10000000].
+    /// Maximum number of entries read from one directory; a server could list for ever [default: 10000000].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N")]
     pub(crate) max_entries: Option<u64>,
     /// User id to act as on the server [default: yours].
@@ -137,7 +137,7 @@ pub(crate) const HELP_CONNECTION: &str = "--help-connection";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object a line; the last one sums up the run (nfsw man json).
+    /// Print one JSON object per line; the last one sums up the run (nfsw man json).
     #[arg(long)]
     pub(crate) json: bool,
     /// Print calls, retransmissions and round-trip times at the end, on standard error.
@@ -158,7 +158,7 @@ pub(crate) struct OutputArgs {
 /// `--transport`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// What does best.
+    /// Whichever is better.
     Auto,
     /// UDP only.
     Udp,
@@ -169,7 +169,7 @@ pub(crate) enum Transport {
 /// `--policy`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// From later replies and from silences; learns the link as it goes.
+    /// By later replies and by probes; adapts to the link.
     Adaptive,
     /// By a timeout that takes a few linear steps, then doubles.
     Hybrid,

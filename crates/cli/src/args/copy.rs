@@ -15,25 +15,25 @@ pub(crate) struct CpArgs {
     /// server path match names there.
     #[arg(value_name = "SRC", required = true, num_args = 1.., add = Completes::Anywhere)]
     pub(crate) sources: Vec<OsString>,
-    /// Where to: an existing directory receives each SRC inside, otherwise SRC becomes DST. - is standard output.
+    /// Where to: into DST if it is an existing directory, otherwise to DST itself. - is standard output.
     #[arg(value_name = "DST", add = Completes::Anywhere)]
     pub(crate) destination: OsString,
-    /// Copy directories and what is in them.
+    /// Copy directories and their contents.
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// As -r -p -P: copy trees with their modes, times and links. Hard links become separate files; nfsw sync keeps them.
+    /// Same as -r -p -P: copy trees with their modes, times and links. Hard links become separate files; nfsw sync keeps them.
     #[arg(short, long)]
     pub(crate) archive: bool,
-    /// Copy SRC to DST itself, also if DST is a directory that exists.
+    /// Copy SRC to DST itself, even if DST is an existing directory.
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
-    /// Follow symbolic links that are named as SRC; the default without -r.
+    /// Follow symbolic links that are given as SRC; the default without -r.
     #[arg(short = 'H', long, overrides_with_all = ["dereference", "no_dereference"])]
     pub(crate) follow: bool,
     /// Follow all symbolic links, also those in directories.
     #[arg(short = 'L', long, overrides_with_all = ["follow", "no_dereference"])]
     pub(crate) dereference: bool,
-    /// Copy symbolic links as links; the default with -r, except for those named as SRC with -H.
+    /// Copy symbolic links as links; the default with -r, except for those given as SRC with -H.
     #[arg(short = 'P', long, overrides_with_all = ["follow", "dereference"])]
     pub(crate) no_dereference: bool,
     /// Preserve modes, times and, where allowed, owners.
@@ -52,23 +52,23 @@ pub(crate) struct CpArgs {
     /// of the destination.
     #[arg(short, long)]
     pub(crate) update: bool,
-    /// Say what would be copied, and copy nothing.
+    /// Show what would be copied, without copying.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write into the destination file itself, not into a temporary file that is renamed; cannot be resumed.
+    /// Write into the destination file itself, without a temporary file; such a copy cannot be resumed.
     #[arg(long)]
     pub(crate) inplace: bool,
-    /// Holes in the copy: where the source has them (auto), wherever it has zeros (always), or nowhere (never). Holes
-    /// are not sent.
+    /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
+    /// Holes are not sent.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
-    /// Copy every file from the beginning; do not resume what an interrupted run has left.
+    /// Copy every file from the beginning instead of resuming an interrupted run.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Read source and copy again after copying, and compare them (BLAKE3 hashes of 1 MiB).
+    /// After copying, read source and copy again and compare them (one BLAKE3 hash per MiB).
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Limit the rate: KiB/s as for rsync (500), or bytes or bits a second with a unit (2M, 80Mbit).
+    /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit).
     #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
     pub(crate) bwlimit: Option<u64>,
     /// Copy up to N files at once.
@@ -88,32 +88,32 @@ pub(crate) struct CpArgs {
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Add what is done and said to FILE, a line each, with the time; with -q, too.
+    /// Append every action and message to FILE, one per line with the time, even with -q.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) log_file: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
-A trailing slash means nothing; SRC/. means what is in SRC. With -r symbolic links are copied as links; fifos, sockets and devices in a tree are \
-skipped with a warning, and one that is named as SRC is an error.
+A trailing slash makes no difference; SRC/. stands for the contents of SRC. With -r, symbolic links are copied as links. Fifos, sockets and \
+devices in a tree are skipped with a warning; given as SRC, they are an error.
 
-A symbolic link named as DST is followed: a directory receives SRC, a file is replaced and the link stays; a link that leads nowhere is \
-refused. With -T, a directory is never copied to where a link leads, and a SRC that is copied as a link replaces it. Links inside the \
-destination are never followed: a file or link replaces them, a directory or --inplace is refused.
+If DST is a symbolic link, it is followed: SRC is copied into the directory it points to, or replaces the file it points to. A dangling link \
+is refused. With -T, no directory is copied through a link, and a SRC that is copied as a link replaces DST. Links inside the \
+destination are never followed: a file or link replaces them; a directory, or --inplace, is refused.
 
 A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
-The same command, run again, resumes an interrupted run: within files above 128 KiB, and without the files of a tree that are complete and \
-unchanged. Its state is kept beside downloads (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or \
-~/.local/state/nfsw. --no-resume restarts every file; copies with --inplace, from standard input and between servers always restart. --verify \
-also compares what an interrupted run has copied.
+Run the same command again to resume an interrupted run. Files larger than 128 KiB resume in the middle, and complete, unchanged files of \
+a tree are skipped. The state is kept beside downloads (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or \
+~/.local/state/nfsw. Copies with --inplace, from standard input or between servers always start from the beginning. --verify also compares \
+what an interrupted run has copied.
 
 Holes are not sent to a server, except with --inplace. A download does not write the zeros of a sparse file.
 
--u compares times only, as cp -u does. A file with the time of its source but another size is kept, with a warning.
+-u compares only times, as cp -u does. It keeps a file that has the time of its source but another size, and warns.
 
-Options of rsync, scp and cp that need not be said here are accepted: --progress, --partial, -h, -f, -W, and -z and -C, although nothing \
-is compressed. The port of a server is part of its name: nfs://HOST:PORT/PATH.
+These options of rsync, scp and cp are accepted without effect: --progress, --partial, -h, -f and -W, because they are always on, and -z and \
+-C, because NFS has no compression. The port of a server is part of its name: nfs://HOST:PORT/PATH.
 
 Examples:
   nfsw cp nas:/srv/photos/cat.jpg .

@@ -32,15 +32,16 @@ Examples:
   nfsw curve --figure adaptive-targets,cellular,recorded --traces DIR --runs 100
   nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
 pub(crate) struct CurveArgs {
-    /// Run a published figure or table again instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ...), or all of them, or what the
-    /// adaptive policy is to reach (adaptive-targets, cellular, recorded), or what each of its rules is worth (ablation); a wrong name lists the right ones.
+    /// Repeat published figures or tables instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ..., or all), or show the
+    /// targets of the adaptive policy (adaptive-targets, cellular, recorded) or the effect of each of its rules
+    /// (ablation). An unknown name prints all names.
     #[arg(long, value_name = "NAMES", conflicts_with_all = ["room", "print_room", "op", "transport", "policy", "block", "max_block",
         "window", "size", "clients", "outage", "competitor", "warm", "patience", "preset", "config", "rate", "delay", "mtu", "duplex",
         "good", "bad", "loss", "distribution", "granularity", "phase", "start", "arq", "arq_ack", "arq_retry", "arq_rts",
         "retry_limit", "scheduler", "queue", "header_compression"],
         add = lists(testbed::figures::names))]
     pub(crate) figure: Option<String>,
-    /// Where the recorded channels of --figure recorded and ablation lie: each *.toml there is a link's file.
+    /// Directory of the recorded channels for --figure recorded and ablation; each *.toml in it describes a link.
     #[arg(long, value_name = "DIR", requires = "figure")]
     pub(crate) traces: Option<PathBuf>,
     /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
@@ -77,13 +78,13 @@ pub(crate) struct CurveArgs {
     /// Seeds for each point: --seed and those after it.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: u32,
-    /// When the server cannot be reached, counted from the first call (2s:10s).
+    /// Make the server unreachable AT this time after the first call, for LENGTH (2s:10s).
     #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
     pub(crate) outage: Vec<(Duration, Duration)>,
-    /// Let an endless flow of somebody else share the link: tcp is a TCP connection with CUBIC.
+    /// Share the link with an endless competing flow; tcp is a TCP connection with CUBIC.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) competitor: Option<Competitor>,
-    /// Copy once before, so that the client knows the link.
+    /// Copy once before the measurement, so that the client knows the link.
     #[arg(long)]
     pub(crate) warm: bool,
     /// Give a copy up after this time and count it as failed.
@@ -94,7 +95,7 @@ pub(crate) struct CurveArgs {
     /// Write plots (SVG and PNG), CSV, JSON and a page with all of them (index.html) to this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Print one JSON object a row.
+    /// Print one JSON object per row.
     #[arg(long)]
     pub(crate) json: bool,
 }

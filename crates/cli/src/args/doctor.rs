@@ -23,11 +23,11 @@ pub(crate) struct DoctorArgs {
     /// A server, or a file or directory on it: HOST, HOST:/PATH or nfs://HOST:PORT/PATH.
     #[arg(value_name = "TARGET", value_parser = parse_host(), add = Completes::OnServers)]
     pub(crate) target: Remote,
-    /// Also make, change and remove files named .nfsw-doctor-... in the directory that is named: tells whether repeated
-    /// calls are recognised, large WRITEs answered, links and fifos made, and how the clocks differ.
+    /// Also create, change and remove files named .nfsw-doctor-... in the given directory. This shows whether the
+    /// server recognises repeated calls, answers large WRITEs and creates links and fifos, and how the clocks differ.
     #[arg(long)]
     pub(crate) write_test: bool,
-    /// How long to wait for each answer.
+    /// How long to wait for each reply.
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
     pub(crate) wait: Duration,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::{mode::ModeChange, target::Remote};
     after_help = "Examples:\n  nfsw ls nas:\n  nfsw ls -lh nas:/srv\n  nfsw ls -lt 'nas:/srv/logs/*.gz'"
 )]
 pub(crate) struct LsArgs {
-    /// Directories or files on servers; HOST: is all that a server exports.
+    /// Directories or files on servers; HOST: lists everything that a server exports.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_listed(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Show type, mode, links, owner, group, size and time.
@@ -26,7 +26,7 @@ pub(crate) struct LsArgs {
     /// Show names that begin with a dot, but not . and ..
     #[arg(short = 'A', long)]
     pub(crate) almost_all: bool,
-    /// Show directories themselves, not what is in them.
+    /// Show directories themselves, not their contents.
     #[arg(short, long)]
     pub(crate) directory: bool,
     /// With -l, show sizes such as 4.0K.
@@ -47,7 +47,7 @@ pub(crate) struct LsArgs {
     /// Show inode numbers.
     #[arg(short, long)]
     pub(crate) inode: bool,
-    /// One name a line.
+    /// One name per line.
     #[arg(short = '1')]
     pub(crate) one_per_line: bool,
     /// Print help.
@@ -140,10 +140,10 @@ pub(crate) struct RmArgs {
     /// Files to remove; `*`, `?` and `[...]` match names on the server.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
-    /// Remove directories and what is in them.
+    /// Remove directories and their contents.
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// Say nothing of files that do not exist.
+    /// Ignore files that do not exist.
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Name each file that is removed.
@@ -158,7 +158,7 @@ pub(crate) struct RmArgs {
 /// `nfsw mv`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An existing directory DST receives each SRC inside, otherwise SRC becomes DST.
+If DST is an existing directory, each SRC is moved into it; otherwise SRC is renamed to DST.
 
 Example:
   nfsw mv nas:/srv/new/report.pdf nas:/srv/done")]
@@ -169,7 +169,7 @@ pub(crate) struct MvArgs {
     /// Where to, within the same export.
     #[arg(value_name = "DST", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) destination: Remote,
-    /// Leave files alone that exist at the destination.
+    /// Do not replace files that exist at the destination.
     #[arg(short, long)]
     pub(crate) no_clobber: bool,
     /// Name each file that is moved.
@@ -191,7 +191,7 @@ pub(crate) struct LnArgs {
     /// The file to link to: a server path, or with -s any text.
     #[arg(value_name = "TARGET")]
     pub(crate) target: OsString,
-    /// The name to create; an existing directory receives a link of the target's name.
+    /// The name to create; in an existing directory, the link gets the target's name.
     #[arg(value_name = "LINK", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) link: Remote,
     /// Create a symbolic link.
@@ -218,7 +218,7 @@ pub(crate) struct ChmodArgs {
     /// Files on servers; `*`, `?` and `[...]` match names there.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
-    /// Change what is in directories too.
+    /// Change directories and their contents.
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
     /// Name each file and its mode.

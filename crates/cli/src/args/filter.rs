@@ -21,21 +21,21 @@ pub(crate) struct FilterArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Filters")]
 struct Options {
-    /// Exclude what matches, and all below it. As with rsync, the first --exclude or --include that matches decides. A
-    /// pattern matches the end of a path; one that begins with / the path below SRC, one that ends with / only
-    /// directories; * and ? match no /, ** does.
+    /// Exclude matching files, and everything below matching directories. As with rsync, the first matching --exclude
+    /// or --include decides. A pattern matches the end of a path. One that begins with / matches the whole path below
+    /// SRC, one that ends with / only directories. * and ? do not match /, ** does.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     exclude: Vec<String>,
-    /// Include what matches, whatever a later --exclude says.
+    /// Include matching files, even if a later --exclude matches them.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     include: Vec<String>,
-    /// Exclude what the patterns in FILE match, in the syntax of .gitignore.
+    /// Exclude files that match a pattern in FILE, in the syntax of .gitignore.
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Copy only what FILE lists, one path below SRC a line, and what is in listed directories; - is standard input.
+    /// Copy only the files and directories that FILE lists, one path below SRC per line; - is standard input.
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Exclude what the .gitignore files in SRC exclude, each for its directory.
+    /// Exclude what the .gitignore files in SRC exclude, each in its own directory.
     #[arg(long)]
     gitignore: bool,
 }

@@ -1,6 +1,6 @@
 //! `nfsw link`, and the options that describe an emulated link wherever one is.
 
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 use std::ffi::OsString;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) enum LinkCommand {
     /// Run a UDP proxy with a bad link inside, without root.
     Proxy(Box<LinkProxyArgs>),
     /// Run a program behind a bad link, whatever protocols it speaks.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux)]
     Exec(Box<LinkExecArgs>),
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
@@ -35,10 +35,9 @@ pub(crate) enum LinkCommand {
 /// `nfsw link proxy`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Clients send to the proxy instead of the server; what they send and what comes back crosses one emulated \
-link. The pairs of --listen and --to match in order and share the link: NFS and MOUNT, say. Each client keeps \
-a port of its own towards the server. The same seed gives the same fades in every run, from the first \
-datagram on.
+Clients send to the proxy instead of the server. Their datagrams and the replies cross one emulated link. The pairs of --listen and --to match \
+in order and share the link, for example for NFS and MOUNT. Each client has its own port towards the server. The same seed gives the same \
+fades in every run, counted from the first datagram.
 
 DNS over a train's link:
   nfsw link proxy --preset train --listen 127.0.0.1:5353 --to 9.9.9.9:53
@@ -49,7 +48,7 @@ A file over the link of 1997:
                   --listen 127.0.0.1:12048 --to nas:20048 --pcap link.pcapng
   nfsw cp --transport udp 'nfs://127.0.0.1/srv/photos/cat.jpg?nfsport=12049&mountport=12048' .")]
 pub(crate) struct LinkProxyArgs {
-    /// Where clients send to; port 0 takes any free one. Once for each --to.
+    /// Address that clients send to; port 0 takes any free one. Give one for each --to.
     #[arg(long, value_name = "ADDR:PORT", required = true)]
     pub(crate) listen: Vec<SocketAddr>,
     /// The server behind the link.
@@ -71,30 +70,28 @@ pub(crate) struct LinkProxyArgs {
 }
 
 /// `nfsw link exec`
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 #[derive(Args, Debug)]
 #[command(
     override_usage = "nfsw link exec [OPTIONS] -- COMMAND [ARGUMENT]...",
     after_help = "\
-COMMAND gets a network of its own, whose only way out is the link. At its other end is this host, at the \
-addresses in NFSW_HOST and, unless IPv6 is off or the MTU below 1280, NFSW_HOST6: whatever listens on all \
-addresses here is reached there. Other destinations are routed if this host does that (sysctl \
-net.ipv4.ip_forward=1, and masquerading). TCP, UDP, ICMP: all cross the same link, and none has packets longer \
-than its MTU. COMMAND has process IDs and mounts of its own, too.
+COMMAND runs in a network of its own, whose only way out is the link. At the other end is this host, with the addresses in NFSW_HOST and, \
+unless IPv6 is off or the MTU is below 1280, NFSW_HOST6. Services here that listen on all addresses can be reached there. Other destinations \
+can be reached if this host routes packets (sysctl \
+net.ipv4.ip_forward=1, and masquerading). TCP, UDP and ICMP all cross the same link, in packets up to its MTU. COMMAND also \
+has its own process IDs and mounts.
 
-What COMMAND has sent still crosses the link when it ends, for 10 s at most. What it left in the background is \
-killed. Ctrl-C is for COMMAND; SIGTERM and SIGHUP are passed on to it.
+When COMMAND ends, the packets that it has sent still cross the link, for at most 10 s. Its background processes are killed. Ctrl-C goes to \
+COMMAND; SIGTERM and SIGHUP are passed on to it.
 
-Two links at the same time do not meet, unless --cell says so: then each COMMAND is a mobile of one cell, and the \
-run that came first has the link and ends last. In a link within a link the host is the network of the outer \
-COMMAND.
+Links of different runs are independent, unless --cell joins them: then each COMMAND is a mobile station of one cell. The first run owns the \
+link and ends last. In a link inside a link, the host is the network of the outer COMMAND.
 
 The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command, 126 if it \
 cannot be run, and 125 if there is no link.
 
-Making networks needs root and /dev/net/tun, in a container also the capabilities NET_ADMIN and SYS_ADMIN. A user \
-who may open /dev/net/tun can do without root in a network of their own, where the server runs, too: see the last \
-example.
+Creating networks needs root and /dev/net/tun, and in a container the capabilities NET_ADMIN and SYS_ADMIN. A user who may open /dev/net/tun \
+needs no root in a network of their own, in which the server must run too: see the last example.
 
 Examples:
   sudo nfsw link exec --preset satellite-600 -- bash
@@ -107,13 +104,13 @@ pub(crate) struct LinkExecArgs {
     /// Write the counters as one JSON object when COMMAND has ended.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
-    /// Share the medium with all who say the same name, each a mobile of its own; they must say the same link.
+    /// Share the medium with all runs of the same NAME, each as a mobile station; their link options must be equal.
     #[arg(long, value_name = "NAME")]
     pub(crate) cell: Option<String>,
     /// How TCP controls congestion at both ends of the link (cubic, bbr ...) [default: as this host does].
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
-    /// Say nothing about the link, also on a terminal.
+    /// Do not show the state of the link.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// What to run, and its arguments.
@@ -129,7 +126,7 @@ pub(crate) struct CaptureArgs {
     /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
-    /// Write what went in and out as pcapng, with the reason of each drop as a comment; Wireshark reads it.
+    /// Write a capture of both ends as pcapng, for Wireshark; comments give the reason of each drop.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// Write one line for each RPC message over UDP: XID, procedure, how often this XID was sent, fate and state of the channel.
@@ -137,6 +134,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) rpc_log: Option<PathBuf>,
 }
 
+#[cfg(linux)]
 impl CaptureArgs {
     /// Whether anything is to be written.
     pub(crate) fn is_some(&self) -> bool {
@@ -193,7 +191,7 @@ pub(crate) struct LinkOptions {
     /// Compress headers of IP, UDP, RPC and NFS at both ends of the medium; datagrams of one frame gain.
     #[arg(long)]
     pub(crate) header_compression: bool,
-    /// Who may send at the same time: half or full.
+    /// Whether one end sends at a time (half) or both (full).
     #[arg(long, value_name = "HALF|FULL", add = names(duplexes))]
     pub(crate) duplex: Option<String>,
     /// Mean length of good periods, in ms unless it has a unit.
@@ -235,10 +233,10 @@ pub(crate) struct LinkOptions {
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
     #[arg(long, value_name = "NAME", add = names(schedulers))]
     pub(crate) scheduler: Option<String>,
-    /// Packets that may wait before the medium [default: 50 or one round trip's worth].
+    /// Length of the queue before the medium, in packets [default: 50 or one round trip's worth].
     #[arg(long, value_name = "PACKETS")]
     pub(crate) queue: Option<u32>,
-    /// Which fades: the same seed gives the same.
+    /// Random seed: the same seed gives the same fades.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }

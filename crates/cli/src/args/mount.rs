@@ -66,7 +66,7 @@ pub(crate) struct MountArgs {
     /// Unmount when no program has used the mount for this long.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) idle: Option<Duration>,
-    /// Return as soon as the mount works; it stays, in the background.
+    /// Return as soon as the mount works, and keep it in the background.
     #[arg(long)]
     pub(crate) background: bool,
     /// This is the process in the background.
@@ -75,7 +75,7 @@ pub(crate) struct MountArgs {
     /// Print the state of all mounts of this user, or of the one at DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["target", "directory"])]
     pub(crate) status: Option<Option<PathBuf>>,
-    /// Print JSON, one event a line: when it is mounted, when its state changes, and a summary.
+    /// Print JSON, one event per line: when it is mounted, when its state changes, and a summary.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print errors only.
@@ -114,7 +114,7 @@ pub(crate) struct UmountArgs {
     /// Where it is mounted.
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Print JSON, one event a line, and a summary.
+    /// Print JSON, one event per line, and a summary.
     #[arg(long)]
     pub(crate) json: bool,
 }

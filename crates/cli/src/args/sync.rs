@@ -17,16 +17,16 @@ pub(crate) struct SyncArgs {
     /// The directory that receives the same contents; it is created if it does not exist.
     #[arg(value_name = "DST", add = Completes::Anywhere)]
     pub(crate) destination: OsString,
-    /// Delete what is in DST and not in SRC, after everything was copied; nothing if anything failed.
+    /// Delete what only DST has, after everything is copied; delete nothing if anything failed.
     #[arg(long, aliases = ["delete-after", "delete-delay"])]
     pub(crate) delete: bool,
-    /// Delete nothing if there are more than N files and directories to delete.
+    /// Delete nothing if more than N files and directories would be deleted.
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
-    /// Say what would be copied and deleted, and change nothing.
+    /// Show what would be copied and deleted, without changing anything.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Compare the contents of files of the same size, not their times. Reads them on both sides.
+    /// Compare contents instead of times of files of the same size; reads them on both sides.
     #[arg(short, long, conflicts_with = "size_only")]
     pub(crate) checksum: bool,
     /// Compare sizes only, and not times.
@@ -38,26 +38,26 @@ pub(crate) struct SyncArgs {
     /// Skip files that exist in DST.
     #[arg(long, conflicts_with_all = ["update", "force"])]
     pub(crate) ignore_existing: bool,
-    /// Replace files in DST that are newer than in SRC; delete everything in DST if SRC is empty (with --delete).
+    /// Replace files that are newer in DST; with --delete, also delete everything in DST if SRC is empty.
     #[arg(long)]
     pub(crate) force: bool,
     /// Copy what symbolic links point to, not the links.
     #[arg(short = 'L', long, visible_alias = "copy-links")]
     pub(crate) dereference: bool,
-    /// Holes in the copy: where the source has them (auto), wherever it has zeros (always), or nowhere (never). Holes
-    /// are not sent.
+    /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
+    /// Holes are not sent.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
-    /// As --sparse always.
+    /// Same as --sparse always.
     #[arg(short = 'S', hide = true)]
     pub(crate) sparse_always: bool,
-    /// Copy every file from the beginning; do not resume what an interrupted run has left.
+    /// Copy every file from the beginning instead of resuming an interrupted run.
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Read source and copy again after copying, and compare them (BLAKE3 hashes of 1 MiB).
+    /// After copying, read source and copy again and compare them (one BLAKE3 hash per MiB).
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Limit the rate: KiB/s as for rsync (500), or bytes or bits a second with a unit (2M, 80Mbit).
+    /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit).
     #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
     pub(crate) bwlimit: Option<u64>,
     /// Copy up to N files at once.
@@ -79,7 +79,7 @@ pub(crate) struct SyncArgs {
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Add what is done and said to FILE, a line each, with the time; with -q, too.
+    /// Append every action and message to FILE, one per line with the time, even with -q.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) log_file: Option<PathBuf>,
 }
@@ -123,20 +123,31 @@ struct AlwaysArgs {
 }
 
 const EXAMPLES: &str = "\
-DST receives the contents of SRC, never SRC itself, whatever was there before; a trailing slash means nothing. Modes, times, symbolic \
-links, hard links and holes are kept, owners where allowed; fifos, sockets and devices are skipped with a warning.
+DST receives the contents of SRC, never SRC itself; a trailing slash makes no difference. Modes, times, symbolic links, hard links and holes \
+are kept, and owners where allowed. Fifos, sockets and devices are skipped with a warning.
 
-A file is unchanged if it has the size and the time of its source. A file that is newer in DST is kept and named, and the exit status is 1; \
---update skips it without an error, --force replaces it.
+A file counts as unchanged if it has the size and time of its source. A file that is newer in DST is kept and reported, and the exit status is \
+1; --update skips it without an error, --force replaces it.
 
---delete deletes nothing if anything failed, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is), or if there \
-is more to delete than --max-delete. It never deletes what --exclude excludes, never follows symbolic links in DST, and never deletes \
-file systems that are mounted there.
+--delete deletes nothing if anything failed, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is), or if more \
+than --max-delete files would be deleted. It never deletes what --exclude excludes or what is mounted in DST, and never follows symbolic links there.
 
-The same command, run again, resumes an interrupted run.
+Run the same command again to resume an interrupted run.
 
-Options of rsync that a sync always has are accepted: -a, -r, -l, -p, -t, -o, -g, -D, -H, -W, -P, --progress, --partial, -h, --numeric-ids, and -z, \
-although nothing is compressed. --delete-after is --delete, -S is --sparse always.
+Options of rsync and scp:
+  -a, -r, -l, -p, -t, -H         always on; -o and -g where allowed
+  -P, --progress, --partial, -h  always on: progress, and resuming
+  -v, -i                         name each file copied or deleted
+  -n, --dry-run                  show what would be done
+  --delete, --delete-after       delete what only DST has
+  -u, -c, --size-only            decide what is copied
+  --exclude, --include           with the patterns of rsync
+  --exclude-from, --files-from   read patterns or names from a file
+  --bwlimit RATE                 KiB/s; scp -l 8000 is --bwlimit 8000kbit
+  -z, -W                         no effect: NFS has no compression
+  -e, scp -i, scp -P             not needed: nfs://HOST:PORT/PATH
+
+For options that are not available, nfsw says what to use instead. -S is --sparse always.
 
 Examples:
   nfsw sync ~/Pictures nas:/backup --delete --dry-run

@@ -1,6 +1,6 @@
 //! `nfsw link`: an emulated link, as a proxy and as a picture.
 
-#[cfg(target_os = "linux")]
+#[cfg(linux)]
 pub(crate) mod exec;
 mod proxy;
 mod rpc_log;
@@ -27,7 +27,7 @@ use crate::{
 
 pub(super) fn execute(arguments: &LinkArgs) -> ExitCode {
     let done = match &arguments.command {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux)]
         LinkCommand::Exec(arguments) => return exec::run(arguments),
         LinkCommand::Proxy(arguments) => proxy::run(arguments),
         LinkCommand::Show(arguments) => show(arguments),

@@ -397,6 +397,8 @@ impl From<&Stat> for Kind {
 }
 
 impl From<&Stat> for Attributes {
+    // The types of the fields differ from system to system.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
     fn from(stat: &Stat) -> Self {
         let times = Times {
             accessed: system_time(stat.st_atime, stat.st_atime_nsec as i64),
@@ -404,16 +406,15 @@ impl From<&Stat> for Attributes {
         };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         Self {
-            mode: stat.st_mode & 0o7777,
+            mode: u32::from(stat.st_mode) & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
             size,
-            // Not of one width everywhere.
             links: stat.st_nlink as u32,
             stored: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),
-            file: (0, stat.st_ino),
+            file: (0, stat.st_ino as u64),
         }
     }
 }

@@ -137,7 +137,8 @@ impl Receiving {
         let (_, Some(state)) = Journal::open(journal)? else { return Ok(false) };
         let Some(copy) = directory.stat(name)? else { return Ok(false) };
         let copy = Attributes::from(&copy).identity();
-        let copied = if state.token == files::boot_id() { &state.tentative } else { &state.solid };
+        let has_run_on = state.token == files::boot_id() && state.token != [0; 16];
+        let copied = if has_run_on { &state.tentative } else { &state.solid };
         let is_whole = state.source == source && copied.bytes() == source.size && copy.size == source.size;
         let is_ours = state.target == [0, copy.file.1, 0, 0];
         Ok(is_whole && is_ours && (copy.modified <= recorded || copy.modified == source.modified))

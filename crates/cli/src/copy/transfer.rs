@@ -225,7 +225,7 @@ impl Run<'_> {
         event["bytes"] = bytes.into();
         let size = units::bytes(node.attributes.size);
         self.reporter.resumed(
-            format_args!("{}: going on after {} of {size}", target.shown, units::bytes(bytes)),
+            format_args!("{}: resuming after {} of {size}", target.shown, units::bytes(bytes)),
             &event,
         )
     }

@@ -6,12 +6,12 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     (
         &["cp", "sync"],
         &["-e", "--rsh", "--rsync-path", "-J", "--password-file"],
-        "nfsw talks to the NFS service itself, without ssh. Leave the option out; the server knows you by --uid and --gid.",
+        "nfsw talks to the NFS service itself, without ssh. Leave the option out; --uid and --gid say who you are.",
     ),
     (
         &["cp"],
         &["-F", "-o"],
-        "nfsw talks to the NFS service itself, without ssh. Leave the option out; the server knows you by --uid and --gid.",
+        "nfsw talks to the NFS service itself, without ssh. Leave the option out; --uid and --gid say who you are.",
     ),
     (
         &["cp"],
@@ -164,6 +164,60 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["cp", "sync"],
         &["--list-only"],
         "--dry-run shows what would be copied; nfsw ls -lR lists a directory.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--safe-links", "--copy-unsafe-links", "--munge-links"],
+        "not available: links are copied as they are. --exclude leaves some out, -L copies what they point to.",
+    ),
+    (
+        &["cp", "sync"],
+        &["-k", "--copy-dirlinks", "-K", "--keep-dirlinks"],
+        "not available: -L copies what links point to. Links at the target are replaced, never followed.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--delay-updates"],
+        "not needed: each file gets its name only when it is complete. Names of several files cannot change at once.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--compress-level", "--compress-choice", "--skip-compress", "--zc", "--zl"],
+        "leave it out: NFS has no compression.",
+    ),
+    (&["sync"], &["--modify-window"], "not needed: times are compared at the resolution of DST."),
+    (&["sync"], &["--ignore-errors"], "not available: nothing is deleted when anything failed."),
+    (
+        &["sync"],
+        &["-O", "--omit-dir-times", "--omit-link-times"],
+        "not available: a sync keeps all times. nfsw cp -r without -p keeps none.",
+    ),
+    (
+        &["sync"],
+        &["-d", "--dirs"],
+        "not available: a sync always includes subdirectories; --exclude leaves some out.",
+    ),
+    (&["cp", "sync"], &["--from0"], "not available: --files-from takes one name per line."),
+    (&["cp", "sync"], &["--fsync"], "not needed on a server: exit status 0 means on stable storage."),
+    (
+        &["cp", "sync"],
+        &["--preallocate"],
+        "not available: a full disk ends the copy with status 7, and the same command resumes it.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--specials", "--write-devices", "--copy-devices", "--super", "--fake-super"],
+        "not available: nfsw copies files, directories and links, not devices.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--atimes", "--open-noatime", "--crtimes"],
+        "not available: the time of the last change is kept, NFSv3 has no time of birth.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--iconv", "--protect-args", "--secluded-args", "--old-args"],
+        "not needed: names are copied byte by byte, and no remote shell sees them.",
     ),
     (&["cp", "sync"], &["--mkpath"], "nfsw mkdir -p makes the directories first."),
     (

@@ -151,8 +151,10 @@ pub(super) fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<
 /// Whether a name still stands for an open file.
 fn is_at(file: &File, directory: &Directory, name: &[u8]) -> io::Result<bool> {
     let metadata = file.metadata()?;
-    let found = directory.stat(name)?;
-    Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (metadata.dev(), metadata.ino())))
+    // The types of the fields differ from system to system.
+    #[allow(clippy::unnecessary_cast)]
+    let number = |found: fs::Stat| (found.st_dev as u64, found.st_ino as u64);
+    Ok(directory.stat(name)?.map(number) == Some((metadata.dev(), metadata.ino())))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!
 //! Makes mounts and networks, so it needs root, /dev/fuse and /dev/net/tun, as CI has.
 
-#![cfg(all(target_os = "linux", feature = "mount"))]
+#![cfg(mount)]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -8,7 +8,7 @@ use std::{
 use tokio::net::UdpSocket;
 
 /// Socket buffers asked for, so that the emulated queue is the one that overflows.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable_only)))]
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// The sending half.
@@ -42,7 +42,7 @@ impl Outlet {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable_only)))]
 fn enlarge_buffers(socket: &StdSocket) {
     use rustix::net::sockopt;
 
@@ -54,5 +54,5 @@ fn enlarge_buffers(socket: &StdSocket) {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), portable_only))]
 fn enlarge_buffers(_socket: &StdSocket) {}

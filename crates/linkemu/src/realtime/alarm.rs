@@ -2,12 +2,12 @@
 
 use std::{io, time::Instant};
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), portable_only))]
 pub(crate) use self::sleep::Alarm;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable_only)))]
 pub(crate) use self::timerfd::Alarm;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable_only)))]
 mod timerfd {
     use std::{os::fd::OwnedFd, time::Duration};
 
@@ -76,7 +76,7 @@ mod timerfd {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), portable_only))]
 mod sleep {
     use super::{Instant, io};
 

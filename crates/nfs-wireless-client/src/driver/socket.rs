@@ -37,9 +37,9 @@ pub(super) async fn connect_udp(peer: SocketAddr, reserved: bool) -> io::Result<
     let socket = bound.ok_or(ErrorKind::AddrInUse)?;
     socket.set_nonblocking(true)?;
     // On Linux privileged processes may exceed the system's limit; the others get what there is.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(portable_only)))]
     let forced = sockopt::set_socket_recv_buffer_size_force(&socket, UDP_RECEIVE_BUFFER).is_ok();
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), portable_only))]
     let forced = false;
     if !forced {
         sockopt::set_socket_recv_buffer_size(&socket, UDP_RECEIVE_BUFFER)?;
@@ -108,7 +108,7 @@ pub(super) async fn connect_tcp(
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(&stream, true)?;
     // Linux otherwise repeats for up to 15 minutes what nobody acknowledges.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(portable_only)))]
     sockopt::set_tcp_user_timeout(&stream, super::stream::SILENCE_LIMIT.as_millis() as u32)?;
     Ok(stream)
 }

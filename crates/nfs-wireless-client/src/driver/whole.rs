@@ -92,7 +92,7 @@ pub(super) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable_only)))]
 mod system {
     use std::{
         array,
@@ -209,7 +209,7 @@ mod system {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), portable_only))]
 mod system {
     use std::io;
 

@@ -1,8 +1,13 @@
 //! What the host says about its files, in the words of NFS.
 
+#[cfg(all(target_os = "linux", not(portable_only)))]
+mod linux;
+#[cfg(any(not(target_os = "linux"), portable_only))]
+mod portable;
+
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
 };
 
 use nfs_wire::{
@@ -10,13 +15,14 @@ use nfs_wire::{
     nfs3_types::nfs3::{fattr3, ftype3, nfstime3, sattr3, set_atime, set_mtime, specdata3},
 };
 use rustix::{
-    fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
-        UTIME_NOW, UTIME_OMIT,
-    },
+    fs::{FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
 };
 
+#[cfg(all(target_os = "linux", not(portable_only)))]
+pub(super) use self::linux::{Reference, look, look_at};
+#[cfg(any(not(target_os = "linux"), portable_only))]
+pub(super) use self::portable::{Reference, look, look_at};
 use crate::reply_cache::fnv1a;
 
 /// What makes a file the same file: a number used again belongs to a file with another time of birth.
@@ -63,73 +69,23 @@ pub(super) struct Found {
     pub(super) attributes: fattr3,
 }
 
-/// Looks at the entry of a directory, without following it if it is a symbolic link.
-pub(super) fn look_at(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    statx(directory, name, flags).map(|statx| found(&statx))
-}
-
-/// Looks at an open file, whether it still has a name or not.
-pub(super) fn look(file: impl AsFd) -> Result<Found, Errno> {
-    statx(file, b"", AtFlags::EMPTY_PATH).map(|statx| found(&statx))
-}
-
-fn statx(file: impl AsFd, name: &[u8], flags: AtFlags) -> Result<Statx, Errno> {
-    rustix::fs::statx(file, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
-}
-
-/// Opens the entry of a directory as a mere reference, without following it if it is a symbolic link.
-///
-/// The name has no slash and is not `..`, so that the result lies in the directory whatever the host does meanwhile.
-pub(super) fn open_entry(directory: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, name, flags, Mode::empty())
-}
-
-/// Opens a directory, of which there is a reference, for listing and flushing.
-pub(super) fn reopen_directory(reference: impl AsFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(reference, ".", flags, Mode::empty())
-}
-
-/// Changes the mode of a file of which there is a reference; it must not be a symbolic link.
-///
-/// The detour over `/proc` reaches exactly this file: by name, something else could lie there by now.
-pub(super) fn set_mode(reference: impl AsFd, mode: Mode) -> Result<(), Errno> {
-    let path = format!("/proc/self/fd/{}", reference.as_fd().as_raw_fd());
-    rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())
-}
-
-/// Changes the times of a file, not following it if it is a symbolic link; the root has no place.
-pub(super) fn set_times(
-    reference: &OwnedFd,
-    place: Option<&(OwnedFd, Vec<u8>)>,
-    changes: &sattr3,
-) -> Result<(), Errno> {
+/// Returns the times that a client asks for, unless it asks for none.
+pub(super) fn times(changes: &sattr3) -> Option<Timestamps> {
     let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let client = |time: nfstime3| Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nseconds.into() };
-    let times = Timestamps {
-        last_access: match changes.atime {
-            set_atime::DONT_CHANGE => omit,
-            set_atime::SET_TO_SERVER_TIME => now,
-            set_atime::SET_TO_CLIENT_TIME(time) => client(time),
-        },
-        last_modification: match changes.mtime {
-            set_mtime::DONT_CHANGE => omit,
-            set_mtime::SET_TO_SERVER_TIME => now,
-            set_mtime::SET_TO_CLIENT_TIME(time) => client(time),
-        },
+    let last_access = match changes.atime {
+        set_atime::DONT_CHANGE => omit,
+        set_atime::SET_TO_SERVER_TIME => now,
+        set_atime::SET_TO_CLIENT_TIME(time) => client(time),
     };
-    if times.last_access.tv_nsec == UTIME_OMIT && times.last_modification.tv_nsec == UTIME_OMIT {
-        return Ok(());
-    }
-    match place {
-        Some((directory, name)) => {
-            rustix::fs::utimensat(directory, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
-        }
-        None => rustix::fs::futimens(reference, &times),
-    }
+    let last_modification = match changes.mtime {
+        set_mtime::DONT_CHANGE => omit,
+        set_mtime::SET_TO_SERVER_TIME => now,
+        set_mtime::SET_TO_CLIENT_TIME(time) => client(time),
+    };
+    let changes = last_access.tv_nsec != UTIME_OMIT || last_modification.tv_nsec != UTIME_OMIT;
+    changes.then_some(Timestamps { last_access, last_modification })
 }
 
 /// The times in which the verifier of an EXCLUSIVE create is kept until the client sets them, as Linux does.
@@ -139,48 +95,59 @@ pub(super) fn verifier_times(verifier: [u8; 8]) -> (u32, u32) {
     ((number >> 32) as u32 & 0x7fff_ffff, number as u32 & 0x7fff_ffff)
 }
 
-fn found(statx: &Statx) -> Found {
-    let mode = u32::from(statx.stx_mode);
-    let type_ = match FileType::from_raw_mode(mode) {
-        FileType::Directory => ftype3::NF3DIR,
-        FileType::Symlink => ftype3::NF3LNK,
-        FileType::Fifo => ftype3::NF3FIFO,
-        FileType::Socket => ftype3::NF3SOCK,
-        FileType::CharacterDevice => ftype3::NF3CHR,
-        FileType::BlockDevice => ftype3::NF3BLK,
-        FileType::RegularFile | FileType::Unknown => ftype3::NF3REG,
-    };
-    let has_birth = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
-    let born = (statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec);
-    Found {
-        identity: Identity {
-            device: (statx.stx_dev_major, statx.stx_dev_minor),
-            inode: statx.stx_ino,
-            born: has_birth.then_some(born),
-        },
-        attributes: fattr3 {
-            type_,
-            mode: mode & 0o7777,
-            nlink: statx.stx_nlink,
-            uid: statx.stx_uid,
-            gid: statx.stx_gid,
-            size: statx.stx_size,
-            used: statx.stx_blocks.saturating_mul(512),
-            rdev: specdata3 { specdata1: statx.stx_rdev_major, specdata2: statx.stx_rdev_minor },
-            fsid: u64::from(statx.stx_dev_major) << 32 | u64::from(statx.stx_dev_minor),
-            fileid: statx.stx_ino,
-            atime: time(statx.stx_atime),
-            mtime: time(statx.stx_mtime),
-            ctime: time(statx.stx_ctime),
-        },
+/// What a host says of a file, in whatever call: the numbers of stat(2).
+struct Stat {
+    device: (u32, u32),
+    special: (u32, u32),
+    inode: u64,
+    mode: u32,
+    links: u32,
+    owner: (u32, u32),
+    size: u64,
+    blocks: u64,
+    accessed: (i64, u32),
+    modified: (i64, u32),
+    changed: (i64, u32),
+    born: Option<(i64, u32)>,
+}
+
+impl From<Stat> for Found {
+    fn from(stat: Stat) -> Self {
+        let type_ = match FileType::from_raw_mode(stat.mode as _) {
+            FileType::Directory => ftype3::NF3DIR,
+            FileType::Symlink => ftype3::NF3LNK,
+            FileType::Fifo => ftype3::NF3FIFO,
+            FileType::Socket => ftype3::NF3SOCK,
+            FileType::CharacterDevice => ftype3::NF3CHR,
+            FileType::BlockDevice => ftype3::NF3BLK,
+            FileType::RegularFile | FileType::Unknown => ftype3::NF3REG,
+        };
+        Self {
+            identity: Identity { device: stat.device, inode: stat.inode, born: stat.born },
+            attributes: fattr3 {
+                type_,
+                mode: stat.mode & 0o7777,
+                nlink: stat.links,
+                uid: stat.owner.0,
+                gid: stat.owner.1,
+                size: stat.size,
+                used: stat.blocks.saturating_mul(512),
+                rdev: specdata3 { specdata1: stat.special.0, specdata2: stat.special.1 },
+                fsid: u64::from(stat.device.0) << 32 | u64::from(stat.device.1),
+                fileid: stat.inode,
+                atime: time(stat.accessed),
+                mtime: time(stat.modified),
+                ctime: time(stat.changed),
+            },
+        }
     }
 }
 
 /// Times before 1970 and after 2106 do not exist in NFSv3; the nearest one that does is shown.
-fn time(time: StatxTimestamp) -> nfstime3 {
-    match u32::try_from(time.tv_sec) {
-        Ok(seconds) => nfstime3 { seconds, nseconds: time.tv_nsec },
-        Err(_) if time.tv_sec < 0 => nfstime3::default(),
+fn time((seconds, nseconds): (i64, u32)) -> nfstime3 {
+    match u32::try_from(seconds) {
+        Ok(seconds) => nfstime3 { seconds, nseconds },
+        Err(_) if seconds < 0 => nfstime3::default(),
         Err(_) => nfstime3 { seconds: u32::MAX, nseconds: 0 },
     }
 }
@@ -216,6 +183,51 @@ pub(super) fn status(errno: Errno) -> Status {
 /// Runs a system call again while signals interrupt it.
 pub(super) fn retry<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Status> {
     rustix::io::retry_on_intr(call).map_err(status)
+}
+
+/// Waits until a file or directory is on the disk.
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn sync(file: impl AsFd) -> Result<(), Status> {
+    retry(|| rustix::fs::fsync(&file))
+}
+
+/// Waits until the bytes of a file are on the disk, and what is needed to read them.
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn sync_data(file: impl AsFd) -> Result<(), Status> {
+    retry(|| rustix::fs::fdatasync(&file))
+}
+
+/// Waits until a file or directory is on the disk; `fsync` would leave it in the disk's cache (fsync(2) of macOS).
+#[cfg(target_vendor = "apple")]
+pub(super) fn sync(file: impl AsFd) -> Result<(), Status> {
+    match retry(|| rustix::fs::fcntl_fullfsync(&file)) {
+        // Directories and some file systems have only the weaker call.
+        Err(Status::NOTSUPP | Status::INVAL) => retry(|| rustix::fs::fsync(&file)),
+        done => done,
+    }
+}
+
+/// As [`sync`]: the system has no call for the bytes alone.
+#[cfg(target_vendor = "apple")]
+pub(super) fn sync_data(file: impl AsFd) -> Result<(), Status> {
+    sync(file)
+}
+
+/// Makes a named pipe or a socket.
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn make_special(
+    directory: &OwnedFd,
+    name: &[u8],
+    kind: FileType,
+    mode: Mode,
+) -> Result<(), Status> {
+    retry(|| rustix::fs::mknodat(directory, name, kind, mode, 0))
+}
+
+/// Refuses: the system has no call that makes them inside an open directory.
+#[cfg(target_vendor = "apple")]
+pub(super) const fn make_special(_: &OwnedFd, _: &[u8], _: FileType, _: Mode) -> Result<(), Status> {
+    Err(Status::NOTSUPP)
 }
 
 /// Opens a directory of the host by any path.

@@ -7,13 +7,13 @@ use nfs_wire::{
     nfs3_types::nfs3::{Nfs3Option, fattr3, ftype3, sattr3},
 };
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{Mode, OFlags, RawMode},
     io::Errno,
 };
 
 use super::{
     Access, DirectoryConfig, MODE_BITS,
-    host::{self, Found, Identity, look, look_at, open_entry, reopen_directory, retry, set_times, status},
+    host::{Found, Identity, Reference, look, look_at, retry, status},
     listing::Listings,
     search::Search,
     table::{Place, Table},
@@ -41,10 +41,9 @@ struct OpenFile {
 
 /// A file that was found where the table says it is.
 pub(super) struct Located {
-    /// A mere reference to the file, which also a symbolic link can have.
-    pub(super) reference: OwnedFd,
+    pub(super) reference: Reference,
     /// The directory it lies in, and its name there; the root has none.
-    pub(super) place: Option<(OwnedFd, Vec<u8>)>,
+    pub(super) place: Option<(Reference, Vec<u8>)>,
 }
 
 impl State {
@@ -68,7 +67,7 @@ impl State {
         }
         for _ in 0..ATTEMPTS {
             let path = self.table.path(node).ok_or(Status::STALE)?;
-            let mut reference = self.root.try_clone().map_err(|_| Status::JUKEBOX)?;
+            let mut reference = Reference::to(&self.root).map_err(|_| Status::JUKEBOX)?;
             let mut place = None;
             let mut lost = None;
             for step in path {
@@ -76,7 +75,7 @@ impl State {
                     (Some(place), Some(identity)) => (place.name.clone(), identity),
                     _ => return Err(Status::STALE),
                 };
-                match open_entry(&reference, &name).and_then(|next| Ok((look(&next)?, next))) {
+                match reference.entry(&name).and_then(|next| Ok((next.look()?, next))) {
                     Ok((found, next)) if found.identity == identity => {
                         place = Some((std::mem::replace(&mut reference, next), name));
                     }
@@ -96,7 +95,7 @@ impl State {
     }
 
     /// Looks for a node that is not where it was last seen: at its other names, then among its old neighbours.
-    pub(super) fn look_around(&mut self, node: NodeId, directory: &OwnedFd) -> Result<(), Status> {
+    pub(super) fn look_around(&mut self, node: NodeId, directory: &Reference) -> Result<(), Status> {
         let (place, identity) = match (self.table.place(node), self.table.identity(node)) {
             (Some(place), Some(identity)) => (place.clone(), identity),
             _ => return Err(Status::STALE),
@@ -105,11 +104,11 @@ impl State {
         if self.table.place(node).is_some() {
             return Ok(());
         }
-        let reopened = reopen_directory(directory).map_err(status)?;
+        let reopened = directory.reopen_directory().map_err(status)?;
         let lines = self.listings.after(place.directory, 0, &reopened).map_err(status)?;
         let name = lines
             .iter()
-            .find(|line| look_at(directory, &line.name).is_ok_and(|found| found.identity == identity))
+            .find(|line| directory.look_at(&line.name).is_ok_and(|found| found.identity == identity))
             .map(|line| line.name.to_vec());
         match name {
             Some(name) => {
@@ -128,7 +127,7 @@ impl State {
     /// Opens a directory for work inside it.
     pub(super) fn enter(&mut self, directory: NodeId) -> Result<OwnedFd, Status> {
         let located = self.locate(directory)?;
-        reopen_directory(&located.reference).map_err(status)
+        located.reference.reopen_directory().map_err(status)
     }
 
     /// Opens a regular file, or finds it open already.
@@ -140,14 +139,15 @@ impl State {
             self.open_files.push_front(open);
         } else {
             let located = self.locate(node)?;
-            let found = look(&located.reference).map_err(status)?;
+            let found = located.reference.look().map_err(status)?;
             match found.attributes.type_ {
                 ftype3::NF3REG => {}
                 ftype3::NF3DIR => return Err(Status::ISDIR),
                 _ => return Err(Status::INVAL),
             }
             let (directory, name) = located.place.ok_or(Status::ISDIR)?;
-            let (file, access) = self.open_data(&directory, &name, access)?;
+            let directory = directory.directory().map_err(status)?;
+            let (file, access) = self.open_data(directory, &name, access)?;
             if look(&file).map_err(status)?.identity != found.identity {
                 return Err(Status::STALE);
             }
@@ -217,17 +217,17 @@ impl State {
         if let Nfs3Option::Some(mode) = changes.mode
             && before.type_ != ftype3::NF3LNK
         {
-            let mode = Mode::from_bits_truncate(mode & MODE_BITS);
-            host::set_mode(&located.reference, mode).map_err(status)?;
+            let mode = Mode::from_raw_mode((mode & MODE_BITS) as RawMode);
+            located.reference.set_mode(mode).map_err(status)?;
         }
-        set_times(&located.reference, located.place.as_ref(), changes).map_err(status)
+        located.reference.set_times(located.place.as_ref(), changes).map_err(status)
     }
 
     pub(super) fn attributes(&mut self, node: NodeId) -> Result<fattr3, Status> {
         let open = self.open_files.iter().find(|open| open.node == node);
         let found = match open.map(|open| look(&open.file)) {
             Some(found) => found,
-            None => look(&self.locate(node)?.reference),
+            None => self.locate(node)?.reference.look(),
         };
         let attributes = found.map_err(status)?.attributes;
         if attributes.nlink == 0 {

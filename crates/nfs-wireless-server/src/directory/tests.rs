@@ -154,6 +154,7 @@ fn nothing_leads_out_while_a_directory_and_a_link_change_places() {
 }
 
 #[test]
+#[cfg_attr(portable_only, ignore = "needs times of birth, which fstat of Linux does not tell")]
 fn a_handle_of_a_file_outside_is_stale() {
     let mut host = host(quick());
     fs::write(host.export.join("file"), "inside").unwrap();
@@ -305,6 +306,7 @@ fn a_missing_directory_cannot_be_exported() {
 }
 
 #[test]
+#[cfg_attr(portable_only, ignore = "needs times of birth, which fstat of Linux does not tell")]
 fn handles_survive_the_server() {
     let mut host = host(quick());
     let deep = vfs(&mut host).write_file(NOW, b"a/b/c/file", b"contents").unwrap();
@@ -327,6 +329,7 @@ fn handles_survive_the_server() {
 }
 
 #[test]
+#[cfg_attr(portable_only, ignore = "needs times of birth, which fstat of Linux does not tell")]
 fn looking_for_a_file_in_a_large_export_lets_others_be_served() {
     let mut host = host(quick());
     for number in 0..9000 {
@@ -351,6 +354,7 @@ fn a_file_in_the_place_of_a_removed_one_is_another_file() {
 }
 
 #[test]
+#[cfg_attr(portable_only, ignore = "needs times of birth, which fstat of Linux does not tell")]
 fn an_export_of_another_directory_is_another_instance() {
     let (one, other) = (host(quick()), host(quick()));
     assert_ne!(one.directory.instance(), other.directory.instance());

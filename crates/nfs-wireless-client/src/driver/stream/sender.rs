@@ -38,13 +38,13 @@ struct FilePart {
 
 impl FilePart {
     /// Sends some of what is left, and returns how many bytes.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(portable_only)))]
     fn send(&mut self, stream: &TcpStream) -> rustix::io::Result<usize> {
         rustix::fs::sendfile(stream, &self.file, Some(&mut self.offset), self.left)
     }
 
     /// Sends some of what is left, and returns how many bytes. What the socket does not take is read again.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), portable_only))]
     fn send(&mut self, stream: &TcpStream) -> rustix::io::Result<usize> {
         let mut buffer = [0; 16 << 10];
         let wanted = self.left.min(buffer.len());
