@@ -100,6 +100,11 @@ impl Directory {
         }
     }
 
+    /// Whether another version of the directory was shown after names came from `source`: then they may be those of the version before.
+    pub(crate) fn has_changed_since(&self, source: &Source) -> bool {
+        self.seen.as_ref().is_some_and(|(seen, at)| *at > source.seen_at && !source.holds(seen))
+    }
+
     /// Returns the version last shown if a reply had shown it before `begun`: servers may find names first and attributes a moment
     /// later, so that only a version seen before a call and again with its reply is that of the names in the reply.
     pub(crate) fn seen_before(&self, begun: Instant) -> Option<&Arc<Metadata>> {

@@ -106,3 +106,27 @@ fn a_name_that_is_not_there_is_confirmed_and_so_is_what_is_opened() {
     let open = world.cache.open(now, node);
     assert!(wait(&mut world, open, Duration::from_millis(50)).is_none());
 }
+
+#[test]
+fn names_from_before_a_change_that_was_shown_are_not_given_after_it() {
+    for pause in [0, 20] {
+        let mut world = world();
+        world.now += Duration::from_secs(pause);
+        let at = Duration::from_secs(60 + pause);
+        world.server.put(at, NAMES[0], 50, vec![1]);
+        world.now += Duration::from_secs(4);
+        let now = world.now;
+        let attributes = world.cache.attributes(now, NodeId::ROOT);
+        world.call();
+        assert!(matches!(done(&mut world, attributes), Some(Ok(Answer::Attributes(_)))));
+        // Whoever has seen the new time of the directory must not be shown its old names under it.
+        let now = world.now;
+        let listing = world.cache.list(now, NodeId::ROOT);
+        world.now += PROMPT;
+        let at = world.now;
+        world.cache.handle_timeout(at);
+        assert!(done(&mut world, listing).is_none(), "{pause}");
+        world.call();
+        assert!(numbers(done(&mut world, listing).unwrap()).contains(&50));
+    }
+}

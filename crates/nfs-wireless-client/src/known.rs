@@ -41,8 +41,11 @@ impl KnownServer {
 /// their replies: where a name leads to another directory than it did, the walk asks again from there on.
 #[derive(Debug, Default)]
 pub struct LookedUp {
-    pub(crate) found: Vec<((FileHandle, Vec<u8>), Result<Entry, Error>)>,
+    pub(crate) found: Vec<(Place, Result<Entry, Error>)>,
 }
+
+/// A name in a directory.
+type Place = (FileHandle, Vec<u8>);
 
 impl LookedUp {
     /// Returns what [`Client::lookup`](crate::Client::lookup) said of a name in a directory, once; `None` if it was not asked.

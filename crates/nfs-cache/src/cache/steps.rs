@@ -93,7 +93,9 @@ impl<S: Store> Cache<S> {
     ) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
         let longest = if is_absent { self.ttl(directory) } else { self.longest_age(operation, directory) };
+        let has_changed = directory.directory().is_some_and(|it| it.has_changed_since(source));
         let is_recent = source.call != CallId::KEPT
+            && !has_changed
             && !self.is_old(source.asked_at, source.seen_at, longest, Duration::ZERO);
         let holds = source.holds(&directory.known.metadata);
         source.call >= operation.since
