@@ -65,6 +65,12 @@ fn the_kernels_client_reads_every_byte_through_restarts_and_without_the_server()
     fs::write(all.join("1 bytes"), "changed").unwrap();
     assert_eq!(client.run("cat 'all/1 bytes'").unwrap(), "changed");
 
+    // A new file is seen, though the client keeps the names that it has listed while the directory seems unchanged.
+    fs::write(all.join("new"), "new").unwrap();
+    let until_seen =
+        "for second in $(seq 60); do ls all | grep -qx new && break; sleep 1; done; ls all | grep -cx new";
+    assert_eq!(client.run(until_seen).unwrap().trim(), "1");
+
     // Handles outlast the program: what is open is read on.
     let read_on = "exec 3<'all/3000001 bytes'; dd bs=4096 count=1 <&3 2>/dev/null | wc -c; touch /tmp/half
         while [ -e /tmp/half ]; do sleep 0.1; done
