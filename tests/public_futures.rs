@@ -48,6 +48,7 @@ fn calls(client: Client, mut listing: ReadDir, mut complete: ReadDir, file: File
         |client, name| client.null();
         |client, name| client.call_raw(Procedure::Null, Vec::new());
         |client, name| client.lookup(file, &name);
+        |client, name| client.look_up_all(vec![(file, name)]);
         |client, name| client.resolve(&name);
         |client, name| client.create(file, &name, attributes);
         |client, name| client.create_new(file, &name, attributes);

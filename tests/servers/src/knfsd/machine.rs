@@ -132,7 +132,10 @@ impl Machine {
             .spawn()
             .context("tar is missing")?;
         tar.stdin.take().context("piped above")?.write_all(&archive)?;
-        ensure!(tar.wait()?.success(), "what the guest sent is no archive");
+        if !tar.wait()?.success() {
+            let said = self.shell(&format!("tar c -C '{directory}' . 2>&1 >/dev/null"));
+            bail!("what the guest sent is no archive; asked again, it says: {said:?}");
+        }
         Ok(())
     }
 
