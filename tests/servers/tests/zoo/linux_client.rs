@@ -86,6 +86,9 @@ fn the_kernels_client_reads_every_byte_through_restarts_and_without_the_server()
 
     // Without the server everything that was read is still there, and what was not is an error, not a wait without end.
     assert_same(&all, &client);
+    // What was read within 2 s of a change may be of the version before, and is not kept: it is read once more.
+    client.run("sleep 3; echo 3 >/proc/sys/vm/drop_caches").unwrap();
+    assert_same(&all, &client);
     server.end();
     client.run("echo 3 >/proc/sys/vm/drop_caches").unwrap();
     assert_same(&all, &client);
