@@ -48,7 +48,6 @@ fn calls(client: Client, mut listing: ReadDir, mut complete: ReadDir, file: File
         |client, name| client.null();
         |client, name| client.call_raw(Procedure::Null, Vec::new());
         |client, name| client.lookup(file, &name);
-        |client, name| client.look_up_all(vec![(file, name)]);
         |client, name| client.resolve(&name);
         |client, name| client.create(file, &name, attributes);
         |client, name| client.create_new(file, &name, attributes);
@@ -85,6 +84,8 @@ fn calls(client: Client, mut listing: ReadDir, mut complete: ReadDir, file: File
 #[expect(dead_code, reason = "it is there for the compiler")]
 fn transfers(client: Client, file: FileHandle, local: [std::fs::File; 3], spec: UploadSpec) {
     let [first, second, third] = local;
+    let other = client.clone();
+    spawn(async move { Ok(other.look_up_all(vec![(file, Vec::new())]).await) });
     let other = client.clone();
     spawn(async move { other.download(file, 0, first, None).await });
     let other = client.clone();
