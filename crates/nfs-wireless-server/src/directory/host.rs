@@ -15,7 +15,7 @@ use nfs_wire::{
     nfs3_types::nfs3::{fattr3, ftype3, nfstime3, sattr3, set_atime, set_mtime, specdata3},
 };
 use rustix::{
-    fs::{FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
+    fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
 };
 
@@ -69,8 +69,22 @@ pub(super) struct Found {
     pub(super) attributes: fattr3,
 }
 
+impl Reference {
+    /// Changes the times of a file, not following it if it is a symbolic link; the root has no place.
+    pub(super) fn set_times(&self, place: Option<&(Self, Vec<u8>)>, changes: &sattr3) -> Result<(), Errno> {
+        let Some(times) = times(changes) else { return Ok(()) };
+        match place {
+            Some((directory, name)) => {
+                let directory = directory.directory()?;
+                rustix::fs::utimensat(directory, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
+            }
+            None => rustix::fs::futimens(self.directory()?, &times),
+        }
+    }
+}
+
 /// Returns the times that a client asks for, unless it asks for none.
-pub(super) fn times(changes: &sattr3) -> Option<Timestamps> {
+fn times(changes: &sattr3) -> Option<Timestamps> {
     let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let client = |time: nfstime3| Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nseconds.into() };

@@ -2,13 +2,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use nfs_wire::nfs3_types::nfs3::sattr3;
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, StatxTimestamp},
     io::Errno,
 };
 
-use super::{Found, Stat, times};
+use super::{Found, Stat};
 
 /// A mere reference to a file, which also a symbolic link can have.
 #[derive(Debug)]
@@ -59,21 +58,6 @@ impl Reference {
     pub(in super::super) fn set_mode(&self, mode: Mode) -> Result<(), Errno> {
         let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())
-    }
-
-    /// Changes the times of a file, not following it if it is a symbolic link; the root has no place.
-    pub(in super::super) fn set_times(
-        &self,
-        place: Option<&(Self, Vec<u8>)>,
-        changes: &sattr3,
-    ) -> Result<(), Errno> {
-        let Some(times) = times(changes) else { return Ok(()) };
-        match place {
-            Some((directory, name)) => {
-                rustix::fs::utimensat(&directory.0, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
-            }
-            None => rustix::fs::futimens(&self.0, &times),
-        }
     }
 }
 

@@ -7,13 +7,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nfs_wire::nfs3_types::nfs3::sattr3;
 use rustix::{
     fs::{AtFlags, Mode, OFlags},
     io::Errno,
 };
 
-use super::{Found, Stat, times};
+use super::{Found, Stat};
 
 /// A mere reference to a file, which also a symbolic link can have.
 #[derive(Debug)]
@@ -95,22 +94,6 @@ impl Reference {
                 }
             }
             other => other,
-        }
-    }
-
-    /// Changes the times of a file, not following it if it is a symbolic link; the root has no place.
-    pub(in super::super) fn set_times(
-        &self,
-        place: Option<&(Self, Vec<u8>)>,
-        changes: &sattr3,
-    ) -> Result<(), Errno> {
-        let Some(times) = times(changes) else { return Ok(()) };
-        match place {
-            Some((directory, name)) => {
-                let directory = directory.directory()?;
-                rustix::fs::utimensat(directory, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
-            }
-            None => rustix::fs::futimens(self.directory()?, &times),
         }
     }
 
