@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     local::base_directory,
-    paths::{load, now, save},
+    paths::{keep, load, now},
     summary::transport_name,
     target::is_within,
 };
@@ -18,8 +18,10 @@ use crate::{
 /// How long it is kept.
 const LIFETIME_SECONDS: u64 = 7 * 24 * 60 * 60;
 
-/// Exports that are kept, the latest first, and directories of each.
-const MOST: usize = 64;
+/// What tells exports apart.
+const KEYS: [&str; 3] = ["host", "asked_ports", "export"];
+
+/// Directories of an export that are kept, the latest first.
 const MOST_DIRECTORIES: usize = 256;
 
 /// How a server was asked for: the name or address, and the ports of NFS and MOUNT as far as they were given.
@@ -61,9 +63,7 @@ pub(crate) fn find(asked: &Asked, path: &[u8]) -> Option<Known> {
 pub(crate) fn remember(found: impl Iterator<Item = (Asked, Known)>) {
     let (Some(file), Some(now)) = (file(), now()) else { return };
     let new: Vec<Value> = found.filter_map(|(asked, known)| entry(&asked, &known, now)).collect();
-    if !new.is_empty() {
-        save(&file, merged(new, load(&file)));
-    }
+    keep(&file, new, &KEYS);
 }
 
 fn file() -> Option<PathBuf> {
@@ -87,20 +87,6 @@ fn entry(asked: &Asked, Known { server, directories }: &Known, now: u64) -> Opti
         "export": std::str::from_utf8(&server.export).ok()?,
         "directories": texts.collect::<Vec<_>>(),
     }))
-}
-
-fn is_same(one: &Value, other: &Value) -> bool {
-    ["host", "asked_ports", "export"].iter().all(|key| one[*key] == other[*key])
-}
-
-fn merged(mut new: Vec<Value>, old: Vec<Value>) -> Vec<Value> {
-    for entry in old {
-        if !new.iter().any(|it| is_same(it, &entry)) {
-            new.push(entry);
-        }
-    }
-    new.truncate(MOST);
-    new
 }
 
 fn find_in(entries: &[Value], asked: &Asked, path: &[u8], now: u64) -> Option<Known> {
@@ -133,6 +119,7 @@ fn decode(entry: &Value) -> Option<Known> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::{MOST, merged};
 
     fn asked(host: &str) -> Asked {
         Asked { host: host.into(), ports: (Some(2049), None) }
@@ -163,9 +150,9 @@ mod tests {
     fn the_latest_is_kept_and_no_more_than_there_is_room_for() {
         let older = vec![entry(&asked("nas"), &known(b"/srv", 1), 1000).unwrap()];
         let newer = entry(&asked("nas"), &known(b"/srv", 2), 2000).unwrap();
-        assert_eq!(merged(vec![newer.clone()], older), [newer]);
+        assert_eq!(merged(vec![newer.clone()], older, &KEYS), [newer]);
         let many = (0..200).map(|at| entry(&asked(&at.to_string()), &known(b"/", 1), 5).unwrap());
-        assert_eq!(merged(Vec::new(), many.collect()).len(), MOST);
+        assert_eq!(merged(Vec::new(), many.collect(), &KEYS).len(), MOST);
         let mut known = known(b"/", 1);
         let handle = known.directories[0].1;
         known.add((0..300).map(|at: u32| (at.to_string().into_bytes(), handle)));

@@ -18,8 +18,11 @@ use crate::local::base_directory;
 /// How long a path is remembered.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
-/// Paths that are kept, the latest first.
-const MOST: usize = 64;
+/// Entries that a file of the cache keeps, the latest first.
+pub(crate) const MOST: usize = 64;
+
+/// What tells paths apart.
+const KEYS: [&str; 2] = ["server", "from"];
 
 /// Returns the latest estimate of the path to a server from where we are now, if it is not old.
 pub(crate) fn cached(server: SocketAddr) -> Option<PathEstimate> {
@@ -43,15 +46,18 @@ pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
             learned.push(entry(server, local, now, &estimate));
         }
     }
-    if learned.is_empty() {
-        return;
-    }
-    let paths = merged(learned, load(&file));
-    save(&file, paths);
+    keep(&file, learned, &KEYS);
 }
 
-/// Writes a file of the cache anew, as far as that can be done: what was asked for is done all the same.
-pub(crate) fn save(file: &Path, values: Vec<Value>) {
+/// Adds entries to a file of the cache, in the place of those that have the same values under `keys`.
+pub(crate) fn keep(file: &Path, new: Vec<Value>, keys: &[&str]) {
+    if !new.is_empty() {
+        save(file, merged(new, load(file), keys));
+    }
+}
+
+/// Writes a file of the cache, as far as that can be done: what was asked for is done all the same.
+fn save(file: &Path, values: Vec<Value>) {
     let save = || -> std::io::Result<()> {
         let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
         fs::create_dir_all(directory)?;
@@ -126,12 +132,12 @@ fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<
     })
 }
 
-/// The new entries, then the old ones of other paths.
-fn merged(mut new: Vec<Value>, old: Vec<Value>) -> Vec<Value> {
-    for path in old {
-        let same = |it: &Value| it["server"] == path["server"] && it["from"] == path["from"];
+/// The new entries, then the old ones that differ from them under a key.
+pub(crate) fn merged(mut new: Vec<Value>, old: Vec<Value>, keys: &[&str]) -> Vec<Value> {
+    for entry in old {
+        let same = |it: &Value| keys.iter().all(|key| it[*key] == entry[*key]);
         if new.len() < MOST && !new.iter().any(same) {
-            new.push(path);
+            new.push(entry);
         }
     }
     new.truncate(MOST);
@@ -156,13 +162,13 @@ mod tests {
     fn a_path_is_remembered_for_a_while_and_from_the_same_place_only() {
         let server = "192.0.2.1:2049".parse().unwrap();
         let (here, there) = ("192.0.2.7".parse().unwrap(), "198.51.100.7".parse().unwrap());
-        let paths = merged(vec![entry(server, here, 1000, &ESTIMATE)], Vec::new());
+        let paths = merged(vec![entry(server, here, 1000, &ESTIMATE)], Vec::new(), &KEYS);
         assert_eq!(find(&paths, server, here, 1000), Some(ESTIMATE));
         assert_eq!(find(&paths, server, here, 1000 + LIFETIME.as_secs()), Some(ESTIMATE));
         assert_eq!(find(&paths, server, here, 1001 + LIFETIME.as_secs()), None, "too old");
         assert_eq!(find(&paths, server, here, 999), None, "the clock was set back");
         assert_eq!(find(&paths, server, there, 1000), None);
-        let newer = merged(vec![entry(server, here, 2000, &ESTIMATE)], paths);
+        let newer = merged(vec![entry(server, here, 2000, &ESTIMATE)], paths, &KEYS);
         assert_eq!(newer.len(), 1);
     }
 
@@ -172,6 +178,6 @@ mod tests {
         let broken = [json!(3), json!({"server": "192.0.2.1:2049", "from": "192.0.2.7", "at": "yesterday"})];
         assert_eq!(find(&broken, server, here, 5), None);
         let many = (0..200).map(|port| entry(SocketAddr::from(([192, 0, 2, 1], port)), here, 5, &ESTIMATE));
-        assert_eq!(merged(Vec::new(), many.collect()).len(), MOST);
+        assert_eq!(merged(Vec::new(), many.collect(), &KEYS).len(), MOST);
     }
 }
