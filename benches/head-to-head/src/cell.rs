@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use linkemu::{ArqKind, LinkConfig, Preset};
+use linkemu::{ArqKind, BitRate, LinkConfig, Preset};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room, figures::link_files};
 
@@ -181,12 +181,23 @@ impl Cell {
         }
     }
 
-    /// Copies at once, of `jobs` on the slowest link, that leave the machine enough time for each.
-    pub(crate) fn at_once(&self, jobs: usize) -> usize {
-        match (self.link, self.fades) {
-            (PAPER, _) => jobs,
-            ("satellite-600" | "wifi-edge", _) | (_, Fades::Recorded(_)) => (jobs / 8).max(1),
-            _ => 1,
+    /// What a copy asks of the machine: the mean rate of the link in Mbit/s, and 5 for its processes.
+    pub(crate) fn load(&self) -> u64 {
+        let rate = match self.fades {
+            Fades::Recorded(recorded) => recorded.link.rate.mean(),
+            _ => Preset::named(self.link).map_or(BitRate::UNLIMITED, |preset| preset.config().rate.mean()),
+        };
+        5 + rate.bits_per_second() / 1_000_000
+    }
+
+    /// Seconds of a copy, the mean over all programs of a whole matrix.
+    pub(crate) fn usual_seconds(&self) -> f64 {
+        match self.link {
+            _ if matches!(self.fades, Fades::Recorded(_)) => 35.0,
+            PAPER | "wifi-edge" => 15.0,
+            "satellite-600" => 40.0,
+            "lan-50ms" => 10.0,
+            _ => 5.0,
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod cell;
 mod copy_with;
+mod machine;
 mod picture;
 mod program;
 mod report;
@@ -17,7 +18,7 @@ mod trial;
 mod watch;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::Write,
     os::unix::process::CommandExt,
@@ -25,7 +26,7 @@ use std::{
     process::{Command, ExitCode},
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -35,7 +36,8 @@ use anyhow::{Context, bail, ensure};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    cell::{Cell, Fades, PAPER},
+    cell::Cell,
+    machine::Machine,
     program::{PROGRAMS, Program, package},
     results::{Results, Setting},
     sshd::Sshd,
@@ -62,9 +64,9 @@ struct Arguments {
     /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Copies at once on the papers' link, an eighth of it on satellite-600 and wifi-edge, one elsewhere.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    jobs: usize,
+    /// How much of the emulated links runs at once: the sum of their rates, and 5 for each.
+    #[arg(long, value_name = "MBIT/S", default_value_t = 300)]
+    load: u64,
     /// Bytes of the file [default: 1 MB on the papers' link, 16 MB elsewhere].
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
@@ -126,7 +128,7 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
         let results = Results::read(&arguments.from)?;
         return show(&arguments, &all, &results);
     }
-    ensure!(arguments.runs > 0 && arguments.jobs > 0, "--runs and --jobs must be at least 1");
+    ensure!(arguments.runs > 0 && arguments.load > 0, "--runs and --load must be at least 1");
     let cells = cells(&all, &arguments.cells)?;
     let contenders = contenders(&arguments.programs)?;
     if arguments.list {
@@ -241,19 +243,7 @@ fn contenders(wanted: &[String]) -> anyhow::Result<Vec<(Program, String)>> {
     Ok(present)
 }
 
-/// What takes its turn: the links one after the other, as each allows another number of copies at once.
-fn turns(cells: &[Cell]) -> Vec<(&'static str, Vec<Cell>)> {
-    let mut turns: Vec<(&'static str, Vec<Cell>)> = Vec::new();
-    for cell in cells {
-        match turns.iter_mut().find(|(link, _)| *link == cell.link) {
-            Some((_, cells)) => cells.push(*cell),
-            None => turns.push((cell.link, vec![*cell])),
-        }
-    }
-    turns
-}
-
-/// Every copy of a turn: programs that are compared follow each other, whatever changes meanwhile on this machine.
+/// Every copy: programs that are compared follow each other, whatever changes meanwhile on this machine.
 fn tasks<'a>(arguments: &Arguments, cells: &[Cell], contenders: &'a [(Program, String)]) -> Vec<Task<'a>> {
     let mut tasks = Vec::new();
     for seed in arguments.seed..arguments.seed + arguments.runs {
@@ -273,25 +263,14 @@ fn list(arguments: &Arguments, cells: &[Cell], contenders: &[(Program, String)])
         println!("{}{control}", program.name);
     }
     println!();
-    let mut total = 0.0;
-    for (link, cells) in turns(cells) {
-        for cell in &cells {
-            println!("{cell}");
-        }
-        let copies = tasks(arguments, &cells, contenders).len();
-        // Means of a whole matrix.
-        let each = match link {
-            _ if matches!(cells[0].fades, Fades::Recorded(_)) => 35.0,
-            PAPER | "wifi-edge" => 15.0,
-            "satellite-600" => 40.0,
-            "lan-50ms" => 10.0,
-            _ => 5.0,
-        };
-        let minutes = copies as f64 * each / cells[0].at_once(arguments.jobs) as f64 / 60.0;
-        total += minutes;
-        println!("{link}: {copies} copies, about {minutes:.0} min\n");
+    let (mut seconds, mut copies) = (0.0, 0);
+    for cell in cells {
+        let count = tasks(arguments, std::slice::from_ref(cell), contenders).len();
+        println!("{cell}: {count} copies");
+        copies += count;
+        seconds += count as f64 * cell.usual_seconds() * cell.load().min(arguments.load) as f64;
     }
-    println!("about {total:.0} min in all");
+    println!("\n{copies} copies, about {:.0} min", seconds / arguments.load as f64 / 60.0);
 }
 
 fn measure(
@@ -313,39 +292,40 @@ fn measure(
     }
     let mut file = File::create(&path).with_context(|| path.display().to_string())?;
     results.write(&mut file)?;
-    let left = |cells: &[Cell], results: &Results| -> Vec<Task<'_>> {
-        let all = tasks(arguments, cells, contenders);
-        all.into_iter().filter(|task| !results.has(task)).collect()
-    };
-    let total =
-        results.len() + turns(cells).iter().map(|(_, cells)| left(cells, &results).len()).sum::<usize>();
-    let begun = Instant::now();
-    for (_, cells) in turns(cells) {
-        let tasks = left(&cells, &results);
-        for size in tasks.iter().map(|task| task.size).collect::<std::collections::BTreeSet<_>>() {
-            bench.prepare(size)?;
-        }
-        let (next, done) = (AtomicUsize::new(0), Mutex::new((&mut file, &mut results)));
-        let worker = || -> anyhow::Result<()> {
-            while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // The others end with what they are at.
-                let trial =
-                    bench.run(task, &tree).inspect_err(|_| next.store(tasks.len(), Ordering::Relaxed))?;
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                let (file, results) = &mut *done;
-                writeln!(file, "{}", serde_json::to_string(&trial)?)?;
-                results.add(trial);
-                let latest = results.latest();
-                eprintln!("{:>5} of {total}, {:>4} s: {latest}", results.len(), begun.elapsed().as_secs());
-            }
-            Ok(())
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..cells[0].at_once(arguments.jobs)).map(|_| scope.spawn(worker)).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().expect("a worker that panics is a bug"))
-        })?;
+    let mut tasks = tasks(arguments, cells, contenders);
+    tasks.retain(|task| !results.has(task));
+    for size in tasks.iter().map(|task| task.size).collect::<BTreeSet<_>>() {
+        bench.prepare(size)?;
     }
+    let (total, begun) = (results.len() + tasks.len(), Instant::now());
+    let (machine, done) = (Machine::new(arguments.load), Mutex::new((&mut file, &mut results)));
+    let copy = |task: &Task<'_>| -> anyhow::Result<()> {
+        let trial = bench.run(task, &tree)?;
+        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        let (file, results) = &mut *done;
+        writeln!(file, "{}", serde_json::to_string(&trial)?)?;
+        results.add(trial);
+        let latest = results.latest();
+        eprintln!("{:>5} of {total}, {:>4} s: {latest}", results.len(), begun.elapsed().as_secs());
+        Ok(())
+    };
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut workers = Vec::new();
+        for task in &tasks {
+            let share = machine.take(task.cell.load());
+            // The others end with what they are at.
+            if failed.load(Ordering::Relaxed) {
+                break;
+            }
+            let (copy, failed) = (&copy, &failed);
+            workers.push(scope.spawn(move || {
+                let _share = share;
+                copy(task).inspect_err(|_| failed.store(true, Ordering::Relaxed))
+            }));
+        }
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker that panics is a bug"))
+    })?;
     Ok(results)
 }
 
