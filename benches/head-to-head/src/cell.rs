@@ -181,13 +181,13 @@ impl Cell {
         }
     }
 
-    /// What a copy asks of the machine: the mean rate of the link in Mbit/s, and 5 for its processes.
+    /// What a copy asks of the machine: the mean rate of the link in Mbit/s, and 10 for its processes.
     pub(crate) fn load(&self) -> u64 {
         let rate = match self.fades {
             Fades::Recorded(recorded) => recorded.link.rate.mean(),
             _ => Preset::named(self.link).map_or(BitRate::UNLIMITED, |preset| preset.config().rate.mean()),
         };
-        5 + rate.bits_per_second() / 1_000_000
+        10 + rate.bits_per_second() / 1_000_000
     }
 
     /// Seconds of a copy, the mean over all programs of a whole matrix.
