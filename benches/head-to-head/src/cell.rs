@@ -204,7 +204,7 @@ impl Cell {
     /// How late deliveries may be at the 99th percentile, in ms, before the link is not the one that was asked for.
     pub(crate) fn late_ms(&self) -> f64 {
         match self.link {
-            PAPER => 5.0,
+            PAPER | "satellite-600" => 5.0,
             // Copies at these rates need the processors, so that a busy machine delays them before the link is late.
             "wifi-54" | "lan-50ms" => 0.5,
             _ => 2.0,
