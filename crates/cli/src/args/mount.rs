@@ -63,10 +63,10 @@ pub(crate) struct MountArgs {
     /// Fetch what programs will probably read next.
     #[arg(long, conflicts_with = "offline")]
     pub(crate) prefetch: bool,
-    /// Unmount when no program has used the mount for this long (only --via fuse).
+    /// Unmount when no program has used the mount for this long.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) idle: Option<Duration>,
-    /// Return as soon as the mount works, and keep it in the background (only --via fuse).
+    /// Return as soon as the mount works, and keep it in the background.
     #[arg(long)]
     pub(crate) background: bool,
     /// This is the process in the background.
