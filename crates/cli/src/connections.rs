@@ -19,7 +19,7 @@ use crate::{
     paths,
     progress::{Activity, LinkState},
     summary::{ClientSummary, Summary, transport_name},
-    target::{Remote, UrlOptions, is_within, join},
+    target::{Remote, UrlOptions, components, is_within},
     units::AutoOr,
 };
 
@@ -209,28 +209,19 @@ impl Connections {
         client: &Client,
         names: impl Iterator<Item = &'a Vec<u8>>,
     ) -> LookedUp {
-        let places = self.expected(client, names);
+        let root = (Some(client.root()), client.export());
+        let mut places = {
+            let connected = self.connected.borrow();
+            let memory = connected.iter().find(|it| it.client.is_same(client)).map(|it| &it.memory);
+            memory.map(|memory| memory.places(root, names)).unwrap_or_default()
+        };
+        let mut looked_up = client.take_looked_up();
+        places.retain(|(directory, name)| !looked_up.has(*directory, name));
         // A single name is looked up when its turn comes.
-        if places.len() > 1 { client.look_up_all(places).await } else { LookedUp::default() }
-    }
-
-    /// Returns where the names of a path are expected: in directories that are known, one below the other.
-    fn expected<'a>(
-        &self,
-        client: &Client,
-        names: impl Iterator<Item = &'a Vec<u8>>,
-    ) -> Vec<(FileHandle, Vec<u8>)> {
-        let connected = self.connected.borrow();
-        let memory = connected.iter().find(|it| it.client.is_same(client)).map(|it| &it.memory);
-        let mut places = Vec::new();
-        let (mut path, mut directory) = (client.export().to_vec(), Some(client.root()));
-        for name in names.take_while(|name| **name != b"..") {
-            let Some(parent) = directory else { break };
-            places.push((parent, name.clone()));
-            path = join(&path, name);
-            directory = memory.and_then(|memory| memory.directory(&path));
+        if places.len() > 1 {
+            looked_up.add(client.look_up_all(places).await);
         }
-        places
+        looked_up
     }
 
     /// Notes which directories paths have led to, from an export's root down.
@@ -315,7 +306,14 @@ impl Connections {
         }
         let (mut config, path) = (self.config(remote)?, remote.path.clone());
         let memory = known::find(&self.asked(remote), &path);
-        config.known = memory.as_ref().map(|memory| memory.server.clone());
+        config.known = memory.as_ref().map(|memory| {
+            let export = &memory.server.export[..];
+            let names = components(path.strip_prefix(export).unwrap_or_default());
+            let root = (memory.directory(export), export);
+            let mut server = memory.server.clone();
+            server.names = memory.places(root, names.iter());
+            server
+        });
         let host = self.address_of(remote).to_owned();
         let attempt = async move { Client::connect(&host, &path, config).await };
         let begun = Connecting { remote: remote.clone(), attempt: attempt.boxed().shared(), memory };

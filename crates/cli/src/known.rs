@@ -12,7 +12,7 @@ use crate::{
     local::base_directory,
     paths::{keep, load, now},
     summary::transport_name,
-    target::is_within,
+    target::{is_within, join},
 };
 
 /// How long it is kept.
@@ -42,6 +42,23 @@ impl Known {
     /// Returns the handle that a directory had.
     pub(crate) fn directory(&self, path: &[u8]) -> Option<FileHandle> {
         self.directories.iter().find(|(known, _)| known == path).map(|(_, handle)| *handle)
+    }
+
+    /// Returns where the names of a path below a directory are expected: in directories that are known, one below the other.
+    pub(crate) fn places<'a>(
+        &self,
+        directory: (Option<FileHandle>, &[u8]),
+        names: impl Iterator<Item = &'a Vec<u8>>,
+    ) -> Vec<(FileHandle, Vec<u8>)> {
+        let (mut handle, mut path) = (directory.0, directory.1.to_vec());
+        let mut places = Vec::new();
+        for name in names.take_while(|name| **name != b"..") {
+            let Some(parent) = handle else { break };
+            places.push((parent, name.clone()));
+            path = join(&path, name);
+            handle = self.directory(&path);
+        }
+        places
     }
 
     /// Adds directories, the latest first.

@@ -292,5 +292,11 @@ pub(crate) fn is_within(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
+/// Returns the names of a path, without those that stand for the same directory.
+pub(crate) fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+    names.map(<[u8]>::to_vec).collect()
+}
+
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,13 @@ mod pinger;
 mod roaming;
 
 use self::names::Marks;
+pub(crate) use self::names::place;
 pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
-    fmt,
+    fmt, mem,
     net::SocketAddr,
-    sync::{Arc, OnceLock, atomic::AtomicU8},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU8},
     time::{Duration, Instant},
 };
 
@@ -38,7 +39,7 @@ use crate::{
     driver::{Answer, CallFailure, Observer, Reactor, Sink, Source},
     endpoint::{Endpoint, Path},
     error::Error,
-    known::KnownServer,
+    known::{KnownServer, LookedUp},
     read_dir::ReadDir,
 };
 
@@ -71,6 +72,7 @@ struct Inner {
     listed: Vec<Export>,
     /// What the server does with marks: one of [`Marks`].
     marks: AtomicU8,
+    looked_up: Mutex<LookedUp>,
 }
 
 /// A file: its handle and its attributes.
@@ -136,18 +138,24 @@ impl Client {
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounting = async {
-            let Mounted { reached, offer } = finder.mount(path).await?;
+            let Mounted { mut reached, offer } = finder.mount(path).await?;
+            let mut looked_up = mem::take(&mut reached.path.looked_up);
+            if let Some(other) = &mut reached.other {
+                looked_up.add(mem::take(&mut other.looked_up));
+            }
             let root = offer.candidates.settle(&reached.path).await?;
-            Ok((reached, offer, root))
+            // A name that leads back to the root is refused where it is looked up again.
+            looked_up.found.retain(|(_, entry)| entry.as_ref().is_ok_and(|it| it.handle != root.handle));
+            Ok((reached, offer, root, Mutex::new(looked_up)))
         };
-        let (reached, offer, root) = within(&config, host, mounting).await?;
+        let (reached, offer, root, looked_up) = within(&config, host, mounting).await?;
         let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
         // Where the server has moved, it is looked for anew.
         config.known = None;
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let endpoint = Endpoint::new(reached, root, config, reactor);
         let host = host.to_owned();
-        let inner = Inner { endpoint, elsewhere, bell, host, export, root, mount, listed, marks };
+        let inner = Inner { endpoint, elsewhere, bell, host, export, root, mount, listed, marks, looked_up };
         let inner = Arc::new(inner);
         let client = Arc::downgrade(&inner);
         inner.endpoint.reactor.spawn(roaming::follow(client));
@@ -207,6 +215,12 @@ impl Client {
     pub fn known(&self) -> KnownServer {
         let Inner { mount, export, .. } = &*self.inner;
         KnownServer::new(self.address().port(), (mount.protocol, mount.address.port()), export.clone())
+    }
+
+    /// Returns the replies to the LOOKUPs of [`KnownServer::names`] that the server answered while the client connected, once. They are as
+    /// new as the client. Names that were refused are not among them.
+    pub fn take_looked_up(&self) -> LookedUp {
+        mem::take(&mut *self.inner.looked_up.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns how long the NFS service took to answer when it was reached.
@@ -490,7 +504,7 @@ async fn within<T>(
     }
 }
 
-fn packed(arguments: &impl Pack) -> Vec<u8> {
+pub(crate) fn packed(arguments: &impl Pack) -> Vec<u8> {
     let mut buffer = Vec::with_capacity(arguments.packed_size());
     encode(&mut buffer, arguments);
     buffer

@@ -1,5 +1,6 @@
 //! From a host name and a path to a mounted export: addresses, ports, transports, MOUNT.
 
+mod ahead;
 mod exports;
 mod first;
 mod looking;
@@ -25,6 +26,7 @@ use nfs_wire::{
     rpc::{Program, Rejection},
 };
 
+use self::ahead::null_and_lookups;
 use self::exports::{exports, list_and_mount, mnt, mount_among, umnt};
 pub(crate) use self::search::{Candidates, Root, all, listed_export};
 use crate::{
@@ -281,9 +283,13 @@ impl Finder<'_> {
 
     async fn nfs_over(&self, address: SocketAddr, protocol: Protocol) -> Result<Path, Error> {
         let service = self.service(address, Program::NFS, protocol).await?;
-        let round_trip = service.blame(nfs_null(&service.connection, service.found).await)?;
+        let names = self.config.known.as_ref().map_or(&[][..], |known| &known.names);
+        let (round_trip, looked_up) =
+            service.blame(null_and_lookups(&service.connection, service.found, names).await)?;
         let Found { protocol, address } = service.found;
-        Ok(Path::new(service.connection, protocol, address, round_trip))
+        let mut path = Path::new(service.connection, protocol, address, round_trip);
+        path.looked_up = looked_up;
+        Ok(path)
     }
 
     /// Finds a service over one transport and connects to it.

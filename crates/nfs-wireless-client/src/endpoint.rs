@@ -27,6 +27,7 @@ use crate::{
     config::{ClientConfig, TransportChoice},
     connect::{Finder, Reached},
     driver::{Answer, CallFailure, Change, Connection, Reactor, Snapshot, clock},
+    known::LookedUp,
 };
 
 /// A connection, and where it leads.
@@ -37,16 +38,19 @@ pub(crate) struct Path {
     /// Where the server is.
     address: Mutex<SocketAddr>,
     pub(crate) round_trip: Duration,
+    /// What was looked up while it was made.
+    pub(crate) looked_up: LookedUp,
 }
 
 impl Path {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         connection: Connection,
         protocol: Protocol,
         address: SocketAddr,
         round_trip: Duration,
     ) -> Self {
-        Self { connection, protocol, address: Mutex::new(address), round_trip }
+        let (address, looked_up) = (Mutex::new(address), LookedUp::default());
+        Self { connection, protocol, address, round_trip, looked_up }
     }
 
     /// Returns where the server is.

@@ -16,12 +16,15 @@ pub struct KnownServer {
     pub mount: (Protocol, u16),
     /// Path of the export that was mounted.
     pub export: Vec<u8>,
+    /// The names of the path that will be looked up, from the export's root down, each in the directory whose handle is remembered. LOOKUPs
+    /// and FSINFO are sent with the first call to the NFS service. [`Client::take_looked_up`](crate::Client::take_looked_up) has the replies.
+    pub names: Vec<(FileHandle, Vec<u8>)>,
 }
 
 impl KnownServer {
     /// Remembers these ports and this export.
     pub const fn new(nfs_port: u16, mount: (Protocol, u16), export: Vec<u8>) -> Self {
-        Self { nfs_port, mount, export }
+        Self { nfs_port, mount, export, names: Vec::new() }
     }
 
     pub(crate) fn port(&self, program: Program, protocol: Protocol) -> Option<u16> {
@@ -48,6 +51,16 @@ pub struct LookedUp {
 type Place = (FileHandle, Vec<u8>);
 
 impl LookedUp {
+    /// Returns whether the reply for a name in a directory is there.
+    pub fn has(&self, directory: FileHandle, name: &[u8]) -> bool {
+        self.found.iter().any(|((place, known), _)| *place == directory && known == name)
+    }
+
+    /// Adds the replies to other names.
+    pub fn add(&mut self, other: Self) {
+        self.found.extend(other.found);
+    }
+
     /// Returns what [`Client::lookup`](crate::Client::lookup) said of a name in a directory, once; `None` if it was not asked.
     pub fn take(&mut self, directory: FileHandle, name: &[u8]) -> Option<Result<Entry, Error>> {
         let at = self.found.iter().position(|((place, known), _)| *place == directory && known == name)?;

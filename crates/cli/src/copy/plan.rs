@@ -32,6 +32,9 @@ use crate::{
     target::{Remote, Target, is_within, local_name},
 };
 
+/// Names of a destination directory that are looked up one by one, at most: one listing costs less than more LOOKUPs.
+const MOST_LOOKED_UP: usize = 32;
+
 /// What is to be done.
 pub(super) enum Plan {
     /// Copy into files and directories.
@@ -141,7 +144,13 @@ pub(super) async fn plan(
     let are_several = |sources: &[Source]| sources.len().max(copy.sources.len()) > 1;
     match destination {
         Destination::Inside(place, clean_up) => {
-            let place = if copy.sync.is_some() { place.listed(connections, reporter).await? } else { place };
+            let are_many =
+                sources.len() > MOST_LOOKED_UP || sources.iter().any(|source| source.name.is_none());
+            let place = if copy.sync.is_some() || are_many {
+                place.listed(connections, reporter).await?
+            } else {
+                place
+            };
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
             let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);

@@ -10,7 +10,7 @@ use crate::{
     error::ResultExt,
     exit::{Exit, Failure},
     report::Reporter,
-    target::{Remote, is_within, join},
+    target::{Remote, components, is_within, join},
     text::escape,
 };
 
@@ -110,7 +110,7 @@ async fn walk_to(
             _ => found = Some((entry, join(&path, &name))),
         }
     }
-    connections.note(&walk.client, &walk.directories[1..]);
+    connections.note(&walk.client, &walk.directories);
     let (above, entry, path) = match found {
         Some((entry, path)) => {
             let directories = walk.directories.iter();
@@ -151,9 +151,4 @@ impl Walk {
 
 fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
-}
-
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-    names.map(<[u8]>::to_vec).collect()
 }

@@ -142,9 +142,13 @@ impl Bounds {
 impl Session {
     /// Takes note of the export's root, and asks what the server takes; READs and WRITEs wait for the answer if they could be larger than
     /// 32 KiB. `known`: another connection over the same transport has asked already.
+    ///
+    /// It may be called with a handle that is merely expected, before MNT has returned it. What the server announced for that stays, unless it
+    /// is another one or the server refused it.
     pub fn handle_mount(&mut self, now: Instant, root: FileHandle, known: Option<ServerLimits>) {
-        self.bounds.root = Some(root);
+        let before = self.bounds.root.replace(root);
         match known {
+            None if before == Some(root) && self.bounds.announced != Some(ServerLimits::UNANNOUNCED) => {}
             Some(known) => self.handle_limits(now, known),
             None => {
                 // What every server takes need not wait.
@@ -261,9 +265,13 @@ pub(super) fn half(bytes: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use nfs_wire::nfs3_types::nfs3::{Nfs3Option, nfstime3};
+    use nfs_wire::{
+        nfs3_types::nfs3::{Nfs3Option, nfstime3},
+        rpc::{ReplyHeader, Xid},
+    };
 
     use super::*;
+    use crate::session::tests::{Bench, server};
 
     fn info(max: u32) -> FSINFO3resok {
         FSINFO3resok {
@@ -288,6 +296,43 @@ mod tests {
         let Limits { read_block, write_block, .. } = bounds.limits();
         assert_eq!(read_block, write_block);
         write_block
+    }
+
+    /// Returns the root that the next FSINFO asks about, and answers it.
+    fn answer_fsinfo(bench: &mut Bench, max: Option<u32>) -> Option<FileHandle> {
+        bench.send();
+        let call = bench.sent.pop_front()?;
+        let xid = Xid(u32::from_be_bytes(call[..4].try_into().unwrap()));
+        let mut reply = Vec::new();
+        ReplyHeader { xid, outcome: Ok(()) }.encode(&mut reply);
+        const NFS3ERR_ACCES: u32 = 13;
+        match max {
+            Some(max) => {
+                encode(&mut reply, &0_u32);
+                encode(&mut reply, &info(max));
+            }
+            None => reply.extend([NFS3ERR_ACCES, 0].iter().flat_map(|word: &u32| word.to_be_bytes())),
+        }
+        let _ = bench.session.handle_head(bench.now, server(), &reply, true).unwrap();
+        bench.session.handle_payload_done(bench.now);
+        FileHandle::try_from(&call[call.len() - 8..]).ok()
+    }
+
+    #[test]
+    fn an_expected_root_is_asked_about_once_and_again_only_if_it_is_another_or_was_refused() {
+        let [expected, other] = [1, 2].map(|byte| FileHandle::try_from(&[byte; 8][..]).unwrap());
+        for (first, root, asked) in [
+            (Some(65536), expected, None),
+            (Some(65536), other, Some(other)),
+            (None, expected, Some(expected)),
+        ] {
+            let mut bench = Bench::new(|config| config.limits.read_block = 1 << 20);
+            bench.session.handle_mount(bench.now, expected, None);
+            assert_eq!(answer_fsinfo(&mut bench, first), Some(expected));
+            bench.session.handle_mount(bench.now, root, None);
+            assert_eq!(answer_fsinfo(&mut bench, Some(65536)), asked);
+            assert_eq!(bench.session.server_limits().unwrap().read_max, 65536);
+        }
     }
 
     #[test]

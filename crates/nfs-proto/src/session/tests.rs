@@ -13,18 +13,18 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn server() -> SocketAddr {
+pub(super) fn server() -> SocketAddr {
     "192.0.2.1:2049".parse().unwrap()
 }
 
-struct Bench {
-    session: Session,
-    now: Instant,
-    sent: VecDeque<Vec<u8>>,
+pub(super) struct Bench {
+    pub(super) session: Session,
+    pub(super) now: Instant,
+    pub(super) sent: VecDeque<Vec<u8>>,
 }
 
 impl Bench {
-    fn new(change: impl FnOnce(&mut SessionConfig)) -> Self {
+    pub(super) fn new(change: impl FnOnce(&mut SessionConfig)) -> Self {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let now = Instant::now();
         let window = WindowLimits { calls: 4, read_bytes: 1 << 20, write_bytes: 1 << 20 };
@@ -63,7 +63,7 @@ impl Bench {
     }
 
     /// Sends what there is to send; returns how many messages that were.
-    fn send(&mut self) -> usize {
+    pub(super) fn send(&mut self) -> usize {
         let before = self.sent.len();
         while let Some(transmit) = self.session.poll_transmit(self.now) {
             self.sent.push_back(transmit.head.to_vec());

@@ -471,6 +471,6 @@ impl Mark {
     }
 }
 
-fn place(directory: FileHandle, name: &[u8]) -> diropargs3<'_> {
+pub(crate) fn place(directory: FileHandle, name: &[u8]) -> diropargs3<'_> {
     diropargs3 { dir: directory.to_fh3(), name: filename3(Opaque::borrowed(name)) }
 }
