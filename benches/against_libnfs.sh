@@ -59,5 +59,5 @@ echo "| job | nfsw wall | other wall | ratio | nfsw CPU | other CPU | ratio | nf
 echo "|---|---|---|---|---|---|---|---|"
 row "256 MiB from the server, nfs-cp" get-nfsw get-libnfs
 row "256 MiB to stable storage, nfs-cp" put-nfsw put-libnfs
-row "2,000 × 4 KiB put, one file at a time" small-put small-put-1
-row "2,000 × 4 KiB get, one file at a time" small-get small-get-1
+row '2,000 × 4 KiB put, `nfsw cp -j 1`' small-put small-put-1
+row '2,000 × 4 KiB get, `nfsw cp -j 1`' small-get small-get-1

@@ -48,7 +48,7 @@ fn check(root: &Path, page: &Path, link: &str) -> Result<(), String> {
     let directory = page.parent().expect("pages lie in directories");
     let target = if file.is_empty() { page.to_owned() } else { directory.join(file) };
     let target = target.canonicalize().map_err(|error| format!("{link}: {error}"))?;
-    if directory.ends_with("docs") && !target.starts_with(root.join("docs")) {
+    if directory == root.join("docs") && !target.starts_with(root.join("docs")) {
         return Err(format!("{link} leads out of the book"));
     }
     let Some(anchor) = anchor else {

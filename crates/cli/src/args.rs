@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Cache(cache::CacheArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
-    /// Emulate a bad link: under any program, as a UDP proxy, or as a picture.
+    /// Emulate a bad link under any program or as a UDP proxy, or draw its fades.
     Link(LinkArgs),
     /// Compute response-time curves in virtual time.
     Curve(Box<CurveArgs>),
@@ -207,11 +207,11 @@ pub(crate) struct PingArgs {
 /// `nfsw serve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-NFS and MOUNT share one port. If a port mapper also runs on this host, clients must give the port twice:
+NFS and MOUNT share one port, which clients give in the URL. If a port mapper also runs on this host, they must give it twice:
   nfsw ls nfs://127.0.0.1:20490/
   nfsw ls 'nfs://127.0.0.1:20490/?mountport=20490'
 
-The listening address is the only access control: everyone who reaches the port has the rights of the \
+The listening address is the only access control: everyone who reaches the port can access DIR with the rights of the \
 user who runs nfsw serve.
 
 Examples:
@@ -252,7 +252,7 @@ pub(crate) struct DemoArgs {
 The file is $XDG_CONFIG_HOME/nfsw/config.toml or ~/.config/nfsw/config.toml:
 
   [defaults]
-  timeout = \"5m\"             # any option of any command, by its long name
+  timeout = \"5m\"             # an option of any command, by its long name
   bwlimit = \"2M\"
 
   [host.nas]                 # for nas:/PATH
@@ -278,7 +278,7 @@ pub(crate) struct ConfigArgs {
 /// The subcommands of `nfsw config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check the file and NFSW_OPTS, and say what is in them.
+    /// Check the file and NFSW_OPTS, and show their settings.
     Check,
     /// Print the path of the file.
     Path,
@@ -296,7 +296,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  nfsw man | man -l -\n  nfsw man link exec | man -l -")]
 pub(crate) struct ManArgs {
-    /// The command to describe, such as cp or link exec; nfsw itself when left out; json for what --json prints, as Markdown.
+    /// The command to describe, such as cp or link exec [default: nfsw itself]. json describes what --json prints, as Markdown.
     pub(crate) command: Vec<String>,
 }
 

@@ -18,11 +18,11 @@ pub(crate) struct CacheArgs {
 /// The subcommands of `nfsw cache`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// List what is kept of each directory that was mounted, or the files below TARGET of which data is kept.
+    /// List the mounted directories that are in the cache, or the files below TARGET that have data in it.
     #[command(after_help = "Examples:\n  nfsw cache ls\n  nfsw cache ls nas:/srv/photos/2026")]
     Ls(CacheLsArgs),
-    /// Protect what is in the cache at and below TARGET when room is made for other files; a running mount notices
-    /// within seconds.
+    /// Never delete what is in the cache at and below TARGET to make room for other files. A running mount notices
+    /// this within seconds.
     ///
     /// This fetches nothing: nfsw mount --hoard does.
     #[command(
@@ -32,8 +32,8 @@ pub(crate) enum CacheCommand {
     /// Delete what is in the cache at and below TARGET, which must not be mounted.
     #[command(after_help = "Examples:\n  nfsw cache drop nas:/srv/photos/2019\n  nfsw cache drop --all")]
     Drop(CacheDropArgs),
-    /// Compare all data in the cache with the hashes from when it was fetched. Directories that are mounted are left
-    /// out.
+    /// Compare all data in the cache with the hashes from when it was fetched. Directories that are mounted are
+    /// skipped.
     /// A mount verifies the data that it reads, and fetches damaged data again instead of serving it.
     #[command(after_help = "Example:\n  nfsw cache verify")]
     Verify(CacheVerifyArgs),
@@ -42,7 +42,7 @@ pub(crate) enum CacheCommand {
 /// What all of them have.
 #[derive(Args, Debug)]
 pub(crate) struct CachePlace {
-    /// Directory of the cache; $XDG_CACHE_HOME/nfsw/mount when left out.
+    /// Directory of the cache [default: $XDG_CACHE_HOME/nfsw/mount or ~/.cache/nfsw/mount].
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
     /// Print JSON, one event per line.
@@ -53,7 +53,7 @@ pub(crate) struct CachePlace {
 /// `nfsw cache ls`
 #[derive(Args, Debug)]
 pub(crate) struct CacheLsArgs {
-    /// A directory that was mounted, or something below one.
+    /// A directory that was mounted, or a directory below one.
     #[arg(value_name = "TARGET", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) target: Option<Remote>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct CacheLsArgs {
 /// `nfsw cache pin`
 #[derive(Args, Debug)]
 pub(crate) struct CachePinArgs {
-    /// Something at or below a directory that was mounted.
+    /// A directory that was mounted, or a file or directory below one.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Remove the protection.
@@ -76,7 +76,7 @@ pub(crate) struct CachePinArgs {
 /// `nfsw cache drop`
 #[derive(Args, Debug)]
 pub(crate) struct CacheDropArgs {
-    /// Something at or below a directory that was mounted.
+    /// A directory that was mounted, or a file or directory below one.
     #[arg(value_name = "TARGET", required_unless_present = "all", value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
     /// Delete everything in the cache.

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// Transport for NFS, MOUNT and the port mapper; auto measures both, and may change in the middle of a file
+    /// Transport for NFS, MOUNT and the port mapper; auto tries both, and may change in the middle of a file
     /// [default: auto].
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
@@ -54,7 +54,7 @@ pub(crate) struct ConnectionArgs {
     /// Give up after this time, in seconds or with a unit, whatever the progress.
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_seconds)]
     pub(crate) deadline: Option<Duration>,
-    /// Maximum number of entries read from one directory; a server could list for ever [default: 10000000].
+    /// Maximum number of entries read from one directory, in case a listing never ends [default: 10000000].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N")]
     pub(crate) max_entries: Option<u64>,
     /// User id to act as on the server [default: yours].
@@ -158,7 +158,7 @@ pub(crate) struct OutputArgs {
 /// `--transport`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// Whichever is better.
+    /// UDP or TCP, whichever is better.
     Auto,
     /// UDP only.
     Udp,
@@ -169,12 +169,12 @@ pub(crate) enum Transport {
 /// `--policy`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// By later replies and by probes; adapts to the link.
+    /// Replies to later calls, and probes; adapts to the link.
     Adaptive,
-    /// By a timeout that takes a few linear steps, then doubles.
+    /// A timeout that grows by a few linear steps, then doubles.
     Hybrid,
-    /// By a timeout that doubles from the first retransmission.
+    /// A timeout that doubles from the first retransmission.
     Exponential,
-    /// By timeouts as the Linux kernel's UDP client has them.
+    /// The timeouts of the Linux kernel's NFS client over UDP.
     Kernel,
 }

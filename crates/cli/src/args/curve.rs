@@ -14,15 +14,15 @@ use crate::units::{self, AutoOr};
 /// `nfsw curve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Client, link and server are the programs' own, under one virtual clock: a copy of ten seconds takes \
+The protocol code of client and server runs with an emulated link under one virtual clock: a copy of ten seconds takes \
 milliseconds, and the same seed gives the same result on every machine. Lists are separated by commas; \
-0,20,..,160 counts on. All combinations are run, each with the same seeds, so that all meet the same fades.
+0,20,..,160 stands for 0,20,40 and so on up to 160. All combinations are run with the same seeds, so that all meet the same fades.
 
-`over limit` is how much longer a copy takes than its seed's channel allows at best; `over edge` allows for \
-one block lost in every fade. Both count the headers of datagrams; over TCP a copy may end some per cent earlier.
+`over limit` is by how much a copy takes longer than the channel of its seed allows; `over edge` is the same for a limit that \
+allows for one lost block in every fade. Both limits include the headers of datagrams, so a copy over TCP can be some per cent faster.
 
 Examples:
-  nfsw curve                                 what the adaptive policy makes of the 1997 link
+  nfsw curve                                 the adaptive policy on the link of 1997
   nfsw curve --policy adaptive,hybrid,exponential,kernel --bad 0,40,80,160 --runs 20
   nfsw curve --room paper-1997 --policy exponential --block 1024,2048,4096,8192 --op both
   nfsw curve --room satellite-600 --size 32M --block auto --loss 3% --bad 10
@@ -44,17 +44,18 @@ pub(crate) struct CurveArgs {
     /// Directory of the recorded channels for --figure recorded and ablation; each *.toml in it describes a link.
     #[arg(long, value_name = "DIR", requires = "figure")]
     pub(crate) traces: Option<PathBuf>,
-    /// A room by its name (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms, satellite-600, wired-10) or file.
+    /// Hosts and link to simulate: the name of a room (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms,
+    /// satellite-600, wired-10) or a file.
     #[arg(long, value_name = "NAME|FILE", default_value = "modern", add = names(testbed::Room::names))]
     pub(crate) room: String,
-    /// Print the file of a room, to copy and change, and stop.
+    /// Print the file of a room, as a basis for one of your own, and stop.
     #[arg(long, value_name = "NAME", add = names(testbed::Room::names))]
     pub(crate) print_room: Option<String>,
     /// What to copy: from the server, to it, or one after the other.
     #[arg(long, value_enum, value_name = "OP", default_value = "both")]
     pub(crate) op: Op,
-    /// What calls travel over: UDP; one TCP connection, simulated as Linux has it (CUBIC, SACK, RACK-TLP); or auto, which
-    /// measures and moves between them as cp does.
+    /// Transport: UDP; one TCP connection, simulated like that of Linux (CUBIC, SACK, RACK-TLP); or auto, which
+    /// chooses between them as cp does.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_value = "udp")]
     pub(crate) transport: Vec<CurveTransport>,
     /// Policies of the client over UDP.
@@ -72,10 +73,10 @@ pub(crate) struct CurveArgs {
     /// Size of the file.
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = units::parse_size)]
     pub(crate) size: u64,
-    /// Mobiles that copy at once.
+    /// Number of clients that copy at once.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     pub(crate) clients: Vec<u16>,
-    /// Seeds for each point: --seed and those after it.
+    /// Number of seeds for each point, from --seed on.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: u32,
     /// Make the server unreachable AT this time after the first call, for LENGTH (2s:10s).

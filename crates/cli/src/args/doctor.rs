@@ -11,8 +11,8 @@ use crate::{target::Remote, units};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Prints a page that can be sent to the server's administrator: which transports answer, on which ports, what is exported, \
-the limits and abilities of the file system, what is odd, and what to change on the server. Nothing there is changed, \
-unless --write-test says so. READs over UDP are tried with the file that the path names.
+the limits and abilities of the file system, what is unusual, and what to change on the server. Nothing on the server is changed, \
+unless --write-test is given. If TARGET is a file, READs of it are also tried over UDP.
 
 Examples:
   nfsw doctor nas

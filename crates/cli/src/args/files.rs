@@ -66,7 +66,7 @@ pub(crate) struct StatArgs {
     /// Files on servers.
     #[arg(value_name = "TARGET", required = true, value_parser = parse_remote(), add = Completes::OnServers)]
     pub(crate) targets: Vec<Remote>,
-    /// Describe what a symbolic link points to.
+    /// Show the attributes of what a symbolic link points to, not of the link.
     #[arg(short = 'L', long)]
     pub(crate) dereference: bool,
     #[command(flatten)]

@@ -21,14 +21,14 @@ pub(crate) struct LinkArgs {
 /// The subcommands of `nfsw link`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LinkCommand {
-    /// Run a UDP proxy with a bad link inside, without root.
+    /// Run a UDP proxy that emulates a bad link, without root.
     Proxy(Box<LinkProxyArgs>),
     /// Run a program behind a bad link, whatever protocols it speaks.
     #[cfg(linux)]
     Exec(Box<LinkExecArgs>),
     /// Draw the fades of a seed.
     Show(Box<LinkShowArgs>),
-    /// List the links that have a name.
+    /// List the named links (--preset) and the sources of their numbers.
     Presets(LinkPresetsArgs),
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct LinkExecArgs {
     /// Share the medium with all runs of the same NAME, each as a mobile station; their link options must be equal.
     #[arg(long, value_name = "NAME")]
     pub(crate) cell: Option<String>,
-    /// How TCP controls congestion at both ends of the link (cubic, bbr ...) [default: as this host does].
+    /// Congestion control of TCP at both ends of the link (cubic, bbr ...) [default: that of this host].
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
     /// Do not show the state of the link.
@@ -153,7 +153,7 @@ Examples:
 pub(crate) struct LinkShowArgs {
     #[command(flatten)]
     pub(crate) link: LinkOptions,
-    /// How much of it to show.
+    /// How much time to show.
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
     pub(crate) length: Duration,
     /// Print one JSON object, with every period.
@@ -173,7 +173,7 @@ pub(crate) struct LinkPresetsArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkOptions {
-    /// A link with a name; `nfsw link presets` lists them [default: 1 Mbit/s without fades, or the room's link].
+    /// A named link; `nfsw link presets` lists them [default: 1 Mbit/s without fades, or the link of --room].
     #[arg(long, value_name = "NAME", add = names(presets))]
     pub(crate) preset: Option<String>,
     /// A link described in a TOML file.
@@ -188,10 +188,10 @@ pub(crate) struct LinkOptions {
     /// Largest IP packet, in bytes.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u32>,
-    /// Compress headers of IP, UDP, RPC and NFS at both ends of the medium; datagrams of one frame gain.
+    /// Compress headers of IP, UDP, RPC and NFS at both ends of the medium, for datagrams that fit one frame.
     #[arg(long)]
     pub(crate) header_compression: bool,
-    /// Whether one end sends at a time (half) or both (full).
+    /// Whether only one end can send at a time (half) or both (full).
     #[arg(long, value_name = "HALF|FULL", add = names(duplexes))]
     pub(crate) duplex: Option<String>,
     /// Mean length of good periods, in ms unless it has a unit.
@@ -224,7 +224,7 @@ pub(crate) struct LinkOptions {
     /// Pause after a failed attempt.
     #[arg(long, value_name = "TIME")]
     pub(crate) arq_retry: Option<String>,
-    /// Whether stop-and-wait asks with an RTS before it repeats a frame: on or off.
+    /// Whether stop-and-wait sends an RTS before it repeats a frame: on or off.
     #[arg(long, value_name = "ON|OFF")]
     pub(crate) arq_rts: Option<String>,
     /// Failed attempts before a frame is given up [default: never].
@@ -233,7 +233,7 @@ pub(crate) struct LinkOptions {
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
     #[arg(long, value_name = "NAME", add = names(schedulers))]
     pub(crate) scheduler: Option<String>,
-    /// Length of the queue before the medium, in packets [default: 50 or one round trip's worth].
+    /// Length of the queue before the medium, in packets [default: 50, or the packets of one round trip].
     #[arg(long, value_name = "PACKETS")]
     pub(crate) queue: Option<u32>,
     /// Random seed: the same seed gives the same fades.

@@ -39,7 +39,7 @@ pub(crate) struct MountArgs {
     /// Local directory to mount it on.
     #[arg(value_name = "DIR", required_unless_present_any = ["status", "listen"])]
     pub(crate) directory: Option<PathBuf>,
-    /// How programs reach the files: through FUSE, or through the system's NFS client, which mounts from nfsw as a local server.
+    /// How to mount: as a FUSE file system, or with the system's NFS client, to which nfsw is a local server (as root).
     #[arg(long, value_enum, default_value_t)]
     pub(crate) via: Via,
     /// With --via nfs: the address and port of that local server. Without DIR, nothing is mounted. [default: a free port of 127.0.0.1]
@@ -48,13 +48,13 @@ pub(crate) struct MountArgs {
     /// How long a program waits for what is not in the cache before it gets an error.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     pub(crate) wait: Duration,
-    /// Directory of the cache; $XDG_CACHE_HOME/nfsw/mount when left out.
+    /// Directory of the cache [default: $XDG_CACHE_HOME/nfsw/mount or ~/.cache/nfsw/mount].
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// How much file data of TARGET to keep; the least recently used goes first.
+    /// How much file data of TARGET to keep; the least recently used is deleted first.
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = units::parse_size)]
     pub(crate) cache_size: u64,
-    /// Show what the cache has, and send nothing to the server.
+    /// Show only what is in the cache, and send nothing to the server.
     #[arg(long)]
     pub(crate) offline: bool,
     /// Fetch the files whose paths below TARGET match, and keep them in the cache; may be repeated.
@@ -100,7 +100,7 @@ impl MountArgs {
 /// How programs reach a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Via {
-    /// A file system in user space.
+    /// A file system in user space (FUSE).
     #[default]
     Fuse,
     /// The system's NFS client.
@@ -111,7 +111,7 @@ pub(crate) enum Via {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  nfsw umount ~/photos")]
 pub(crate) struct UmountArgs {
-    /// Where it is mounted.
+    /// The directory where it is mounted.
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Print JSON, one event per line, and a summary.

@@ -129,8 +129,8 @@ are kept, and owners where allowed. Fifos, sockets and devices are skipped with 
 A file counts as unchanged if it has the size and time of its source. A file that is newer in DST is kept and reported, and the exit status is \
 1; --update skips it without an error, --force replaces it.
 
---delete deletes nothing if anything failed, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is), or if more \
-than --max-delete files would be deleted. It never deletes what --exclude excludes or what is mounted in DST, and never follows symbolic links there.
+--delete deletes nothing if anything failed, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is) and --force is \
+not given, or if more than --max-delete files and directories would be deleted. It never deletes what --exclude excludes or what is mounted in DST, and never follows symbolic links there.
 
 Run the same command again to resume an interrupted run.
 
@@ -142,9 +142,10 @@ Options of rsync and scp:
   --delete, --delete-after       delete what only DST has
   -u, -c, --size-only            decide what is copied
   --exclude, --include           with the patterns of rsync
-  --exclude-from, --files-from   read patterns or names from a file
+  --exclude-from FILE            patterns in the syntax of .gitignore
+  --files-from FILE              names of files, one per line
   --bwlimit RATE                 KiB/s; scp -l 8000 is --bwlimit 8000kbit
-  -z, -W                         no effect: NFS has no compression
+  -z, -W                         no effect: no compression, always whole files
   -e, scp -i, scp -P             not needed: nfs://HOST:PORT/PATH
 
 For options that are not available, nfsw says what to use instead. -S is --sparse always.

@@ -8,7 +8,7 @@ const EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "Done. What was written to a server is on its stable storage."),
     ("1", "Some files failed."),
     ("2", "The command line is wrong."),
-    ("3", "The server cannot be reached, or does not let itself be mounted."),
+    ("3", "The server cannot be reached, or refuses the mount."),
     ("4", "A source is missing."),
     ("5", "Gave up on a server that does not respond. The same command resumes."),
     ("6", "A copy differs from its source."),
@@ -37,11 +37,14 @@ const FILES: &[(&str, &str)] = &[
     (".nfsw-incomplete", "In a directory that a copy has made and not completed."),
     (
         "~/.local/state/nfsw",
-        "Journals of uploads, and lists of complete files of trees. Deleting them costs the resume.",
+        "Journals of uploads, and lists of complete files of trees. If they are deleted, interrupted copies restart.",
     ),
     ("~/.cache/nfsw/paths.json", "Estimates of paths to servers, used for half an hour."),
-    ("~/.cache/nfsw/servers.json", "Where things are on servers, so that the next command asks there first."),
-    ("~/.cache/nfsw/mount", "What nfsw mount has read; nfsw cache shows and changes it."),
+    (
+        "~/.cache/nfsw/servers.json",
+        "Ports, exports and handles of servers, which the next command tries first.",
+    ),
+    ("~/.cache/nfsw/mount", "What nfsw mount has read; nfsw cache lists and changes it."),
 ];
 
 /// Returns the sections of a command's page in roff: exit status, environment, files, and what its help ends with.
