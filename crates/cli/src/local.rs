@@ -204,9 +204,13 @@ impl StateHome {
 /// Returns our directory below the base that `variable` names, or else `default` below the user's home (XDG Base
 /// Directory Specification 0.8).
 pub(crate) fn base_directory(variable: &str, default: &str) -> Option<PathBuf> {
+    Some(user_directory(variable, default)?.join("nfsw"))
+}
+
+/// Returns that base, which the user's programs share.
+pub(crate) fn user_directory(variable: &str, default: &str) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(default)))?;
-    Some(base.join("nfsw"))
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(default)))
 }
 
 /// Returns what changes when this machine is started anew; zeros where the system does not tell.

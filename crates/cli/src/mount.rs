@@ -13,6 +13,7 @@ pub(crate) mod line;
 mod nfs;
 mod point;
 pub(crate) mod status;
+mod thumbnails;
 mod view;
 
 pub(crate) use self::{
@@ -21,5 +22,6 @@ pub(crate) use self::{
     hoard::Patterns,
     nfs::{Export, Readers},
     point::{MountPoint, SOURCE, is_mounted, served_port, unmount, unmount_unused},
+    thumbnails::{PHOTOS, Thumbnails},
     view::{Notice, Snapshot, View},
 };

@@ -55,8 +55,8 @@ pub struct CacheConfig {
     pub prefetch_pause: Duration,
     /// How often hoarded files are looked at again, besides after the link was down. Default: 10 min.
     pub hoard_every: Duration,
-    /// Extensions, in lower case, of files whose first bytes are told ([`Event::Head`](crate::Event::Head)) when their directory
-    /// was listed and they are held. Default: none.
+    /// Extensions, in lower case, of files whose first bytes are told ([`Event::Head`](crate::Event::Head)) with `prefetch`, once they
+    /// are held and were read or their directory was listed. Default: none.
     pub told_heads: Vec<String>,
     /// How long what nobody uses is held, unless it is pinned. Default: 30 days.
     pub idle: Duration,

@@ -253,6 +253,31 @@ fn after_a_listing_heads_come_first_then_small_files() {
 }
 
 #[test]
+fn heads_of_what_was_read_are_told_as_well_one_after_the_other() {
+    let mut config = config();
+    config.told_heads = ["jpg", "zip"].map(str::to_owned).to_vec();
+    let mut world = World::new(config, [1000, 300_000, 200_000, 65_536, 70_000], true);
+    for name in ["b.jpg", "c.zip", "d"] {
+        let open = world.open(name);
+        world.read(open, 0..1);
+    }
+    let heads = |world: &World| -> Vec<String> {
+        let heads = world.events.iter().filter_map(|event| match event {
+            Event::Head { path, data, .. } if data.len() as u64 == GRAIN_BYTES => Some(path.clone()),
+            _ => None,
+        });
+        heads.map(|path| String::from_utf8(path).unwrap()).collect()
+    };
+    assert!(world.until(SECONDS, |world| !heads(world).is_empty()));
+    assert_eq!(heads(&world), ["b.jpg"]);
+    world.pass(Duration::from_millis(20));
+    assert_eq!(heads(&world), ["b.jpg", "c.zip"]);
+    world.list();
+    world.pass(60 * SECONDS);
+    assert_eq!(heads(&world), ["b.jpg", "c.zip"], "once");
+}
+
+#[test]
 fn attributes_come_first_where_a_listing_has_none() {
     let mut world = World::new(config(), [1000; 5], false);
     world.list();

@@ -1,6 +1,9 @@
 //! A mobile whose programs look at the server through the cache of `nfsw mount`: its machine makes the calls that the cache wants, as
 //! the program does on sockets.
 
+#[cfg(test)]
+mod prefetch;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
@@ -45,12 +48,7 @@ impl Listed {
 /// A mobile that lists a directory as `ls -l` does on a mount: the directory's attributes, its listing, and every name in it.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    path: Path,
-    host: Host,
-    cache: Cache<MemoryStore>,
-    /// Calls that the session has, by token.
-    calls: BTreeMap<u64, (CallId, engine::CallId)>,
-    next_token: u64,
+    front: Front,
     repeat: Repeat,
     epoch: Instant,
     starts: Option<Instant>,
@@ -81,11 +79,7 @@ impl Mounted {
     ) -> Self {
         let cache = Cache::new(CacheConfig::default(), epoch, root, metadata, MemoryStore::default());
         Self {
-            path,
-            host,
-            cache,
-            calls: BTreeMap::new(),
-            next_token: 0,
+            front: Front::new(path, host, cache),
             repeat,
             epoch,
             starts: Some(epoch + starts),
@@ -104,7 +98,7 @@ impl Mounted {
             return;
         }
         self.starts = None;
-        let waits_for = self.cache.attributes(now, NodeId::ROOT);
+        let waits_for = self.front.cache.attributes(now, NodeId::ROOT);
         let names = VecDeque::new();
         self.running = Some(Running { began: now, waits_for, names, entries: 0, errors: 0 });
     }
@@ -115,7 +109,7 @@ impl Mounted {
         let mut next = running.names.pop_front();
         match result {
             Ok(Answer::Attributes(_)) => {
-                running.waits_for = self.cache.list(now, NodeId::ROOT);
+                running.waits_for = self.front.cache.list(now, NodeId::ROOT);
                 self.running = Some(running);
                 return;
             }
@@ -124,13 +118,13 @@ impl Mounted {
                 next = running.names.pop_front();
             }
             Ok(Answer::Entry { node, .. }) => {
-                self.cache.forget(node, 1);
+                self.front.cache.forget(node, 1);
                 running.entries += 1;
             }
             Ok(_) | Err(_) => running.errors += 1,
         }
         if let Some(name) = next {
-            running.waits_for = self.cache.lookup(now, NodeId::ROOT, &name);
+            running.waits_for = self.front.cache.lookup(now, NodeId::ROOT, &name);
             self.running = Some(running);
             return;
         }
@@ -147,39 +141,81 @@ impl Mounted {
     fn pump(&mut self, now: Instant) {
         loop {
             self.begin(now);
-            for answered in std::mem::take(&mut self.host.answered) {
-                if let Some((call, _)) = self.calls.remove(&answered.token) {
-                    let outcome = match answered.outcome {
-                        Ok(()) => Outcome::Results(answered.results),
-                        Err(rejection) => Outcome::Rejected(rejection),
-                    };
-                    self.cache.handle_reply(now, call, outcome);
-                }
+            let events = self.front.pump(now);
+            if events.is_empty() {
+                return;
             }
-            while self.path.session.poll_event().is_some() {}
-            while let Some(gone) = self.cache.poll_cancel() {
-                let token = self.calls.iter().find(|(_, (call, _))| *call == gone).map(|(&token, _)| token);
-                if let Some((_, call)) = token.and_then(|token| self.calls.remove(&token)) {
-                    self.path.session.cancel(now, call);
-                }
-            }
-            self.cache.set_read_block(self.path.session.limits().read_block);
-            while let Some(sent) = self.cache.poll_transmit(now) {
-                self.make(now, &sent);
-            }
-            let mut is_done = true;
-            while let Some(event) = self.cache.poll_event() {
-                is_done = false;
+            for event in events {
                 if let Event::Done { operation, result } = event
                     && self.running.as_ref().is_some_and(|running| running.waits_for == operation)
                 {
                     self.go_on(now, result);
                 }
             }
-            if is_done {
-                return;
+        }
+    }
+}
+
+impl Node for Mounted {
+    fn handle_input(&mut self, now: Instant, _: Endpoint, to: Endpoint, payload: Bytes) {
+        if self.front.handle_input(now, to, payload) {
+            self.pump(now);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.front.handle_timeout(now);
+        self.pump(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
+        self.front.poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.front.poll_timeout().into_iter().chain(self.starts).min()
+    }
+}
+
+/// The cache of a mount, and the connection that makes its calls.
+#[derive(Debug)]
+struct Front {
+    path: Path,
+    host: Host,
+    cache: Cache<MemoryStore>,
+    /// Calls that the session has, by token.
+    calls: BTreeMap<u64, (CallId, engine::CallId)>,
+    next_token: u64,
+}
+
+impl Front {
+    const fn new(path: Path, host: Host, cache: Cache<MemoryStore>) -> Self {
+        Self { path, host, cache, calls: BTreeMap::new(), next_token: 0 }
+    }
+
+    /// Moves calls and replies, and returns what the cache tells.
+    fn pump(&mut self, now: Instant) -> Vec<Event> {
+        for answered in std::mem::take(&mut self.host.answered) {
+            if let Some((call, _)) = self.calls.remove(&answered.token) {
+                let outcome = match answered.outcome {
+                    Ok(()) => Outcome::Results(answered.results),
+                    Err(rejection) => Outcome::Rejected(rejection),
+                };
+                self.cache.handle_reply(now, call, outcome);
             }
         }
+        while self.path.session.poll_event().is_some() {}
+        while let Some(gone) = self.cache.poll_cancel() {
+            let token = self.calls.iter().find(|(_, (call, _))| *call == gone).map(|(&token, _)| token);
+            if let Some((_, call)) = token.and_then(|token| self.calls.remove(&token)) {
+                self.path.session.cancel(now, call);
+            }
+        }
+        self.cache.set_read_block(self.path.session.limits().read_block);
+        while let Some(sent) = self.cache.poll_transmit(now) {
+            self.make(now, &sent);
+        }
+        std::iter::from_fn(|| self.cache.poll_event()).collect()
     }
 
     fn make(&mut self, now: Instant, sent: &Transmit) {
@@ -194,20 +230,19 @@ impl Mounted {
             None => self.cache.handle_reply(now, sent.call, Outcome::NotAsked),
         }
     }
-}
 
-impl Node for Mounted {
-    fn handle_input(&mut self, now: Instant, _: Endpoint, to: Endpoint, payload: Bytes) {
-        if to == self.path.place() {
+    /// Takes what came for a place; whether it was for this.
+    fn handle_input(&mut self, now: Instant, to: Endpoint, payload: Bytes) -> bool {
+        let is_own = to == self.path.place();
+        if is_own {
             self.path.handle_input(now, &mut self.host, payload);
-            self.pump(now);
         }
+        is_own
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.path.handle_timeout(now, &mut self.host);
         self.cache.handle_timeout(now);
-        self.pump(now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
@@ -215,6 +250,6 @@ impl Node for Mounted {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.path.poll_timeout().into_iter().chain(self.cache.poll_timeout()).chain(self.starts).min()
+        self.path.poll_timeout().into_iter().chain(self.cache.poll_timeout()).min()
     }
 }

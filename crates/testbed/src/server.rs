@@ -92,6 +92,16 @@ impl ServerHost {
         (FileHandle::try_from(&found.object).expect("our server"), root)
     }
 
+    /// Makes a file of zeros that takes no memory, and the directories above it.
+    #[cfg(test)]
+    pub(crate) fn place_hole(&mut self, path: &str, size: u64) {
+        let time = nfstime3 { seconds: 1, nseconds: 0 };
+        let backend = self.service.backend();
+        let node = backend.write_file(time, path.as_bytes(), &[]);
+        let made = node.and_then(|node| backend.write(time, node, size - 1, &[0], stable_how::FILE_SYNC));
+        made.map(drop).expect("memory without a limit");
+    }
+
     /// Returns the attributes of an object, without the link.
     pub(crate) fn attributes(&mut self, now: Instant, object: FileHandle) -> Metadata {
         let found = self.ask(now, Program::NFS, Procedure::Getattr.number(), |buffer| {

@@ -20,7 +20,8 @@ it). An open file keeps its version: when the file changes on the server, readin
 ESTALE, and the next open gets the new version.
 
 Files that --hoard names are fetched when no program waits for the server. --prefetch fetches the beginnings of photos, films and \
-documents once their directory has been listed, then small files; it takes at most a quarter of the link's rate.
+documents once their directory has been listed, then small files; it takes at most a quarter of the link's rate. \
+The thumbnails that cameras put into photos go to the user's thumbnail cache, for file managers.
 
 The attribute user.nfsw.state tells whether a file is fresh, or since when it is stale, and how much of it is in the cache.
 

@@ -29,7 +29,7 @@ use crate::{
     held::Holder,
     links,
     mount::{
-        Front, MountPoint, Notice, Patterns, SOURCE, Snapshot, View,
+        Front, MountPoint, Notice, Patterns, SOURCE, Snapshot, Thumbnails, View,
         background::{self, Ready, Started},
         carry, line,
         status::Teller,
@@ -157,6 +157,9 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             background::settle()?;
         } else if let Some(progress) = Progress::on_terminal(None, Color::Auto).filter(|_| !arguments.quiet) {
             reporter.show_progress(progress);
+        }
+        if arguments.prefetch {
+            view.make_thumbnails(Thumbnails::start(&point.path));
         }
         if !arguments.hoard.is_empty() {
             view.hoard(Box::new(hoard));

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     attributes::{attributes, errno, kind, unknown},
     interrupt::is_interrupted,
+    thumbnails::{Head, Thumbnails},
 };
 use crate::held::Holder;
 
@@ -94,6 +95,7 @@ pub(super) struct Inner {
     /// Files that the kernel has open.
     open_files: u64,
     used_at: Instant,
+    thumbnails: Option<Thumbnails>,
 }
 
 /// A request without an answer yet.
@@ -138,6 +140,7 @@ impl View {
             way: (way, Instant::now()),
             open_files: 0,
             used_at: Instant::now(),
+            thumbnails: None,
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
@@ -210,6 +213,11 @@ impl View {
         self.bell.notify_one();
     }
 
+    /// Says who is told the heads of photos.
+    pub(crate) fn make_thumbnails(&self, thumbnails: Option<Thumbnails>) {
+        self.lock().thumbnails = thumbnails;
+    }
+
     /// Returns the state of the mount.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
@@ -249,6 +257,12 @@ impl Inner {
                 Event::Disconnected => self.notice(Notice::Disconnected, Way::Down),
                 Event::Connected => self.notice(Notice::Connected, Way::Up),
                 Event::AnotherServer => self.notice(Notice::AnotherServer, Way::AnotherServer),
+                Event::Head { path, metadata, data } => {
+                    if let Some(thumbnails) = &self.thumbnails {
+                        let changed = metadata.mtime.seconds;
+                        thumbnails.offer(Head { path, changed, size: metadata.size, data });
+                    }
+                }
                 _ => {}
             }
         }

@@ -35,11 +35,16 @@ impl Mount {
 
     /// Mounts what a URL names.
     pub(crate) fn at(url: &str, options: &[&str]) -> Self {
+        Self::with(url, options, &[])
+    }
+
+    /// The same in an environment with more variables.
+    pub(crate) fn with(url: &str, options: &[&str], variables: &[(&str, &Path)]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let (path, cache) = (place.path().join("view"), place.path().join("cache"));
         fs::create_dir(&path).unwrap();
-        let (process, said) =
-            launch(url, &path, &cache, options, &[]).unwrap_or_else(|said| panic!("not mounted: {said}"));
+        let (process, said) = launch(url, &path, &cache, options, variables)
+            .unwrap_or_else(|said| panic!("not mounted: {said}"));
         Self { process, path, cache, said, _place: place }
     }
 

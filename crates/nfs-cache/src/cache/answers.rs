@@ -27,7 +27,7 @@ pub enum Event {
     Connected,
     /// Where the server was is another one, which is not asked for anything.
     AnotherServer,
-    /// The beginning of a file in a directory that was listed is held: see [`CacheConfig::told_heads`](crate::CacheConfig::told_heads).
+    /// The beginning of a file that was read, or whose directory was listed, is held: see [`CacheConfig::told_heads`](crate::CacheConfig::told_heads).
     Head {
         /// Where the file is below the directory that the cache shows.
         path: Vec<u8>,

@@ -41,6 +41,9 @@ const LONG_READ: Duration = Duration::from_millis(150);
 /// Longest pause after one call.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Pause after the head of a file that was held already was told: it was read from the store, and whoever is told needs time.
+const TELL_PAUSE: Duration = Duration::from_millis(10);
+
 /// Files remembered whose heads were told.
 const TOLD: usize = 10_000;
 
@@ -184,6 +187,10 @@ impl<S: Store> Cache<S> {
             }
             if let Some(piece) = self.prefetch.grains.pop_front() {
                 self.prefetch.current = self.begin_grain(&piece).then_some(piece);
+                // The head of what is held was told.
+                if self.prefetch_at().is_some_and(|at| at > self.now) {
+                    return;
+                }
                 continue;
             }
             // In turn: neither waits for the end of the other.
@@ -251,7 +258,9 @@ impl<S: Store> Cache<S> {
             return false;
         }
         if held.present.contains(&piece.grain) {
-            self.tell_head(piece);
+            if self.tell_head(piece) {
+                self.prefetch.paid_until = Some(self.now + TELL_PAUSE);
+            }
             return false;
         }
         let limit = self.config.size_bytes - self.config.size_bytes / SPARE_PART;
@@ -288,9 +297,10 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    fn tell_head(&mut self, piece: &Piece) {
-        let Some(path) = piece.path.clone().filter(|_| piece.grain == 0) else { return };
-        let Some(object) = self.objects.get(piece.node) else { return };
+    /// Tells the head of a file, once; whether it did.
+    fn tell_head(&mut self, piece: &Piece) -> bool {
+        let Some(path) = piece.path.clone().filter(|_| piece.grain == 0) else { return false };
+        let Some(object) = self.objects.get(piece.node) else { return false };
         let metadata = object.known.metadata;
         if self.prefetch.told.len() >= TOLD {
             self.prefetch.told.clear();
@@ -299,6 +309,21 @@ impl<S: Store> Cache<S> {
             && let Some(data) = self.grain(piece.node, 0)
         {
             self.events.push_back(Event::Head { path, metadata, data });
+            return true;
+        }
+        false
+    }
+
+    /// Takes note that a front has read the head of a file, wherever it was.
+    pub(super) fn head_was_read(&mut self, node: NodeId) {
+        let is_full = self.prefetch.grains.len() >= NAMES_AT_ONCE;
+        if !self.config.prefetch || self.config.told_heads.is_empty() || is_full {
+            return;
+        }
+        let path = self.path(node).filter(|path| self.is_told(path));
+        if path.is_some() {
+            self.prefetch.grains.push_back(Piece { node, grain: 0, is_hoarded: false, path });
+            self.prefetch.is_done = false;
         }
     }
 
@@ -446,14 +471,16 @@ impl<S: Store> Cache<S> {
                 Phase::Small if (1..=GRAIN_BYTES).contains(&size) => vec![0],
                 Phase::Small => continue,
             };
-            let is_told = visit.phase == Phase::Heads && self.is_told(&name) && !grains.is_empty();
-            if !is_told && grains.iter().all(|grain| held.present.contains(grain)) {
+            let mut path = None;
+            if visit.phase == Phase::Heads && self.is_told(&name) && !grains.is_empty() {
+                if visit.path.is_none() {
+                    visit.path = self.path(visit.node);
+                }
+                path = visit.path.as_deref().map(|path| join(path, &name));
+            }
+            if path.is_none() && grains.iter().all(|grain| held.present.contains(grain)) {
                 continue;
             }
-            let path = is_told.then(|| {
-                let path = visit.path.get_or_insert_with(|| self.path(visit.node).unwrap_or_default());
-                join(path, &name)
-            });
             let piece = |grain| Piece { node, grain, is_hoarded: false, path: path.clone() };
             self.prefetch.name = Some(name);
             self.prefetch.grains.extend(grains.into_iter().map(piece));

@@ -330,6 +330,9 @@ impl<S: Store> Cache<S> {
                 self.hold_prefetched(node, grain, fetch.data.into(), fetch.begun);
             } else {
                 self.hold(node, grain, fetch.data.into(), fetch.begun);
+                if grain == 0 {
+                    self.head_was_read(node);
+                }
             }
         } else if fetch.quiet {
             // It goes on at its turn.

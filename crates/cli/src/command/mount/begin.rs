@@ -13,12 +13,12 @@ use nfs_wireless_client::{Client, FileHandle};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    args::MountArgs,
+    args::{MountArgs, Via},
     connections::Connections,
     error::{io_text, show},
     exit::{Exit, Failure},
     held::{DiskStore, Holder, Home, Root, pins},
-    mount::View,
+    mount::{PHOTOS, View},
     remote::{Found, find, follow},
     report::Reporter,
 };
@@ -163,6 +163,10 @@ fn config(arguments: &MountArgs) -> CacheConfig {
     config.size_bytes = arguments.cache_size;
     config.prompt = PROMPT;
     config.prefetch = arguments.prefetch;
+    // An NFS client mounts it where we do not know.
+    if arguments.via == Via::Fuse {
+        config.told_heads = PHOTOS.map(str::to_owned).to_vec();
+    }
     config
 }
 
