@@ -8,7 +8,7 @@ use std::{
     convert::Infallible,
     future::pending,
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -30,7 +30,7 @@ use crate::{
     links,
     mount::{
         Front, MountPoint, Notice, Patterns, SOURCE, Snapshot, View,
-        background::{self, Started},
+        background::{self, Ready, Started},
         carry, line,
         status::Teller,
         unmount, unmount_unused,
@@ -56,10 +56,6 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
         .that_changes(false);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
-    if arguments.via == Via::Nfs && (arguments.background || arguments.idle.is_some()) {
-        let error = Failure::usage("--background and --idle go with --via fuse");
-        return reporter.finish(Err(error), &connections.summary()).into();
-    }
     if arguments.background && !arguments.in_background {
         match in_background(&arguments, &reporter) {
             Ok(Some(code)) => return code,
@@ -86,20 +82,32 @@ fn output(json: bool) -> OutputArgs {
 
 /// Mounts in a process of its own, and returns when that works; or, with its exit status, when it has said why it does not.
 fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<Option<ExitCode>> {
-    let point = MountPoint::prepare(arguments.directory())?;
-    match background::start(&point.path)? {
-        Started::Failed(code) => Ok(Some(code)),
-        Started::Ready { log } => {
-            let (target, path) = (arguments.target(), show(&point.path));
-            if !arguments.quiet {
-                reporter.note(format!(
-                    "{target} is mounted at {path}; unmount it: nfsw umount {path}; its log: {}",
-                    show(&log)
-                ));
-            }
-            Ok(None)
+    let point = match arguments.via {
+        Via::Fuse => MountPoint::prepare(arguments.directory())?.path,
+        Via::Nfs => via_nfs::name(arguments)?,
+    };
+    let Ready { said, pid, log } = match background::start(&point)? {
+        Started::Failed(code) => return Ok(Some(code)),
+        Started::Ready(ready) => ready,
+    };
+    if arguments.quiet {
+        return Ok(None);
+    }
+    let (target, path, log) = (arguments.target(), show(&point), show(&log));
+    match (arguments.via, &arguments.directory) {
+        (Via::Fuse, _) => reporter
+            .note(format!("{target} is mounted at {path}; unmount it: nfsw umount {path}; its log: {log}")),
+        // It knows its address.
+        (Via::Nfs, directory) => {
+            eprint!("{said}");
+            let end = match directory {
+                Some(_) => format!("unmount it: nfsw umount {path}"),
+                None => format!("end it: kill {pid}"),
+            };
+            reporter.note(format!("process {pid} goes on in the background; {end}; its log: {log}"));
         }
     }
+    Ok(None)
 }
 
 pub(super) fn execute_umount(arguments: &UmountArgs) -> Exit {
@@ -179,7 +187,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             never = links::watch(changed) => match never {},
             never = tell_state(teller.as_ref(), &view, &identity) => match never {},
             never = show_state(reporter, &view) => match never {},
-            longest = unused(&view, &point.path, arguments.idle) => {
+            longest = unused(&view, || Some(point.path.clone()), arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&point.path)));
             }
@@ -252,8 +260,8 @@ async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
     pending().await
 }
 
-/// Returns when no program has used the mount for so long, and unmounts it.
-async fn unused(view: &View, point: &Path, longest: Option<Duration>) -> Duration {
+/// Returns when no program has used the mount for so long, and unmounts it, if it is mounted on this machine then.
+async fn unused(view: &View, point: impl Fn() -> Option<PathBuf>, longest: Option<Duration>) -> Duration {
     let Some(longest) = longest else { return pending().await };
     let look = (longest / 10).clamp(Duration::from_millis(50), Duration::from_secs(10));
     loop {
@@ -262,7 +270,7 @@ async fn unused(view: &View, point: &Path, longest: Option<Duration>) -> Duratio
         if !is_unused || used_at.elapsed() < longest {
             continue;
         }
-        let path = point.to_owned();
+        let Some(path) = point() else { return longest };
         // The kernel may want answers meanwhile. It refuses while somebody is in there, with a working directory for example.
         if let Ok(true) = spawn_blocking(move || unmount_unused(&path)).await {
             return longest;

@@ -29,12 +29,20 @@ const LONGEST_LOG: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) enum Started {
     /// It works.
-    Ready {
-        /// Where it writes what it has to say.
-        log: PathBuf,
-    },
+    Ready(Ready),
     /// It does not; it said why, and ended with this.
     Failed(ExitCode),
+}
+
+/// A mount that works in the background.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// What it has said so far.
+    pub(crate) said: String,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Where it writes what it has to say.
+    pub(crate) log: PathBuf,
 }
 
 /// Starts this command again in the background, and waits until it works or has said why it cannot.
@@ -66,11 +74,14 @@ pub(crate) fn start(point: &Path) -> anyhow::Result<Started> {
     let events = said.strip_suffix(READY);
     // Whoever does not want to read them wants the mount all the same.
     let _ = io::stdout().write_all(events.unwrap_or(&said));
-    if events.is_some() {
-        return Ok(Started::Ready { log: path });
-    }
-    let status = child.wait().map_err(failed)?;
+    let status = if events.is_none() { Some(child.wait().map_err(failed)?) } else { None };
     log.seek(SeekFrom::Start(begin)).map_err(failed)?;
+    let Some(status) = status else {
+        let mut said = Vec::new();
+        log.read_to_end(&mut said).map_err(failed)?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        return Ok(Started::Ready(Ready { said, pid: child.id(), log: path }));
+    };
     io::copy(&mut log, &mut io::stderr()).map_err(failed)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(Started::Failed(code.map_or_else(|| Exit::LocalIo.into(), ExitCode::from)))

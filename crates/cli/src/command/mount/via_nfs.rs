@@ -17,7 +17,7 @@ use nfs_wireless_server::Server;
 use serde_json::json;
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{begin, status::Identity, tell, unmounted as unmounted_event};
+use super::{begin, status::Identity, tell, tell_state, teller, unmounted as unmounted_event, unused};
 use crate::{
     args::MountArgs,
     command::serve::url,
@@ -25,9 +25,10 @@ use crate::{
     error::{explain, io_text, local, show},
     exit::{Exit, Failure},
     links,
-    mount::{Export, Patterns, Readers, View, carry, is_mounted, served_port, unmount},
+    mount::{Export, Patterns, Readers, View, background, carry, is_mounted, served_port, unmount},
     report::{Reporter, put_name},
     signals::interrupted,
+    units,
 };
 
 /// How long the system's NFS client waits for an answer beyond `--wait`, before it asks again.
@@ -48,6 +49,22 @@ enum Place {
     Directory(PathBuf),
     /// In this directory, where it was mounted by a run before this one, which has left a mount without a server.
     Mounted(PathBuf),
+}
+
+impl Place {
+    /// Returns the directory, if there is one.
+    fn point(&self) -> Option<&Path> {
+        match self {
+            Self::None => None,
+            Self::Directory(point) | Self::Mounted(point) => Some(point),
+        }
+    }
+}
+
+/// Checks where it is to be shown, and returns what tells this mount from others: its directory or, where it is only served, its address.
+pub(super) fn name(arguments: &MountArgs) -> anyhow::Result<PathBuf> {
+    let (place, listen) = prepare(arguments)?;
+    Ok(place.point().map_or_else(|| url(listen).into(), Path::to_owned))
 }
 
 pub(super) fn run(
@@ -89,9 +106,12 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
     });
     put_name(&mut serving, "path", &target.to_bytes());
     reporter.event(&serving)?;
-    let mounted: OnceLock<Identity> = OnceLock::new();
-    let tell_state = || match mounted.get() {
-        Some(identity) => reporter.event(&identity.state(&view.snapshot(), Instant::now())),
+    // Who asks for the mounts of this user is told of one that is only served, too, under its address.
+    let shown_at = place.point().map_or_else(|| url(address).into(), Path::to_owned);
+    let (identity, teller) = (Identity::new(target, &shown_at), teller(&shown_at));
+    let has_mounted: OnceLock<()> = OnceLock::new();
+    let tell_mounted = || match has_mounted.get() {
+        Some(()) => reporter.event(&identity.state(&view.snapshot(), Instant::now())),
         None => Ok(()),
     };
     let life = async {
@@ -102,34 +122,61 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
             }
             Place::Mounted(point) => check(point).await.map(|()| true)?,
             Place::Directory(point) => {
-                let mut mounting = pin!(mount(arguments, point, address, reporter));
-                tokio::select! {
+                let line = line(arguments, Some(point), address);
+                let mut mounting = pin!(mount(&line, point));
+                let mounted = tokio::select! {
                     biased;
                     // It must not be mounted after the end.
                     () = &mut end => return timeout(LAST_WORDS, mounting).await.map_or(Ok(()), |_| Ok(())),
-                    is_mounted = &mut mounting => is_mounted,
+                    mounted = &mut mounting => mounted,
+                };
+                match mounted {
+                    Err(reason) if arguments.in_background => {
+                        let text = format!("{reason}; without DIR it is served all the same");
+                        return Err(Failure::with(Exit::LocalIo, text));
+                    }
+                    Err(reason) => {
+                        reporter.note(reason);
+                        reporter.note(format!("it is served until Ctrl-C; mount it with: {}", shown(&line)));
+                        false
+                    }
+                    Ok(()) => true,
                 }
             }
         };
-        let (Place::Directory(point) | Place::Mounted(point)) = &place else {
-            end.await;
-            return Ok(());
-        };
-        if is_mounted {
-            reporter.note(format!("{target} is mounted at {}; Ctrl-C unmounts it", show(point)));
-            mounted.get_or_init(|| Identity::new(target, point));
-            tell_state()?;
+        if let Some(point) = place.point().filter(|_| is_mounted) {
+            let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
+            reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(point)));
+            has_mounted.get_or_init(|| ());
+            tell_mounted()?;
         }
+        if arguments.in_background
+            && let Err(error) = background::settle()
+        {
+            if let Some(point) = place.point().filter(|_| is_mounted) {
+                take_down(point, reporter).await;
+            }
+            return Err(error);
+        }
+        // By whom it was mounted does not matter.
+        let mounted_at = || {
+            let point = place.point().filter(|point| served_port(point) == Some(address.port()));
+            point.map(Path::to_owned)
+        };
         tokio::select! {
             () = &mut end => {}
-            () = unmounted(point), if is_mounted => {}
+            () = unmounted(&shown_at), if is_mounted => {}
+            longest = unused(&view, mounted_at, arguments.idle) => {
+                let time = units::whole_seconds(longest);
+                reporter.note(format!("{} has not been used for {time}", show(&shown_at)));
+            }
         }
         Ok(())
     };
     let life = async {
         let result = life.await;
         // By whom it was mounted does not matter: nobody answers there any more.
-        if let Place::Directory(point) | Place::Mounted(point) = &place
+        if let Some(point) = place.point()
             && result.is_ok()
             && served_port(point) == Some(address.port())
         {
@@ -140,7 +187,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
     let tell = || {
         view.take_notices().into_iter().for_each(|notice| {
             tell(reporter, target, notice);
-            let _ = tell_state();
+            let _ = tell_mounted();
         });
     };
     let changed = || {
@@ -155,6 +202,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         never = seeker.seek(arguments, connections, reporter, &view) => match never {},
         never = begin::follow_pins(&view, begun.place) => match never {},
         never = export.serve(&server, works) => match never {},
+        never = tell_state(teller.as_ref(), &view, &identity) => match never {},
         never = links::watch(changed) => match never {},
     };
     server.shutdown().await;
@@ -222,11 +270,10 @@ async fn check(point: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Has the system's NFS client mount it; whether it did. If not, it is said why, and the view is served all the same.
-async fn mount(arguments: &MountArgs, point: &Path, address: SocketAddr, reporter: &Reporter) -> bool {
-    let line = line(arguments, Some(point), address);
-    let reason = match run_command(&line).await {
-        Ok(output) if output.status.success() => return true,
+/// Has the system's NFS client mount it, or says why it does not.
+async fn mount(line: &[OsString], point: &Path) -> Result<(), String> {
+    let reason = match run_command(line).await {
+        Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; "),
         Err(error) => io_text(&error),
     };
@@ -238,9 +285,7 @@ async fn mount(arguments: &MountArgs, point: &Path, address: SocketAddr, reporte
     } else {
         "mount(8) needs the package nfs-common, or nfs-utils"
     };
-    reporter.note(format!("not mounted at {}: {reason} ({hint})", show(point)));
-    reporter.note(format!("it is served until Ctrl-C; mount it with: {}", shown(&line)));
-    false
+    Err(format!("not mounted at {}: {reason} ({hint})", show(point)))
 }
 
 /// Returns the command that mounts it.
