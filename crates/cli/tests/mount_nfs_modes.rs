@@ -107,6 +107,27 @@ fn what_is_served_in_the_background_works_when_the_command_returns_and_ends_when
     assert!(stderr(&output).contains("no such file or directory"), "{}", stderr(&output));
 }
 
+/// NFS clients keep what they have read, and only ask whether the file has changed.
+#[test]
+fn what_was_read_just_after_a_change_is_there_without_the_server_though_nobody_reads_it_again() {
+    let place = Place::new();
+    let output =
+        place.mount(&["--background", "--wait", "1s", "--listen", "127.0.0.1:0", &place.server.url("/")]);
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let port = port(&said);
+    let state = || place.states().into_iter().next().expect("it is served");
+    let pid = Pid::from_raw(state()["pid"].as_i64().unwrap() as i32).unwrap();
+    fs::write(place.server.path("/file"), "just now").unwrap();
+    assert_eq!(read(port), "just now");
+    ok(["ls", &format!("nfs://127.0.0.1:{port}/file?mountport={port}")]);
+    until("it is fetched again", || state()["held_bytes"] == 8);
+    kill_process(Pid::from_child(&place.server.process), Signal::STOP).unwrap();
+    assert_eq!(read(port), "just now");
+    kill_process(pid, Signal::TERM).unwrap();
+    until("its end", || !is_served(port));
+}
+
 /// Where the kernel has no NFS client, the command says so, and leaves nothing behind.
 #[test]
 fn a_mount_in_the_background_is_there_or_nothing_is() {
