@@ -1,5 +1,6 @@
 //! The machine: operations in, calls out, replies in, answers out.
 
+mod again;
 mod answers;
 mod calls;
 mod handles;
@@ -24,11 +25,11 @@ use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
 pub(crate) use self::rate::Sent;
+use self::{again::Again, idle::Marks, keep::Unkept, prefetch::Prefetch};
 pub use self::{
     answers::{Answer, Event, Failure, ListEntry, Stats},
     hoard::Wanted,
 };
-use self::{idle::Marks, keep::Unkept, prefetch::Prefetch};
 use crate::{
     call::{Call, CallId, Outcome, Transmit},
     config::CacheConfig,
@@ -97,6 +98,7 @@ pub struct Cache<S> {
     events: VecDeque<Event>,
     stats: Stats,
     prefetch: Prefetch,
+    again: Again,
     marks: Marks,
 }
 
@@ -188,6 +190,7 @@ impl<S: Store> Cache<S> {
             events: VecDeque::new(),
             stats: Stats::default(),
             prefetch: Prefetch::default(),
+            again: Again::default(),
             marks: Marks::new(now),
         }
     }

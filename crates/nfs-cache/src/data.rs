@@ -18,6 +18,8 @@ pub(crate) struct Held {
     /// Those of them that were fetched so soon after the last change that it is not proven of which version they are, and when the
     /// fetch began.
     pub(crate) unproven: BTreeMap<u64, Instant>,
+    /// Grains that are to be fetched again when that proves of which version they are.
+    pub(crate) again: BTreeSet<u64>,
     /// Unproven grains were held since the last open that dropped them: a front may have them.
     pub(crate) tainted: bool,
     pub(crate) fetches: BTreeMap<u64, Fetch>,
@@ -31,6 +33,7 @@ pub(crate) struct Held {
 pub(crate) static NOTHING: Held = Held {
     present: BTreeSet::new(),
     unproven: BTreeMap::new(),
+    again: BTreeSet::new(),
     tainted: false,
     fetches: BTreeMap::new(),
     recalled: false,

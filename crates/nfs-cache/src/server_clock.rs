@@ -47,6 +47,14 @@ impl ServerClock {
         })
     }
 
+    /// Returns from when on a stamp is so old at least, if any stamp was ever seen.
+    pub(crate) fn aged_at(&self, stamp: Time, age: Duration) -> Option<Instant> {
+        let (seen, latest) = self.latest?;
+        let left = (since_1970(stamp) + age).saturating_sub(latest);
+        // The bound is slower than any clock.
+        Some(seen + left + left / (DRIFT / 2))
+    }
+
     /// Returns how long ago a stamp was made at least.
     pub(crate) fn age(&self, now: Instant, stamp: Time) -> Duration {
         self.at_least(now).map_or(Duration::ZERO, |bound| bound.saturating_sub(since_1970(stamp)))
@@ -79,6 +87,23 @@ mod tests {
             Duration::from_secs(999),
             "an older stamp says less"
         );
+    }
+
+    #[test]
+    fn when_a_stamp_is_old_enough_is_known_before() {
+        let (mut clock, start) = (ServerClock::default(), Instant::now());
+        assert_eq!(clock.aged_at(at(1000), Duration::ZERO), None);
+        clock.observe(start, at(1000));
+        for (stamp, age) in [(1000, 2), (990, 2), (1000, 1), (1005, 0), (5000, 100_000)] {
+            let age = Duration::from_secs(age);
+            let when = clock.aged_at(at(stamp), age).unwrap();
+            assert!(clock.age(when, at(stamp)) >= age, "{stamp} {age:?}");
+            let waits = when - start;
+            assert!(
+                waits.is_zero()
+                    || clock.age(start + waits * 99 / 100, at(stamp)) < age.max(Duration::from_nanos(1))
+            );
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) struct MountArgs {
     /// Fetch what programs will probably read next.
     #[arg(long, conflicts_with = "offline")]
     pub(crate) prefetch: bool,
-    /// Unmount when no program has used the mount for this long.
+    /// Unmount when no program has used the mount for this long; without DIR, stop serving.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) idle: Option<Duration>,
     /// Return as soon as the mount works, and keep it in the background.

@@ -275,7 +275,11 @@ pub(super) const EVENTS: &[Event] = &[
         meaning: "The state of a mount: when it works, and again when the server ceases or begins to respond.",
         fields: &[
             Field("target", Text, "what is mounted"),
-            Field("directory", Name, "where"),
+            Field(
+                "directory",
+                Name,
+                "where; with --via nfs and without DIR, the address at which it is served",
+            ),
             Field("pid", Integer, "its process"),
             Field("since", Time, "when it was mounted"),
             Field("link", Text, "`up`, `down` or `another server`"),

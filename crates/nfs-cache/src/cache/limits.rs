@@ -52,6 +52,11 @@ impl<S: Store> Cache<S> {
         self.clock.age(at, object.known.metadata.ctime) >= self.config.racy
     }
 
+    /// From when on what is asked shows that.
+    pub(super) fn proves_from(&self, object: &Object) -> Option<Instant> {
+        self.clock.aged_at(object.known.metadata.ctime, self.config.racy)
+    }
+
     /// Drops what was fetched before `begun` and may be of another version with the same attributes.
     pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) {
         let Some(object) = self.objects.get(node) else { return };
@@ -66,6 +71,7 @@ impl<S: Store> Cache<S> {
             .collect();
         for grain in grains {
             self.drop_grain(node, grain);
+            self.fetch_again(node, grain);
         }
         for grain in fetches {
             if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
@@ -86,10 +92,11 @@ impl<S: Store> Cache<S> {
     pub(super) fn hold(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
         let length = data.len() as u64;
         self.recall_data(node);
-        self.make_room(length);
+        let more = if self.is_present(node, grain) { 0 } else { length };
+        self.make_room(more);
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.proves(begun, object);
-        let has_room = self.total_bytes() + length <= self.config.size_bytes;
+        let has_room = self.total_bytes() + more <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         held.tainted |= !is_proven;
@@ -97,8 +104,11 @@ impl<S: Store> Cache<S> {
             if held.present.insert(grain) {
                 self.held_bytes += length;
             }
-            if !is_proven {
+            if is_proven {
+                held.unproven.remove(&grain);
+            } else {
                 held.unproven.insert(grain, begun);
+                self.fetch_again(node, grain);
             }
             self.changed(node);
         } else {
@@ -107,6 +117,12 @@ impl<S: Store> Cache<S> {
                 self.loose.pop_front();
             }
         }
+    }
+
+    /// Whether a grain is held.
+    pub(super) fn is_present(&self, node: NodeId, grain: u64) -> bool {
+        let held = self.objects.get(node).and_then(Object::held);
+        held.is_some_and(|held| held.present.contains(&grain))
     }
 
     /// Bytes of data in the store, also of what is not known to this cache yet.
@@ -186,6 +202,7 @@ impl<S: Store> Cache<S> {
         }
         if let Some(Kind::File(Some(held))) = self.objects.get_mut(node).map(|object| &mut object.kind) {
             held.fetches.clear();
+            held.again.clear();
         }
         self.loose.retain(|(of, ..)| *of != node);
     }

@@ -134,8 +134,16 @@ pub(super) struct Piece {
     node: NodeId,
     grain: u64,
     is_hoarded: bool,
+    /// It was fetched before, when that proved nothing.
+    is_again: bool,
     /// Where the file is, if its head is to be told.
     path: Option<Vec<u8>>,
+}
+
+impl Piece {
+    pub(super) const fn again(node: NodeId, grain: u64) -> Self {
+        Self { node, grain, is_hoarded: false, is_again: true, path: None }
+    }
 }
 
 /// What to do next.
@@ -166,7 +174,8 @@ impl<S: Store> Cache<S> {
             return None;
         }
         let prefetch = &self.prefetch;
-        let walk = if prefetch.is_done { Some(prefetch.hoard.next_walk()?) } else { None };
+        let next = || prefetch.hoard.next_walk().into_iter().chain(self.again_at()).min();
+        let walk = if prefetch.is_done { Some(next()?) } else { None };
         let pause = prefetch.front_at.map(|at| at + self.config.prefetch_pause);
         [walk, pause, prefetch.paid_until, Some(self.not_before)].into_iter().flatten().max()
     }
@@ -197,7 +206,8 @@ impl<S: Store> Cache<S> {
             let hoards = !self.prefetch.hoards;
             self.prefetch.hoards = hoards;
             let walk = if hoards { self.next_of_walk() } else { None };
-            let next = walk.or_else(|| self.next_of_whole()).or_else(|| self.next_of_visit());
+            let next = walk.or_else(|| self.next_of_again());
+            let next = next.or_else(|| self.next_of_whole()).or_else(|| self.next_of_visit());
             let Some(next) = next.or_else(|| self.next_of_walk()) else {
                 self.prefetch.is_done = true;
                 return;
@@ -257,14 +267,16 @@ impl<S: Store> Cache<S> {
         if length == 0 {
             return false;
         }
-        if held.present.contains(&piece.grain) {
+        let (is_held, is_unproven) =
+            (held.present.contains(&piece.grain), held.unproven.contains_key(&piece.grain));
+        if is_held && !(piece.is_again && is_unproven) {
             if self.tell_head(piece) {
                 self.prefetch.paid_until = Some(self.now + TELL_PAUSE);
             }
             return false;
         }
         let limit = self.config.size_bytes - self.config.size_bytes / SPARE_PART;
-        if !piece.is_hoarded && total + length > limit {
+        if !piece.is_hoarded && !is_held && total + length > limit {
             return false;
         }
         let fetch = held.fetches.entry(piece.grain).or_insert_with(|| Fetch::new(length, now, next));
@@ -279,13 +291,15 @@ impl<S: Store> Cache<S> {
         if piece.as_ref().is_some_and(|piece| piece.is_hoarded) {
             self.make_room(length);
         }
+        if piece.as_ref().is_some_and(|piece| piece.is_again) {
+            return self.hold_again(node, grain, data, begun);
+        }
         if self.total_bytes() + length > self.config.size_bytes {
             self.prefetch.hoard.is_full |= piece.is_some_and(|piece| piece.is_hoarded);
             return;
         }
         self.hold(node, grain, data, begun);
-        let is_held = |object: &Object| object.held().is_some_and(|held| held.present.contains(&grain));
-        if self.objects.get(node).is_some_and(is_held) {
+        if self.is_present(node, grain) {
             self.prefetch.bytes += length;
             if let Some(piece) = piece {
                 self.tell_head(&piece);
@@ -294,6 +308,14 @@ impl<S: Store> Cache<S> {
             // The store has no room though we have.
             self.prefetch.hoard.is_full = true;
             self.prefetch.paid_until = Some(self.now + LONGEST_PAUSE);
+        }
+    }
+
+    /// Holds a grain in the place of what was fetched too early. Where there is no room, what is held stays.
+    fn hold_again(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
+        let more = if self.is_present(node, grain) { 0 } else { data.len() as u64 };
+        if self.total_bytes() + more <= self.config.size_bytes {
+            self.hold(node, grain, data, begun);
         }
     }
 
@@ -322,7 +344,7 @@ impl<S: Store> Cache<S> {
         }
         let path = self.path(node).filter(|path| self.is_told(path));
         if path.is_some() {
-            self.prefetch.grains.push_back(Piece { node, grain: 0, is_hoarded: false, path });
+            self.prefetch.grains.push_back(Piece { node, grain: 0, is_hoarded: false, is_again: false, path });
             self.prefetch.is_done = false;
         }
     }
@@ -418,12 +440,17 @@ impl<S: Store> Cache<S> {
         let held = object.held()?;
         let grain = (whole.next..end).find(|grain| !held.present.contains(grain))?;
         whole.next = grain + 1;
-        Some(Piece { node: whole.node, grain, is_hoarded, path: None })
+        Some(Piece { node: whole.node, grain, is_hoarded, is_again: false, path: None })
     }
 
     pub(super) fn queue(&mut self, piece: Piece, name: Vec<u8>) {
         self.prefetch.grains.push_back(piece);
         self.prefetch.name = Some(name);
+    }
+
+    pub(super) fn queue_again(&mut self, piece: Piece) {
+        self.prefetch.grains.push_back(piece);
+        self.prefetch.name = None;
     }
 
     fn next_of_visit(&mut self) -> Option<Next> {
@@ -481,7 +508,7 @@ impl<S: Store> Cache<S> {
             if path.is_none() && grains.iter().all(|grain| held.present.contains(grain)) {
                 continue;
             }
-            let piece = |grain| Piece { node, grain, is_hoarded: false, path: path.clone() };
+            let piece = |grain| Piece { node, grain, is_hoarded: false, is_again: false, path: path.clone() };
             self.prefetch.name = Some(name);
             self.prefetch.grains.extend(grains.into_iter().map(piece));
             return Some(Next::Again);
