@@ -344,7 +344,13 @@ impl<S: Store> Cache<S> {
         }
         let path = self.path(node).filter(|path| self.is_told(path));
         if path.is_some() {
-            self.prefetch.grains.push_back(Piece { node, grain: 0, is_hoarded: false, is_again: false, path });
+            self.prefetch.grains.push_back(Piece {
+                node,
+                grain: 0,
+                is_hoarded: false,
+                is_again: false,
+                path,
+            });
             self.prefetch.is_done = false;
         }
     }
