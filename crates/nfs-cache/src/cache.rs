@@ -79,6 +79,8 @@ pub struct Cache<S> {
     clock: ServerClock,
     /// The server was seen to tell how many names a file has.
     counts_links: bool,
+    /// Calls before this one may tell of files that the server did not know later.
+    gone_before: CallId,
     link: Link,
     last_heard: Instant,
     /// Until then names and attributes are taken without asking that are not too old: the server was seen to be slow.
@@ -174,6 +176,7 @@ impl<S: Store> Cache<S> {
             objects,
             clock,
             counts_links: false,
+            gone_before: CallId(0),
             link: Link::Up,
             last_heard: now,
             slow_until: now,

@@ -486,7 +486,10 @@ impl<S: Store> Cache<S> {
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
         let mut known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
         let Some((node, object)) = self.objects.at(&handle) else {
-            self.objects.insert(self.now, handle, known);
+            // A late reply does not bring back what the server has forgotten meanwhile: whoever needs the file asks again.
+            if id >= self.gone_before {
+                self.objects.insert(self.now, handle, known);
+            }
             return;
         };
         let before = object.known;
@@ -551,6 +554,7 @@ impl<S: Store> Cache<S> {
             self.retire(node);
             self.objects.end(node);
             self.drop_if_unused(node);
+            self.gone_before = CallId(self.next);
         }
     }
 
