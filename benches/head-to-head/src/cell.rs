@@ -206,7 +206,7 @@ impl Cell {
         match self.link {
             PAPER | "satellite-600" => 5.0,
             // Copies at these rates need the processors, so that a busy machine delays them before the link is late.
-            "wifi-54" | "lan-50ms" => 0.5,
+            "wifi-54" | "lan-50ms" if self.arq == ArqKind::None => 0.5,
             _ => 2.0,
         }
     }
