@@ -298,26 +298,30 @@ fn attributes_come_first_where_a_listing_has_none() {
 }
 
 #[test]
-fn three_blocks_in_order_bring_the_file_within_the_share_and_one_call_at_a_time() {
-    let size = 8 << 20;
-    let mut world = World::new(config(), [size, 0, 0, 0, 0], true);
-    let open = world.open("a");
-    world.read(open, 0..2);
-    world.pass(5 * SECONDS);
-    let two = world.held("a");
-    world.pass(20 * SECONDS);
-    assert_eq!(world.held("a"), two, "two blocks are no order");
-    world.read(open, 2..3);
-    world.pass(SECONDS);
-    let (begun, before) = (world.now, world.held("a"));
-    world.most_in_flight = 0;
-    world.pass(20 * SECONDS);
-    assert_eq!(world.most_in_flight, 1);
-    let bytes = world.held("a") - before;
-    let share = bytes as f64 / (RATE as f64 * (world.now - begun).as_secs_f64());
-    assert!((0.08..=0.25).contains(&share), "{share}");
-    world.pass(60 * SECONDS);
-    assert_eq!(world.held("a"), size as u64);
+fn three_blocks_in_order_bring_the_file_within_the_share_and_a_grain_at_a_time() {
+    // Of a clean path, and of one that carries no fragments.
+    for block in [32 << 10, 1372] {
+        let size = 8 << 20;
+        let mut world = World::new(config(), [size, 0, 0, 0, 0], true);
+        world.cache.set_read_block(block);
+        let open = world.open("a");
+        world.read(open, 0..2);
+        world.pass(5 * SECONDS);
+        let two = world.held("a");
+        world.pass(20 * SECONDS);
+        assert_eq!(world.held("a"), two, "two blocks are no order");
+        world.read(open, 2..3);
+        world.pass(SECONDS);
+        let (begun, before) = (world.now, world.held("a"));
+        world.most_in_flight = 0;
+        world.pass(20 * SECONDS);
+        assert!(world.most_in_flight <= GRAIN_BYTES as usize / block as usize + 1);
+        let bytes = world.held("a") - before;
+        let share = bytes as f64 / (RATE as f64 * (world.now - begun).as_secs_f64());
+        assert!((0.08..=0.25).contains(&share), "{share} in blocks of {block}");
+        world.pass(60 * SECONDS);
+        assert_eq!(world.held("a"), size as u64);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is fetched before anybody asks: one call at a time, while no operation waits, and slowly enough to leave the link to others.
+//! What is fetched before anybody asks: a little at a time, while no operation waits, and slowly enough to leave the link to others.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -30,7 +30,7 @@ const SPARE_PART: u64 = 10;
 /// Names looked at in one go: more would make those wait who come meanwhile.
 const NAMES_AT_ONCE: usize = 500;
 
-/// Bytes of a READ at first, and what one may take beyond the round trip: larger ones delay who comes meanwhile, smaller ones waste
+/// Bytes of the READs under way at first, and what they may take beyond the round trip: more delays who comes meanwhile, less wastes
 /// the link's time on round trips.
 const FIRST_READ: u32 = 16 << 10;
 const SMALLEST_READ: u32 = 4096;
@@ -61,7 +61,10 @@ pub(super) struct Prefetch {
     /// The file that they are of, where that is known.
     pub(super) name: Option<Vec<u8>>,
     pub(super) hoard: Hoard,
-    call: Option<CallId>,
+    /// The first and the last of the calls under way, or those before.
+    calls: Option<(CallId, CallId)>,
+    /// Bytes that they ask for.
+    asked: u64,
     /// Of the link's time, in percent, that the call may take.
     pub(super) percent: u32,
     /// When the last calls have had their share.
@@ -89,7 +92,8 @@ impl Default for Prefetch {
             current: None,
             name: None,
             hoard: Hoard::default(),
-            call: None,
+            calls: None,
+            asked: 0,
             percent: 100,
             paid_until: None,
             front_at: None,
@@ -188,8 +192,8 @@ impl<S: Store> Cache<S> {
         self.prefetch.is_done = false;
         while self.calls.is_empty() {
             if let Some(piece) = self.prefetch.current.take() {
-                if let Some(call) = self.go_on_with(&piece) {
-                    (self.prefetch.call, self.prefetch.current) = (Some(call), Some(piece));
+                if let Some(calls) = self.go_on_with(&piece) {
+                    (self.prefetch.calls, self.prefetch.current) = (Some(calls), Some(piece));
                     return;
                 }
                 continue;
@@ -215,11 +219,13 @@ impl<S: Store> Cache<S> {
             match next {
                 Next::Ask(question) => {
                     let earliest = CallId(self.next);
-                    self.prefetch.call = Some(self.ask(None, question, earliest));
+                    let call = self.ask(None, question, earliest);
+                    (self.prefetch.calls, self.prefetch.asked) = (Some((call, call)), 0);
                 }
                 Next::List(node) => {
                     self.list_next(None, node);
-                    self.prefetch.call = self.calls.keys().next_back().copied();
+                    let call = self.calls.keys().next_back().copied();
+                    (self.prefetch.calls, self.prefetch.asked) = (call.map(|call| (call, call)), 0);
                 }
                 Next::Again => {}
                 Next::Later => {
@@ -230,8 +236,9 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Asks for the next part of a grain; `None` if it is there, or cannot be had.
-    fn go_on_with(&mut self, piece: &Piece) -> Option<CallId> {
+    /// Asks for the next part of a grain, in blocks as they pass the link; `None` if it is there, or cannot be had. Returns the first and
+    /// the last call.
+    fn go_on_with(&mut self, piece: &Piece) -> Option<(CallId, CallId)> {
         let block = u64::from(self.prefetch.read.min(self.read_block));
         let object = self.objects.get_mut(piece.node).filter(|object| !object.over)?;
         let (handle, told_by) = (object.handle(), object.known.call);
@@ -240,15 +247,30 @@ impl<S: Store> Cache<S> {
         let (first, confirm) = (fetch.first, fetch.confirm);
         // What brought nothing, and did not say why: the file may be shorter now.
         if let Some(confirm) = confirm.filter(|&confirm| fetch.fruitless > 0 && told_by < confirm) {
-            return Some(self.ask(None, Question::Getattr(handle), confirm));
+            let call = self.ask(None, Question::Getattr(handle), confirm);
+            return Some((call, call));
         }
-        if let Some((&start, &end)) = fetch.missing.iter().next() {
-            let stop = end.min((start / block + 1) * block);
+        let (mut parts, mut asked) = (Vec::new(), 0);
+        for (&start, &end) in &fetch.missing {
+            let mut start = start;
+            while start < end && asked < u64::from(self.prefetch.read) {
+                let stop = end.min((start / block + 1) * block);
+                parts.push((start, stop));
+                (asked, start) = (asked + stop - start, stop);
+            }
+        }
+        self.prefetch.asked = asked;
+        self.prefetch.percent = self.percent_of(piece);
+        let mut calls = None;
+        for (start, stop) in parts {
             let (offset, count) = (piece.grain * GRAIN_BYTES + start, (stop - start) as u32);
-            self.prefetch.percent = self.percent_of(piece);
-            return Some(self.ask(None, Question::Read { handle, node: piece.node, offset, count }, first));
+            let call = self.ask(None, Question::Read { handle, node: piece.node, offset, count }, first);
+            calls = Some((calls.map_or(call, |(first, _)| first), call));
         }
-        confirm.map(|confirm| self.ask(None, Question::Getattr(handle), confirm))
+        calls.or_else(|| {
+            let call = self.ask(None, Question::Getattr(handle), confirm?);
+            Some((call, call))
+        })
     }
 
     const fn percent_of(&self, piece: &Piece) -> u32 {
@@ -363,18 +385,16 @@ impl<S: Store> Cache<S> {
     /// Takes note of what a reply cost.
     pub(super) fn measure(&mut self, id: CallId, call: &Call, outcome: &Outcome) {
         let now = self.now;
-        let is_own = self.prefetch.call == Some(id);
-        if is_own {
-            self.prefetch.call = None;
-        }
+        let is_own = self.prefetch.calls.is_some_and(|(first, last)| (first..=last).contains(&id));
+        let is_last = self.prefetch.calls.is_some_and(|(_, last)| id == last);
         if !call.waiters.is_empty() {
             self.front_waits();
         }
         let (Outcome::Results(results), Some(sent)) = (outcome, call.sent) else { return };
         let took = now.saturating_duration_since(sent.at);
-        if let Question::Read { count, .. } = call.question {
+        if let Question::Read { .. } = call.question {
             self.prefetch.rate.observe(now, results.len(), sent);
-            if is_own && count >= self.prefetch.read.min(self.read_block) {
+            if is_last && self.prefetch.asked >= u64::from(self.prefetch.read) {
                 let beyond = took.saturating_sub(self.prefetch.round_trip.unwrap_or_default());
                 let read = self.prefetch.read;
                 self.prefetch.read = if beyond < SHORT_READ {

@@ -1,0 +1,39 @@
+//! The copies in trials.jsonl are of one tree of crates/, and of every cell.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde_json::Value;
+
+fn lines() -> (Value, Vec<Value>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("trials.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    (lines.next().unwrap(), lines.collect())
+}
+
+#[test]
+fn every_copy_is_of_one_tree_of_the_crates() {
+    let (setting, trials) = lines();
+    let tree = &setting["versions"]["crates"];
+    assert!(tree.as_str().is_some_and(|tree| tree.len() == 12 && !tree.ends_with("dirty")), "{setting}");
+    let others: BTreeSet<_> =
+        trials.iter().filter(|trial| trial["tree"] != *tree).map(|trial| trial["tree"].to_string()).collect();
+    assert!(others.is_empty(), "{tree} and {others:?}");
+}
+
+#[test]
+fn no_cell_is_missing() {
+    let (_, trials) = lines();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_head-to-head"))
+        .args(["--list", "--runs", "1", "--programs", "nfsw"])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let listed =
+        printed.lines().filter_map(|line| Some(line.split_once(": ")?.0)).filter(|it| it.contains('/'));
+    let there: BTreeSet<String> =
+        trials.iter().map(|trial| trial["cell"].as_str().unwrap().to_owned()).collect();
+    let missing: Vec<&str> = listed.filter(|cell| !there.contains(*cell)).collect();
+    assert!(there.len() > 90 && missing.is_empty(), "{missing:?}");
+    assert!(there.iter().any(|cell| cell.contains("/recorded/")), "no recorded channel");
+}
