@@ -12,22 +12,13 @@ use std::{
     path::Path,
     process::Stdio,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use common::{Server, command, names, noise};
+use common::{Server, command, names, noise, until};
 use mounted::{Mount, age, silence, state};
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// Waits for something that takes a mount a while.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
 
 /// The state of the mount at a path, if there is one.
 fn status(path: &Path, runtime: &Path) -> Option<Value> {

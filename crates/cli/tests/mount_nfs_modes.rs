@@ -12,10 +12,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use common::{Server, command, ok, stderr};
+use common::{Server, command, ok, stderr, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -71,14 +71,6 @@ fn read(port: u16) -> String {
 
 fn is_served(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
@@ -214,7 +206,7 @@ impl Drop for Run {
 fn a_mount_whose_program_was_killed_is_taken_over() {
     let place = Place::new();
     let left = LeftMounted::new(&place);
-    // The kernel goes on with the port that it knows, and the handles that it has.
+    // The kernel continues with the port that it knows, and the handles that it has.
     let mut first = left.run(&[]);
     let said = first.until_said("is mounted at");
     assert_eq!(port(&said), left.port, "{said}");

@@ -14,10 +14,10 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use common::{Server, names, noise};
+use common::{Server, names, noise, until};
 use md5::{Digest, Md5};
 use mounted::{Mount, age, state};
 
@@ -30,14 +30,6 @@ fn thumbnail(home: &Path, path: &Path) -> Option<Vec<(String, String)>> {
     assert_eq!((reader.info().width, reader.info().height), (128, 96));
     let texts = reader.info().uncompressed_latin1_text.iter();
     Some(texts.map(|it| (it.keyword.clone(), it.text.clone())).collect())
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

@@ -144,8 +144,10 @@ impl Client {
                 looked_up.add(mem::take(&mut other.looked_up));
             }
             let root = offer.candidates.settle(&reached.path).await?;
-            // A name that leads back to the root is refused where it is looked up again.
-            looked_up.found.retain(|(_, entry)| entry.as_ref().is_ok_and(|it| it.handle != root.handle));
+            // A name that leads back is refused where it is looked up again.
+            looked_up.found.retain(|((directory, _), entry)| {
+                entry.as_ref().is_ok_and(|it| ![*directory, root.handle].contains(&it.handle))
+            });
             Ok((reached, offer, root, Mutex::new(looked_up)))
         };
         let (reached, offer, root, looked_up) = within(&config, host, mounting).await?;

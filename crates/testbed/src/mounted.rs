@@ -92,6 +92,16 @@ impl Mounted {
     pub(crate) fn listed(&self) -> &[Listed] {
         &self.listed
     }
+}
+
+impl User for Mounted {
+    fn front(&mut self) -> &mut Front {
+        &mut self.front
+    }
+
+    fn waits_for(&self) -> Option<OperationId> {
+        self.running.as_ref().map(|running| running.waits_for)
+    }
 
     fn begin(&mut self, now: Instant) {
         if self.starts.is_none_or(|at| at > now) {
@@ -103,7 +113,6 @@ impl Mounted {
         self.running = Some(Running { began: now, waits_for, names, entries: 0, errors: 0 });
     }
 
-    /// Takes in what an operation of the listing came to, and begins the next one.
     fn go_on(&mut self, now: Instant, result: Result<Answer, Failure>) {
         let Some(mut running) = self.running.take() else { return };
         let mut next = running.names.pop_front();
@@ -136,24 +145,6 @@ impl Mounted {
             Repeat::Every(pause) => Some(now + pause),
         };
     }
-
-    /// Moves calls, replies and answers until there are no more.
-    fn pump(&mut self, now: Instant) {
-        loop {
-            self.begin(now);
-            let events = self.front.pump(now);
-            if events.is_empty() {
-                return;
-            }
-            for event in events {
-                if let Event::Done { operation, result } = event
-                    && self.running.as_ref().is_some_and(|running| running.waits_for == operation)
-                {
-                    self.go_on(now, result);
-                }
-            }
-        }
-    }
 }
 
 impl Node for Mounted {
@@ -174,6 +165,38 @@ impl Node for Mounted {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.front.poll_timeout().into_iter().chain(self.starts).min()
+    }
+}
+
+/// Somebody who uses a mount, one operation after the other.
+trait User {
+    fn front(&mut self) -> &mut Front;
+
+    /// The operation under way.
+    fn waits_for(&self) -> Option<OperationId>;
+
+    /// Begins what is due.
+    fn begin(&mut self, now: Instant);
+
+    /// Takes in what the operation under way came to, and begins the next one.
+    fn go_on(&mut self, now: Instant, result: Result<Answer, Failure>);
+
+    /// Moves calls, replies and answers until there are no more.
+    fn pump(&mut self, now: Instant) {
+        loop {
+            self.begin(now);
+            let events = self.front().pump(now);
+            if events.is_empty() {
+                return;
+            }
+            for event in events {
+                if let Event::Done { operation, result } = event
+                    && self.waits_for() == Some(operation)
+                {
+                    self.go_on(now, result);
+                }
+            }
+        }
     }
 }
 

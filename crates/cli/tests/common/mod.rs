@@ -11,10 +11,19 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nfs_wireless_server::{Directory, DirectoryConfig, Memory, Service, ServiceConfig, Vfs};
+
+/// Waits for something that takes a program a while.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
 
 /// `nfsw serve` on a free port of the loopback, for a fresh directory.
 pub(crate) struct Server {

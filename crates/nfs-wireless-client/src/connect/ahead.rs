@@ -63,7 +63,5 @@ async fn look_up(connection: &Connection, directory: FileHandle, name: &[u8]) ->
     answer.outcome.ok()?;
     let found: LOOKUP3resok = reply::decode(&answer.results).ok()?.ok()?;
     let handle = FileHandle::try_from(&found.object).ok()?;
-    // A name that leads back to its directory is refused where it is looked up again.
-    let metadata = optional(&found.obj_attributes).filter(|_| handle != directory)?;
-    Some(Entry { handle, metadata })
+    Some(Entry { handle, metadata: optional(&found.obj_attributes)? })
 }

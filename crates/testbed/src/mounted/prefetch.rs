@@ -71,7 +71,15 @@ struct Asking {
     names: VecDeque<Vec<u8>>,
 }
 
-impl Person {
+impl User for Person {
+    fn front(&mut self) -> &mut Front {
+        &mut self.front
+    }
+
+    fn waits_for(&self) -> Option<OperationId> {
+        self.running.as_ref().map(|running| running.waits_for)
+    }
+
     fn begin(&mut self, now: Instant) {
         if self.starts.is_none_or(|at| at > now) {
             return;
@@ -121,23 +129,6 @@ impl Person {
         self.took.push((running.request, now - running.began));
         let pause = 200 + u64::from(self.random.next_u32() % 2800);
         self.starts = Some(now + Duration::from_millis(pause));
-    }
-
-    fn pump(&mut self, now: Instant) {
-        loop {
-            self.begin(now);
-            let events = self.front.pump(now);
-            if events.is_empty() {
-                return;
-            }
-            for event in events {
-                if let Event::Done { operation, result } = event
-                    && self.running.as_ref().is_some_and(|running| running.waits_for == operation)
-                {
-                    self.go_on(now, result);
-                }
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `nfsw mount --via nfs`: a server on this machine, and the system's NFS client in front of it.
 
 use std::{
+    cell::Cell,
     ffi::OsString,
     fs,
     hash::{BuildHasher, RandomState},
@@ -9,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     process::{Command, Output, Stdio},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -109,10 +110,10 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
     // Who asks for the mounts of this user is told of one that is only served, too, under its address.
     let shown_at = place.point().map_or_else(|| url(address).into(), Path::to_owned);
     let (identity, teller) = (Identity::new(target, &shown_at), teller(&shown_at));
-    let has_mounted: OnceLock<()> = OnceLock::new();
+    let has_mounted = Cell::new(false);
     let tell_mounted = || match has_mounted.get() {
-        Some(()) => reporter.event(&identity.state(&view.snapshot(), Instant::now())),
-        None => Ok(()),
+        true => reporter.event(&identity.state(&view.snapshot(), Instant::now())),
+        false => Ok(()),
     };
     let life = async {
         let is_mounted = match &place {
@@ -147,7 +148,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         if let Some(point) = place.point().filter(|_| is_mounted) {
             let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
             reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(point)));
-            has_mounted.get_or_init(|| ());
+            has_mounted.set(true);
             tell_mounted()?;
         }
         if arguments.in_background
