@@ -216,7 +216,7 @@ impl Connections {
             memory.map(|memory| memory.places(root, names)).unwrap_or_default()
         };
         let mut looked_up = client.take_looked_up();
-        places.retain(|(directory, name)| !looked_up.has(*directory, name));
+        places.retain(|(directory, name)| !looked_up.was_answered(*directory, name));
         // A single name is looked up when its turn comes.
         if places.len() > 1 {
             looked_up.add(client.look_up_all(places).await);

@@ -144,6 +144,10 @@ impl Client {
                 looked_up.add(mem::take(&mut other.looked_up));
             }
             let root = offer.candidates.settle(&reached.path).await?;
+            if looked_up.found.is_empty() {
+                // A server may refuse all handles of an export that was not mounted yet.
+                looked_up.refused.clear();
+            }
             // A name that leads back is refused where it is looked up again.
             looked_up.found.retain(|((directory, _), entry)| {
                 entry.as_ref().is_ok_and(|it| ![*directory, root.handle].contains(&it.handle))
@@ -220,7 +224,7 @@ impl Client {
     }
 
     /// Returns the replies to the LOOKUPs of [`KnownServer::names`] that the server answered while the client connected, once. They are as
-    /// new as the client. Names that were refused are not among them.
+    /// new as the client. A name that was refused is looked up when its turn comes.
     pub fn take_looked_up(&self) -> LookedUp {
         mem::take(&mut *self.inner.looked_up.lock().unwrap_or_else(PoisonError::into_inner))
     }

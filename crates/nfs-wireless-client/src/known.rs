@@ -45,23 +45,28 @@ impl KnownServer {
 #[derive(Debug, Default)]
 pub struct LookedUp {
     pub(crate) found: Vec<(Place, Result<Entry, Error>)>,
+    /// Refused before the export was mounted: directories that are gone, as others of them were answered.
+    pub(crate) refused: Vec<Place>,
 }
 
 /// A name in a directory.
 type Place = (FileHandle, Vec<u8>);
 
 impl LookedUp {
-    /// Returns whether the reply for a name in a directory is there.
-    pub fn has(&self, directory: FileHandle, name: &[u8]) -> bool {
-        self.found.iter().any(|((place, known), _)| *place == directory && known == name)
+    /// Returns whether the server has answered for a name in a directory, so that asking again before its turn comes is in vain.
+    pub fn was_answered(&self, directory: FileHandle, name: &[u8]) -> bool {
+        let mut answered = self.found.iter().map(|(place, _)| place).chain(&self.refused);
+        answered.any(|(place, known)| *place == directory && known == name)
     }
 
     /// Adds the replies to other names.
     pub fn add(&mut self, other: Self) {
         self.found.extend(other.found);
+        self.refused.extend(other.refused);
     }
 
-    /// Returns what [`Client::lookup`](crate::Client::lookup) said of a name in a directory, once; `None` if it was not asked.
+    /// Returns what [`Client::lookup`](crate::Client::lookup) said of a name in a directory, once; `None` if it was not asked, or refused while
+    /// the client connected.
     pub fn take(&mut self, directory: FileHandle, name: &[u8]) -> Option<Result<Entry, Error>> {
         let at = self.found.iter().position(|((place, known), _)| *place == directory && known == name)?;
         Some(self.found.swap_remove(at).1)

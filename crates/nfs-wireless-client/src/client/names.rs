@@ -62,7 +62,7 @@ impl Client {
     /// Looks names up all at once, each in the directory that is expected to have it.
     pub async fn look_up_all(&self, places: Vec<(FileHandle, Vec<u8>)>) -> LookedUp {
         let found = all(places.iter().map(|(directory, name)| self.lookup(*directory, name))).await;
-        LookedUp { found: places.into_iter().zip(found).collect() }
+        LookedUp { found: places.into_iter().zip(found).collect(), ..LookedUp::default() }
     }
 
     /// Finds the file of an absolute path on the server, from the export's root down. Symbolic links on the way

@@ -7,7 +7,7 @@ use std::{
 
 use nfs_proto::attr::optional;
 use nfs_wire::{
-    FileHandle, Procedure,
+    FileHandle, Procedure, Status,
     nfs3_types::nfs3::{LOOKUP3args, LOOKUP3resok},
     reply,
     rpc::Program,
@@ -23,8 +23,7 @@ use crate::{
 
 /// Calls NULL, and beside it asks for limits and looks up names, of which the first is in the root of the export. Returns the round-trip time of NULL, and the entries that were found.
 ///
-/// LOOKUPs are waited for one round trip longer than NULL. What is missing then or was refused is looked up when its turn comes: a server
-/// may refuse handles of an export that was not mounted yet.
+/// LOOKUPs are waited for one round trip longer than NULL. What is missing then is looked up when its turn comes.
 pub(super) async fn null_and_lookups(
     connection: &Connection,
     found: Found,
@@ -32,9 +31,12 @@ pub(super) async fn null_and_lookups(
 ) -> Result<(Duration, LookedUp), Error> {
     let looked_up = Mutex::new(LookedUp::default());
     let mut lookups = Box::pin(all(names.iter().map(|(directory, name)| async {
-        if let Some(entry) = look_up(connection, *directory, name).await {
-            let mut looked_up = looked_up.lock().unwrap_or_else(PoisonError::into_inner);
-            looked_up.found.push(((*directory, name.clone()), Ok(entry)));
+        let answer = look_up(connection, *directory, name).await;
+        let mut looked_up = looked_up.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Some(Ok(entry)) => looked_up.found.push(((*directory, name.clone()), Ok(entry))),
+            Some(Err(_)) => looked_up.refused.push((*directory, name.clone())),
+            None => {}
         }
     })));
     // READs wait to hear what the server takes.
@@ -55,13 +57,20 @@ pub(super) async fn null_and_lookups(
     Ok((round_trip, looked_up.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Returns what a name in a directory stands for, if the server says it and its attributes.
-async fn look_up(connection: &Connection, directory: FileHandle, name: &[u8]) -> Option<Entry> {
+/// Returns what a name in a directory stands for, or that the server refuses it; `None` without an answer or without attributes.
+async fn look_up(
+    connection: &Connection,
+    directory: FileHandle,
+    name: &[u8],
+) -> Option<Result<Entry, Status>> {
     let arguments = packed(&LOOKUP3args { what: place(directory, name) });
     let procedure = (Program::NFS, Procedure::Lookup.number());
     let answer = connection.call(procedure, None, arguments).await.ok()?;
     answer.outcome.ok()?;
-    let found: LOOKUP3resok = reply::decode(&answer.results).ok()?.ok()?;
+    let found: LOOKUP3resok = match reply::decode(&answer.results).ok()? {
+        Ok(found) => found,
+        Err(status) => return Some(Err(status)),
+    };
     let handle = FileHandle::try_from(&found.object).ok()?;
-    Some(Entry { handle, metadata: optional(&found.obj_attributes)? })
+    Some(Ok(Entry { handle, metadata: optional(&found.obj_attributes)? }))
 }
