@@ -81,9 +81,9 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    #[command(flatten)]
     pub(crate) habits: HabitArgs,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]

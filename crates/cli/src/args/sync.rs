@@ -70,11 +70,11 @@ pub(crate) struct SyncArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    #[command(flatten)]
     pub(crate) habits: HabitArgs,
     #[command(flatten)]
     always: AlwaysArgs,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
