@@ -180,11 +180,23 @@ impl Controller {
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
     fn grow(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
         self.window = self.window.max(self.tuning.initial_blocks * u64::from(block)) + u64::from(acked.bytes);
-        if path.spacing.handle_reply(now, acked.sent, acked.bytes)
+        let most = self.highest_spacing(now, path, acked);
+        if path.spacing.handle_reply(now, acked.sent, acked.bytes, most)
             && let Some(rate) = path.spacing.rate()
         {
             self.window = self.target(path, rate, block);
         }
+    }
+
+    /// Returns the highest rate that the spacing of replies can show. Behind a queue a reply waits for what is delivered before it. A link that
+    /// retransmits in order holds replies without a queue and lets them go together, as fast as the way back carries them.
+    fn highest_spacing(&self, now: Instant, path: &PathEstimator, acked: &Acked) -> f64 {
+        let min_rtt = path.min_rtt.get();
+        let expected = min_rtt + self.tuning.allowance.max(min_rtt / 8);
+        let late = now.saturating_duration_since(acked.sent).saturating_sub(expected);
+        let delivered = path.delivery.bytes().saturating_sub(acked.before.bytes);
+        // Losses and other flows take their part of the queue.
+        2.0 * delivered as f64 / late.as_secs_f64()
     }
 
     fn end_round(&mut self, now: Instant, path: &mut PathEstimator, block: u32) {

@@ -106,7 +106,8 @@ impl ReplySpacing {
     }
 
     /// Takes the reply to a call in that was sent at `sent`. Returns whether it begins an aggregate, so that the rate may have changed.
-    pub(super) fn handle_reply(&mut self, now: Instant, sent: Instant, bytes: u32) -> bool {
+    /// No rate above `most` can be meant, in bytes per second.
+    pub(super) fn handle_reply(&mut self, now: Instant, sent: Instant, bytes: u32, most: f64) -> bool {
         if let Some((last, last_sent)) = self.last {
             let gap = now.saturating_duration_since(last);
             self.aggregate += u64::from(bytes);
@@ -114,8 +115,9 @@ impl ReplySpacing {
                 return false;
             }
             let bytes = std::mem::take(&mut self.aggregate);
-            if sent.saturating_duration_since(last_sent) * 2 <= gap {
-                self.rates.push_back(bytes as f64 / gap.as_secs_f64());
+            let rate = bytes as f64 / gap.as_secs_f64();
+            if sent.saturating_duration_since(last_sent) * 2 <= gap && rate <= most {
+                self.rates.push_back(rate);
                 if self.rates.len() > self.tuning.spacings {
                     self.rates.pop_front();
                 }
@@ -222,7 +224,9 @@ mod tests {
         fn after(replies: &[(u32, u32)]) -> (ReplySpacing, Vec<bool>) {
             let (now, mut spacing) = (epoch(), ReplySpacing::new(tuning()));
             let at = |tenths: u32| now + MS / 10 * tenths;
-            let begins = replies.iter().map(|&(reply, sent)| spacing.handle_reply(at(reply), at(sent), 1000));
+            let begins = replies
+                .iter()
+                .map(|&(reply, sent)| spacing.handle_reply(at(reply), at(sent), 1000, f64::INFINITY));
             let begins = begins.collect();
             (spacing, begins)
         }
@@ -258,13 +262,25 @@ mod tests {
         fn replies_that_come_together_are_one_aggregate() {
             let now = epoch();
             let mut spacing = ReplySpacing::new(tuning());
-            let mut reply =
-                |micros: u64| spacing.handle_reply(now + Duration::from_micros(micros), now, 1000);
+            let mut reply = |micros: u64| {
+                spacing.handle_reply(now + Duration::from_micros(micros), now, 1000, f64::INFINITY)
+            };
             // Three replies within 50 µs, and 1 ms later another one, and again.
             let begins = [0, 20, 49, 1000, 1050, 2000].map(&mut reply);
             assert_eq!(begins, [true, false, false, true, true, true]);
             // 3000 bytes in 1 ms, 1000 in 50 µs, 1000 in 950 µs.
             assert!(is(spacing.rate().unwrap(), 3e6), "{:?}", spacing.rate());
+        }
+
+        #[test]
+        fn a_spacing_that_shows_more_than_there_can_be_says_nothing() {
+            for (most, expected) in [(1e6, true), (0.99e6, false)] {
+                let (now, mut spacing) = (epoch(), ReplySpacing::new(tuning()));
+                for reply in 0..3 {
+                    spacing.handle_reply(now + reply * MS, now, 1000, most);
+                }
+                assert_eq!(spacing.rate().is_some(), expected, "{most}");
+            }
         }
 
         #[test]

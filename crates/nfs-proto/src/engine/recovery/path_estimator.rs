@@ -131,7 +131,7 @@ mod tests {
     /// Replies that left the bottleneck 1 ms apart, with 2000 bytes each.
     fn spaced(path: &mut PathEstimator, now: Instant) {
         for reply in 0..3 {
-            path.spacing.handle_reply(now + reply * MS, now, 2000);
+            path.spacing.handle_reply(now + reply * MS, now, 2000, f64::INFINITY);
         }
     }
 

@@ -36,6 +36,21 @@ fn two_spacings_of_replies_to_calls_sent_together_show_the_rate() {
 }
 
 #[test]
+fn replies_that_the_link_held_and_let_go_together_do_not_show_the_rate() {
+    // 20 blocks of 1000 bytes, which arrive 1 ms apart, or 0.1 ms apart after the link has held the first for 100 ms.
+    for (held, spacing, expected) in [(Duration::ZERO, MS, 60_000), (100 * MS, MS / 10, 24_000)] {
+        let mut flow = Flow::at_startup();
+        flow.path.min_rtt.set(flow.now, MIN_RTT);
+        let sent = flow.now;
+        for reply in 1..=20_u32 {
+            flow.now = sent + MIN_RTT + held + spacing * reply;
+            flow.ack(flow.now - sent, BLOCK, 0);
+        }
+        assert_eq!(flow.window(), expected, "{held:?}");
+    }
+}
+
+#[test]
 fn startup_ends_when_a_queue_shows() {
     let mut flow = Flow::at_startup();
     flow.path.min_rtt.set(flow.now, MIN_RTT);
