@@ -1,4 +1,4 @@
-//! The copies in trials.jsonl are of one tree of crates/, and of every cell.
+//! The copies in trials.jsonl are of one tree of crates/, and of every cell, and the tables of the documents show them.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -36,4 +36,39 @@ fn no_cell_is_missing() {
     let missing: Vec<&str> = listed.filter(|cell| !there.contains(*cell)).collect();
     assert!(there.len() > 90 && missing.is_empty(), "{missing:?}");
     assert!(there.iter().any(|cell| cell.contains("/recorded/")), "no recorded channel");
+}
+
+#[test]
+fn the_documents_show_these_copies() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let documents = ["docs/comparison.md", "docs/head-to-head.md"];
+    let copy = tempfile::tempdir().unwrap();
+    fs::create_dir(copy.path().join("docs")).unwrap();
+    let committed = documents.map(|name| fs::read_to_string(package.join("../..").join(name)).unwrap());
+    for (name, text) in documents.iter().zip(&committed) {
+        // What the tables had is not what they get.
+        let without_rows: Vec<&str> = text.lines().filter(|line| !line.starts_with("| paper-1997")).collect();
+        fs::write(copy.path().join(name), without_rows.join("\n")).unwrap();
+    }
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_head-to-head"))
+        .args(["--from", "trials.jsonl", "--renew"])
+        .arg(copy.path())
+        .arg("--out")
+        .arg(copy.path())
+        .current_dir(package)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Which cells there are of recorded channels, the files of the channels say, which are not here.
+    let lines = |text: &str| {
+        let everywhere = |line: &&str| !line.contains("recorded") && !line.ends_with(" reached.");
+        text.trim_end().lines().filter(everywhere).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (name, text) in documents.iter().zip(committed) {
+        let (renewed, committed) =
+            (lines(&fs::read_to_string(copy.path().join(name)).unwrap()), lines(&text));
+        let difference = renewed.iter().zip(&committed).find(|(new, old)| new != old);
+        assert_eq!(difference, None, "{name} is not what --from trials.jsonl --renew makes of it");
+        assert_eq!(renewed.len(), committed.len(), "{name}");
+    }
 }
