@@ -265,13 +265,9 @@ pub(super) fn half(bytes: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use nfs_wire::{
-        nfs3_types::nfs3::{Nfs3Option, nfstime3},
-        rpc::{ReplyHeader, Xid},
-    };
+    use nfs_wire::nfs3_types::nfs3::{Nfs3Option, nfstime3};
 
     use super::*;
-    use crate::session::tests::{Bench, server};
 
     fn info(max: u32) -> FSINFO3resok {
         FSINFO3resok {
@@ -298,43 +294,6 @@ mod tests {
         write_block
     }
 
-    /// Returns the root that the next FSINFO asks about, and answers it.
-    fn answer_fsinfo(bench: &mut Bench, max: Option<u32>) -> Option<FileHandle> {
-        bench.send();
-        let call = bench.sent.pop_front()?;
-        let xid = Xid(u32::from_be_bytes(call[..4].try_into().unwrap()));
-        let mut reply = Vec::new();
-        ReplyHeader { xid, outcome: Ok(()) }.encode(&mut reply);
-        const NFS3ERR_ACCES: u32 = 13;
-        match max {
-            Some(max) => {
-                encode(&mut reply, &0_u32);
-                encode(&mut reply, &info(max));
-            }
-            None => reply.extend([NFS3ERR_ACCES, 0].iter().flat_map(|word: &u32| word.to_be_bytes())),
-        }
-        let _ = bench.session.handle_head(bench.now, server(), &reply, true).unwrap();
-        bench.session.handle_payload_done(bench.now);
-        FileHandle::try_from(&call[call.len() - 8..]).ok()
-    }
-
-    #[test]
-    fn an_expected_root_is_asked_about_once_and_again_only_if_it_is_another_or_was_refused() {
-        let [expected, other] = [1, 2].map(|byte| FileHandle::try_from(&[byte; 8][..]).unwrap());
-        for (first, root, asked) in [
-            (Some(65536), expected, None),
-            (Some(65536), other, Some(other)),
-            (None, expected, Some(expected)),
-        ] {
-            let mut bench = Bench::new(|config| config.limits.read_block = 1 << 20);
-            bench.session.handle_mount(bench.now, expected, None);
-            assert_eq!(answer_fsinfo(&mut bench, first), Some(expected));
-            bench.session.handle_mount(bench.now, root, None);
-            assert_eq!(answer_fsinfo(&mut bench, Some(65536)), asked);
-            assert_eq!(bench.session.server_limits().unwrap().read_max, 65536);
-        }
-    }
-
     #[test]
     fn blocks_stay_within_what_the_server_announces() {
         assert_eq!(bounds(1 << 20, 256 << 10), 256 << 10);
@@ -358,5 +317,61 @@ mod tests {
         assert!(!bounds.handle_moved(Class::Write, 512, 512), "a small block says nothing about large ones");
         assert!(bounds.handle_moved(Class::Write, 1 << 20, 65536));
         assert_eq!(bounds.limits().write_block, 65536);
+    }
+
+    #[test]
+    fn a_server_takes_a_read_and_a_write_of_the_sizes_that_it_announces_for_each() {
+        let info = FSINFO3resok { rtmax: 65_536, wtmax: 8192, maxfilesize: 1 << 40, ..info(0) };
+        let announced = ServerLimits { read_max: 65_536, write_max: 8192, max_file_bytes: 1 << 40 };
+        assert_eq!(ServerLimits::from(&info), announced);
+        let unbounded = FSINFO3resok { maxfilesize: 0, ..info };
+        assert_eq!(ServerLimits::from(&unbounded).max_file_bytes, u64::MAX, "zero is no announcement");
+    }
+
+    #[test]
+    fn a_server_that_stops_once_or_moves_nothing_may_take_more() {
+        let configured = Limits { read_block: 1 << 20, write_block: 1 << 20, ..Limits::default() };
+        let mut bounds = Bounds::new(configured);
+        for class in [Class::Read, Class::Write, Class::Control] {
+            assert!(!bounds.handle_moved(class, 1 << 20, 0) && !bounds.handle_moved(class, 1 << 20, 0));
+        }
+        assert!(!bounds.handle_moved(Class::Read, 1 << 20, 4096));
+        assert!(!bounds.handle_moved(Class::Write, 1 << 20, 4096), "each direction has its own");
+        assert!(!bounds.handle_moved(Class::Control, 1 << 20, 4096));
+        assert!(!bounds.handle_moved(Class::Control, 1 << 20, 4096));
+        assert_eq!(bounds.limits(), configured);
+    }
+
+    #[test]
+    fn a_whole_block_says_something_about_stops_at_smaller_ones_alone() {
+        for (whole, found) in [(4095, true), (4096, true), (4097, false)] {
+            let mut bounds = Bounds::new(Limits { read_block: 1 << 20, ..Limits::default() });
+            assert!(!bounds.handle_moved(Class::Read, 1 << 20, 4096));
+            assert!(!bounds.handle_moved(Class::Read, whole, whole));
+            assert_eq!(bounds.handle_moved(Class::Read, 1 << 20, 4096), found, "{whole} bytes arrived");
+            assert_eq!(bounds.limits().read_block, if found { 4096 } else { 1 << 20 });
+        }
+    }
+
+    #[test]
+    fn what_a_server_does_not_take_only_ever_becomes_smaller() {
+        let mut bounds =
+            Bounds::new(Limits { read_block: 1 << 20, write_block: 1 << 20, ..Limits::default() });
+        bounds.shrink(Class::Control, 512);
+        bounds.shrink(Class::Read, 4096);
+        bounds.shrink(Class::Read, 8192);
+        assert_eq!((bounds.limits().read_block, bounds.limits().write_block), (4096, 1 << 20));
+        bounds.shrink(Class::Write, 2048);
+        bounds.shrink(Class::Write, 4096);
+        assert_eq!((bounds.limits().read_block, bounds.limits().write_block), (4096, 2048));
+    }
+
+    #[test]
+    fn half_a_block_is_a_multiple_of_the_smallest() {
+        let table =
+            [(1 << 20, 512 << 10), (65_536, 32_768), (3000, 1536), (1024, 512), (1000, 512), (512, 512)];
+        for (bytes, expected) in table {
+            assert_eq!(half(bytes), expected, "{bytes}");
+        }
     }
 }
