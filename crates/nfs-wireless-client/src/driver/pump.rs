@@ -339,7 +339,7 @@ impl Pump {
         let loading = Loading { token: *token, commands: self.shared.commands.clone() };
         supply.run(move |supply| {
             let mut bytes = vec![0; length as usize];
-            let gone = || Err(io::Error::other("the source or the observer of an upload has panicked"));
+            let gone = || Err(panicked());
             let loaded = supply.as_mut().map_or_else(gone, |supply| supply.read_at(offset, &mut bytes));
             loading.say(loaded.map(|()| bytes));
         });
@@ -380,10 +380,11 @@ impl Pump {
             }
             Storage::Source(supply) => {
                 tell_the_rest(&supply, untold);
+                let ending = Ending(Some(done));
                 // The file is closed before anybody hears of it.
                 supply.run(move |supply| {
                     drop(supply.take());
-                    let _ = done.send(result);
+                    ending.say(result);
                 });
             }
         }
@@ -398,6 +399,27 @@ fn tell_the_rest(supply: &Strand<Supply>, bytes: u64) {
                 supply.progressed(None, bytes);
             }
         });
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("the source or the observer of an upload has panicked")
+}
+
+/// Says how an upload has ended, also where a panic keeps what would say it from running.
+struct Ending(Option<oneshot::Sender<Result<(), Error>>>);
+
+impl Ending {
+    fn say(mut self, result: Result<(), Error>) {
+        let _ = self.0.take().map(|done| done.send(result));
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.take().map(|done| done.send(Err(Error::Local(Arc::new(panicked())))));
+        }
     }
 }
 
