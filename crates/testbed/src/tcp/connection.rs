@@ -13,7 +13,7 @@ use super::{
 
 /// Timeout of the first SYN (RFC 6298 §2.1), and how often it is sent again (`tcp_syn_retries`).
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
-const SYN_RETRIES: u32 = 6;
+pub(super) const SYN_RETRIES: u32 = 6;
 
 /// Sequence numbers of 64 bits begin here, so that those before the first are none below zero.
 const BASE: u64 = 1 << 32;
