@@ -245,9 +245,15 @@ impl<S: Store> Cache<S> {
         self.finish(operation, None);
     }
 
-    /// Closes a file.
+    /// Closes a file. Reads of it that wait still fail.
     pub fn release(&mut self, open: OpenId) {
         let Some(Open { node, .. }) = self.opens.remove(&open) else { return };
+        let reads =
+            |operation: &Operation| matches!(operation.asked, Asked::Read { open: of, .. } if of == open);
+        let waiting = self.operations.iter().filter(|(_, operation)| reads(operation));
+        for operation in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
+            self.step(operation);
+        }
         if let Some(object) = self.objects.get_mut(node) {
             object.open -= 1;
         }

@@ -548,14 +548,30 @@ impl<S: Store> Cache<S> {
             Question::Read { handle, .. } => handle,
             Question::Lookup { directory, .. } => directory,
         };
-        if let Some(node) = self.objects.node(handle)
+        if let Some((node, object)) = self.objects.at(handle)
             && node != NodeId::ROOT
         {
+            let parent = object.parent;
             self.retire(node);
             self.objects.end(node);
+            self.forget_handle(parent, handle);
             self.drop_if_unused(node);
             self.gone_before = CallId(self.next);
         }
+    }
+
+    /// What the store has kept with names of a directory is not to bring back what the server does not know any more.
+    fn forget_handle(&mut self, directory: Option<NodeId>, gone: &FileHandle) {
+        let Some(node) = directory else { return };
+        let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
+        for edge in directory.names.values_mut() {
+            if let Target::Handle(handle, fileid) = &edge.target
+                && handle.is(gone)
+            {
+                edge.target = Target::Listed(*fileid);
+            }
+        }
+        self.changed(node);
     }
 
     fn directory_of(&mut self, handle: &FileHandle) -> Option<&mut crate::directory::Directory> {
