@@ -9,6 +9,7 @@ mod entry;
 mod home;
 mod idle;
 
+use bytes::Bytes;
 use nfs_cache::{MemoryStore, NodeId, Record, Store, StoreFull};
 
 pub(crate) use self::{
@@ -34,11 +35,11 @@ macro_rules! either {
 }
 
 impl Store for Holder {
-    fn put(&mut self, node: NodeId, grain: u64, data: &bytes::Bytes) -> Result<(), StoreFull> {
+    fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
         either!(self, store => store.put(node, grain, data))
     }
 
-    fn get(&mut self, node: NodeId, grain: u64) -> Option<bytes::Bytes> {
+    fn get(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
         either!(self, store => store.get(node, grain))
     }
 
@@ -50,7 +51,7 @@ impl Store for Holder {
         either!(self, store => store.is_lasting())
     }
 
-    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
+    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Bytes> {
         either!(self, store => store.recall(node, key))
     }
 

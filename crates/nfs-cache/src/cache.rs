@@ -377,6 +377,11 @@ impl<S: Store> Cache<S> {
         Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
     }
 
+    /// Returns the newest attributes of a node that are known.
+    pub fn known(&self, node: NodeId) -> Option<Metadata> {
+        Some(self.objects.get(node)?.known.metadata)
+    }
+
     /// Whether the server answers, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.link == Link::Up

@@ -19,12 +19,19 @@ pub(crate) struct Subject {
 }
 
 /// A directory and what its names lead to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptDirectory {
+#[derive(Clone, Debug)]
+pub(crate) struct KeptDirectory<'a> {
     pub(crate) subject: Subject,
     /// Other names were not there; and whether that holds for as long as the directory has these attributes.
     pub(crate) complete: Option<bool>,
-    pub(crate) names: Vec<KeptName>,
+    pub(crate) names: Names<'a>,
+}
+
+/// Names in a record: they need not all be in memory twice.
+#[derive(Clone, Debug)]
+pub(crate) struct Names<'a> {
+    rest: &'a [u8],
+    left: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +109,7 @@ pub(crate) fn version(metadata: &Metadata) -> u64 {
     [size, times[0], times[1], fileid].into_iter().fold(0xcbf2_9ce4_8422_2325, mix).max(1)
 }
 
-impl KeptDirectory {
+impl<'a> KeptDirectory<'a> {
     /// Makes the record of a directory with so many names, which need not all be in memory at once.
     pub(crate) fn encode(
         subject: &Subject,
@@ -145,7 +152,8 @@ impl KeptDirectory {
         out
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Option<Self> {
+    /// Reads a record; `None` unless all of it makes sense.
+    pub(crate) fn decode(body: &'a [u8]) -> Option<Self> {
         let mut rest = body;
         if take_byte(&mut rest)? != DIRECTORY {
             return None;
@@ -155,20 +163,34 @@ impl KeptDirectory {
             0 => None,
             proven => Some(proven == 2),
         };
-        let count = take_u32(&mut rest)?;
-        let mut names = Vec::new();
-        for _ in 0..count {
-            let name = take_bytes(&mut rest)?;
-            let flags = take_byte(&mut rest)?;
-            let target = match flags & 3 {
-                0 => Target::Handle(take_handle(&mut rest)?.into(), take_u64(&mut rest)?),
-                1 => Target::Listed(take_u64(&mut rest)?),
-                _ => Target::Absent,
-            };
-            let child = if flags & 8 == 0 { None } else { Some(KeptChild::decode(&mut rest)?) };
-            names.push(KeptName { name, target, proven: flags & 4 != 0, child });
-        }
-        rest.is_empty().then_some(Self { subject, complete, names })
+        let names = Names { left: take_u32(&mut rest)?, rest };
+        let mut all = names.clone();
+        all.by_ref().for_each(drop);
+        (all.left == 0 && all.rest.is_empty()).then_some(Self { subject, complete, names })
+    }
+}
+
+impl Iterator for Names<'_> {
+    type Item = KeptName;
+
+    fn next(&mut self) -> Option<KeptName> {
+        let left = self.left.checked_sub(1)?;
+        let name = KeptName::decode(&mut self.rest)?;
+        self.left = left;
+        Some(name)
+    }
+}
+
+impl KeptName {
+    fn decode(rest: &mut &[u8]) -> Option<Self> {
+        let (name, flags) = (take_bytes(rest)?, take_byte(rest)?);
+        let target = match flags & 3 {
+            0 => Target::Handle(take_handle(rest)?.into(), take_u64(rest)?),
+            1 => Target::Listed(take_u64(rest)?),
+            _ => Target::Absent,
+        };
+        let child = if flags & 8 == 0 { None } else { Some(KeptChild::decode(rest)?) };
+        Some(Self { name, target, proven: flags & 4 != 0, child })
     }
 }
 
@@ -351,7 +373,10 @@ mod tests {
         FileHandle::try_from(bytes).unwrap()
     }
 
-    fn directory() -> KeptDirectory {
+    /// What a record of a directory is made of.
+    type Parts = (Subject, Option<bool>, Vec<KeptName>);
+
+    fn directory() -> Parts {
         let subject =
             Subject { handle: handle(&[1; 64]), metadata: metadata(FileType::Directory, 4096), asked: 9 };
         let child = |kind, link: Option<&str>, doubted| {
@@ -375,12 +400,16 @@ mod tests {
             ),
             name("listed", Target::Listed(7), false, None),
         ];
-        KeptDirectory { subject, complete: Some(true), names }
+        (subject, Some(true), names)
     }
 
-    fn encoded(directory: &KeptDirectory) -> Vec<u8> {
-        let KeptDirectory { subject, complete, names } = directory.clone();
+    fn encoded((subject, complete, names): Parts) -> Vec<u8> {
         KeptDirectory::encode(&subject, complete, names.len(), names.into_iter())
+    }
+
+    fn decoded(body: &[u8]) -> Option<Parts> {
+        let KeptDirectory { subject, complete, names } = KeptDirectory::decode(body)?;
+        Some((subject, complete, names.collect()))
     }
 
     fn file() -> KeptFile {
@@ -394,25 +423,26 @@ mod tests {
 
     #[test]
     fn records_survive_their_bytes() {
-        assert_eq!(KeptDirectory::decode(&encoded(&directory())), Some(directory()));
+        assert_eq!(decoded(&encoded(directory())), Some(directory()));
         assert_eq!(KeptFile::decode(&file().encode()), Some(file()));
         for complete in [None, Some(false)] {
-            let directory = KeptDirectory { complete, ..directory() };
-            assert_eq!(KeptDirectory::decode(&encoded(&directory)), Some(directory));
+            let (subject, _, names) = directory();
+            let directory = (subject, complete, names);
+            assert_eq!(decoded(&encoded(directory.clone())), Some(directory));
         }
-        assert_eq!(KeptDirectory::decode(&file().encode()), None);
-        assert_eq!(KeptFile::decode(&encoded(&directory())), None);
+        assert_eq!(decoded(&file().encode()), None);
+        assert_eq!(KeptFile::decode(&encoded(directory())), None);
     }
 
     #[test]
     fn whatever_the_bytes_are_grains_lie_within_the_file() {
         let mut random = ChaCha8Rng::seed_from_u64(5);
-        let (directory, file) = (encoded(&directory()), file().encode());
+        let (directory, file) = (encoded(directory()), file().encode());
         for cut in 0..file.len() {
             assert_eq!(KeptFile::decode(&file[..cut]), None);
         }
         for cut in 0..directory.len() {
-            assert_eq!(KeptDirectory::decode(&directory[..cut]), None);
+            assert_eq!(decoded(&directory[..cut]), None);
         }
         let mut whole = 0;
         for _ in 0..20_000 {
@@ -427,7 +457,7 @@ mod tests {
             let mut bytes = directory.clone();
             let at = random.next_u64() as usize % bytes.len();
             bytes[at] = random.next_u64() as u8;
-            let _ = KeptDirectory::decode(&bytes);
+            let _ = decoded(&bytes);
         }
         assert!(whole > 1000);
     }

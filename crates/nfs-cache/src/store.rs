@@ -13,12 +13,12 @@ use crate::object::NodeId;
 pub struct StoreFull;
 
 /// What a lasting store keeps of an object beside its grains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Names it: two versions of a file have different keys.
     pub key: &'a [u8],
     /// What the cache wants back from [`Store::recall`].
-    pub body: &'a [u8],
+    pub body: Bytes,
     /// Where the object lies below the root, its names joined by `/`, as far as that is known.
     pub path: Option<&'a [u8]>,
     /// It stays when room is made.
@@ -52,7 +52,7 @@ pub trait Store {
 
     /// Takes note that a node is the object with this key, and returns what was kept of that last. Called before any other method with
     /// the node. While another node has the key, of an earlier version with the same times, nothing is held of this one.
-    fn recall(&mut self, _node: NodeId, _key: &[u8]) -> Option<Vec<u8>> {
+    fn recall(&mut self, _node: NodeId, _key: &[u8]) -> Option<Bytes> {
         None
     }
 

@@ -479,7 +479,7 @@ impl World {
             (Doing::Lookup(name), Err(Failure::Status(_))) => self.check_name(begun, name, None, reachable),
             (Doing::List, Ok(Answer::Listing(entries))) => {
                 for name in NAMES {
-                    let entry = entries.iter().find(|entry| entry.name == name.as_bytes());
+                    let entry = entries.iter().find(|entry| *entry.name == *name.as_bytes());
                     self.check_name(begun, name, entry.map(|entry| entry.fileid), reachable);
                 }
             }

@@ -123,7 +123,7 @@ impl User for Mounted {
                 return;
             }
             Ok(Answer::Listing(entries)) => {
-                running.names = entries.iter().map(|entry| entry.name.clone()).collect();
+                running.names = entries.iter().map(|entry| entry.name.to_vec()).collect();
                 next = running.names.pop_front();
             }
             Ok(Answer::Entry { node, .. }) => {

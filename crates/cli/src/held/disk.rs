@@ -187,7 +187,7 @@ impl Store for DiskStore {
         true
     }
 
-    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
+    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Bytes> {
         let name = Name::of(key);
         match self.names.get(&name) {
             Some(&other) if other != node => return None,
@@ -216,7 +216,7 @@ impl Store for DiskStore {
         }
         held.path = record.path.map(<[u8]>::to_vec).or_else(|| held.path.take());
         let (path, sums) = (held.path.clone(), held.sums.clone());
-        let entry = Entry { path, pinned: record.pinned, body: record.body.to_vec(), sums };
+        let entry = Entry { path, pinned: record.pinned, body: record.body.clone(), sums };
         // The older record claims no more than there is.
         if let Err(error) = entry.write(&objects, held.name) {
             tracing::debug!(%error, "the cache cannot be written to");

@@ -10,8 +10,10 @@ use std::{
     time::SystemTime,
 };
 
+use bytes::Bytes;
+
 use super::home::is_below;
-use crate::journal::{seal, take, unseal};
+use crate::journal::{take, unseal};
 
 /// What a record begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswrec\x01";
@@ -33,7 +35,7 @@ pub(crate) struct Entry {
     /// Where it lies below the root, if that was known.
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) pinned: bool,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
     pub(super) sums: BTreeMap<u64, Sum>,
 }
 
@@ -87,12 +89,13 @@ impl Sum {
 impl Entry {
     /// Reads a record; `None` where there is none that is whole.
     pub(super) fn read(objects: &Path, name: Name) -> Option<Self> {
-        Self::decode(&fs::read(name.record(objects)).ok()?)
+        Self::decode(fs::read(name.record(objects)).ok()?.into())
     }
 
     /// Puts the record in the place of an older one.
     pub(super) fn write(&self, objects: &Path, name: Name) -> io::Result<()> {
-        replace(&name.record(objects), &self.encode())
+        let [head, tail] = self.around();
+        replace(&name.record(objects), &[&head, &self.body, &tail])
     }
 
     /// Bytes of data that belong to it.
@@ -121,31 +124,39 @@ impl Entry {
         self.sums.iter().filter(is_damaged).count() as u64
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.body.len() + 28 * self.sums.len() + 64);
-        out.push(u8::from(self.pinned) | u8::from(self.path.is_some()) << 1);
-        for bytes in [self.path.as_deref().unwrap_or_default(), &self.body] {
-            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            out.extend_from_slice(bytes);
-        }
+    /// What stands before the body and after it in the file of a record, sealed as [`seal`](crate::journal::seal) does. The body of a
+    /// large directory is not copied.
+    fn around(&self) -> [Vec<u8>; 2] {
+        let path = self.path.as_deref().unwrap_or_default();
+        let mut head = MAGIC.to_vec();
+        head.push(u8::from(self.pinned) | u8::from(self.path.is_some()) << 1);
+        head.extend_from_slice(&(path.len() as u32).to_le_bytes());
+        head.extend_from_slice(path);
+        head.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
+        let mut tail = Vec::with_capacity(28 * self.sums.len() + 4);
         for (grain, sum) in &self.sums {
-            out.extend_from_slice(&grain.to_le_bytes());
-            out.extend_from_slice(&sum.length.to_le_bytes());
-            out.extend_from_slice(&sum.hash);
+            tail.extend_from_slice(&grain.to_le_bytes());
+            tail.extend_from_slice(&sum.length.to_le_bytes());
+            tail.extend_from_slice(&sum.hash);
         }
-        seal(MAGIC, &out)
+        let mut checksum = crc32fast::Hasher::new();
+        for piece in [&head[..], &self.body, &tail] {
+            checksum.update(piece);
+        }
+        tail.extend_from_slice(&checksum.finalize().to_le_bytes());
+        [head, tail]
     }
 
-    fn decode(sealed: &[u8]) -> Option<Self> {
-        let mut rest = unseal(MAGIC, sealed)?;
+    fn decode(sealed: Bytes) -> Option<Self> {
+        let mut rest = unseal(MAGIC, &sealed)?;
         let [flags] = take(&mut rest)?;
         let mut bytes = || {
             let length = u32::from_le_bytes(take(&mut rest)?) as usize;
             let (bytes, left) = rest.split_at_checked(length)?;
             rest = left;
-            Some(bytes.to_vec())
+            Some(bytes)
         };
-        let (path, body) = (bytes()?, bytes()?);
+        let (path, body) = (bytes()?.to_vec(), sealed.slice_ref(bytes()?));
         let mut sums = BTreeMap::new();
         while !rest.is_empty() {
             let grain = u64::from_le_bytes(take(&mut rest)?);
@@ -165,14 +176,14 @@ pub(super) const fn offset(grain: u64) -> u64 {
 }
 
 /// Gives a file contents at once: whatever happens, it has the old ones or the new ones.
-pub(super) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let new = PathBuf::from([path.as_os_str(), ".new".as_ref()].into_iter().collect::<OsString>());
     let write = || {
         let mut file = options().truncate(true).open(&new).or_else(|error| {
             make_above(&new, error)?;
             options().truncate(true).open(&new)
         })?;
-        file.write_all(contents)?;
+        pieces.iter().try_for_each(|piece| file.write_all(piece))?;
         fs::rename(&new, path)
     };
     write().inspect_err(|_| _ = fs::remove_file(&new))
@@ -243,10 +254,16 @@ pub(super) fn files(objects: &Path) -> impl Iterator<Item = (Name, Entry, System
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::seal;
 
     fn entry() -> Entry {
         let sums = [0, 3, 4].map(|grain| (grain, Sum::of(&vec![grain as u8; 65_536 - grain as usize])));
-        Entry { path: Some(b"a/b".to_vec()), pinned: true, body: b"body".to_vec(), sums: sums.into() }
+        Entry {
+            path: Some(b"a/b".to_vec()),
+            pinned: true,
+            body: Bytes::from_static(b"body"),
+            sums: sums.into(),
+        }
     }
 
     #[test]
@@ -257,12 +274,14 @@ mod tests {
             entry.write(place.path(), name).unwrap();
             assert_eq!(Entry::read(place.path(), name).as_ref(), Some(&entry));
         }
-        let sealed = entry().encode();
+        let entry = entry();
+        let [head, tail] = entry.around();
+        let sealed = [&head, &entry.body[..], &tail].concat();
         for at in 0..sealed.len() {
             let mut damaged = sealed.clone();
             damaged[at] ^= 0x10;
-            assert_eq!(Entry::decode(&damaged), None, "byte {at}");
-            assert_eq!(Entry::decode(&sealed[..at]), None, "cut at {at}");
+            assert_eq!(Entry::decode(damaged.into()), None, "byte {at}");
+            assert_eq!(Entry::decode(sealed[..at].to_vec().into()), None, "cut at {at}");
         }
         assert_eq!(Entry::read(place.path(), Name::of(b"other")), None);
         let hex = name.record(place.path()).file_stem().unwrap().to_str().unwrap().to_owned();
@@ -274,7 +293,7 @@ mod tests {
     fn a_hostile_record_has_no_grain_beyond_what_files_can_have() {
         for grain in [(u64::MAX, 1), (1, u32::MAX)] {
             let contents = [&[0; 9][..], &grain.0.to_le_bytes(), &grain.1.to_le_bytes(), &[0; 16]].concat();
-            assert_eq!(Entry::decode(&seal(MAGIC, &contents)), None);
+            assert_eq!(Entry::decode(seal(MAGIC, &contents).into()), None);
         }
     }
 }

@@ -130,7 +130,7 @@ impl Root {
             out.extend_from_slice(&(piece.len() as u32).to_le_bytes());
             out.extend_from_slice(piece);
         }
-        replace(&self.path.join("root"), &seal(MAGIC, &out))
+        replace(&self.path.join("root"), &[&seal(MAGIC, &out)])
     }
 
     /// Keeps other processes from changing it.
@@ -167,7 +167,7 @@ impl Root {
     /// What writing fails of.
     pub(crate) fn set_pins(&self, pins: &[Vec<u8>]) -> io::Result<()> {
         let text: Vec<u8> = pins.iter().flat_map(|pin| [&pin[..], &[0]].concat()).collect();
-        replace(&self.path.join("pins"), &seal(MAGIC, &text))
+        replace(&self.path.join("pins"), &[&seal(MAGIC, &text)])
     }
 
     /// Takes the mark of being pinned from what lies at or below a path.

@@ -10,7 +10,7 @@ use fuser::{
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use nfs_cache::{NodeId, OpenId, State};
 
-use super::view::{DirectoryReader, Reply, View, send_names};
+use super::view::{DirectoryReader, Reply, View};
 
 /// Extended attribute that says how a file in the cache relates to the one on the server.
 const STATE: &str = "user.nfsw.state";
@@ -107,14 +107,14 @@ impl Filesystem for Front {
         reply: ReplyDirectory,
     ) {
         let reader = DirectoryReader { node: node(directory), handle, offset };
-        let listing = self.0.lock().listing(reader);
-        match listing {
-            Some(entries) => send_names(reader, reply, &entries),
-            None => {
-                let reply = Reply::Names(reader, reply);
-                self.0.begin(request.pid(), reply, |cache, now| cache.list(now, reader.node));
-            }
+        let inner = self.0.lock();
+        if let Some(entries) = inner.listing(reader) {
+            inner.send_names(reader, reply, &entries);
+            return;
         }
+        drop(inner);
+        let reply = Reply::Names(reader, reply);
+        self.0.begin(request.pid(), reply, |cache, now| cache.list(now, reader.node));
     }
 
     fn readdirplus(

@@ -11,6 +11,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
 use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, NodeId, OpenId, OperationId, Stats, Wanted};
+use nfs_wireless_client::Metadata;
 use tokio::sync::{Notify, oneshot};
 
 use super::{
@@ -343,7 +344,7 @@ impl Inner {
             (Reply::Data(reply), Ok(Answer::Target(target))) => reply.data(&target),
             (Reply::Names(reader, reply), Ok(Answer::Listing(entries))) => {
                 self.keep_listing(reader, &entries);
-                send_names(reader, reply, &entries);
+                self.send_names(reader, reply, &entries);
             }
             (Reply::Entries(reader, reply), Ok(Answer::Listing(entries))) => {
                 self.keep_listing(reader, &entries);
@@ -375,7 +376,7 @@ impl Inner {
         }
         for (offset, entry) in after(reader, entries) {
             let name = os(&entry.name);
-            let is_full = match entry.object {
+            let is_full = match self.known(entry) {
                 Some((node, metadata)) => {
                     let known = attributes(node, &metadata);
                     let is_full = reply.add(known.ino, offset, name, &KERNEL_TTL, &known, Generation(0));
@@ -396,25 +397,36 @@ impl Inner {
         }
         reply.ok();
     }
-}
 
-/// Sends names alone.
-pub(super) fn send_names(reader: DirectoryReader, mut reply: ReplyDirectory, entries: &[ListEntry]) {
-    for (offset, name) in dots(reader) {
-        if reply.add(INodeNo(reader.node.number()), offset, fuser::FileType::Directory, name) {
-            return reply.ok();
+    /// Sends names alone.
+    pub(super) fn send_names(
+        &self,
+        reader: DirectoryReader,
+        mut reply: ReplyDirectory,
+        entries: &[ListEntry],
+    ) {
+        for (offset, name) in dots(reader) {
+            if reply.add(INodeNo(reader.node.number()), offset, fuser::FileType::Directory, name) {
+                return reply.ok();
+            }
         }
-    }
-    for (offset, entry) in after(reader, entries) {
-        let (number, kind) = match entry.object {
-            Some((node, metadata)) => (node.number(), kind(metadata.file_type)),
-            None => (entry.fileid, fuser::FileType::RegularFile),
-        };
-        if reply.add(INodeNo(number), offset, kind, os(&entry.name)) {
-            break;
+        for (offset, entry) in after(reader, entries) {
+            let (number, kind) = match self.known(entry) {
+                Some((node, metadata)) => (node.number(), kind(metadata.file_type)),
+                None => (entry.fileid, fuser::FileType::RegularFile),
+            };
+            if reply.add(INodeNo(number), offset, kind, os(&entry.name)) {
+                break;
+            }
         }
+        reply.ok();
     }
-    reply.ok();
+
+    /// What an entry is, and its attributes, while they are known.
+    fn known(&self, entry: &ListEntry) -> Option<(NodeId, Metadata)> {
+        let node = entry.node?;
+        Some((node, self.cache.known(node)?))
+    }
 }
 
 impl Reply {

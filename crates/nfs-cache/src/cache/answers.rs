@@ -70,11 +70,11 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
     /// The name as the server gave it.
-    pub name: Vec<u8>,
+    pub name: Box<[u8]>,
     /// The number of the file; 0 where the server told it with no reply that is remembered.
     pub fileid: u64,
-    /// The object and its attributes where they are known. The front has no reference to it.
-    pub object: Option<(NodeId, Metadata)>,
+    /// The object where its attributes are known: [`Cache::known`](crate::Cache::known). The front has no reference to it.
+    pub node: Option<NodeId>,
 }
 
 /// Why an operation failed.

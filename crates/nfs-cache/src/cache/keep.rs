@@ -77,13 +77,14 @@ impl<S: Store> Cache<S> {
         mut store: S,
     ) -> Option<Self> {
         let key = record::root_key(&root);
-        let kept = store.recall(NodeId::ROOT, &key).and_then(|body| KeptDirectory::decode(&body))?;
-        if kept.subject.handle != root || kept.subject.metadata.file_type != FileType::Directory {
+        let kept =
+            store.recall(NodeId::ROOT, &key).and_then(|body| Some(KeptDirectory::decode(&body)?.subject))?;
+        if kept.handle != root || kept.metadata.file_type != FileType::Directory {
             return None;
         }
-        let mut cache = Self::new(config, now, root, kept.subject.metadata, store);
+        let mut cache = Self::new(config, now, root, kept.metadata, store);
         cache.set_wall_clock(now, since_1970);
-        let known = cache.kept(kept.subject.metadata, kept.subject.asked);
+        let known = cache.kept(kept.metadata, kept.asked);
         if let Some(object) = cache.objects.get_mut(NodeId::ROOT) {
             object.known = known;
         }
@@ -285,10 +286,10 @@ impl<S: Store> Cache<S> {
         let subject = Subject { handle, metadata: own, asked };
         let needed = || directory.names.iter().filter(is_needed);
         let complete = directory.complete.as_deref().map(holds);
-        let body = KeptDirectory::encode(&subject, complete, needed().count(), needed().map(name));
+        let body = KeptDirectory::encode(&subject, complete, needed().count(), needed().map(name)).into();
         let (key, path) = (record::key(&handle, &own), self.path(node));
         let pinned = self.is_pinned(node);
-        self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
+        self.store.keep(node, &Record { key: &key, body, path: path.as_deref(), pinned });
     }
 
     fn keep_file(&mut self, node: NodeId) {
@@ -310,9 +311,9 @@ impl<S: Store> Cache<S> {
         let asked = self.wall_at(object.known.asked_at);
         let kept = KeptFile { subject: Subject { handle: object.handle(), metadata, asked }, runs };
         let (key, body, path) =
-            (record::key(&kept.subject.handle, &metadata), kept.encode(), self.path(node));
+            (record::key(&kept.subject.handle, &metadata), kept.encode().into(), self.path(node));
         let pinned = self.is_pinned(node);
-        self.store.keep(node, &Record { key: &key, body: &body, path: path.as_deref(), pinned });
+        self.store.keep(node, &Record { key: &key, body, path: path.as_deref(), pinned });
     }
 
     /// Takes in what the store has kept of a directory, where nothing later is known; again for what was forgotten since, if `all` is
@@ -342,17 +343,22 @@ impl<S: Store> Cache<S> {
             Arc::new(Source { call, asked_at, seen_at, proven })
         };
         let sources = [source(false), source(true)];
+        let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
+        // All names that are known of a listing are later than these.
+        if directory.complete.is_none() {
+            let edge = |KeptName { name, target, proven, .. }| {
+                let source = Arc::clone(&sources[usize::from(proven)]);
+                (name.into_boxed_slice(), Edge { target, source })
+            };
+            // Of a name that comes twice the last one stays. A map that is made of all at once has no empty places.
+            let known = std::mem::take(&mut directory.names);
+            directory.names = kept.names.clone().map(edge).chain(known).collect();
+        }
         let handle_of = |target: &Target| target.handle().map(SharedHandle::get);
-        for KeptName { name, target, proven, child } in kept.names {
-            let told = handle_of(&target);
-            let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
-            // All names that are known of a listing are later than these.
-            if directory.complete.is_none() && !directory.names.contains_key(&*name) {
-                let edge = Edge { target, source: Arc::clone(&sources[usize::from(proven)]) };
-                directory.names.insert(name.as_slice().into(), edge);
-            }
-            let known = directory.names.get(&*name).and_then(|edge| handle_of(&edge.target));
-            if let (Some(handle), Some(child)) = (told, child)
+        for KeptName { name, target, child, .. } in kept.names {
+            let names = self.objects.get(node).and_then(Object::directory);
+            let known = names.and_then(|directory| handle_of(&directory.names.get(&*name)?.target));
+            if let (Some(handle), Some(child)) = (handle_of(&target), child)
                 && known == Some(handle)
             {
                 self.recall_child(node, handle, child);

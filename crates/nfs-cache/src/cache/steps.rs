@@ -198,14 +198,14 @@ impl<S: Store> Cache<S> {
             let mut are_known = true;
             let mut is_due = self.are_names_due(object, &complete);
             let entry = |(name, edge): (&Name, &Edge)| {
-                let (fileid, object) = match &edge.target {
+                let (fileid, node) = match &edge.target {
                     Target::Absent => return None,
                     Target::Listed(fileid) => (*fileid, None),
                     Target::Handle(handle, fileid) => match self.objects.at(&handle.get()) {
                         Some((node, object)) if stale || edge.leads_to(object) => {
                             are_known &= self.is_confirmed(id, object);
                             is_due |= self.is_due(object);
-                            (object.known.metadata.fileid, Some((node, object.known.metadata)))
+                            (object.known.metadata.fileid, Some(node))
                         }
                         Some(_) | None => {
                             are_known = false;
@@ -213,7 +213,7 @@ impl<S: Store> Cache<S> {
                         }
                     },
                 };
-                Some(ListEntry { name: name.to_vec(), fileid, object })
+                Some(ListEntry { name: name.clone(), fileid, node })
             };
             // One listing refreshes the attributes of all that is in it.
             let is_own = self.operations.get(&id).is_some_and(|operation| complete.call >= operation.since);

@@ -37,7 +37,7 @@ impl Store for BadStore {
         self.store.is_lasting()
     }
 
-    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
+    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Bytes> {
         self.store.recall(node, key)
     }
 

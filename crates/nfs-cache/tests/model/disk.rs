@@ -15,7 +15,7 @@ use super::below;
 type Key = Vec<u8>;
 
 /// A record, and what the grains were when it was kept.
-type Kept = (Vec<u8>, BTreeMap<u64, Bytes>);
+type Kept = (Bytes, BTreeMap<u64, Bytes>);
 
 /// What outlasts a cache.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl Store for Disk {
         self.platter.is_some()
     }
 
-    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Vec<u8>> {
+    fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Bytes> {
         let platter = self.platter.as_ref()?.borrow();
         // Another node has the grains of this key: an earlier one with the same times.
         if self.nodes.iter().any(|(of, it)| *of != node && it == key) {
@@ -132,7 +132,7 @@ impl Store for Disk {
             true => _ = platter.pinned.insert(record.key.to_vec()),
             false => _ = platter.pinned.remove(record.key),
         }
-        platter.records.entry(record.key.to_vec()).or_default().push((record.body.to_vec(), sums));
+        platter.records.entry(record.key.to_vec()).or_default().push((record.body.clone(), sums));
     }
 
     fn retire(&mut self, key: &[u8]) {

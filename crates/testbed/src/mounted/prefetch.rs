@@ -111,7 +111,7 @@ impl User for Person {
                 match answer {
                     Answer::Entry { node, .. } => cache.forget(node, 1),
                     Answer::Listing(entries) => {
-                        running.names = entries.iter().map(|entry| entry.name.clone()).collect();
+                        running.names = entries.iter().map(|entry| entry.name.to_vec()).collect();
                     }
                     _ => {}
                 }

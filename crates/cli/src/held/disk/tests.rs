@@ -22,7 +22,7 @@ fn grain(seed: u8, length: usize) -> Bytes {
 }
 
 fn record<'a>(key: &'a [u8], path: &'a [u8]) -> Record<'a> {
-    Record { key, body: b"body", path: Some(path), pinned: false }
+    Record { key, body: Bytes::from_static(b"body"), path: Some(path), pinned: false }
 }
 
 /// Holds three grains with a key, and ends.
@@ -53,7 +53,7 @@ fn what_was_put_and_kept_is_there_for_the_next_store() {
     let mut next = store(place.path());
     looked_through(&next);
     assert!(next.idle_bytes() >= 3 * GRAIN_BYTES - 1);
-    assert_eq!(next.recall(NODE, b"key").unwrap(), b"body");
+    assert_eq!(next.recall(NODE, b"key").unwrap(), &b"body"[..]);
     assert_eq!(next.idle_bytes(), 0);
     for at in 0..2 {
         assert_eq!(next.get(NODE, at), Some(grain(at as u8, GRAIN_BYTES as usize)));

@@ -202,8 +202,8 @@ impl Export {
         };
         let found: Vec<Option<(FileHandle, Metadata)>> = {
             let cache = &self.view.lock().cache;
-            let of = |(node, metadata)| Some((cache.handle(node)?, metadata));
-            listing.iter().map(|entry| entry.object.and_then(of)).collect()
+            let of = |node| Some((cache.handle(node)?, cache.known(node)?));
+            listing.iter().map(|entry| entry.node.and_then(of)).collect()
         };
         let mut rows = Vec::with_capacity(listing.len());
         for (entry, found) in listing.iter().zip(found) {
@@ -211,7 +211,7 @@ impl Export {
                 self.state.borrow_mut().learn_parent(server, directory.server);
             }
             let known = found.map(|(server, metadata)| self.describe(&server, &metadata));
-            let name = entry.name.clone();
+            let name = entry.name.to_vec();
             rows.push(Row { cookie: cookie(&name), name, fileid: entry.fileid, known });
         }
         rows.sort_unstable_by(|a, b| (a.cookie, &a.name).cmp(&(b.cookie, &b.name)));
