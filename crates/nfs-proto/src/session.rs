@@ -210,6 +210,17 @@ pub struct Session {
     events: VecDeque<Event>,
 }
 
+/// What a transfer did in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fed {
+    /// None wants to do anything, or may.
+    Nothing,
+    /// It asked for the bytes of a WRITE.
+    Load,
+    /// It queued a call.
+    Call,
+}
+
 /// A NULL call that tells a server that ignores large calls from one that is gone.
 const PROBE: Owner = Owner(u64::MAX);
 const TRANSFER_BIT: u64 = 1 << 63;
@@ -440,8 +451,13 @@ impl Session {
 
     /// Returns the next message to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        if self.stirred {
-            self.stirred = self.feed(now);
+        while self.stirred {
+            match self.feed(now) {
+                Fed::Nothing => self.stirred = false,
+                // Its bytes may take long: the others do not wait for them.
+                Fed::Load => {}
+                Fed::Call => break,
+            }
         }
         let transmit = self.engine.poll_transmit(now)?;
         // What left may have been what kept others from being queued.
@@ -515,13 +531,14 @@ impl Session {
         self.transfers.iter_mut().find(|active| active.id == id)
     }
 
-    /// Lets the transfers, in turn, queue one call; whether one did.
-    fn feed(&mut self, now: Instant) -> bool {
+    /// Lets the transfers, in turn, queue one call or ask for the bytes of one.
+    fn feed(&mut self, now: Instant) -> Fed {
         self.resegment_for_path(now);
         // Whatever ends makes room and is followed by another look.
-        if self.engine.outstanding() - self.application_calls + self.loads() >= TRANSFER_CALLS {
-            return false;
+        if self.engine.outstanding() - self.application_calls + self.loads().count() >= TRANSFER_CALLS {
+            return Fed::Nothing;
         }
+        let loads = self.loads_in_window();
         let block = self.engine.next_block(now);
         let limits = self.narrowed(block);
         let paused = self.bounds.waits(now) || self.pacer.as_mut().is_some_and(|pacer| pacer.pauses(now));
@@ -535,29 +552,30 @@ impl Session {
             {
                 continue;
             }
-            let has_room = |class, bytes| !paused && engine.has_room(class, bytes);
+            let has_room: &dyn Fn(_, _) -> _ = match loading {
+                _ if paused => &|_, _| false,
+                Loading::Never => &|class, bytes| engine.has_room(class, bytes),
+                Loading::Each(_) => &|class, bytes| engine.has_room_beside(loads, class, bytes),
+            };
             let machine = transfer.machine();
-            let Some(call) = machine.next_call(limits, &has_room) else {
+            let Some(call) = machine.next_call(limits, has_room) else {
                 continue;
             };
             if let Some(pacer) = &mut self.pacer {
                 pacer.spend(now, call.bytes);
             }
             self.turn = turn + 1;
-            match call.payload.filter(|_| *loading == Loading::Each(None)) {
-                Some(payload) => {
-                    *loading = Loading::Each(Some(call));
-                    self.events.push_back(Event::Load(*id, payload));
-                }
-                None => {
-                    let spec = spec_of(*id, &call, now);
-                    let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
-                    debug_assert!(queued.is_some(), "calls of transfers and of the application are bounded");
-                }
+            if let Some(payload) = call.payload.filter(|_| *loading == Loading::Each(None)) {
+                *loading = Loading::Each(Some(call));
+                self.events.push_back(Event::Load(*id, payload));
+                return Fed::Load;
             }
-            return true;
+            let spec = spec_of(*id, &call, now);
+            let queued = self.engine.submit(now, spec, |buffer| machine.encode(&call, buffer));
+            debug_assert!(queued.is_some(), "calls of transfers and of the application are bounded");
+            return Fed::Call;
         }
-        false
+        Fed::Nothing
     }
 }
 

@@ -294,7 +294,7 @@ impl Client {
 
     /// Lists a directory.
     pub fn read_dir(&self, directory: FileHandle) -> ReadDir {
-        ReadDir::new(self.clone(), directory)
+        ReadDir::new(self.clone(), directory, self.inner.endpoint.listing_plan())
     }
 
     /// Copies the first `size` bytes of a file into `sink`, with many READs in flight.

@@ -195,6 +195,11 @@ impl Endpoint {
         self.call_by(route, procedure, timeout, |_| arguments.clone()).await.map(|(answer, _)| answer)
     }
 
+    /// Starts a listing; [`Endpoint::call_page`] brings its pages.
+    pub(crate) fn listing_plan(&self) -> ListingPlan {
+        ListingPlan::new(&self.connections.machine())
+    }
+
     /// Makes the call for the next page of a listing, whose arguments depend on the size of the page.
     pub(crate) async fn call_page(
         &self,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nfs_proto::{
-    endpoint::{ListingPlan, TransportTuning},
+    endpoint::ListingPlan,
     transfer::{DirEntry, Listing},
 };
 use nfs_wire::FileHandle;
@@ -24,15 +24,9 @@ pub struct ReadDir {
 }
 
 impl ReadDir {
-    pub(crate) fn new(client: Client, directory: FileHandle) -> Self {
+    pub(crate) fn new(client: Client, directory: FileHandle, plan: ListingPlan) -> Self {
         let listing = Listing::new(directory, LEAST_PAGE_BYTES);
-        Self {
-            client,
-            directory,
-            listing,
-            plan: ListingPlan::new(TransportTuning::DEFAULT),
-            entries: VecDeque::new(),
-        }
+        Self { client, directory, listing, plan, entries: VecDeque::new() }
     }
 
     /// Returns the next entry, or `None` at the end.

@@ -36,7 +36,8 @@ pub struct ListingPlan {
 
 impl ListingPlan {
     /// Starts a listing.
-    pub const fn new(tuning: TransportTuning) -> Self {
+    pub const fn new(endpoint: &Endpoint) -> Self {
+        let tuning = endpoint.config.tuning;
         Self {
             tuning,
             was_quick: None,
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn a_long_listing_of_quick_pages_moves_to_tcp_and_its_pages_grow() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let seen = pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 6, 1);
+        let seen = pages(&mut ListingPlan::new(&endpoint.1), &mut endpoint, 6, 1);
         let large = [64, 256, 1024, 1024].map(|kib| (Protocol::Tcp, kib << 10));
         assert_eq!(seen, [small(2), large.to_vec()].concat());
     }
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn pages_that_cost_air_time_stay_small() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let mut plan = ListingPlan::new(TransportTuning::DEFAULT);
+        let mut plan = ListingPlan::new(&endpoint.1);
         assert_eq!(pages(&mut plan, &mut endpoint, 9, 5), small(9));
         assert_eq!(pages(&mut plan, &mut endpoint, 2, 1), small(2));
         let slow_tcp = pages(&mut plan, &mut endpoint, 3, 5);
@@ -163,19 +164,19 @@ mod tests {
     #[test]
     fn where_only_udp_may_be_used_pages_stay_on_it() {
         let mut endpoint = endpoint(EndpointConfig { either_transport: false, ..EITHER }, Protocol::Udp);
-        assert_eq!(pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 9, 1), small(9));
+        assert_eq!(pages(&mut ListingPlan::new(&endpoint.1), &mut endpoint, 9, 1), small(9));
     }
 
     #[test]
     fn a_server_that_refuses_tcp_is_not_asked_for_every_page() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let mut plan = ListingPlan::new(TransportTuning::DEFAULT);
+        let mut plan = ListingPlan::new(&endpoint.1);
         pages(&mut plan, &mut endpoint, 1, 1);
         let step = plan.poll(endpoint.0, &endpoint.1, Procedure::Readdirplus);
         assert_eq!(step, ListingStep::Connect(Protocol::Tcp, CONNECT_TIME));
         endpoint.1.handle_refused(endpoint.0, Protocol::Tcp);
         assert_eq!(
-            pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 9, 1),
+            pages(&mut ListingPlan::new(&endpoint.1), &mut endpoint, 9, 1),
             small(9),
             "nor for another listing"
         );
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn a_page_that_only_udp_brought_ends_the_use_of_tcp() {
         let mut endpoint = endpoint(EITHER, Protocol::Udp);
-        let mut plan = ListingPlan::new(TransportTuning::DEFAULT);
+        let mut plan = ListingPlan::new(&endpoint.1);
         assert_eq!(pages(&mut plan, &mut endpoint, 3, 1).last(), Some(&(Protocol::Tcp, 64 << 10)));
         plan.handle_failover();
         assert_eq!(pages(&mut plan, &mut endpoint, 4, 1), small(4));
@@ -196,6 +197,6 @@ mod tests {
     fn the_first_connection_may_be_tcp() {
         let mut endpoint = endpoint(EITHER, Protocol::Tcp);
         let large = [64, 256, 1024].map(|kib| (Protocol::Tcp, kib << 10));
-        assert_eq!(pages(&mut ListingPlan::new(TransportTuning::DEFAULT), &mut endpoint, 3, 1), large);
+        assert_eq!(pages(&mut ListingPlan::new(&endpoint.1), &mut endpoint, 3, 1), large);
     }
 }

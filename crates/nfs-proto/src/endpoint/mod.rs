@@ -135,6 +135,11 @@ impl Endpoint {
         Route { connection, failover: Some(self.failover(connection)) }
     }
 
+    /// Returns how often a transfer looks whether another connection would do better.
+    pub fn tick(&self) -> Duration {
+        self.config.tuning.tick()
+    }
+
     /// Returns when a call on a connection is made on the other transport, too.
     fn failover(&self, connection: ConnectionId) -> Failover {
         let tuning = &self.config.tuning;

@@ -43,7 +43,7 @@ impl UploadPlan {
     /// Starts an upload of so many bytes.
     pub fn new(now: Instant, endpoint: &mut Endpoint, bytes: u64) -> Self {
         let protocol = endpoint.decide(now, Direction::Up, bytes).current;
-        let state = State::Writing { look: now + endpoint.config.tuning.tick() };
+        let state = State::Writing { look: now + endpoint.tick() };
         Self { connection: endpoint.carrier(protocol), left: bytes, state }
     }
 
@@ -83,7 +83,7 @@ impl UploadPlan {
         if has_answered {
             endpoint.choice_mut(Direction::Up).handle_answer(now);
         }
-        self.state = State::Writing { look: now + endpoint.config.tuning.tick() };
+        self.state = State::Writing { look: now + endpoint.tick() };
     }
 
     /// Takes note that none of its calls is outstanding.
@@ -100,7 +100,7 @@ impl UploadPlan {
         {
             self.connection = to;
         }
-        self.state = State::Writing { look: now + endpoint.config.tuning.tick() };
+        self.state = State::Writing { look: now + endpoint.tick() };
     }
 
     /// Returns when to poll it next, whatever happens.
@@ -118,7 +118,7 @@ impl UploadPlan {
         endpoint: &mut Endpoint,
         last_heard: Option<Instant>,
     ) -> Option<UploadStep> {
-        self.state = State::Writing { look: now + endpoint.config.tuning.tick() };
+        self.state = State::Writing { look: now + endpoint.tick() };
         let protocol = endpoint.protocol(self.connection);
         // Over TCP only a stall is a reason to try UDP.
         let left = if protocol == Protocol::Tcp { 0 } else { self.left };

@@ -24,8 +24,17 @@ pub struct Pace {
     pub spacing: Duration,
 }
 
+/// WRITEs that are about to be queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// How many.
+    pub calls: u32,
+    /// Bytes that they carry together.
+    pub bytes: u64,
+}
+
 /// What is in flight, and whether more may be.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct InFlight {
     limits: WindowLimits,
     calls: u32,
@@ -46,6 +55,11 @@ impl InFlight {
     /// Returns the bytes in flight.
     pub(super) const fn bytes(&self) -> u64 {
         self.read_bytes + self.write_bytes
+    }
+
+    /// Returns this with further WRITEs in flight.
+    pub(super) const fn with(self, Writes { calls, bytes }: Writes) -> Self {
+        Self { calls: self.calls + calls, write_bytes: self.write_bytes + bytes, ..self }
     }
 
     /// Whether a call of `class` that moves `bytes` may be sent now.

@@ -28,7 +28,7 @@ use nfs_wire::{
 pub(crate) use self::{back_off::back_off, calls::MAX_CALLS};
 pub use self::{
     calls::CallId,
-    in_flight::{Pace, WindowLimits},
+    in_flight::{Pace, WindowLimits, Writes},
     message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
     recovery::{
         BlockRange,
@@ -349,10 +349,16 @@ impl Engine {
 
     /// Whether another READ or WRITE of `bytes` would be sent at once.
     pub fn has_room(&self, class: Class, bytes: u32) -> bool {
+        self.has_room_beside(Writes::default(), class, bytes)
+    }
+
+    /// As [`Engine::has_room`], if these WRITEs were in flight as well.
+    pub fn has_room_beside(&self, writes: Writes, class: Class, bytes: u32) -> bool {
+        let in_flight = self.in_flight.with(writes);
         // Calls that were answered meanwhile are still in the queues, and wait for nothing.
         !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
             && !self.resend.iter().any(|resend| self.calls.is_in(resend.id, State::Resending))
-            && self.in_flight.admits(&self.recovery.limits(self.in_flight.limits()), class, bytes)
+            && in_flight.admits(&self.recovery.limits(in_flight.limits()), class, bytes)
             && self.calls.outstanding() < MAX_CALLS
     }
 

@@ -6,7 +6,7 @@ use nfs_wire::{padding, rpc::Program};
 
 use super::{Session, TRANSFER_BIT, Transfer, TransferId};
 use crate::{
-    engine::{CallSpec, Owner},
+    engine::{CallSpec, Owner, Writes},
     transfer::{Copies, NextCall},
 };
 
@@ -53,9 +53,21 @@ impl Session {
         self.stirred = true;
     }
 
-    /// Returns how many WRITEs wait for their bytes.
-    pub(super) fn loads(&self) -> usize {
-        self.transfers.iter().filter(|active| active.loading.is_some()).count()
+    /// Returns the sizes of the WRITEs that wait for their bytes.
+    pub(super) fn loads(&self) -> impl Iterator<Item = u32> {
+        self.transfers.iter().filter_map(|active| match active.loading {
+            Loading::Never => None,
+            Loading::Each(call) => call.map(|call| call.bytes),
+        })
+    }
+
+    /// Returns what the WRITEs that wait for their bytes take of the window, so that no more is loaded than can be sent then. One of
+    /// them takes nothing: a single slow file leaves the others the whole window.
+    pub(super) fn loads_in_window(&self) -> Writes {
+        self.loads().skip(1).fold(Writes::default(), |Writes { calls, bytes }, more| Writes {
+            calls: calls + 1,
+            bytes: bytes + u64::from(more),
+        })
     }
 }
 

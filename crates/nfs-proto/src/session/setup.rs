@@ -132,23 +132,173 @@ const fn packet_headers(peer: SocketAddr) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use nfs_wire::{
+        FileHandle,
+        auth::{AuthSys, Credential},
+    };
+
     use super::*;
+    use crate::{
+        engine::PathEstimate,
+        session::{Session, Transfer},
+        transfer::{Placement, Upload, UploadSpec},
+    };
+
+    const IPV4: &str = "192.0.2.1:2049";
+    const IPV6: &str = "[2001:db8::1]:2049";
+
+    /// What becomes of these options with a receive buffer of 1 MiB.
+    fn config(protocol: Protocol, peer: &str, options: &SessionOptions) -> SessionConfig {
+        SessionConfig::new(options, peer.parse().unwrap(), protocol, 1 << 20)
+    }
+
+    fn limits(protocol: Protocol, options: &SessionOptions) -> (u32, u32) {
+        let Limits { read_block, write_block, .. } = config(protocol, IPV4, options).limits;
+        (read_block, write_block)
+    }
+
+    fn hybrid() -> SessionOptions {
+        SessionOptions { retry: RetryPolicy::hybrid(), ..SessionOptions::default() }
+    }
+
+    /// AUTH_NONE, and the largest AUTH_SYS.
+    fn credentials() -> [Credential; 2] {
+        let machine_name = vec![b'm'; 255];
+        let largest = AuthSys { machine_name, gids: vec![100; 16], ..AuthSys::default() };
+        [Credential::None, Credential::Sys(largest)]
+    }
 
     #[test]
-    fn automatic_udp_blocks_fit_one_frame() {
-        let mut options = SessionOptions::default();
-        let udp = |options: &SessionOptions, peer: &str| {
-            SessionConfig::new(options, peer.parse().unwrap(), Protocol::Udp, 1 << 20).limits
-        };
-        let config = SessionConfig::new(&options, "192.0.2.1:2049".parse().unwrap(), Protocol::Udp, 1 << 20);
-        let headers = config.engine.blocks.unwrap().headers;
-        assert_eq!(headers, 28 + 40 + 28 + 64 + 8, "WRITE has more of them than READ");
-        assert_eq!(udp(&options, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "what may be chosen at most");
-        options.retry = RetryPolicy::hybrid();
-        let limits = udp(&options, "192.0.2.1:2049");
-        assert_eq!(limits, Limits { read_block: 1344, write_block: 1280, ..Limits::default() });
-        assert_eq!(udp(&options, "[2001:db8::1]:2049").read_block, 1324);
+    fn blocks_are_as_large_as_the_transport_carries() {
+        assert_eq!(limits(Protocol::Tcp, &SessionOptions::default()), (1 << 20, 1 << 20));
+        assert_eq!(limits(Protocol::Udp, &SessionOptions::default()), (61_440, 61_440));
+        assert_eq!(limits(Protocol::Udp, &hybrid()), (1344, 1280), "one frame of Ethernet");
+        let config = config(Protocol::Udp, IPV6, &hybrid());
+        assert_eq!((config.limits.read_block, config.limits.write_block), (1324, 1280));
+    }
+
+    #[test]
+    fn blocks_of_a_given_size_have_it_where_the_transport_carries_it() {
+        let mut options = hybrid();
         options.read_block = BlockSize::Exact(1 << 20);
-        assert_eq!(udp(&options, "192.0.2.1:2049").read_block, MAX_UDP_BLOCK, "rtmax over UDP lies");
+        options.write_block = BlockSize::Exact(8192);
+        assert_eq!(limits(Protocol::Tcp, &options), (1 << 20, 8192));
+        assert_eq!(limits(Protocol::Udp, &options), (61_440, 8192), "rtmax over UDP lies");
+        let bounded = BlockSize::Auto { max: Some(4096) };
+        options.read_block = bounded;
+        options.write_block = bounded;
+        assert_eq!(limits(Protocol::Tcp, &options), (4096, 4096));
+        assert_eq!(limits(Protocol::Udp, &options), (1344, 1280));
+        options.retry = RetryPolicy::Adaptive;
+        assert_eq!(limits(Protocol::Udp, &options), (4096, 4096));
+    }
+
+    #[test]
+    fn the_window_is_found_over_the_adaptive_policy_and_fixed_otherwise() {
+        fn window(protocol: Protocol, options: &SessionOptions) -> WindowLimits {
+            config(protocol, IPV4, options).engine.window
+        }
+        let stream = WindowLimits { calls: 64, read_bytes: 4 << 20, write_bytes: 4 << 20 };
+        assert_eq!(window(Protocol::Tcp, &hybrid()), stream);
+        let quarter = 256 << 10;
+        let adaptive = WindowLimits { calls: 1024, read_bytes: quarter, write_bytes: u64::MAX };
+        assert_eq!(window(Protocol::Udp, &SessionOptions::default()), adaptive);
+        let fixed = WindowLimits { calls: 16, read_bytes: quarter, write_bytes: 64 << 10 };
+        assert_eq!(window(Protocol::Udp, &hybrid()), fixed);
+        // Calls that the user allows may carry as much as they can.
+        let options = SessionOptions { window: Window::Calls(3), ..hybrid() };
+        for (protocol, usual) in [(Protocol::Tcp, stream), (Protocol::Udp, fixed)] {
+            let expected = WindowLimits { calls: 3, write_bytes: u64::MAX, ..usual };
+            assert_eq!(window(protocol, &options), expected);
+        }
+    }
+
+    #[test]
+    fn blocks_are_chosen_over_datagrams_by_the_adaptive_policy_if_both_sizes_are_left_to_it() {
+        let exact = BlockSize::Exact(8192);
+        let auto = BlockSize::Auto { max: Some(16_384) };
+        let largest = BlockSize::Auto { max: Some(32_768) };
+        for (protocol, retry, read_block, write_block, chosen) in [
+            (Protocol::Udp, RetryPolicy::Adaptive, auto, largest, Some(32_768)),
+            (Protocol::Udp, RetryPolicy::Adaptive, largest, auto, Some(32_768)),
+            (Protocol::Udp, RetryPolicy::Adaptive, exact, auto, None),
+            (Protocol::Udp, RetryPolicy::Adaptive, auto, exact, None),
+            (Protocol::Udp, RetryPolicy::hybrid(), auto, auto, None),
+            (Protocol::Tcp, RetryPolicy::Adaptive, auto, auto, None),
+        ] {
+            let options = SessionOptions { retry, read_block, write_block, ..SessionOptions::default() };
+            let blocks = config(protocol, IPV4, &options).engine.blocks;
+            assert_eq!(blocks.map(|range| range.largest), chosen, "{protocol:?} {options:?}");
+        }
+    }
+
+    #[test]
+    fn writes_over_a_connection_are_measured_unless_their_size_is_given() {
+        let exact = SessionOptions { write_block: BlockSize::Exact(8192), ..SessionOptions::default() };
+        assert!(config(Protocol::Tcp, IPV4, &SessionOptions::default()).measure_writes);
+        assert!(!config(Protocol::Tcp, IPV4, &exact).measure_writes);
+        assert!(!config(Protocol::Udp, IPV4, &SessionOptions::default()).measure_writes);
+    }
+
+    #[test]
+    fn an_earlier_estimate_of_the_path_is_for_the_adaptive_policy_over_datagrams() {
+        let prior = PathEstimate {
+            rate: 1e6,
+            min_rtt: Duration::from_millis(50),
+            fades_per_second: 0.0,
+            mean_fade: Duration::ZERO,
+            retransmits: false,
+            block: 8192,
+            in_flight: 6,
+        };
+        let with_prior = |options| SessionOptions { prior: Some(prior), ..options };
+        let prior_of = |protocol, options| config(protocol, IPV4, &with_prior(options)).engine.prior;
+        assert_eq!(prior_of(Protocol::Udp, SessionOptions::default()), Some(prior));
+        assert_eq!(prior_of(Protocol::Udp, hybrid()), None);
+        assert_eq!(prior_of(Protocol::Tcp, SessionOptions::default()), None);
+    }
+
+    /// Returns the bytes of the largest datagram that a WRITE with these options is, and of the headers in it.
+    fn write(peer: &str, options: &SessionOptions) -> (u32, u32) {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let now = Instant::now();
+        let ip_and_udp = if peer == IPV4 { 28 } else { 48 };
+        let config = config(Protocol::Udp, peer, options);
+        let mut session = Session::new(config, peer.parse().unwrap(), 1, now);
+        let handle = || FileHandle::try_from(&[1; 64][..]).unwrap();
+        let spec = UploadSpec::new(handle(), *b"name", Placement::Existing(handle()), 1 << 20);
+        session.start(now, Transfer::Upload(Box::new(Upload::new(spec))));
+        let transmit = session.poll_transmit(now).unwrap();
+        let headers = ip_and_udp + u32::try_from(transmit.head.len()).unwrap();
+        (headers + transmit.payload.unwrap().length, headers)
+    }
+
+    /// The estimate counts so many bytes too many at most, which leaves every block that much smaller than its frame.
+    const SLACK: u32 = 12;
+
+    #[test]
+    fn no_write_has_more_headers_than_blocks_leave_room_for() {
+        for peer in [IPV4, IPV6] {
+            for credential in credentials() {
+                let options = SessionOptions { credential, ..SessionOptions::default() };
+                let estimate = config(Protocol::Udp, peer, &options).engine.blocks.unwrap().headers;
+                let (_, headers) = write(peer, &options);
+                assert!((headers..=headers + SLACK).contains(&estimate), "{estimate}, not {headers}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_fills_one_frame_as_far_as_multiples_of_64_bytes_can() {
+        for peer in [IPV4, IPV6] {
+            for credential in credentials() {
+                let options = SessionOptions { credential, ..hybrid() };
+                let (datagram, headers) = write(peer, &options);
+                assert!((1500 - SLACK - 63..=1500).contains(&datagram), "{datagram} bytes");
+                assert!((datagram - headers).is_multiple_of(64), "{headers} bytes of headers");
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use nfs_proto::{
     attr::Metadata,
-    endpoint::{ConnectionId, Direction, DownloadPlan, DownloadStep, RunId, TransportTuning},
+    endpoint::{ConnectionId, Direction, DownloadPlan, DownloadStep, RunId},
     session::Transfer,
     transfer::{Download, Range, RangeSet, TransferError},
 };
@@ -202,8 +202,12 @@ impl Endpoint {
     ) -> Result<Option<Metadata>, Error> {
         let _counted = Counted::begin(&self.connections, Direction::Down);
         let end = ranges.end();
+        let (plan, tick) = {
+            let machine = self.connections.machine();
+            (DownloadPlan::new(clock(), &machine, ranges), machine.tick())
+        };
         let shared = Arc::new(Shared {
-            plan: Mutex::new(DownloadPlan::new(clock(), &self.connections.machine(), ranges)),
+            plan: Mutex::new(plan),
             told: Mutex::new(Told::Nothing),
             target: Strand::new(Target { sink, observer }, self.reactor.storage_pool()),
             failed: OnceLock::new(),
@@ -252,7 +256,7 @@ impl Endpoint {
                     lock(&shared.plan).handle_join(clock(), machine, protocol, connection);
                 }
                 () = shared.bell.notified() => {}
-                () = tokio::time::sleep(TransportTuning::DEFAULT.tick()) => {}
+                () = tokio::time::sleep(tick) => {}
             }
         };
         drop(runs);

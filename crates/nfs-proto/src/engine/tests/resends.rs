@@ -154,6 +154,22 @@ fn a_hedged_call_is_not_overtaken_by_what_was_sent_between_its_attempts() {
 }
 
 #[test]
+fn the_first_call_that_may_be_hedged_is_and_those_around_it_keep_their_order() {
+    let mut path = Path::new();
+    for hedge in [false, true, false] {
+        path.submit_hedged(Class::Control, Repeat::Idempotent, hedge);
+    }
+    let (first, _) = path.sent();
+    let (copy, _) = path.pass(120);
+    assert_eq!((copy.len(), path.resends()), (1, Resends { hedge: 1, ..Resends::default() }));
+    assert!(path.reply(first[2]));
+    let (again, _) = path.pass(90);
+    assert_eq!(path.resends(), Resends { hedge: 1, rack: 1, ..Resends::default() });
+    assert!(path.reply(again[0]) && !path.reply(first[0]), "only the first was overtaken");
+    assert!(path.reply(first[1]) && !path.reply(copy[0]), "the copy is one of the second");
+}
+
+#[test]
 fn a_resend_waits_for_room_in_the_window_and_a_small_one_does_not() {
     let mut path = known();
     let lost = path.overtake();

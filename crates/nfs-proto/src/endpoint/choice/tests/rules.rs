@@ -245,6 +245,19 @@ fn outages_are_not_counted_as_time_in_which_a_transport_was_slow() {
 }
 
 #[test]
+fn a_silence_is_an_outage_if_it_takes_four_times_as_long_as_usual() {
+    // Each time counts for an eighth: after three moves 400 ms apart 132 ms are usual, and after four 166 ms.
+    for (moves, decision) in [(3, NOTHING), (4, ASK)] {
+        let mut world = World::new();
+        for millis in (400..=400 * moves).step_by(400) {
+            world.bytes(millis, UDP, 40_000);
+        }
+        world.steady(400 * moves + 500, 8000, 0);
+        assert_eq!(world.decide(8000), decision, "600 ms after {moves} moves");
+    }
+}
+
+#[test]
 fn a_transfer_after_a_pause_begins_from_the_start() {
     let mut world = World::new();
     world.steady(0, 7000, 0);
