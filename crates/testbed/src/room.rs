@@ -73,13 +73,16 @@ pub struct ServerModel {
     pub write: Duration,
     /// Time of a COMMIT. Default 0.
     pub commit: Duration,
+    /// Bytes of datagrams that its socket takes at one moment, in which the link may deliver many: the server reads them after that. More are
+    /// lost. Default: no limit.
+    pub receive_buffer: Option<usize>,
 }
 
 impl Default for ServerModel {
     fn default() -> Self {
         let none = Duration::ZERO;
         let threads = const { NonZeroUsize::new(8).expect("eight is not zero") };
-        Self { threads, read: none, write: none, commit: none }
+        Self { threads, read: none, write: none, commit: none, receive_buffer: None }
     }
 }
 
@@ -158,6 +161,7 @@ impl Room {
                 read: duration(&raw.server.read, "server.read")?,
                 write: duration(&raw.server.write, "server.write")?,
                 commit: duration(&raw.server.commit, "server.commit")?,
+                receive_buffer: raw.server.receive_buffer,
             },
         })
     }
@@ -195,6 +199,7 @@ struct RawServer {
     read: Option<String>,
     write: Option<String>,
     commit: Option<String>,
+    receive_buffer: Option<usize>,
 }
 
 #[cfg(test)]

@@ -40,6 +40,28 @@ pub(crate) struct ServerHost {
     connections: Connections,
     outages: Vec<Outage>,
     epoch: Instant,
+    socket: Socket,
+}
+
+/// The receive buffer of the server's UDP socket.
+#[derive(Debug)]
+struct Socket {
+    receive_buffer: Option<usize>,
+    /// When the last datagram came, and the bytes that came at that moment.
+    buffered: (Instant, usize),
+}
+
+impl Socket {
+    /// Whether a datagram finds room.
+    fn takes(&mut self, now: Instant, bytes: usize) -> bool {
+        let (last, buffered) = self.buffered;
+        let buffered = if last == now { buffered + bytes } else { bytes };
+        let takes = self.receive_buffer.is_none_or(|most| buffered <= most);
+        if takes {
+            self.buffered = (now, buffered);
+        }
+        takes
+    }
 }
 
 impl ServerHost {
@@ -61,7 +83,8 @@ impl ServerHost {
         let mut memory = MemoryConfig::default();
         memory.capacity_bytes = u64::MAX;
         let service = Service::new(config, Memory::new(memory), seed, now)?;
-        Ok(Self { service, connections: Connections::default(), outages, epoch: now })
+        let socket = Socket { receive_buffer: model.receive_buffer, buffered: (now, 0) };
+        Ok(Self { service, connections: Connections::default(), outages, epoch: now, socket })
     }
 
     /// Makes a file of `size` bytes and returns its handle and that of the root, without the link.
@@ -174,6 +197,7 @@ impl Node for ServerHost {
         }
         match protocol {
             Protocol::Tcp => self.connections.handle_input(now, &mut self.service, from, &payload),
+            Protocol::Udp if !self.socket.takes(now, payload.len()) => {}
             // What is no call is counted by the service.
             Protocol::Udp => drop(self.service.handle_input(now, peer(from, protocol), &payload)),
         }
@@ -244,6 +268,17 @@ pub(crate) fn pattern(offset: u64, buffer: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_at_one_moment_beyond_the_receive_buffer_is_lost() {
+        let now = Instant::now();
+        let mut socket = Socket { receive_buffer: Some(100), buffered: (now, 0) };
+        assert_eq!([60, 60, 40, 1].map(|bytes| socket.takes(now, bytes)), [true, false, true, false]);
+        let later = now + std::time::Duration::from_micros(1);
+        assert_eq!([100, 1].map(|bytes| socket.takes(later, bytes)), [true, false]);
+        let mut endless = Socket { receive_buffer: None, buffered: (now, 0) };
+        assert!((0..1000).all(|_| endless.takes(now, 1 << 20)));
+    }
 
     #[test]
     fn places_on_the_link_have_addresses_of_their_own() {

@@ -23,6 +23,8 @@ pub enum Reason {
     Far(Duration),
     /// The other one moved nothing for so long, and this one does.
     Stalled(Duration),
+    /// Of what was sent over UDP, the server's receive buffer had no room for this share.
+    Overflow(f64),
     /// Both were tried side by side: bytes per second of this one and of the other.
     Faster(f64, f64),
 }
@@ -47,6 +49,11 @@ impl fmt::Display for Reason {
                     time.as_secs_f64()
                 )
             }
+            Self::Overflow(share) => write!(
+                f,
+                "the link holds WRITEs and delivers them all at once, and over UDP the server loses {:.0} % of them",
+                share * 100.0
+            ),
             Self::Faster(this, other) => write!(
                 f,
                 "side by side this one moved {:.2} Mbit/s, the other one {:.2} Mbit/s",
@@ -68,6 +75,9 @@ pub struct Use {
     pub ask: bool,
 }
 
+/// What is lost of all that is sent when the sender had better send less, as in the congestion window.
+const HEAVY: f64 = 0.25;
+
 /// A plain machine for one direction of one client: the time is an argument.
 #[derive(Debug)]
 pub(super) struct Choice {
@@ -80,8 +90,10 @@ pub(super) struct Choice {
     bytes: [u64; 2],
     /// When the current transport moved something last, or began to be waited for.
     moved: Instant,
-    /// Since when, and from how many bytes on, the current one is measured alone.
-    alone: (Instant, u64),
+    /// Bytes sent over UDP for which the server's receive buffer had no room.
+    overflow: u64,
+    /// Since when the current one is measured alone, and `bytes` and `overflow` then.
+    alone: (Instant, u64, u64),
     pause: Duration,
     trial: Option<Trial>,
     asked: Option<Instant>,
@@ -120,7 +132,8 @@ impl Choice {
             users: 0,
             bytes: [0; 2],
             moved: now,
-            alone: (now, 0),
+            overflow: 0,
+            alone: (now, 0, 0),
             pause: tuning.first_pause,
             trial: None,
             asked: None,
@@ -166,6 +179,11 @@ impl Choice {
         }
     }
 
+    /// So many bytes sent over UDP have found the server's receive buffer full, in all.
+    pub(super) const fn handle_overflow(&mut self, bytes: u64) {
+        self.overflow = bytes;
+    }
+
     /// The other transport answered a call that was made when [`Use::ask`] said so.
     pub(super) fn handle_answer(&mut self, now: Instant) {
         self.answered = self.asked.map(|_| now);
@@ -176,14 +194,19 @@ impl Choice {
         self.judge(now);
         let silent = now.saturating_duration_since(self.moved);
         let stalled = silent >= self.tuning.stalled_after(self.round_trip).max(self.gap * 2);
-        if self.trial.is_none() && (stalled || self.is_due(now, left)) {
+        let (overflow, is_due) = (self.overflow_share(), self.is_due(now, left));
+        if self.trial.is_none() && (stalled || overflow > 0.0 || is_due) {
             let grace = if stalled { self.tuning.grace } else { Duration::ZERO };
-            if self.asked.is_none() {
+            if self.asked.is_none() || stalled && !self.stalling {
                 (self.asked, self.answered, self.stalling) = (Some(now), None, stalled);
             } else if self.answered.is_some_and(|since| since + grace <= now) {
-                let before = (!stalled).then(|| self.alone_rate(now));
-                self.trial =
-                    Some(Trial { started: now, bytes: self.bytes, before, silent_since: self.moved });
+                if overflow > HEAVY && self.would_gain(now, left, overflow) {
+                    self.turn(now, Reason::Overflow(overflow));
+                } else if stalled || is_due {
+                    let before = (!stalled).then(|| self.alone_rate(now));
+                    self.trial =
+                        Some(Trial { started: now, bytes: self.bytes, before, silent_since: self.moved });
+                }
             }
         }
         let ask = self.asked.is_some() && self.answered.is_none() && self.trial.is_none();
@@ -199,6 +222,22 @@ impl Choice {
         let rate = self.alone_rate(now);
         let worth = self.tuning.trial(self.round_trip) * self.tuning.trial_worth;
         self.alone_time(now) >= self.pause && left as f64 > rate * worth.as_secs_f64()
+    }
+
+    /// Returns for which share of what was sent over UDP alone the server's receive buffer had no room. TCP has flow control, and loses none of it.
+    fn overflow_share(&self) -> f64 {
+        let (_, bytes, overflow) = self.alone;
+        let lost = self.overflow.saturating_sub(overflow) as f64;
+        let moved = (self.bytes[index(self.current)] - bytes) as f64;
+        if self.current == Protocol::Udp && lost > 0.0 { lost / (lost + moved) } else { 0.0 }
+    }
+
+    /// Whether a transport that does not lose this share saves more time than a trial takes, which is what TCP's slow start takes.
+    fn would_gain(&self, now: Instant, left: u64, share: f64) -> bool {
+        let (since, bytes, _) = self.alone;
+        let moved = (self.bytes[index(self.current)] - bytes) as f64;
+        let time = now.saturating_duration_since(since).as_secs_f64();
+        share * left as f64 * time > moved * self.tuning.trial(self.round_trip).as_secs_f64()
     }
 
     fn alone_rate(&self, now: Instant) -> f64 {
@@ -252,7 +291,7 @@ impl Choice {
 
     const fn start_over(&mut self, now: Instant) {
         self.moved = now;
-        self.alone = (now, self.bytes[index(self.current)]);
+        self.alone = (now, self.bytes[index(self.current)], self.overflow);
         self.outages = Duration::ZERO;
         (self.trial, self.asked, self.answered) = (None, None, None);
     }

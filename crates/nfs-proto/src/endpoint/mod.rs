@@ -23,7 +23,7 @@ pub use self::{
     listing::{ListingPlan, ListingStep},
     pieces::RunId,
     tuning::TransportTuning,
-    upload::{UploadPlan, UploadStep},
+    upload::{Carrier, UploadPlan, UploadStep},
 };
 pub use crate::engine::Direction;
 use crate::{engine::Repeat, transfer::Copies};

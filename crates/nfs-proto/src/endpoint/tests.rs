@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use nfs_wire::{Procedure, portmap::Protocol};
 
 use super::{
-    ConnectionId, Direction, DownloadPlan, DownloadStep, Endpoint, EndpointConfig, Failover, Reason, Route,
-    RunId, TransportTuning, UploadPlan, UploadStep,
+    Carrier, ConnectionId, Direction, DownloadPlan, DownloadStep, Endpoint, EndpointConfig, Failover, Reason,
+    Route, RunId, TransportTuning, UploadPlan, UploadStep,
 };
 use crate::transfer::{Range, RangeSet};
 
@@ -112,7 +112,7 @@ fn upload(config: EndpointConfig, size: u64, rates: Rates) -> (Outcome, Vec<Uplo
             plan.handle_answer(now, &mut endpoint, true);
         }
         let is_due = plan.poll_timeout(&endpoint).is_none_or(|due| due <= now);
-        while let Some(step) = plan.poll(now, &mut endpoint, None) {
+        while let Some(step) = plan.poll(now, &mut endpoint, Carrier::default()) {
             assert!(is_due, "{step:?} at {millisecond}, before its time");
             steps.push(step);
             match step {
@@ -221,7 +221,7 @@ fn an_upload_that_cannot_be_taken_back_stays_and_is_asked_again() {
     let mut plan = UploadPlan::new(epoch, &mut endpoint, 1 << 20);
     let mut detached = 0;
     for millisecond in (0..10_000).step_by(10) {
-        match plan.poll(at(millisecond), &mut endpoint, None) {
+        match plan.poll(at(millisecond), &mut endpoint, Carrier::default()) {
             Some(UploadStep::Ask(_)) => plan.handle_answer(at(millisecond), &mut endpoint, true),
             Some(UploadStep::Hold) => plan.handle_drained(),
             Some(UploadStep::Detach) => {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::portmap::Protocol;
 
-use super::{ConnectionId, Direction, Endpoint, choice::other};
+use super::{ConnectionId, Direction, Endpoint, Reason, choice::other};
 
 /// What a driver is to do for an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,15 @@ pub enum UploadStep {
     /// Take the transfer back from its connection, unless it waits for a call that must not be run twice;
     /// [`UploadPlan::handle_detached`] takes note.
     Detach,
+}
+
+/// What the connection that carries an upload has noticed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Carrier {
+    /// When it received something last.
+    pub last_heard: Option<Instant>,
+    /// [`Stats::overflow`](crate::engine::Stats::overflow).
+    pub overflow: u64,
 }
 
 /// One upload over the connections of an endpoint: on which of them it is. WRITEs are made on one at a time.
@@ -52,15 +61,10 @@ impl UploadPlan {
         self.connection
     }
 
-    /// Returns what is to be done next. `last_heard`: when its connection received something last.
-    pub fn poll(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        last_heard: Option<Instant>,
-    ) -> Option<UploadStep> {
+    /// Returns what is to be done next. `carrier`: what its connection has noticed.
+    pub fn poll(&mut self, now: Instant, endpoint: &mut Endpoint, carrier: Carrier) -> Option<UploadStep> {
         match self.state {
-            State::Writing { look } if look <= now => self.look(now, endpoint, last_heard),
+            State::Writing { look } if look <= now => self.look(now, endpoint, carrier),
             State::Draining { to, is_drained, .. } if is_drained || self.drained_by(endpoint)? <= now => {
                 self.state = State::Detaching { to };
                 Some(UploadStep::Detach)
@@ -112,14 +116,12 @@ impl UploadPlan {
         }
     }
 
-    fn look(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        last_heard: Option<Instant>,
-    ) -> Option<UploadStep> {
+    fn look(&mut self, now: Instant, endpoint: &mut Endpoint, carrier: Carrier) -> Option<UploadStep> {
         self.state = State::Writing { look: now + endpoint.tick() };
         let protocol = endpoint.protocol(self.connection);
+        if protocol == Protocol::Udp {
+            endpoint.choice_mut(Direction::Up).handle_overflow(carrier.overflow);
+        }
         // Over TCP only a stall is a reason to try UDP.
         let left = if protocol == Protocol::Tcp { 0 } else { self.left };
         let uses = endpoint.decide(now, Direction::Up, left);
@@ -130,8 +132,11 @@ impl UploadPlan {
         let wanted = if uses.trial { other(uses.current) } else { uses.current };
         let to = endpoint.find(wanted, 0).filter(|_| wanted != protocol)?;
         let silent = self.silent(endpoint);
-        let heard = last_heard.unwrap_or(now).max(now.checked_sub(silent).unwrap_or(now));
-        self.state = State::Draining { to, began: now, heard, is_drained: false };
+        let heard = carrier.last_heard.unwrap_or(now).max(now.checked_sub(silent).unwrap_or(now));
+        // Most of what is in flight will be lost: to wait for it takes longer than to write it again.
+        let is_drained =
+            protocol == Protocol::Udp && matches!(endpoint.verdict(Direction::Up).1, Reason::Overflow(_));
+        self.state = State::Draining { to, began: now, heard, is_drained };
         Some(UploadStep::Hold)
     }
 
@@ -150,7 +155,7 @@ impl UploadPlan {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{EndpointConfig, Reason, TransportTuning},
+        super::{EndpointConfig, TransportTuning},
         *,
     };
 
@@ -187,7 +192,7 @@ mod tests {
 
         fn poll(&mut self, millis: u64, last_heard: Option<u64>) -> Option<UploadStep> {
             let (now, last_heard) = (self.at(millis), last_heard.map(|millis| self.at(millis)));
-            self.plan.poll(now, &mut self.endpoint, last_heard)
+            self.plan.poll(now, &mut self.endpoint, Carrier { last_heard, overflow: 0 })
         }
 
         fn answer(&mut self, millis: u64, has_answered: bool) {
@@ -249,6 +254,24 @@ mod tests {
         assert_eq!(world.due(), Some(3700));
         world.accept(4900);
         assert_eq!(world.due(), Some(5000));
+    }
+
+    #[test]
+    fn what_the_server_has_no_room_for_is_not_waited_for() {
+        let mut world = World::new();
+        world.accept(10);
+        let carrier = Carrier { last_heard: None, overflow: 1000 };
+        let mut poll = |millis| {
+            let now = world.epoch + Duration::from_millis(millis);
+            world.plan.poll(now, &mut world.endpoint, carrier)
+        };
+        assert_eq!(poll(50), Some(UploadStep::Ask(Protocol::Tcp)));
+        world.answer(60, true);
+        let mut poll = |millis| {
+            let now = world.epoch + Duration::from_millis(millis);
+            world.plan.poll(now, &mut world.endpoint, carrier)
+        };
+        assert_eq!([110, 110, 110].map(&mut poll), [Some(UploadStep::Hold), Some(UploadStep::Detach), None]);
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Engine {
                 adaptive.on_spurious_retransmission();
             }
             if (counted_lost || later > 0 && by_peer) && class != Class::Control {
-                adaptive.on_spurious_loss(attempt.sent, bytes);
+                adaptive.on_spurious_loss(class, attempt.sent, bytes);
+                self.stats.overflow = adaptive.overflow();
             }
         }
         for earlier in &slot.xids[..attempt.index as usize] {
@@ -182,6 +183,7 @@ impl Engine {
         if slot.class != Class::Control {
             let delivered = last.map_or(0, |it| it.before.bytes);
             adaptive.on_loss(self.now, slot.class, slot.bytes, slot.last_sent, delivered);
+            self.stats.overflow = adaptive.overflow();
         }
     }
 

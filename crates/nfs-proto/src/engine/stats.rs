@@ -22,6 +22,8 @@ pub struct Stats {
     pub mtu_probes: u64,
     /// Resends that turned out to be spurious: an earlier attempt's reply arrived anyway.
     pub useless_resends: u64,
+    /// Bytes of WRITEs that the link had held, delivered all at once, and the server's receive buffer had no room for.
+    pub overflow: u64,
     /// Replies to calls that were answered, cancelled or unknown, and messages from elsewhere.
     pub stray_replies: u64,
     /// Messages that were no replies at all.
@@ -118,6 +120,7 @@ impl Stats {
         self.probes += other.probes;
         self.mtu_probes += other.mtu_probes;
         self.useless_resends += other.useless_resends;
+        self.overflow += other.overflow;
         self.stray_replies += other.stray_replies;
         self.malformed += other.malformed;
         self.expired += other.expired;
@@ -178,6 +181,7 @@ mod tests {
             probes: count(),
             mtu_probes: count(),
             useless_resends: count(),
+            overflow: count(),
             stray_replies: count(),
             malformed: count(),
             expired: count(),
@@ -187,9 +191,9 @@ mod tests {
     }
 
     /// All counters, in one order.
-    fn counters(stats: &Stats) -> [u64; 18] {
+    fn counters(stats: &Stats) -> [u64; 19] {
         let Stats { calls, replies, probes, mtu_probes, useless_resends, stray_replies, .. } = *stats;
-        let Stats { malformed, expired, postponed, .. } = *stats;
+        let Stats { overflow, malformed, expired, postponed, .. } = *stats;
         let Resends { timeout, rack, probe, hedge, reconnect } = stats.resends;
         let Withdrawn { resegment, too_large, hand_over } = stats.withdrawn;
         let own = [calls, replies, timeout, rack, probe, hedge, reconnect, resegment, too_large, hand_over];
@@ -197,6 +201,7 @@ mod tests {
             probes,
             mtu_probes,
             useless_resends,
+            overflow,
             stray_replies,
             malformed,
             expired,
@@ -210,7 +215,7 @@ mod tests {
     fn every_counter_is_added() {
         let mut sum = stats(100);
         sum.add(&stats(1000));
-        let expected: Vec<u64> = (0..17).map(|at| 1100 + 2 * at).chain([2]).collect();
+        let expected: Vec<u64> = (0..18).map(|at| 1100 + 2 * at).chain([2]).collect();
         assert_eq!(counters(&sum)[..], expected);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use nfs_proto::{
-    endpoint::{Direction, UploadPlan, UploadStep},
+    endpoint::{Carrier, Direction, UploadPlan, UploadStep},
     session::Transfer,
     transfer::Upload,
 };
@@ -64,8 +64,9 @@ impl Endpoint {
         let mut drained = None;
         loop {
             let step = {
-                let heard = path.connection.snapshot().last_heard;
-                lock(plan).poll(clock(), &mut self.connections.machine(), heard)
+                let snapshot = path.connection.snapshot();
+                let carrier = Carrier { last_heard: snapshot.last_heard, overflow: snapshot.stats.overflow };
+                lock(plan).poll(clock(), &mut self.connections.machine(), carrier)
             };
             match step {
                 Some(UploadStep::Ask(protocol)) => {

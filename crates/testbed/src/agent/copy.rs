@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use nfs_proto::{
     endpoint::{
-        ConnectionId, DownloadPlan, DownloadStep, Endpoint, FirstTransport, RunId, UploadPlan, UploadStep,
+        Carrier, ConnectionId, DownloadPlan, DownloadStep, Endpoint, FirstTransport, RunId, UploadPlan,
+        UploadStep,
     },
     session::{Event, Session, Transfer, TransferId},
     transfer::{self, Range, RangeSet},
@@ -166,7 +167,8 @@ impl Agent {
             if upload.is_held && !session.is_asking(id) {
                 upload.plan.handle_drained();
             }
-            match upload.plan.poll(now, &mut self.endpoint, known.heard) {
+            let carrier = Carrier { last_heard: known.heard, overflow: session.stats().overflow };
+            match upload.plan.poll(now, &mut self.endpoint, carrier) {
                 None => return,
                 Some(UploadStep::Ask(protocol)) => {
                     self.ask(now, protocol, 0, true);

@@ -145,6 +145,11 @@ impl Adaptive {
         self.path.delivery.delivered(now)
     }
 
+    /// Returns the bytes of WRITEs that came all at once, and found the server's receive buffer full.
+    pub(in crate::engine) const fn overflow(&self) -> u64 {
+        self.path.arq.overflow()
+    }
+
     /// Returns the congestion window in bytes.
     fn window(&self) -> u64 {
         self.controller.window(&self.path, self.block)
@@ -327,10 +332,13 @@ impl Adaptive {
     }
 
     /// A call for `bytes` that was sent at `sent` was declared lost, and is answered: it was late while others passed.
-    pub(in crate::engine) fn on_spurious_loss(&mut self, sent: Instant, bytes: u32) {
+    pub(in crate::engine) fn on_spurious_loss(&mut self, class: Class, sent: Instant, bytes: u32) {
         // Between two windows there is a pause, too.
         let pause = self.path.min_rtt.get() + self.path.time_of(bytes);
         self.path.arq.on_spurious(self.detector.pto.has_met(sent, pause));
+        if class == Class::Write {
+            self.path.arq.handle_spurious_write(sent, bytes);
+        }
         self.episodes.on_spurious();
     }
 
@@ -362,6 +370,9 @@ impl Adaptive {
             return;
         }
         self.path.arq.on_loss();
+        if class == Class::Write {
+            self.path.arq.handle_lost_write(sent, bytes);
+        }
         let is_black_hole = self.range.is_some()
             && if self.needs_fragments(class, bytes) {
                 self.fragments.handle_loss(now, sent)

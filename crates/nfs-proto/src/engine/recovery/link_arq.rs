@@ -13,11 +13,15 @@ pub(super) struct LinkArq {
     /// When an episode ended with what had been sent before it. The link has retransmitted if nothing is lost until what is sent now is answered:
     /// where a queue overflows, the first of a window arrives, and others do not.
     unproven: Option<Instant>,
+    /// When the last such episode ended.
+    released: Option<Instant>,
+    /// Bytes of lost WRITEs that had been sent before such an end.
+    overflow: u64,
 }
 
 impl LinkArq {
     pub(super) const fn new() -> Self {
-        Self { doubts: 1, unproven: None }
+        Self { doubts: 1, unproven: None, released: None, overflow: 0 }
     }
 
     /// Starts from what an earlier connection has found; the next episode that ends otherwise refutes it, or the next loss.
@@ -31,6 +35,7 @@ impl LinkArq {
     pub(super) fn handle_fade(&mut self, now: Instant, is_held: bool) {
         if is_held {
             self.unproven.get_or_insert(now);
+            self.released = Some(now);
         } else {
             self.learn(false);
         }
@@ -48,6 +53,30 @@ impl LinkArq {
     pub(super) fn on_loss(&mut self) {
         self.unproven = None;
         self.learn(false);
+    }
+
+    /// A WRITE of so many bytes that was sent at `sent` was lost.
+    pub(super) fn handle_lost_write(&mut self, sent: Instant, bytes: u32) {
+        if self.was_released(sent) {
+            self.overflow += u64::from(bytes);
+        }
+    }
+
+    /// Such a WRITE is answered after all.
+    pub(super) fn handle_spurious_write(&mut self, sent: Instant, bytes: u32) {
+        if self.was_released(sent) {
+            self.overflow = self.overflow.saturating_sub(bytes.into());
+        }
+    }
+
+    fn was_released(&self, sent: Instant) -> bool {
+        self.released.is_some_and(|released| sent <= released)
+    }
+
+    /// Returns the bytes of WRITEs that were lost although the link had held and then delivered what was sent with them: they came all at once, and
+    /// the server's receive buffer was full.
+    pub(super) const fn overflow(&self) -> u64 {
+        self.overflow
     }
 
     /// What had been declared lost is answered: undoes that. `met_fade`: the link has retransmitted it while others passed; else it was
@@ -115,6 +144,24 @@ mod tests {
             arq.handle_reply(now + MS);
         }
         assert!(!arq.retransmits());
+    }
+
+    #[test]
+    fn writes_that_are_lost_although_the_link_had_held_them_overflow_the_server() {
+        let (mut arq, now) = (LinkArq::new(), Instant::now());
+        arq.handle_lost_write(now - MS, 1000);
+        arq.handle_fade(now, false);
+        arq.handle_lost_write(now - MS, 1000);
+        assert_eq!(arq.overflow(), 0, "a fade destroyed them");
+        arq.handle_fade(now, true);
+        arq.handle_lost_write(now, 1000);
+        arq.on_loss();
+        arq.handle_lost_write(now - MS, 500);
+        arq.handle_lost_write(now + MS, 200);
+        assert_eq!(arq.overflow(), 1500, "what was sent before the link let go");
+        arq.handle_spurious_write(now + MS, 200);
+        arq.handle_spurious_write(now - MS, 500);
+        assert_eq!(arq.overflow(), 1000, "one is answered after all");
     }
 
     #[test]

@@ -290,3 +290,72 @@ fn each_reason_is_said_in_words() {
         assert_eq!(reason.to_string(), words);
     }
 }
+
+/// In three seconds UDP moves 150,000 bytes, and the server loses so many.
+fn overflowing(lost: u64) -> World {
+    let mut world = World::new();
+    for millis in (100..=3000).step_by(100) {
+        world.bytes(millis, UDP, 5000);
+    }
+    world.choice.handle_overflow(lost);
+    world
+}
+
+#[test]
+fn where_the_server_loses_more_than_a_quarter_tcp_is_taken_without_a_trial() {
+    for (lost, taken) in [(49_000, false), (51_000, true)] {
+        let mut world = overflowing(lost);
+        assert_eq!(world.decide(3000), (false, true), "TCP is asked");
+        assert_eq!(world.decide(3010), (false, true));
+        world.answer(3020);
+        assert_eq!(world.decide(3020), (false, false), "{lost}");
+        let (over, reason) = world.choice.verdict();
+        assert_eq!(over == TCP, taken, "{lost}");
+        assert_eq!(
+            matches!(reason, Reason::Overflow(share) if share > 0.25 && share < 0.26),
+            taken,
+            "{lost}"
+        );
+    }
+}
+
+#[test]
+fn it_stays_where_the_loss_costs_less_than_a_trial() {
+    // 50,000 bytes a second, of which two fifths of the time are lost: 5 s, of which 2 s are a trial.
+    for (left, taken) in [(245_000, false), (260_000, true)] {
+        let mut world = overflowing(100_000);
+        assert_eq!(world.decide_with(3000, left), (false, true));
+        world.answer(3000);
+        world.decide_with(3000, left);
+        assert_eq!(world.choice.verdict().0 == TCP, taken, "{left}");
+    }
+}
+
+#[test]
+fn over_tcp_and_after_it_an_earlier_overflow_does_not_count() {
+    let mut world = overflowing(100_000);
+    world.decide(3000);
+    world.answer(3000);
+    world.decide(3000);
+    world.bytes(3100, TCP, 1000);
+    assert_eq!((world.choice.verdict().0, world.decide(3100)), (TCP, (false, false)));
+    // TCP stalls, and UDP moves something: the bytes that it lost before are no reason to leave it again.
+    assert_eq!(world.decide(4200), (false, true));
+    world.answer(4200);
+    assert_eq!(world.decide(5700), (true, false));
+    world.bytes(7000, UDP, 100_000);
+    world.decide(7700);
+    world.bytes(7800, UDP, 1000);
+    assert_eq!((world.choice.verdict().0, world.decide(7800)), (UDP, (false, false)));
+}
+
+#[test]
+fn a_stall_is_answered_for_anew() {
+    let mut world = overflowing(1000);
+    assert_eq!(world.decide(3000), (false, true));
+    world.answer(3000);
+    assert_eq!(world.decide(3000), (false, false), "too little is lost");
+    assert_eq!(world.decide(4000), (false, true), "UDP has been silent for a second");
+    world.answer(4010);
+    assert_eq!((world.decide(5509), world.decide(5510)), ((false, false), (true, false)));
+}

@@ -111,7 +111,7 @@ fn a_loss_refutes_retransmission_and_its_reply_undoes_that() {
     lose(&mut flow);
     assert!(!flow.retransmits());
     let before = episodes(&flow);
-    flow.adaptive.on_spurious_loss(sent, BLOCK);
+    flow.adaptive.on_spurious_loss(Class::Write, sent, BLOCK);
     assert!(flow.retransmits());
     assert!(episodes(&flow) < before, "nor was there an episode");
 }
@@ -124,7 +124,7 @@ fn what_is_late_because_of_a_long_fade_shows_retransmission_by_itself() {
         let late = flow.send_call(Class::Write, BLOCK, false);
         flow.now += gap * MS;
         flow.adaptive.look_back(flow.now);
-        flow.adaptive.on_spurious_loss(late.sent, BLOCK);
+        flow.adaptive.on_spurious_loss(Class::Write, late.sent, BLOCK);
         // One loss was undone that was none, and one is shown.
         assert!(flow.retransmits());
         let mut flow = Flow::known(None);
@@ -133,8 +133,8 @@ fn what_is_late_because_of_a_long_fade_shows_retransmission_by_itself() {
         let late = flow.send_call(Class::Write, BLOCK, false);
         flow.now += gap * MS;
         flow.adaptive.look_back(flow.now);
-        flow.adaptive.on_spurious_loss(late.sent, BLOCK);
-        flow.adaptive.on_spurious_loss(late.sent + gap * MS, BLOCK);
+        flow.adaptive.on_spurious_loss(Class::Write, late.sent, BLOCK);
+        flow.adaptive.on_spurious_loss(Class::Write, late.sent + gap * MS, BLOCK);
         assert_eq!(flow.retransmits(), retransmits, "{gap} ms");
     }
 }
