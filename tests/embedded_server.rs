@@ -89,6 +89,41 @@ async fn names_are_looked_up_all_at_once_in_directories_that_may_be_wrong() {
 }
 
 #[tokio::test]
+async fn names_of_a_known_path_are_looked_up_while_the_client_connects() {
+    let server = serve("127.0.0.1:0").await;
+    for transport in [TransportChoice::Udp, TransportChoice::Tcp] {
+        let client = connect(&server, transport).await;
+        let inner = client.create(client.root(), b"inner", mode(0o644)).await.unwrap();
+        client.remove(client.root(), b"inner").await.unwrap();
+        let gone = inner.handle;
+        let inner = client.mkdir(client.root(), b"inner", mode(0o755)).await.unwrap().handle;
+        let file = client.create(inner, b"file", mode(0o644)).await.unwrap().handle;
+        let places = [(client.root(), &b"inner"[..]), (inner, b"file"), (inner, b"no"), (gone, b"x")];
+        let up = (inner, &b".."[..]);
+        let mut known = client.known();
+        known.names = places.into_iter().chain([up]).map(|(place, name)| (place, name.to_vec())).collect();
+        // They are waited for no longer than a connection takes anyway, which a busy machine may exceed.
+        for attempt in 1.. {
+            assert!(attempt <= 50, "{transport:?}: never answered in time");
+            let mut config = by_port_mapper(server.local_addr(), transport);
+            config.known = Some(known.clone());
+            let again = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+            let mut looked_up = again.take_looked_up();
+            if !places.iter().all(|(place, name)| looked_up.was_answered(*place, name)) {
+                continue;
+            }
+            let mut handle = |(place, name)| looked_up.take(place, name).map(|found| found.unwrap().handle);
+            assert_eq!(places.map(&mut handle), [Some(inner), Some(file), None, None], "{transport:?}");
+            assert_eq!(handle(up), None, "a name that leads back is not believed");
+            assert!(!again.take_looked_up().was_answered(inner, b"file"), "once");
+            break;
+        }
+        client.remove(inner, b"file").await.unwrap();
+        client.rmdir(client.root(), b"inner").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn the_port_mapper_leads_to_the_service_on_ipv4_and_ipv6() {
     for listen in ["127.0.0.1:0", "[::1]:0"] {
         let server = serve(listen).await;

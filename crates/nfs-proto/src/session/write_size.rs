@@ -75,4 +75,12 @@ mod tests {
         size.handle_accepted(start + Duration::from_secs(70), 1000);
         assert_eq!(size.bytes(), SMALLEST);
     }
+
+    #[test]
+    fn a_rate_is_that_of_the_time_that_it_took() {
+        let start = Instant::now();
+        let mut size = WriteSize::new(start);
+        size.handle_accepted(start + Duration::from_secs(4), 1 << 20);
+        assert_eq!(size.bytes(), 128 << 10, "half of 256 KiB a second");
+    }
 }

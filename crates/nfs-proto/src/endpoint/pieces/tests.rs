@@ -222,6 +222,23 @@ fn a_piece_is_asked_for_again_where_that_takes_less_than_half_of_the_time() {
     }
 }
 
+#[test]
+fn a_silent_connection_asks_for_what_another_owes_only_if_it_owes_nothing() {
+    for owes in [false, true] {
+        // The first owes all that is left, or all but the first 64 KiB, and neither brings anything for a second.
+        let (mut pieces, epoch) = pieces(256 + 64, 2, 50 * MS);
+        let (own, ranges) = pieces.next(epoch, 1).unwrap();
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [range(0, 64)]);
+        asked(&mut pieces, epoch, 0);
+        if !owes {
+            pieces.handle_bytes(epoch + 50 * MS, own, range(0, 64));
+            pieces.end(own);
+        }
+        let copy = pieces.next(epoch + 1050 * MS, 1).map(|(_, ranges)| ranges.iter().collect::<Vec<_>>());
+        assert_eq!(copy, (!owes).then(|| vec![range(64, 320)]));
+    }
+}
+
 /// Lets a second connection bring so many bytes per millisecond for so long, while it is asked for more whenever it may be; returns the most that
 /// it has owed, and the largest piece.
 fn trial(round_trip: Duration, rate: u64, millis: u32) -> (u64, u64) {
