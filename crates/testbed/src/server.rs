@@ -271,7 +271,6 @@ mod tests {
 
     #[test]
     fn what_comes_at_one_moment_beyond_the_receive_buffer_is_lost() {
-        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
         let now = Instant::now();
         let mut socket = Socket { receive_buffer: Some(100), buffered: (now, 0) };
         assert_eq!([60, 60, 40, 1].map(|bytes| socket.takes(now, bytes)), [true, false, true, false]);
