@@ -239,6 +239,7 @@ fn an_upload_that_an_arq_link_delivers_in_bursts_beyond_the_server_s_buffer_goes
     plan.room.link.channel.set_bad_mean(Duration::from_millis(10));
     plan.room.link.channel.set_loss("3%".parse().unwrap()).unwrap();
     plan.room.link.arq.kind = linkemu::ArqKind::SelectiveRepeat;
+    plan.room.server.write = Duration::from_micros(100);
     plan.size = 16 << 20;
     let mut means = |receive_buffer| {
         plan.room.server.receive_buffer = receive_buffer;
@@ -253,7 +254,7 @@ fn an_upload_that_an_arq_link_delivers_in_bursts_beyond_the_server_s_buffer_goes
     let (small, large) = (Some(140 << 10), None);
     let [udp, tcp, auto] = means(small);
     // What has gone over UDP before that is known, and the slow start.
-    assert!(udp > 1.6 * tcp && auto < 0.75 * udp, "{udp} s over UDP, {tcp} s over TCP, {auto} s");
+    assert!(udp > 1.6 * tcp && auto < 1.4 * tcp, "{udp} s over UDP, {tcp} s over TCP, {auto} s");
     let [udp, tcp, auto] = means(large);
     assert!(udp < 0.8 * tcp && auto < 1.1 * udp, "{udp} s over UDP, {tcp} s over TCP, {auto} s");
 }
