@@ -261,7 +261,10 @@ async fn replies_that_wait_for_a_slow_disk_in_the_socket_are_not_lost() {
     let file =
         client.create(client.root(), b"file", SetAttributes { size: Some(size), ..Default::default() });
     client.download(file.await.unwrap().handle, size, Slow, None).await.unwrap();
-    assert_eq!(client.status().stats.resends.total(), 0, "{:?}", client.status().stats);
+    let stats = client.status().stats;
+    assert_eq!(stats.resends.total(), 0, "{stats:?}");
+    // The server sends little to an address that has shown nothing yet. That is no limit of its READs.
+    assert!(stats.calls < 400, "{stats:?}");
 }
 
 /// What arrives last is counted on one thread and stored on another, while a third one finds that nothing is left.

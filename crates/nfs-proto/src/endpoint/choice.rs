@@ -75,9 +75,6 @@ pub struct Use {
     pub ask: bool,
 }
 
-/// What is lost of all that is sent when the sender had better send less, as in the congestion window.
-const HEAVY: f64 = 0.25;
-
 /// A plain machine for one direction of one client: the time is an argument.
 #[derive(Debug)]
 pub(super) struct Choice {
@@ -200,7 +197,7 @@ impl Choice {
             if self.asked.is_none() || stalled && !self.stalling {
                 (self.asked, self.answered, self.stalling) = (Some(now), None, stalled);
             } else if self.answered.is_some_and(|since| since + grace <= now) {
-                if overflow > HEAVY && self.would_gain(now, left, overflow) {
+                if overflow > self.tuning.overflow && self.would_gain(now, left, overflow) {
                     self.turn(now, Reason::Overflow(overflow));
                 } else if stalled || is_due {
                     let before = (!stalled).then(|| self.alone_rate(now));

@@ -27,6 +27,9 @@ pub struct TransportTuning {
     pub trial_worth: u32,
     /// The other transport must be faster by this factor to be taken. 1.2 to 3.
     pub advantage: f64,
+    /// An upload leaves UDP if a server's receive buffer has no room for this share of what is sent, as for the congestion window one loss for
+    /// every four replies is heavy. 0.1 to 0.5.
+    pub overflow: f64,
     /// TCP connections of one download at most. 1 to 8.
     pub connections: usize,
     /// Losses that make a further connection worth while: a first one is what ends the slow start of every connection. 1 to 10.
@@ -58,6 +61,7 @@ impl TransportTuning {
         first_pause: Duration::from_secs(8),
         trial_worth: 10,
         advantage: 1.5,
+        overflow: 0.25,
         connections: 4,
         trouble: 3,
         piece_bytes: 256 << 10,

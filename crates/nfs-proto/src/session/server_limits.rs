@@ -115,7 +115,11 @@ impl Bounds {
             Class::Read => 0,
             Class::Write => 1,
         };
-        let short = (0 < moved && moved < asked).then_some(moved);
+        // No server's limit is so low: one that knows an address only from what claims to come from it sends little there.
+        if moved < MIN_BLOCK_BYTES.min(asked) {
+            return false;
+        }
+        let short = (moved < asked).then_some(moved);
         // A whole block that is smaller says nothing about larger ones.
         if short.is_none() && self.short[at].is_some_and(|before| asked <= before) {
             return false;
@@ -340,6 +344,23 @@ mod tests {
         assert!(!bounds.handle_moved(Class::Control, 1 << 20, 4096));
         assert!(!bounds.handle_moved(Class::Control, 1 << 20, 4096));
         assert_eq!(bounds.limits(), configured);
+    }
+
+    #[test]
+    fn less_than_the_smallest_block_is_no_limit() {
+        for (moved, found) in [(511, false), (512, true)] {
+            let mut bounds = Bounds::new(Limits::default());
+            assert!(!bounds.handle_moved(Class::Read, 1344, moved));
+            assert_eq!(bounds.handle_moved(Class::Read, 1344, moved), found, "{moved} bytes");
+        }
+        let mut bounds = Bounds::new(Limits::default());
+        for moved in [4096, 169] {
+            assert!(!bounds.handle_moved(Class::Read, 1 << 20, moved));
+        }
+        assert!(
+            bounds.handle_moved(Class::Read, 1 << 20, 4096),
+            "nor does it say anything about another one"
+        );
     }
 
     #[test]
