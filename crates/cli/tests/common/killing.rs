@@ -84,6 +84,8 @@ impl Job<'_> {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let watcher = scope.spawn(|| self.watch(&done));
+            // Also when a check fails: the scope waits for the watcher.
+            let ended = Ended(&done);
             let (mut parts, mut complete) = (0_u64, HashSet::new());
             loop {
                 let may_be_killed = report.kills < kills;
@@ -104,7 +106,7 @@ impl Job<'_> {
                 }
                 report.kills += 1;
             }
-            done.store(true, Ordering::Relaxed);
+            drop(ended);
             watcher.join().expect("nothing was ever half visible");
         });
         assert_same(&self.source, &self.target);
@@ -211,6 +213,15 @@ impl Job<'_> {
             });
             thread::sleep(Duration::from_millis(2));
         }
+    }
+}
+
+/// Ends a watch.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
