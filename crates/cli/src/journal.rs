@@ -199,15 +199,22 @@ pub(crate) fn sealed(contents: &[u8]) -> Vec<u8> {
 /// Returns contents with what they begin with, which names the format and its version, and their checksum.
 pub(crate) fn seal(magic: [u8; 8], contents: &[u8]) -> Vec<u8> {
     let mut sealed = [&magic[..], contents].concat();
-    sealed.extend_from_slice(&crc32fast::hash(&sealed).to_le_bytes());
+    sealed.extend_from_slice(&checksum(&[&sealed]));
     sealed
+}
+
+/// Returns what ends a sealed file whose bytes before that are these pieces.
+pub(crate) fn checksum(pieces: &[&[u8]]) -> [u8; 4] {
+    let mut hasher = crc32fast::Hasher::new();
+    pieces.iter().for_each(|piece| hasher.update(piece));
+    hasher.finalize().to_le_bytes()
 }
 
 /// Returns the contents of what [`seal`] has made, if it is whole and of this format.
 #[cfg(mount)]
 pub(crate) fn unseal(magic: [u8; 8], sealed: &[u8]) -> Option<&[u8]> {
-    let (contents, checksum) = sealed.split_last_chunk()?;
-    let is_whole = crc32fast::hash(contents) == u32::from_le_bytes(*checksum);
+    let (contents, end) = sealed.split_last_chunk()?;
+    let is_whole = checksum(&[contents]) == *end;
     contents.strip_prefix(&magic[..]).filter(|_| is_whole)
 }
 

@@ -86,7 +86,7 @@ struct World {
     is_bad: bool,
     /// Whether files that have no name any more can be read, once the cache can have seen that the server counts names.
     lingers: bool,
-    /// What the store has may have been damaged before the last start.
+    /// What the store has may have been damaged.
     is_damaged: bool,
     /// What outlasts a cache, if anything does.
     platter: Option<Rc<RefCell<Platter>>>,
@@ -180,12 +180,10 @@ impl World {
     /// The program ends, and another one begins with what the store has kept.
     fn restart(&mut self) {
         let Some(platter) = self.platter.clone() else { return };
-        let is_clean = self.below(2) == 0;
-        if is_clean {
+        if self.below(2) == 0 {
             self.cache.keep_all();
         } else {
             platter.borrow_mut().damage(&mut self.random);
-            // Also for the cache that goes on where no other one can begin.
             self.is_damaged = true;
         }
         let random = ChaCha8Rng::seed_from_u64(self.below(u64::MAX));

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 
 use super::home::is_below;
-use crate::journal::{take, unseal};
+use crate::journal::{checksum, take, unseal};
 
 /// What a record begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswrec\x01";
@@ -139,11 +139,8 @@ impl Entry {
             tail.extend_from_slice(&sum.length.to_le_bytes());
             tail.extend_from_slice(&sum.hash);
         }
-        let mut checksum = crc32fast::Hasher::new();
-        for piece in [&head[..], &self.body, &tail] {
-            checksum.update(piece);
-        }
-        tail.extend_from_slice(&checksum.finalize().to_le_bytes());
+        let end = checksum(&[&head, &self.body, &tail]);
+        tail.extend_from_slice(&end);
         [head, tail]
     }
 

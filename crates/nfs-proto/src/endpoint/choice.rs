@@ -89,8 +89,7 @@ pub(super) struct Choice {
     moved: Instant,
     /// Bytes sent over UDP for which the server's receive buffer had no room.
     overflow: u64,
-    /// Since when the current one is measured alone, and `bytes` and `overflow` then.
-    alone: (Instant, u64, u64),
+    alone: Alone,
     pause: Duration,
     trial: Option<Trial>,
     asked: Option<Instant>,
@@ -102,6 +101,14 @@ pub(super) struct Choice {
     usual_gap: Duration,
     /// Time of outages since the current one has been measured.
     outages: Duration,
+}
+
+/// Since when the current transport is measured alone, and what was counted then.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    since: Instant,
+    bytes: u64,
+    overflow: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +137,7 @@ impl Choice {
             bytes: [0; 2],
             moved: now,
             overflow: 0,
-            alone: (now, 0, 0),
+            alone: Alone { since: now, bytes: 0, overflow: 0 },
             pause: tuning.first_pause,
             trial: None,
             asked: None,
@@ -223,28 +230,29 @@ impl Choice {
 
     /// Returns for which share of what was sent over UDP alone the server's receive buffer had no room. TCP has flow control, and loses none of it.
     fn overflow_share(&self) -> f64 {
-        let (_, bytes, overflow) = self.alone;
-        let lost = self.overflow.saturating_sub(overflow) as f64;
-        let moved = (self.bytes[index(self.current)] - bytes) as f64;
+        let lost = self.overflow.saturating_sub(self.alone.overflow) as f64;
+        let moved = self.moved_alone();
         if self.current == Protocol::Udp && lost > 0.0 { lost / (lost + moved) } else { 0.0 }
     }
 
     /// Whether a transport that does not lose this share saves more time than a trial takes, which is what TCP's slow start takes.
     fn would_gain(&self, now: Instant, left: u64, share: f64) -> bool {
-        let (since, bytes, _) = self.alone;
-        let moved = (self.bytes[index(self.current)] - bytes) as f64;
-        let time = now.saturating_duration_since(since).as_secs_f64();
-        share * left as f64 * time > moved * self.tuning.trial(self.round_trip).as_secs_f64()
+        let time = now.saturating_duration_since(self.alone.since).as_secs_f64();
+        share * left as f64 * time > self.moved_alone() * self.tuning.trial(self.round_trip).as_secs_f64()
     }
 
     fn alone_rate(&self, now: Instant) -> f64 {
-        let time = self.alone_time(now).as_secs_f64().max(1e-3);
-        (self.bytes[index(self.current)] - self.alone.1) as f64 / time
+        self.moved_alone() / self.alone_time(now).as_secs_f64().max(1e-3)
+    }
+
+    /// Returns how many bytes the current transport has moved since it is measured alone.
+    fn moved_alone(&self) -> f64 {
+        (self.bytes[index(self.current)] - self.alone.bytes) as f64
     }
 
     /// Returns for how long the current transport has been measured alone, but for outages.
     fn alone_time(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.alone.0).saturating_sub(self.outages + self.outage(now))
+        now.saturating_duration_since(self.alone.since).saturating_sub(self.outages + self.outage(now))
     }
 
     /// Returns how long the present silence has lasted, if it is an outage.
@@ -288,7 +296,7 @@ impl Choice {
 
     const fn start_over(&mut self, now: Instant) {
         self.moved = now;
-        self.alone = (now, self.bytes[index(self.current)], self.overflow);
+        self.alone = Alone { since: now, bytes: self.bytes[index(self.current)], overflow: self.overflow };
         self.outages = Duration::ZERO;
         (self.trial, self.asked, self.answered) = (None, None, None);
     }
