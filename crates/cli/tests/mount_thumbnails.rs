@@ -36,8 +36,10 @@ fn thumbnail(home: &Path, path: &Path) -> Option<Vec<(String, String)>> {
 fn photos_of_a_directory_that_was_listed_have_thumbnails_though_nobody_read_them() {
     let server = Server::start();
     fs::create_dir_all(server.path("/album/day 1")).unwrap();
-    let head = photo::photo(&photo::jpeg(160, 120, |_, _| 50), 1);
-    for name in ["album/day 1/a cat.jpg", "other.JPG"] {
+    let picture = photo::jpeg(160, 120, |_, _| 50);
+    let photos =
+        [("album/day 1/a cat.jpg", photo::photo(&picture, 1)), ("other.HEIC", photo::heic(&picture, 1))];
+    for (name, head) in photos {
         fs::write(server.path("/").join(name), [&head[..], &noise(2 << 20)].concat()).unwrap();
         age(&server.path("/").join(name));
     }
@@ -54,7 +56,7 @@ fn photos_of_a_directory_that_was_listed_have_thumbnails_though_nobody_read_them
     assert_eq!(text("Thumb::Size"), metadata.len().to_string());
     assert_eq!(state(&photo), "fresh, partial 3 %", "the head alone was read");
     // Its directory was not listed.
-    let other = mount.path("other.JPG");
+    let other = mount.path("other.HEIC");
     assert_eq!(thumbnail(home.path(), &other), None);
     fs::read(&other).unwrap();
     until("the thumbnail of what was read is there", || thumbnail(home.path(), &other).is_some());

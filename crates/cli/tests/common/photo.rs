@@ -48,16 +48,17 @@ pub(crate) fn jpeg(width: u16, height: u16, shade: impl Fn(usize, usize) -> u8) 
     jpeg
 }
 
-/// The head of a photo that was taken with an orientation, with a thumbnail of so many bytes as it says.
-pub(crate) fn photo_of(thumbnail: &[u8], length: u32, orientation: u16) -> Vec<u8> {
+/// Exif metadata of a photo that was taken with an orientation, with a thumbnail of so many bytes as it says.
+fn exif(thumbnail: &[u8], length: u32, orientation: u16) -> Vec<u8> {
     let entry = |tag: u16, kind: u16, value: u32| {
         let fields = [&tag.to_le_bytes()[..], &kind.to_le_bytes(), &1u32.to_le_bytes(), &value.to_le_bytes()];
         fields.concat()
     };
     let (short, long) = (3, 4);
     // The header, two directories of one and two entries, the thumbnail.
-    let tiff = [
-        &b"II*\0\x08\0\0\0"[..],
+    let parts = [
+        &b"Exif\0\0"[..],
+        b"II*\0\x08\0\0\0",
         &[1, 0],
         &entry(0x0112, short, orientation.into()),
         &26u32.to_le_bytes(),
@@ -67,11 +68,36 @@ pub(crate) fn photo_of(thumbnail: &[u8], length: u32, orientation: u16) -> Vec<u
         &[0; 4],
         thumbnail,
     ];
-    let body = [&b"Exif\0\0"[..], &tiff.concat()].concat();
+    parts.concat()
+}
+
+/// The head of a photo that was taken with an orientation, with a thumbnail of so many bytes as it says.
+pub(crate) fn photo_of(thumbnail: &[u8], length: u32, orientation: u16) -> Vec<u8> {
+    let body = exif(thumbnail, length, orientation);
     [&[0xff, 0xd8, 0xff, 0xe1][..], &(body.len() as u16 + 2).to_be_bytes(), &body].concat()
 }
 
 /// The head of a photo with a thumbnail.
 pub(crate) fn photo(thumbnail: &[u8], orientation: u16) -> Vec<u8> {
     photo_of(thumbnail, thumbnail.len() as u32, orientation)
+}
+
+/// The head of a photo in HEIF (ISO/IEC 23008-12), as telephones write them.
+pub(crate) fn heic(thumbnail: &[u8], orientation: u16) -> Vec<u8> {
+    let boxed =
+        |kind: &[u8; 4], body: &[u8]| [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat();
+    // The metadata begins with how far off its TIFF header is (annex A.2.1).
+    let item = [&6u32.to_be_bytes()[..], &exif(thumbnail, thumbnail.len() as u32, orientation)].concat();
+    let brands = boxed(b"ftyp", b"heic\0\0\0\0mif1heic");
+    let meta = |offset: u32| {
+        let entry = boxed(b"infe", &[&[2, 0, 0, 0, 0, 1, 0, 0][..], b"Exif\0"].concat());
+        let entries = boxed(b"iinf", &[&[0, 0, 0, 0, 0, 1][..], &entry].concat());
+        // One item, number 1, of one extent; offset and length have four bytes, the base offset none.
+        let place = [offset.to_be_bytes(), (item.len() as u32).to_be_bytes()].concat();
+        let places = boxed(b"iloc", &[&[0, 0, 0, 0, 0x44, 0, 0, 1, 0, 1, 0, 0, 0, 1][..], &place].concat());
+        boxed(b"meta", &[&[0; 4][..], &entries, &places].concat())
+    };
+    // After the header of the box that holds it.
+    let offset = brands.len() + meta(0).len() + 8;
+    [brands, meta(offset as u32), boxed(b"mdat", &item)].concat()
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::tempdir;
 
-use self::photo::{BLOCK, jpeg, photo, photo_of};
+use self::photo::{BLOCK, heic, jpeg, photo, photo_of};
 use super::*;
 
 const PATH: &str = "/home/u/photos/2026/a cat.jpg";
@@ -89,15 +89,18 @@ fn a_thumbnail_of_the_same_version_is_kept_and_one_of_another_is_replaced() {
 fn pictures_are_turned_as_the_camera_was_held() {
     let shades = |column, row| (row * 3 + column) as u8 * 40;
     let data = jpeg(24, 16, shades);
+    let containers = [photo as fn(&[u8], u16) -> Vec<u8>, heic];
     // Rows of letters, the first of which is A in a picture that was not turned.
     let expected =
         ["ABC DEF", "CBA FED", "FED CBA", "DEF ABC", "AD BE CF", "DA EB FC", "FC EB DA", "CF BE AD"];
     for (orientation, expected) in (1..).zip(expected).chain([(0, expected[0]), (9, expected[0])]) {
-        let picture = Picture::embedded(&photo(&data, orientation)).unwrap();
-        let rows = picture.pixels.chunks(picture.width).step_by(BLOCK);
-        let letter = |pixel: &[u8; 3]| char::from(b'A' + pixel[0] / 40);
-        let row = |row: &[[u8; 3]]| row.iter().step_by(BLOCK).map(letter).collect::<String>();
-        assert_eq!(rows.map(row).collect::<Vec<_>>().join(" "), expected, "{orientation}");
+        for container in containers {
+            let picture = Picture::embedded(&container(&data, orientation)).unwrap();
+            let rows = picture.pixels.chunks(picture.width).step_by(BLOCK);
+            let letter = |pixel: &[u8; 3]| char::from(b'A' + pixel[0] / 40);
+            let row = |row: &[[u8; 3]]| row.iter().step_by(BLOCK).map(letter).collect::<String>();
+            assert_eq!(rows.map(row).collect::<Vec<_>>().join(" "), expected, "{orientation}");
+        }
     }
 }
 
@@ -125,10 +128,11 @@ fn what_is_no_photo_or_a_hostile_one_has_no_thumbnail() {
         assert!(error.contains(why), "{error}, not {why}");
     };
     let small = jpeg(16, 16, |_, _| 1);
-    let whole = photo(&small, 1);
-    assert!(Picture::embedded(&whole).is_ok());
-    for end in 0..whole.len() {
-        assert!(Picture::embedded(&whole[..end]).is_err(), "cut off after {end} bytes");
+    for whole in [photo(&small, 1), heic(&small, 1)] {
+        assert!(Picture::embedded(&whole).is_ok());
+        for end in 0..whole.len() {
+            assert!(Picture::embedded(&whole[..end]).is_err(), "cut off after {end} bytes");
+        }
     }
     fails(&small, "");
     fails(&photo_of(&small, small.len() as u32 + 1, 1), "cut off");
@@ -150,23 +154,25 @@ fn what_is_no_photo_or_a_hostile_one_has_no_thumbnail() {
 
 #[test]
 fn damaged_photos_cause_no_panic() {
-    let whole = photo(&jpeg(160, 120, |column, row| (column * row) as u8), 6);
+    let picture = jpeg(160, 120, |column, row| (column * row) as u8);
     let mut random = 1_u64;
     let mut next = |below: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % below
     };
-    let mut survived = 0;
-    for _ in 0..2000 {
-        let mut data = whole.clone();
-        for _ in 0..=next(4) {
-            // Most of what is not pixels is at the beginning.
-            let within = if next(2) == 0 { data.len() } else { 300 };
-            data[next(within)] = next(256) as u8;
+    for whole in [photo(&picture, 6), heic(&picture, 6)] {
+        let mut survived = 0;
+        for _ in 0..2000 {
+            let mut data = whole.clone();
+            for _ in 0..=next(4) {
+                // Most of what is not pixels is at the beginning.
+                let within = if next(2) == 0 { data.len() } else { 300 };
+                data[next(within)] = next(256) as u8;
+            }
+            survived += usize::from(Picture::embedded(&data).is_ok());
         }
-        survived += usize::from(Picture::embedded(&data).is_ok());
+        assert!((100..1900).contains(&survived), "{survived}");
     }
-    assert!((100..1900).contains(&survived), "{survived}");
 }
 
 #[test]
