@@ -8,6 +8,7 @@ mod hoard;
 mod idle;
 mod keep;
 mod limits;
+mod path;
 mod prefetch;
 mod rate;
 mod refresh;
@@ -25,7 +26,7 @@ use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
 pub(crate) use self::rate::Sent;
-use self::{again::Again, idle::Marks, keep::Unkept, prefetch::Prefetch};
+use self::{again::Again, idle::Marks, keep::Unkept, path::PathEstimate, prefetch::Prefetch};
 pub use self::{
     answers::{Answer, Event, Failure, ListEntry, Stats},
     hoard::Wanted,
@@ -99,6 +100,7 @@ pub struct Cache<S> {
     cancels: VecDeque<CallId>,
     events: VecDeque<Event>,
     stats: Stats,
+    path: PathEstimate,
     prefetch: Prefetch,
     again: Again,
     marks: Marks,
@@ -123,6 +125,8 @@ enum Link {
 struct Operation {
     asked: Asked,
     begun: Instant,
+    /// When an answer to one of its calls came last; when it began, before there was one.
+    brought: Instant,
     /// The first call begun after it.
     first: CallId,
     /// Answers of this call and later ones are good enough: an earlier one only if it was joined.
@@ -192,6 +196,7 @@ impl<S: Store> Cache<S> {
             cancels: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            path: PathEstimate::default(),
             prefetch: Prefetch::default(),
             again: Again::default(),
             marks: Marks::new(now),
@@ -291,12 +296,18 @@ impl<S: Store> Cache<S> {
         self.read_block = bytes.max(SMALLEST_READ);
     }
 
+    /// Says how long the server took to answer when it was reached.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.path.observe(round_trip);
+    }
+
     /// Takes note that the way to the server may be another one: before anything else is believed the server must show the root that
     /// it had. Calls in flight are cancelled and made again afterwards.
     pub fn path_changed(&mut self, now: Instant) {
         self.advance(now);
         let silent = matches!(self.link, Link::Down | Link::Another | Link::Unidentified { silent: true });
         self.set_link(Link::Unidentified { silent });
+        self.path = PathEstimate::default();
         self.withdraw_calls();
         self.ensure_probe();
     }
@@ -337,7 +348,8 @@ impl<S: Store> Cache<S> {
         let sent = self.prefetch.rate.sent(self.now);
         self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
         let question = &self.calls[&call].question;
-        let (procedure, arguments) = question.encode(self.listing(question));
+        let (procedure, arguments) =
+            question.encode(self.listing(question), self.path.page_bytes(&self.config));
         self.stats.calls += 1;
         Some(Transmit { call, procedure, arguments })
     }
@@ -349,7 +361,7 @@ impl<S: Store> Cache<S> {
 
     /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let ends = self.operations.values().map(|operation| operation.begun + self.config.wait);
+        let ends = self.operations.values().map(|operation| operation.brought + self.config.wait);
         let silences = self.operations.values().filter(|_| self.hopes()).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
@@ -402,9 +414,17 @@ impl<S: Store> Cache<S> {
         self.advance(now);
         let operation = OperationId(self.unique());
         let first = CallId(since.map_or(self.next, |since| since.0));
-        let begun = self.now;
-        let asked =
-            Operation { asked, begun, first, since: first, insists: false, failed: None, fruitless: 0 };
+        let (begun, brought) = (self.now, self.now);
+        let asked = Operation {
+            asked,
+            begun,
+            brought,
+            first,
+            since: first,
+            insists: false,
+            failed: None,
+            fruitless: 0,
+        };
         self.operations.insert(operation, asked);
         self.stats.operations += 1;
         let calls = self.next;
@@ -448,7 +468,15 @@ impl<S: Store> Cache<S> {
 
     /// When the server will have been silent for long enough to serve an operation what is held.
     fn silent_at(&self, operation: &Operation) -> Instant {
-        operation.begun.max(self.last_heard) + self.config.patience
+        operation.begun.max(self.last_heard) + self.patience()
+    }
+
+    /// How long the server must be silent to be thought gone: not while one reply is on its way over a slow path.
+    fn patience(&self) -> Duration {
+        let rate =
+            self.prefetch.rate.bytes_per_second().into_iter().chain(self.path.rate()).fold(0.0, f64::max);
+        let reply = Duration::try_from_secs_f64(2.0 * f64::from(SMALLEST_READ) / rate).unwrap_or_default();
+        self.config.patience.max(self.path.round_trip() + reply)
     }
 
     /// Whether an answer of the server may come in time.

@@ -87,7 +87,7 @@ pub(crate) struct Call {
 }
 
 impl Question {
-    pub(crate) fn encode(&self, listing: Option<&Listing>) -> (Procedure, Vec<u8>) {
+    pub(crate) fn encode(&self, listing: Option<&Listing>, page_bytes: u32) -> (Procedure, Vec<u8>) {
         let mut arguments = Vec::new();
         let procedure = match self {
             Self::Getattr(handle) => {
@@ -109,11 +109,11 @@ impl Question {
             }
             Self::Page(directory) => match listing {
                 Some(listing) => {
-                    listing.encode(&mut arguments);
+                    listing.encode_page(&mut arguments, page_bytes);
                     listing.procedure()
                 }
                 // Nobody lists it any more: its attributes are the cheapest question.
-                None => return Self::Getattr(*directory).encode(None),
+                None => return Self::Getattr(*directory).encode(None, page_bytes),
             },
         };
         (procedure, arguments)

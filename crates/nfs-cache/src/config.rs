@@ -6,8 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheConfig {
-    /// How long an operation waits for what is not held before it fails. Default: 10 s: long enough for a tunnel, short enough for
-    /// a person.
+    /// How long an operation waits for what is not held before it fails, from the last answer to one of its calls on. Default: 10 s:
+    /// long enough for a tunnel, short enough for a person.
     pub wait: Duration,
     /// How long an operation whose answer is held waits for the server to confirm it, and how long the server must have been
     /// silent then, before the held answer is given as stale. Default: 1 s, above the round trip of a satellite.
@@ -39,8 +39,6 @@ pub struct CacheConfig {
     pub objects: usize,
     /// Grains fetched ahead of a reader who reads in order, at most. Default: 32, 2 MiB.
     pub read_ahead: u32,
-    /// Bytes asked for in one listing reply. Default: 32 KiB.
-    pub page_bytes: u32,
     /// First pause after the server answered that it needs time (JUKEBOX, RFC 1813 §2.6). Default: 100 ms; doubles to 5 s.
     pub jukebox_pause: Duration,
     /// Whether files are fetched before anybody asks: attributes in directories that were listed, then the heads of files that programs
@@ -79,7 +77,6 @@ impl Default for CacheConfig {
             size_bytes: 2 << 30,
             objects: 200_000,
             read_ahead: 32,
-            page_bytes: 32 << 10,
             jukebox_pause: Duration::from_millis(100),
             prefetch: false,
             prefetch_percent: 25,

@@ -144,7 +144,10 @@ impl Populated {
         };
         let root = (root, server.attributes(self.epoch, root));
         let (path, host) = self.mobile(plan, seed)?;
-        let mounted = Mounted::new(path, host, root, self.epoch, starts, repeat);
+        // How long the call took that told the attributes.
+        let link = &plan.room.link;
+        let round_trip = 2 * (link.delay + link.wired.delay + link.air_time(100));
+        let mounted = Mounted::new(path, host, root, round_trip, self.epoch, starts, repeat);
         self.world.attach(Station::Mobile(0), Machine::Mounted(Box::new(mounted)));
         self.world.run_while(end, |world| match world.node(Station::Mobile(0)) {
             Some(Machine::Mounted(mounted)) => repeat != Repeat::Once || mounted.listed().is_empty(),
@@ -335,6 +338,25 @@ mod tests {
         let outage = |&(at, length): &(u64, u64)| Outage { at: ms(at), length: ms(length), over: None };
         plan.outages = outages.iter().map(outage).collect();
         list_mounted(&plan, 300, 1, (ms(starts), ms(61_000)), repeat).expect("a valid plan")
+    }
+
+    /// Listings through which answers keep coming, though they take longer than an operation waits for one.
+    #[test]
+    fn a_mount_lists_what_takes_longer_than_the_wait_on_any_link() {
+        let ms = Duration::from_millis;
+        for (room, entries, seconds) in [
+            ("slip-9600", 150, 45),
+            ("bluetooth", 5000, 13),
+            ("satellite-600", 5000, 11),
+            ("lan-50ms", 5000, 1),
+        ] {
+            let mut plan = Plan::new(Room::named(room).expect("a room"));
+            (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
+            let listed = list_mounted(&plan, entries, 1, (ms(10_000), ms(600_000)), Repeat::Once);
+            let [once] = listed.expect("a valid plan")[..] else { panic!("{room}: one listing") };
+            assert_eq!((once.entries, once.errors), (entries as usize, 0), "{room}");
+            assert!(once.took() <= Duration::from_secs(seconds), "{room}: {once:?}");
+        }
     }
 
     const WITHOUT_ERRORS: (usize, usize) = (300, 0);

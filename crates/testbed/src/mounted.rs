@@ -68,16 +68,18 @@ struct Running {
 }
 
 impl Mounted {
-    /// Lists the directory `root`, whose attributes were told when it was mounted, from `starts` on.
+    /// Lists the directory `root`, whose attributes a call told when it was mounted, from `starts` on.
     pub(crate) fn new(
         path: Path,
         host: Host,
         (root, metadata): (FileHandle, Metadata),
+        round_trip: Duration,
         epoch: Instant,
         starts: Duration,
         repeat: Repeat,
     ) -> Self {
-        let cache = Cache::new(CacheConfig::default(), epoch, root, metadata, MemoryStore::default());
+        let mut cache = Cache::new(CacheConfig::default(), epoch, root, metadata, MemoryStore::default());
+        cache.set_round_trip(round_trip);
         Self {
             front: Front::new(path, host, cache),
             repeat,

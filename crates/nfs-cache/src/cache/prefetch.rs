@@ -76,8 +76,6 @@ pub(super) struct Prefetch {
     /// It is the turn of what is hoarded.
     hoards: bool,
     read: u32,
-    /// Shortest round trip of a call without data.
-    round_trip: Option<Duration>,
     pub(super) bytes: u64,
     told: BTreeSet<NodeId>,
 }
@@ -100,7 +98,6 @@ impl Default for Prefetch {
             is_done: true,
             hoards: false,
             read: FIRST_READ,
-            round_trip: None,
             bytes: 0,
             told: BTreeSet::new(),
         }
@@ -395,7 +392,7 @@ impl<S: Store> Cache<S> {
         if let Question::Read { .. } = call.question {
             self.prefetch.rate.observe(now, results.len(), sent);
             if is_last && self.prefetch.asked >= u64::from(self.prefetch.read) {
-                let beyond = took.saturating_sub(self.prefetch.round_trip.unwrap_or_default());
+                let beyond = took.saturating_sub(self.path.round_trip());
                 let read = self.prefetch.read;
                 self.prefetch.read = if beyond < SHORT_READ {
                     (read * 2).min(LARGEST_READ)
@@ -406,8 +403,10 @@ impl<S: Store> Cache<S> {
                 };
             }
         } else {
-            let shortest = self.prefetch.round_trip.map_or(took, |known| known.min(took));
-            self.prefetch.round_trip = Some(shortest);
+            if matches!(call.question, Question::Page(_)) {
+                self.path.observe_page(results.len(), took);
+            }
+            self.path.observe(took);
         }
         // The further pages of a listing that nobody waits for come by themselves.
         let is_page = call.waiters.is_empty() && matches!(call.question, Question::Page(_));

@@ -13,7 +13,7 @@ use nfs_wire::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Cache, Failure, Link, OperationId};
+use super::{Cache, Failure, Link, OperationId, path::SMALLEST_PAGE};
 use crate::{
     call::{Call, CallId, Outcome, Question},
     data::GRAIN_BYTES,
@@ -78,7 +78,11 @@ impl<S: Store> Cache<S> {
             Err(rejection) => self.take_rejection(&call, rejection),
         };
         match taken {
-            Taken::Done => {}
+            Taken::Done => {
+                for operation in &call.waiters {
+                    self.operations.entry(*operation).and_modify(|it| it.brought = self.now);
+                }
+            }
             Taken::Later => return self.ask_later(id, call),
             Taken::Failed(failure) => {
                 self.abandon_question(&call.question);
@@ -363,11 +367,11 @@ impl<S: Store> Cache<S> {
     /// Goes on with a listing, or begins one.
     pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
         let Some(handle) = self.handle(node) else { return };
-        let (next, now, page_bytes) = (CallId(self.next), self.now, self.config.page_bytes);
+        let (next, now) = (CallId(self.next), self.now);
         let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
         let run = directory.run.get_or_insert_with(|| {
             Box::new(Run {
-                listing: Listing::new(handle, page_bytes),
+                listing: Listing::new(handle, SMALLEST_PAGE),
                 first: next,
                 begun: now,
                 under: None,

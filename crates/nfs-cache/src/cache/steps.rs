@@ -51,13 +51,13 @@ impl<S: Store> Cache<S> {
         if self.link == Link::Another {
             return Some(Err(Failure::AnotherServer));
         }
-        let is_over = operation.begun + self.config.wait <= self.now;
+        let is_over = operation.brought + self.config.wait <= self.now;
         is_over.then_some(Err(Failure::Unreachable))
     }
 
     /// Whether an operation is given what is held although nothing confirms it.
     pub(super) fn takes_stale(&self, id: OperationId) -> bool {
-        let is_over = |operation: &Operation| operation.begun + self.config.wait <= self.now;
+        let is_over = |operation: &Operation| operation.brought + self.config.wait <= self.now;
         !self.hopes() || self.operations.get(&id).is_some_and(is_over)
     }
 

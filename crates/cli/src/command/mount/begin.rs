@@ -115,6 +115,7 @@ fn connected(arguments: &MountArgs, found: &Found, reporter: &Reporter) -> Begun
     let now = Instant::now();
     let mut cache = Cache::new(config, now, found.handle, found.metadata, store);
     cache.set_wall_clock(now, wall());
+    cache.set_round_trip(found.client.round_trip());
     let server = Arc::new(OnceLock::from(found.client.clone()));
     Begun { cache, server, root: (found.handle, numbers), place }
 }

@@ -1,0 +1,105 @@
+//! What replies show of the path to the server, and how much of a listing may be asked for at once.
+
+use std::time::Duration;
+
+use crate::config::CacheConfig;
+
+/// Bytes of call and reply of GETATTR, at least.
+const SMALL_CALL_BYTES: f64 = 200.0;
+
+/// Bytes asked for in one page at least: a few entries.
+pub(super) const SMALLEST_PAGE: u32 = 1024;
+
+/// Bytes asked for in the first page at least: 25 entries.
+const SMALLEST_FIRST_PAGE: u32 = 4096;
+
+/// Bytes asked for in one page at most: a reply that fits into a UDP datagram.
+const LARGEST_PAGE: u32 = 60 << 10;
+
+/// Round trip and page size. Nothing is known of a new path.
+#[derive(Debug, Default)]
+pub(super) struct PathEstimate {
+    round_trip: Option<Duration>,
+    /// Bytes per second of the last page.
+    rate: Option<f64>,
+}
+
+impl PathEstimate {
+    /// Takes note of how long a small call took.
+    pub(super) fn observe(&mut self, took: Duration) {
+        self.round_trip = Some(self.round_trip.map_or(took, |known| known.min(took)));
+    }
+
+    /// Takes note of how long a page took. The last one of a listing may be too short to tell.
+    pub(super) fn observe_page(&mut self, bytes: usize, took: Duration) {
+        if bytes >= SMALLEST_PAGE as usize / 2 {
+            self.rate = Some(bytes as f64 / took.saturating_sub(self.round_trip()).as_secs_f64());
+        }
+    }
+
+    /// Returns the rate of the last page in bytes per second, if there was one.
+    pub(super) const fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// Returns the shortest time that a small call took; zero before there was one.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or_default()
+    }
+
+    /// Returns how many bytes to ask for in the next page: what arrives within half of the patience at the rate of the last one, because
+    /// a longer silence would look as if the server did not respond. The first page comes within half of the wait even if the path is no
+    /// faster than a small call has shown.
+    pub(super) fn page_bytes(&self, config: &CacheConfig) -> u32 {
+        let shown = self.round_trip.map_or(0.0, |round_trip| SMALL_CALL_BYTES / round_trip.as_secs_f64());
+        match self.rate {
+            Some(rate) => within(rate, config.patience / 2).clamp(SMALLEST_PAGE, LARGEST_PAGE),
+            None => within(shown, config.wait / 2).clamp(SMALLEST_FIRST_PAGE, LARGEST_PAGE),
+        }
+    }
+}
+
+/// Returns what passes within a time at a rate in bytes per second.
+fn within(rate: f64, time: Duration) -> u32 {
+    (rate * time.as_secs_f64()) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    /// Sizes of the first page and of two more, over a path of a rate in bytes per second.
+    fn pages(round_trip: Duration, rate: f64) -> [u32; 3] {
+        let (config, mut path) = (CacheConfig::default(), PathEstimate::default());
+        path.observe(round_trip + Duration::from_secs_f64(SMALL_CALL_BYTES / rate));
+        let mut page = || {
+            let bytes = path.page_bytes(&config);
+            path.observe_page(bytes as usize, round_trip + Duration::from_secs_f64(f64::from(bytes) / rate));
+            bytes
+        };
+        [page(), page(), page()]
+    }
+
+    #[test]
+    fn pages_take_less_time_than_a_silence_that_means_something() {
+        // A serial line, Bluetooth, a satellite, a local network.
+        let kib = |pages: [u32; 3]| pages.map(|bytes| bytes >> 10);
+        assert_eq!(kib(pages(15 * MS, 960.0)), [4, 1, 1]);
+        assert_eq!(kib(pages(27 * MS, 75_000.0)), [32, 36, 36]);
+        assert_eq!(kib(pages(600 * MS, 2_500_000.0)), [4, 60, 60]);
+        assert_eq!(kib(pages(MS, 12_500_000.0)), [60, 60, 60]);
+    }
+
+    #[test]
+    fn without_a_reply_pages_are_small_and_short_ones_tell_nothing() {
+        let (config, mut path) = (CacheConfig::default(), PathEstimate::default());
+        assert_eq!(path.page_bytes(&config), 4096);
+        path.observe_page(300, 2000 * MS);
+        assert_eq!(path.page_bytes(&config), 4096);
+        path.observe_page(4096, 1000 * MS);
+        assert_eq!(path.page_bytes(&config), 2048);
+        path.observe_page(2048, Duration::ZERO);
+        assert_eq!(path.page_bytes(&config), LARGEST_PAGE, "it came at once");
+    }
+}
