@@ -122,7 +122,7 @@ pub(crate) fn notes(results: &Results) -> String {
     let _ = writeln!(
         text,
         "{} copies; deliveries of the link were {middle:.2} ms late at the 99th percentile of the median copy, {most:.2} ms of the worst. \
-         {repeated} copies were made again because the link was late or the machine stood still, {late} stayed so.",
+         {repeated} copies were repeated because the link was late or the machine stood still; {late} of them were late again.",
         results.len()
     );
     text
@@ -143,11 +143,12 @@ pub(crate) fn renew(root: &Path, all: &[Cell], results: &Results, rows: &[Row]) 
     fs::write(&path, format!("{before}{}\n{overview}\n{}{after}", MARKS.0, MARKS.1))?;
     let page = format!(
         "# Head to head\n\n\
-         Unmodified programs and nfsw behind the same emulated link, at the same fades; comparison.md says how to repeat it.\n\
-         This page is written by `cargo run --release -p head-to-head -- --from FILE... --renew .`\n\n{notes}\n\
-         ## What is to be reached\n\n{targets}\n## Every program in every cell\n\n\
-         Seconds are those of the whole command, over copies that are intact. The limit is what the channel of a seed allows (no round\n\
-         trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware one has a block more for each fade.\n\n{}",
+         This page compares nfsw with unmodified programs behind the same emulated link with the same fades; [comparison](comparison.md)\n\
+         says how to repeat it. It is written by `cargo run --release -p head-to-head -- --from FILE... --renew .`\n\n{notes}\n\
+         ## Targets\n\n{targets}\n## Every program in every cell\n\n\
+         Seconds are those of the whole command, for copies with the right bytes. The limit is the time that the channel of a seed needs (no\n\
+         round trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware limit adds a lost block\n\
+         for each fade.\n\n{}",
         full(rows)
     );
     Ok(fs::write(docs.join("head-to-head.md"), page)?)

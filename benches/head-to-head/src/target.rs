@@ -195,7 +195,7 @@ fn virtual_time(cell: &Cell, results: &Results) -> anyhow::Result<Option<Check>>
     }
     let apart = mean(&real) / mean(&computed) - 1.0;
     let what = format!(
-        "nfsw --transport udp, {} seeds: {:.2} s in real time, {:.2} s in virtual time, apart by a share of",
+        "nfsw --transport udp, {} seeds: {:.2} s in real time, {:.2} s in virtual time, relative difference",
         real.len(),
         mean(&real),
         mean(&computed)

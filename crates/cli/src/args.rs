@@ -61,7 +61,7 @@ Examples:
   nfsw ls -l nas:/srv/photos
   nfsw cp nas:/srv/photos/cat.jpg .        get a file
   nfsw cp -r holiday nas:/srv/photos       put a directory
-  nfsw cp 'nas:/srv/logs/*.gz' logs/       the pattern is matched on the server
+  nfsw cp 'nas:/srv/logs/*.gz' logs/       the pattern matches names there
   nfsw sync holiday nas:/srv/photos/holiday    copy only what has changed
   nfsw cat nas:/etc/motd | less
 

@@ -225,7 +225,7 @@ fn an_outage_that_the_link_holds_fills_no_queue_with_probes() {
 }
 
 /// Somebody's TCP on a congested path is left at least two fifths of its share (RFC 5033 asks for fairness, not for victory); less of a
-/// queue that is half as long as the path, where a loss says nothing about a queue (docs/experiments.md, "Where it cannot reach"). Who
+/// queue that is half as long as the path, where a loss says nothing about a queue (docs/experiments.md, "Targets that cannot be reached"). Who
 /// meets whose losses is chance, so it is the mean of several lengths of the path.
 #[test]
 fn a_tcp_flow_keeps_its_share_of_a_full_queue() {

@@ -99,7 +99,17 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["cp", "sync"],
-        &["--append", "--append-verify", "--partial-dir", "-y", "--fuzzy", "--no-whole-file", "-B"],
+        &[
+            "--resume",
+            "--continue",
+            "--append",
+            "--append-verify",
+            "--partial-dir",
+            "-y",
+            "--fuzzy",
+            "--no-whole-file",
+            "-B",
+        ],
         "not needed: the same command, run again, resumes what was interrupted, and files that changed are copied whole.",
     ),
     (
@@ -230,8 +240,17 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["--out-format", "--log-file-format"],
         "not available: --json prints every event with all its fields.",
     ),
-    // rclone
-    (&["cp", "sync"], &["--transfers", "--checkers"], "is --jobs (-j) here."),
+    (&["cp", "sync"], &["--user"], "NFS knows users by number: --uid and --gid."),
+    (
+        &["sync"],
+        &["-4", "-6", "--ipv4", "--ipv6"],
+        "not available: an address in the place of HOST selects IPv4 or IPv6.",
+    ),
+    (&["sync"], &["-E", "--executability"], "not needed: a sync keeps all modes."),
+    (&["cp", "sync"], &["--no-progress"], "is --quiet (-q) here."),
+    // rclone, curl, wget
+    (&["cp", "sync"], &["--transfers", "--checkers", "--parallel", "--threads"], "is --jobs (-j) here."),
+    (&["cp", "sync"], &["--rate", "--limit-rate"], "is --bwlimit here."),
     // mount
     (&["mount"], &["-t", "--types"], "leave it out: nfsw mounts NFSv3 only."),
     (&["mount"], &["-r", "--ro", "--read-only"], "not needed: nfsw mounts read-only."),

@@ -22,7 +22,9 @@ fn every_entry_is_about_something_that_is_not_available_and_is_found() {
                     // There is an option of this name, without a value.
                     "--preserve" | "--update" => format!("{option}=x"),
                     // Digits follow -P.
-                    digit if digit.as_bytes()[1].is_ascii_digit() => format!("-P{}", &digit[1..]),
+                    digit if *command == "cp" && digit.as_bytes()[1].is_ascii_digit() => {
+                        format!("-P{}", &digit[1..])
+                    }
                     option => option.to_owned(),
                 };
                 let found = said(&["nfsw", command, &flag, "nas:/a", "b"]);

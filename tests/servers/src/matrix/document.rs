@@ -51,7 +51,7 @@ fn rendered() -> String {
     let (steps, expectations) = (table::steps(), table::expectations());
     let mut notes = Notes::default();
     let mut out = String::from(
-        "\n| lane | server and setting | cells | pass | cannot | red |\n|---|---|---|---|---|---|\n",
+        "\n| lane | server and setting | cells | pass | cannot | fail |\n|---|---|---|---|---|---|\n",
     );
     for lane in lane::ALL {
         let (mut cells, mut cannot, mut red) = (0, 0, 0);
