@@ -46,7 +46,7 @@ pub(crate) struct MountArgs {
     /// With --via nfs: the address and port of that local server. Without DIR, nothing is mounted. [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How long a program waits for what is not in the cache before it gets an error.
+    /// How long a program waits for what is not in the cache, while no part of it arrives, before it gets an error.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     pub(crate) wait: Duration,
     /// Directory of the cache [default: $XDG_CACHE_HOME/nfsw/mount or ~/.cache/nfsw/mount].
