@@ -255,10 +255,14 @@ async fn drained(handle: &TunnelHandle) {
 
 /// Lets this thread go before others, for a link is late when it waits for a processor that COMMAND uses.
 fn hurry() {
-    let lowest = libc::sched_param { sched_priority: 1 };
     #[expect(unsafe_code, reason = "no crate in use has a safe sched_setscheduler")]
-    // SAFETY: the parameters are read during the call.
-    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &lowest) };
+    // SAFETY: the parameters are integers, which may be zero, and are read during the call.
+    let refused = unsafe {
+        // Some C libraries have more of them.
+        let mut lowest: libc::sched_param = std::mem::zeroed();
+        lowest.sched_priority = 1;
+        libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &lowest)
+    };
     if refused != 0 {
         // The next best thing, which may be refused, too.
         let _ = rustix::process::setpriority_process(None, -10);
