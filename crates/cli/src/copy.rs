@@ -450,7 +450,7 @@ impl Run<'_> {
         self.reporter.activity().file_done();
         let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["reason"] = reason.name().into();
-        let line = format_args!("{}: left alone, it {}", target.shown, reason.words());
+        let line = format!("{}: left alone, it {}", target.shown, reason.words());
         self.reporter.skipped(line, &event, reason)
     }
 

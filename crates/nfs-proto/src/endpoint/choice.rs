@@ -183,6 +183,11 @@ impl Choice {
         }
     }
 
+    /// A round trip of the path was measured. What was known before may have met a fade that the link repaired.
+    pub(super) fn handle_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = self.round_trip.min(round_trip);
+    }
+
     /// So many bytes sent over UDP have found the server's receive buffer full, in all.
     pub(super) const fn handle_overflow(&mut self, bytes: u64) {
         self.overflow = bytes;
@@ -197,7 +202,7 @@ impl Choice {
     pub(super) fn decide(&mut self, now: Instant, left: u64) -> Use {
         self.judge(now);
         let silent = now.saturating_duration_since(self.moved);
-        let stalled = silent >= self.tuning.stalled_after(self.round_trip).max(self.gap * 2);
+        let stalled = silent >= self.stalled_after();
         let (overflow, is_due) = (self.overflow_share(), self.is_due(now, left));
         if self.trial.is_none() && (stalled || overflow > 0.0 || is_due) {
             let grace = if stalled { self.tuning.grace } else { Duration::ZERO };
@@ -215,6 +220,16 @@ impl Choice {
         }
         let ask = self.asked.is_some() && self.answered.is_none() && self.trial.is_none();
         Use { current: self.current, trial: self.trial.is_some(), ask }
+    }
+
+    /// Returns after what silence the current transport may be broken. A WRITE counts when all of it is accepted: a TCP that the client has just
+    /// turned to has its slow start besides, which lasts as long as a trial.
+    fn stalled_after(&self) -> Duration {
+        let is_starting = self.current == Protocol::Tcp
+            && matches!(self.reason, Reason::Overflow(_))
+            && self.bytes[index(Protocol::Tcp)] == self.alone.bytes;
+        let start = if is_starting { self.tuning.trial(self.round_trip) } else { Duration::ZERO };
+        start + self.tuning.stalled_after(self.round_trip).max(self.gap * 2)
     }
 
     /// Returns the transport in use, and why.

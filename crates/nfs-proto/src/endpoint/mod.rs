@@ -109,6 +109,13 @@ impl Endpoint {
         ConnectionId(self.connections.len() - 1)
     }
 
+    /// Takes note of a round trip that was measured on a connection: that of its NULL call may have met a fade.
+    fn handle_round_trip(&mut self, connection: ConnectionId, round_trip: Duration) {
+        let known = &mut self.connections[connection.0].round_trip;
+        *known = round_trip.min(*known);
+        self.choices.iter_mut().for_each(|choice| choice.handle_round_trip(round_trip));
+    }
+
     /// Takes note that the server refuses a further connection over a transport.
     pub fn handle_refused(&mut self, now: Instant, protocol: Protocol) {
         self.refused[index(protocol)] = Some(now);

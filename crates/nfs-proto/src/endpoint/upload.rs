@@ -24,6 +24,8 @@ pub enum UploadStep {
 pub struct Carrier {
     /// When it received something last.
     pub last_heard: Option<Instant>,
+    /// The lowest round-trip time, once it knows one.
+    pub min_rtt: Option<Duration>,
     /// [`Stats::overflow`](crate::engine::Stats::overflow).
     pub overflow: u64,
 }
@@ -119,6 +121,9 @@ impl UploadPlan {
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint, carrier: Carrier) -> Option<UploadStep> {
         self.state = State::Writing { look: now + endpoint.tick() };
         let protocol = endpoint.protocol(self.connection);
+        if let Some(round_trip) = carrier.min_rtt {
+            endpoint.handle_round_trip(self.connection, round_trip);
+        }
         if protocol == Protocol::Udp {
             endpoint.choice_mut(Direction::Up).handle_overflow(carrier.overflow);
         }
@@ -171,6 +176,11 @@ mod tests {
 
     impl World {
         fn new() -> Self {
+            Self::after(Duration::from_millis(50))
+        }
+
+        /// UDP's NULL call took so long.
+        fn after(first: Duration) -> Self {
             #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
             let epoch = Instant::now() + Duration::from_secs(60);
             let config = EndpointConfig {
@@ -178,9 +188,8 @@ mod tests {
                 several_connections: true,
                 tuning: TransportTuning::DEFAULT,
             };
-            let round_trip = Duration::from_millis(50);
-            let mut endpoint = Endpoint::new(config, epoch, Protocol::Udp, round_trip, Reason::OnlyOne);
-            endpoint.add(Protocol::Tcp, round_trip);
+            let mut endpoint = Endpoint::new(config, epoch, Protocol::Udp, first, Reason::OnlyOne);
+            endpoint.add(Protocol::Tcp, Duration::from_millis(50));
             endpoint.begin(epoch, Direction::Up);
             let plan = UploadPlan::new(epoch, &mut endpoint, 1 << 30);
             Self { endpoint, plan, epoch }
@@ -192,7 +201,7 @@ mod tests {
 
         fn poll(&mut self, millis: u64, last_heard: Option<u64>) -> Option<UploadStep> {
             let (now, last_heard) = (self.at(millis), last_heard.map(|millis| self.at(millis)));
-            self.plan.poll(now, &mut self.endpoint, Carrier { last_heard, overflow: 0 })
+            self.plan.poll(now, &mut self.endpoint, Carrier { last_heard, ..Carrier::default() })
         }
 
         fn answer(&mut self, millis: u64, has_answered: bool) {
@@ -234,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn a_null_call_that_the_link_has_held_is_not_the_round_trip() {
+        for (min_rtt, step) in [(None, None), (Some(50), Some(UploadStep::Ask(Protocol::Tcp)))] {
+            let mut world = World::after(Duration::from_millis(1300));
+            let carrier = Carrier { min_rtt: min_rtt.map(Duration::from_millis), ..Carrier::default() };
+            let now = world.at(1000);
+            assert_eq!(world.plan.poll(now, &mut world.endpoint, carrier), step, "{min_rtt:?}");
+        }
+    }
+
+    #[test]
     fn it_waits_for_what_is_in_flight_until_nothing_came_for_half_a_second_and_two_round_trips() {
         for (last_heard, due) in [(None, 3200), (Some(2400), 3000), (Some(100), 2600)] {
             let mut world = World::draining(last_heard);
@@ -260,7 +279,7 @@ mod tests {
     fn what_the_server_has_no_room_for_is_not_waited_for() {
         let mut world = World::new();
         world.accept(10);
-        let carrier = Carrier { last_heard: None, overflow: 1000 };
+        let carrier = Carrier { overflow: 1000, ..Carrier::default() };
         let mut poll = |millis| {
             let now = world.epoch + Duration::from_millis(millis);
             world.plan.poll(now, &mut world.endpoint, carrier)

@@ -65,9 +65,16 @@ impl Endpoint {
         loop {
             let step = {
                 let snapshot = path.connection.snapshot();
-                let carrier = Carrier { last_heard: snapshot.last_heard, overflow: snapshot.stats.overflow };
+                let carrier = Carrier {
+                    last_heard: snapshot.last_heard,
+                    min_rtt: snapshot.path_estimate.map(|estimate| estimate.min_rtt),
+                    overflow: snapshot.stats.overflow,
+                };
                 lock(plan).poll(clock(), &mut self.connections.machine(), carrier)
             };
+            if let Some(step) = step {
+                tracing::debug!(?step, "an upload may move to another connection");
+            }
             match step {
                 Some(UploadStep::Ask(protocol)) => {
                     let answered = tokio::select! {

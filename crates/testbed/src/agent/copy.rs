@@ -167,7 +167,11 @@ impl Agent {
             if upload.is_held && !session.is_asking(id) {
                 upload.plan.handle_drained();
             }
-            let carrier = Carrier { last_heard: known.heard, overflow: session.stats().overflow };
+            let carrier = Carrier {
+                last_heard: known.heard,
+                min_rtt: session.path_estimate().map(|estimate| estimate.min_rtt),
+                overflow: session.stats().overflow,
+            };
             match upload.plan.poll(now, &mut self.endpoint, carrier) {
                 None => return,
                 Some(UploadStep::Ask(protocol)) => {

@@ -350,6 +350,19 @@ fn over_tcp_and_after_it_an_earlier_overflow_does_not_count() {
 }
 
 #[test]
+fn a_slow_start_over_tcp_is_no_stall() {
+    let mut world = overflowing(100_000);
+    world.decide(3000);
+    world.answer(3000);
+    world.decide(3000);
+    assert_eq!((world.choice.verdict().0, world.decide(5999)), (TCP, (false, false)));
+    assert_eq!(world.decide(6000), (false, true), "a trial and a stall");
+    world.bytes(6010, TCP, 1000);
+    // A gap of 3.01 s counts twice.
+    assert_eq!([12_029, 12_030].map(|millis| world.decide(millis)), [(false, false), (false, true)]);
+}
+
+#[test]
 fn a_stall_is_answered_for_anew() {
     let mut world = overflowing(1000);
     assert_eq!(world.decide(3000), (false, true));
