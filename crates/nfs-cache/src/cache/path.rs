@@ -48,13 +48,13 @@ impl PathEstimate {
     }
 
     /// Returns how many bytes to ask for in the next page: what arrives within half of the patience at the rate of the last one, because
-    /// a longer silence would look as if the server did not respond. The first page comes within three quarters of the wait even if the path is no
+    /// a longer silence would look as if the server did not respond. The first page comes within half of the wait even if the path is no
     /// faster than a small call has shown.
     pub(super) fn page_bytes(&self, config: &CacheConfig) -> u32 {
         let shown = self.round_trip.map_or(0.0, |round_trip| SMALL_CALL_BYTES / round_trip.as_secs_f64());
         match self.rate {
             Some(rate) => within(rate, config.patience / 2).clamp(SMALLEST_PAGE, LARGEST_PAGE),
-            None => within(shown, config.wait * 3 / 4).clamp(SMALLEST_FIRST_PAGE, LARGEST_PAGE),
+            None => within(shown, config.wait / 2).clamp(SMALLEST_FIRST_PAGE, LARGEST_PAGE),
         }
     }
 }
@@ -85,8 +85,8 @@ mod tests {
     fn pages_take_less_time_than_a_silence_that_means_something() {
         // A serial line, Bluetooth, a satellite, a local network.
         let kib = |pages: [u32; 3]| pages.map(|bytes| bytes >> 10);
-        assert_eq!(kib(pages(15 * MS, 960.0)), [6, 1, 1]);
-        assert_eq!(kib(pages(27 * MS, 75_000.0)), [49, 36, 36]);
+        assert_eq!(kib(pages(15 * MS, 960.0)), [4, 1, 1]);
+        assert_eq!(kib(pages(27 * MS, 75_000.0)), [32, 36, 36]);
         assert_eq!(kib(pages(600 * MS, 2_500_000.0)), [4, 60, 60]);
         assert_eq!(kib(pages(MS, 12_500_000.0)), [60, 60, 60]);
     }
