@@ -468,15 +468,7 @@ impl<S: Store> Cache<S> {
 
     /// When the server will have been silent for long enough to serve an operation what is held.
     fn silent_at(&self, operation: &Operation) -> Instant {
-        operation.begun.max(self.last_heard) + self.patience()
-    }
-
-    /// How long the server must be silent to be thought gone: not while one reply is on its way over a slow path.
-    fn patience(&self) -> Duration {
-        let rate =
-            self.prefetch.rate.bytes_per_second().into_iter().chain(self.path.rate()).fold(0.0, f64::max);
-        let reply = Duration::try_from_secs_f64(2.0 * f64::from(SMALLEST_READ) / rate).unwrap_or_default();
-        self.config.patience.max(self.path.round_trip() + reply)
+        operation.begun.max(self.last_heard) + self.config.patience
     }
 
     /// Whether an answer of the server may come in time.

@@ -359,6 +359,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_page_that_met_a_disconnection_makes_nobody_wait_in_the_next_one() {
+        let ms = Duration::from_millis;
+        let mut plan = Plan::new(Room::named("bluetooth").expect("a room"));
+        (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
+        let outage = |at| Outage { at: ms(at), length: ms(5500), over: None };
+        plan.outages = vec![outage(910), outage(21_000)];
+        let listed = list_mounted(&plan, 20, 1, (ms(900), ms(40_000)), Repeat::Every(ms(15_000)));
+        let listed = listed.expect("a valid plan");
+        let longest = listed[1..].iter().map(Listed::took).max().expect("more than one");
+        assert!(listed[0].took() > ms(5000), "{:?}", listed[0]);
+        assert!(longest <= ms(1010), "{longest:?}");
+    }
+
     const WITHOUT_ERRORS: (usize, usize) = (300, 0);
 
     #[test]

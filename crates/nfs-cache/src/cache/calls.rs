@@ -85,7 +85,7 @@ impl<S: Store> Cache<S> {
         let is_silent = matches!(self.link, Link::Down | Link::Unidentified { .. });
         let sent =
             self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
-        // On a slow link, an answer in each round trip leaves little room for others.
+        // On a slow link, one in each round trip would leave little room for others.
         let pause = self.config.probe.max(2 * self.path.round_trip());
         sent.filter(|_| is_silent && !self.operations.is_empty()).map(|sent| sent.at + pause)
     }

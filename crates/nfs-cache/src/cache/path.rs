@@ -37,11 +37,6 @@ impl PathEstimate {
         }
     }
 
-    /// Returns the rate of the last page in bytes per second, if there was one.
-    pub(super) const fn rate(&self) -> Option<f64> {
-        self.rate
-    }
-
     /// Returns the shortest time that a small call took; zero before there was one.
     pub(super) fn round_trip(&self) -> Duration {
         self.round_trip.unwrap_or_default()
@@ -69,6 +64,7 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
     /// Sizes of the first page and of two more, over a path of a rate in bytes per second.
     fn pages(round_trip: Duration, rate: f64) -> [u32; 3] {
         let (config, mut path) = (CacheConfig::default(), PathEstimate::default());

@@ -60,6 +60,6 @@ impl<S: Store> Cache<S> {
             call.waiters.is_empty() && call.send_at.is_none() && !is_long
         };
         let sent = self.calls.values().filter(is_short).filter_map(|call| call.sent.filter(|_| hopes));
-        sent.map(|sent| sent.at.max(self.last_heard) + self.patience()).min()
+        sent.map(|sent| sent.at.max(self.last_heard) + self.config.patience).min()
     }
 }
