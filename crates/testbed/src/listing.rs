@@ -330,11 +330,16 @@ mod tests {
         assert_eq!(list(&plan, Style::Pages, 20, 1).expect("a valid plan").len(), 20);
     }
 
+    fn adaptive(room: &str) -> Plan {
+        let mut plan = Plan::new(Room::named(room).expect("a room"));
+        (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
+        plan
+    }
+
     /// Listings of 300 entries over Bluetooth, as `ls -l` makes them on a mount; disconnections in milliseconds.
     fn mounted(outages: &[(u64, u64)], starts: u64, repeat: Repeat) -> Vec<Listed> {
         let ms = Duration::from_millis;
-        let mut plan = Plan::new(Room::named("bluetooth").expect("a room"));
-        (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
+        let mut plan = adaptive("bluetooth");
         let outage = |&(at, length): &(u64, u64)| Outage { at: ms(at), length: ms(length), over: None };
         plan.outages = outages.iter().map(outage).collect();
         list_mounted(&plan, 300, 1, (ms(starts), ms(61_000)), repeat).expect("a valid plan")
@@ -350,9 +355,7 @@ mod tests {
             ("satellite-600", 5000, 11),
             ("lan-50ms", 5000, 1),
         ] {
-            let mut plan = Plan::new(Room::named(room).expect("a room"));
-            (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
-            let listed = list_mounted(&plan, entries, 1, (ms(10_000), ms(600_000)), Repeat::Once);
+            let listed = list_mounted(&adaptive(room), entries, 1, (ms(10_000), ms(600_000)), Repeat::Once);
             let [once] = listed.expect("a valid plan")[..] else { panic!("{room}: one listing") };
             assert_eq!((once.entries, once.errors), (entries as usize, 0), "{room}");
             assert!(once.took() <= Duration::from_secs(seconds), "{room}: {once:?}");
@@ -362,8 +365,7 @@ mod tests {
     #[test]
     fn a_page_that_met_a_disconnection_makes_nobody_wait_in_the_next_one() {
         let ms = Duration::from_millis;
-        let mut plan = Plan::new(Room::named("bluetooth").expect("a room"));
-        (plan.policy, plan.window) = (RetryPolicy::Adaptive, Window::Auto);
+        let mut plan = adaptive("bluetooth");
         let outage = |at| Outage { at: ms(at), length: ms(5500), over: None };
         plan.outages = vec![outage(910), outage(21_000)];
         let listed = list_mounted(&plan, 20, 1, (ms(900), ms(40_000)), Repeat::Every(ms(15_000)));
