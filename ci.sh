@@ -108,7 +108,11 @@ check_package() {
   needs cargo-deb 'cargo install cargo-deb' || return
   needs cargo-generate-rpm 'cargo install cargo-generate-rpm' || return
   local crate crates=()
-  for crate in "${published[@]}"; do crates+=(-p "$crate"); done
+  for crate in "${published[@]}"; do
+    crates+=(-p "$crate")
+    # Cargo keeps what it unpacked of the last run's crates, and would compile that: version and directory are the same.
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/"$crate"-[0-9]*
+  done
   # Uncommitted changes are what one wants to check.
   cargo package --quiet --locked --allow-dirty "${crates[@]}" || return
   packaging/build.sh || return
