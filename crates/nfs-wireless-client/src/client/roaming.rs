@@ -18,11 +18,9 @@ use crate::{
 /// How often it is looked whether the server is silent.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Silence after which the server is looked for where its name leads now, and shortest time between two looks.
-const FIRST_LOOK: Duration = Duration::from_secs(2);
-
-/// The first of these on a link that holds what meets a fade: what a look sends is held, too, and takes room in queues.
-const FIRST_LOOK_WHERE_HELD: Duration = Duration::from_secs(4);
+/// Silence after which the server is looked for where its name leads now, and shortest time between two looks. A look asks the port mapper and
+/// MOUNT over both transports: on a slow link, where a page of a listing alone takes five seconds, it must not be in the way.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
 
 /// The same once the link below has changed.
 const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);
@@ -62,12 +60,10 @@ impl Silence {
             return false;
         }
         if self.since.is_none() || self.heard != snapshot.last_heard {
-            let holds = snapshot.path_estimate.as_ref().is_some_and(|path| path.retransmits);
-            let first = if holds { FIRST_LOOK_WHERE_HELD } else { FIRST_LOOK };
             *self = Self {
                 since: Some(now),
                 heard: snapshot.last_heard,
-                next: Some(now + first),
+                next: Some(now + FIRST_LOOK),
                 looked_in_vain: false,
             };
         }
@@ -136,5 +132,51 @@ impl Inner {
             (Error::Closed, Some(&address)) => Error::AnotherServer { host: self.host.clone(), address },
             (error, _) => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Calls are outstanding, and something was heard last at this time.
+    fn waiting(heard: Option<Instant>) -> Snapshot {
+        Snapshot { waiting: true, last_heard: heard, ..Snapshot::default() }
+    }
+
+    /// The seconds, of so many, in which the server is looked for; it is silent, and the link changes in second `rings`.
+    fn looks(seconds: u32, rings: Option<u32>) -> Vec<u32> {
+        let (start, mut silence) = (clock(), Silence::default());
+        let looked = |&second: &u32| {
+            silence.is_worth_a_look(start + second * SECOND, rings == Some(second), &waiting(None))
+        };
+        (0..seconds).filter(looked).collect()
+    }
+
+    #[test]
+    fn a_silent_server_is_looked_for_after_ten_seconds_and_then_ever_more_rarely() {
+        assert_eq!(looks(10, None), []);
+        assert_eq!(looks(200, None), [10, 20, 30, 40, 50, 63, 79, 99, 124, 154, 184]);
+    }
+
+    #[test]
+    fn a_change_of_the_link_is_a_reason_to_look_a_second_later() {
+        assert_eq!(looks(20, Some(3)), [4, 14]);
+    }
+
+    #[test]
+    fn a_server_that_answers_or_owes_nothing_is_not_looked_for() {
+        let (start, mut silence) = (clock(), Silence::default());
+        for second in 0..100 {
+            let now = start + second * SECOND;
+            let heard = start + second / 9 * 9 * SECOND;
+            assert!(!silence.is_worth_a_look(now, false, &waiting(Some(heard))), "a reply every 9 s");
+        }
+        let idle = Snapshot { waiting: false, ..waiting(None) };
+        assert!((100..200).all(|second| !silence.is_worth_a_look(start + second * SECOND, true, &idle)));
+        assert!(!silence.is_worth_a_look(start + 209 * SECOND, false, &waiting(None)));
+        assert!(silence.is_worth_a_look(start + 219 * SECOND, false, &waiting(None)));
     }
 }
