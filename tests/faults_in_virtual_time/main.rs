@@ -82,7 +82,7 @@ fn delayed_reordered_and_duplicated_replies_are_harmless() {
 }
 
 #[test]
-fn a_resend_that_was_useless_is_counted() {
+fn a_spurious_resend_is_counted() {
     let slow = Action::DelayReply(Duration::from_millis(900));
     let calls = Calls::Procedure(Procedure::Read);
     let mut world = World::new(Faults::from(vec![rule(calls, When::First(1), slow)]));
@@ -91,7 +91,7 @@ fn a_resend_that_was_useless_is_counted() {
     // The delayed reply is still to come.
     world.run(|world| world.session.stats().stray_replies == 1);
     assert_eq!(world.session.stats().resends.timeout, 1);
-    assert_eq!(world.session.stats().useless_resends, 1);
+    assert_eq!(world.session.stats().spurious_resends, 1);
 }
 
 #[test]

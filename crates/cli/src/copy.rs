@@ -466,7 +466,7 @@ impl Run<'_> {
         if self.copy.dry_run {
             event["dry_run"] = true.into();
             if !self.reporter.json() {
-                return self.reporter.print(format!("{line}\n").as_bytes());
+                return self.reporter.print(format!("would copy {line}\n").as_bytes());
             }
         }
         match node.kind {

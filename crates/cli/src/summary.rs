@@ -56,7 +56,7 @@ impl Summary {
                 "too_large": self.sum(|stats| stats.withdrawn.too_large),
                 "hand_over": self.sum(|stats| stats.withdrawn.hand_over),
             },
-            "useless_resends": self.sum(|stats| stats.useless_resends),
+            "spurious_resends": self.sum(|stats| stats.spurious_resends),
             "rtt_ms": {"p50": rtt(0.5), "p95": rtt(0.95), "p99": rtt(0.99)},
             "rtt_ns": {"p50": rtt_ns(0.5), "p95": rtt_ns(0.95), "p99": rtt_ns(0.99)},
             "transport": self.transport(),
@@ -73,10 +73,10 @@ impl Summary {
         let rate = units::rate(self.bytes, elapsed);
         let _ = writeln!(out, "{} in {}, {rate}", units::bytes(self.bytes), units::duration(elapsed));
         let resends = self.sum(|stats| stats.resends.total());
-        let useless = self.sum(|stats| stats.useless_resends);
+        let spurious = self.sum(|stats| stats.spurious_resends);
         let _ = write!(
             out,
-            "{} calls, {resends} retransmissions ({useless} spurious)",
+            "{} calls, {resends} retransmissions ({spurious} spurious)",
             self.sum(|stats| stats.calls)
         );
         if let Some(transport) = self.transport() {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(json["outcome"], "gave_up");
         assert_eq!(json["exit_code"], 5);
         assert_eq!(json["counts"]["failed"], 1);
-        let fields = "event bytes seconds goodput_bps calls resends withdrawn useless_resends rtt_ms transport block_size counts outcome exit_code";
+        let fields = "event bytes seconds goodput_bps calls resends withdrawn spurious_resends rtt_ms transport block_size counts outcome exit_code";
         for field in fields.split(' ') {
             assert!(json.get(field).is_some(), "{field}");
         }

@@ -243,7 +243,8 @@ fn a_dry_run_changes_nothing() {
     fs::create_dir_all(tree.join("sub")).unwrap();
     fs::write(tree.join("sub/file"), b"x").unwrap();
     let said = ok(["cp", "-r", "--dry-run", tree.to_str().unwrap(), &server.url("/")]);
-    assert!(said.contains(&format!("sub/file -> {}", server.name("/tree/sub/file"))), "{said}");
+    let file = format!("would copy {}/sub/file -> {}\n", tree.display(), server.name("/tree/sub/file"));
+    assert!(said.contains(&file), "{said}");
     assert_eq!(names(server.root.path()).len(), 0);
     fs::write(server.path("file"), b"x").unwrap();
     ok(["cp", "--dry-run", &server.url("/file"), here.path().to_str().unwrap()]);

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/terminal.rs"]
 mod terminal;
 
-use std::{fmt::Write as _, fs, num::NonZero, path::Path};
+use std::{fmt::Write as _, fs, num::NonZero, path::Path, time::SystemTime};
 
 use common::{Server, noise};
 use terminal::Terminal;
@@ -170,6 +170,16 @@ fn copies() {
             ["/copied", "/synced", "/in-the-way", "/missing"].map(|path| server.url(path));
         add(&["cp", "-j1", "-r", "photos", &copied], &[]);
         add(&["cp", "-j1", "-rn", "--verify", "photos/.", &copied], &["/copied"]);
+        add(&["cp", "-j1", "--dry-run", "photos/dog.jpg", &copied], &[]);
+        fs::create_dir_all(server.path("/synced/old")).unwrap();
+        fs::write(server.path("/synced/new.txt"), "older").unwrap();
+        let older = fs::File::options().write(true).open(server.path("/synced/new.txt")).unwrap();
+        older.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let exclude = ["--exclude", "a-directory*"];
+        add(
+            &[&["sync", "-j1", "--delete", "--dry-run"], &exclude[..], &["photos", &synced]].concat(),
+            &["/synced"],
+        );
         add(&["sync", "-j1", "photos", &synced], &[]);
         add(&["sync", "-j1", "-u", "photos", &synced], &["/synced"]);
         add(&["cp", "-j1", "-r", "photos/.", &in_the_way], &[]);

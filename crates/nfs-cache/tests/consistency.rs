@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "an arbitrary epoch of virtual time")]
 
+#[path = "consistency/checks.rs"]
+mod checks;
 mod model;
 
 use std::{
@@ -12,10 +14,8 @@ use std::{
 };
 
 use nfs_cache::{
-    Answer, Cache, CacheConfig, CallId, Event, Failure, GRAIN_BYTES, NodeId, OpenId, OperationId, Outcome,
-    Wanted,
+    Cache, CacheConfig, CallId, Event, GRAIN_BYTES, NodeId, OpenId, OperationId, Outcome, Wanted,
 };
-use nfs_wire::Status;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use model::{
@@ -328,34 +328,6 @@ impl World {
         assert!(held <= self.most_held, "seed {}: {held} bytes held", self.seed);
     }
 
-    /// While the server does not respond, what is held is there at once.
-    fn check_disconnected(&mut self) {
-        let now = self.instant();
-        if self.cache.is_connected()
-            || self.now >= self.outage_until
-            || self.server.habits.busy > 0
-            || self.is_bad
-            || self.is_damaged
-        {
-            return;
-        }
-        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-            let Some(state) = self.cache.state(now, node) else { continue };
-            if self.opens.values().all(|open| open.node != node) || state.held_bytes < state.size_bytes {
-                continue;
-            }
-            let open = *self.opens.iter().find(|(_, open)| open.node == node).expect("it is open").0;
-            let read = self.cache.read(now, open, 0, 1 << 20);
-            let answers: Vec<Event> = std::iter::from_fn(|| self.cache.poll_event()).collect();
-            let [Event::Done { operation, result: Ok(Answer::Data(pieces)) }] = &answers[..] else {
-                panic!("seed {}: {answers:?}, though all is held", self.seed)
-            };
-            assert_eq!(*operation, read);
-            self.check_data(open, 0, &pieces.concat());
-            *self.done.entry("disconnected").or_default() += 1;
-        }
-    }
-
     /// Does something, as a program, a server or a link does.
     fn act(&mut self) {
         let names = if self.server.habits.is_hectic { 1 } else { NAMES.len() as u64 };
@@ -434,147 +406,6 @@ impl World {
             self.pages.remove(&node);
             self.cache.forget(node, u64::MAX);
         }
-    }
-
-    /// Whether the server could be asked in the time before `since` and ever since.
-    fn was_reachable(&self, since: Duration, before: Duration) -> bool {
-        // Before the first outage it always could be.
-        (self.up_since.is_zero() || since.saturating_sub(self.up_since) >= before)
-            && self.now >= self.up_since
-            && since >= self.up_since
-    }
-
-    fn check(&mut self, operation: OperationId, result: Result<Answer, Failure>) {
-        let seed = self.seed;
-        let Some((begun, doing)) = self.doing.remove(&operation) else { panic!("seed {seed}: ended twice") };
-        let (took, silent) = (self.now - begun, self.now - begun.max(self.replied));
-        assert!(silent <= self.config.wait, "seed {seed}: {doing:?} took {took:?}");
-        // Longer than the cache's patience: it knows by then that the server responds.
-        let reachable = self.was_reachable(begun, Duration::from_secs(7));
-        let outcome = match &result {
-            Ok(_) => "answered",
-            Err(Failure::Stale) => "stale",
-            Err(Failure::Status(Status::NOENT)) => "absent",
-            Err(Failure::Unreachable) if !reachable => "unreachable",
-            Err(failure) => panic!("seed {seed} at {:?}: {doing:?} fails: {failure:?}", self.now),
-        };
-        *self.done.entry(outcome).or_default() += 1;
-        match (doing, result) {
-            (Doing::Lookup(name), Ok(Answer::Entry { node, metadata })) => {
-                self.server.habits.lingers |= self.lingers && metadata.links > 0;
-                // A kernel that knows the file by another node forgets that one unless it is open.
-                let over: Vec<NodeId> = self
-                    .nodes
-                    .iter()
-                    .filter(|(at, of)| **of == metadata.fileid && **at != node)
-                    .map(|(at, _)| *at)
-                    .collect();
-                for old in over {
-                    self.forget(old);
-                }
-                self.nodes.insert(node, metadata.fileid);
-                // What was newest once is not followed by what is older, unless the cache has forgotten it.
-                let stamp = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
-                let newest = self.newest.entry(metadata.fileid).or_insert(stamp);
-                assert!(stamp >= *newest || self.config.objects < 100, "seed {seed}: {name} grows younger");
-                *newest = stamp.max(*newest);
-                self.check_name(begun, name, Some(metadata.fileid), reachable);
-            }
-            (Doing::Lookup(name), Err(Failure::Status(_))) => self.check_name(begun, name, None, reachable),
-            (Doing::List, Ok(Answer::Listing(entries))) => {
-                for name in NAMES {
-                    let entry = entries.iter().find(|entry| *entry.name == *name.as_bytes());
-                    self.check_name(begun, name, entry.map(|entry| entry.fileid), reachable);
-                }
-            }
-            (Doing::Open(node), Ok(Answer::Opened { open, keep_cache })) => {
-                if !keep_cache {
-                    self.pages.remove(&node);
-                }
-                let fresh_since = reachable.then_some(begun);
-                let file = self.nodes[&node];
-                let versions = &self.server.files[&file].versions;
-                let stamps = versions.iter().map(|version| (version.stamp, version.data.len())).collect();
-                self.opens.insert(open, Opened { file, node, fresh_since, stamps });
-            }
-            (Doing::Read { open, offset, count }, Ok(Answer::Data(pieces))) => {
-                let data = pieces.concat();
-                self.check_data(open, offset, &data);
-                if let Some(Opened { node, .. }) = self.opens.get(&open) {
-                    self.pages.entry(*node).or_default().insert((offset, count), data);
-                }
-            }
-            (Doing::Find(file), Ok(Answer::Entry { node, metadata })) => {
-                assert_eq!(metadata.fileid, file, "seed {seed}");
-                self.cache.forget(node, 1);
-            }
-            // Attributes that were requested again are of a version that was there since.
-            (Doing::Confirm(node), Ok(Answer::Attributes(metadata))) => {
-                let was_there = self.server.files[&self.nodes[&node]].versions.iter().any(|version| {
-                    version.data.len() as u64 == metadata.size && (!reachable || version.until >= begun)
-                });
-                assert!(was_there, "seed {seed} at {:?}: {metadata:?} is old", self.now);
-                *self.done.entry("confirmed").or_default() += 1;
-            }
-            (Doing::Attributes, Ok(Answer::Attributes(_))) | (_, Err(_)) => {}
-            (doing, result) => panic!("seed {seed}: {doing:?} gives {result:?}"),
-        }
-    }
-
-    /// A name leads there, or led there at most as long ago as names are used. File number 0 is one that is not known.
-    fn check_name(&self, begun: Duration, name: &str, found: Option<u64>, reachable: bool) {
-        let oldest = if reachable && self.was_reachable(begun, self.config.longest_ttl) {
-            begun.saturating_sub(self.config.longest_ttl)
-        } else {
-            Duration::ZERO
-        };
-        let mut ends = self.server.names.iter().skip(1).map(|(from, _)| *from).chain([Duration::MAX]);
-        let was_so = self.server.names.iter().any(|(_, names)| {
-            let is_found =
-                if found == Some(0) { names.contains_key(name) } else { names.get(name).copied() == found };
-            ends.next().is_some_and(|end| end >= oldest) && is_found
-        });
-        assert!(was_so, "seed {} at {:?}: {name} leads to {found:?}", self.seed, self.now);
-    }
-
-    /// Every byte belongs to one version that existed, all bytes of an open file to versions with the same times and size, and these
-    /// are not older than the open.
-    fn check_data(&mut self, open: OpenId, offset: u64, data: &[u8]) {
-        let Some(opened) = self.opens.get_mut(&open) else { return };
-        let versions = &self.server.files[&opened.file].versions;
-        let is_of = |stamp: &(u64, usize)| {
-            let end = offset as usize + data.len();
-            let mut from = offset as usize;
-            if from >= stamp.1 {
-                return data.is_empty();
-            }
-            while from < end {
-                let to = end.min((from as u64 / GRAIN_BYTES * GRAIN_BYTES + GRAIN_BYTES) as usize);
-                let piece = &data[from - offset as usize..to - offset as usize];
-                let may_be: Vec<&Version> = versions
-                    .iter()
-                    .filter(|version| (version.stamp, version.data.len()) == *stamp)
-                    .filter(|version| opened.fresh_since.is_none_or(|since| version.until > since))
-                    .collect();
-                // Versions with the same times cannot be told apart, not even within one grain.
-                let fits = may_be.iter().any(|version| version.data.get(from..to) == Some(piece))
-                    || piece
-                        .iter()
-                        .zip(from..)
-                        .all(|(byte, at)| may_be.iter().any(|it| it.data.get(at) == Some(byte)));
-                if !fits {
-                    return false;
-                }
-                from = to;
-            }
-            true
-        };
-        opened.stamps.retain(is_of);
-        let (seed, now, file) = (self.seed, self.now, opened.file);
-        assert!(
-            !opened.stamps.is_empty(),
-            "seed {seed} at {now:?}: file {file} at {offset}: bytes of no version, or of several"
-        );
     }
 }
 

@@ -10,13 +10,13 @@ use crate::Row;
 /// A table for a terminal, one line a row.
 pub fn table(rows: &[Row]) -> String {
     let mut text = String::from(
-        "op    over policy      block window arq                bad ms   mean s  ± 95 %   min     max   over limit  over edge  resends useless failed\n",
+        "op    over policy      block window arq                bad ms   mean s  ± 95 %   min     max   over limit  over edge  resends spurious failed\n",
     );
     for row in rows {
         let bad = row.bad_ms.map_or_else(|| "-".to_owned(), |bad| format!("{bad:.0}"));
         let _ = writeln!(
             text,
-            "{:5} {:4} {:11} {:>5} {:>6} {:16} {bad:>8} {:8.2} {:7.2} {:6.2} {:7.2} {:>+9.2} % {:>+8.2} % {:8.3} {:7.4} {:6}",
+            "{:5} {:4} {:11} {:>5} {:>6} {:16} {bad:>8} {:8.2} {:7.2} {:6.2} {:7.2} {:>+9.2} % {:>+8.2} % {:8.3} {:8.4} {:6}",
             row.op,
             row.transport,
             row.policy,
@@ -30,7 +30,7 @@ pub fn table(rows: &[Row]) -> String {
             row.over_limit_pct,
             row.over_edge_limit_pct,
             row.resends_per_call,
-            row.useless_resends_per_call,
+            row.spurious_resends_per_call,
             row.failed,
         );
         if let Some(share) = row.competitor_share {

@@ -84,8 +84,8 @@ pub struct Row {
     pub over_edge_limit_pct: f64,
     /// Attempts after the first, for each call.
     pub resends_per_call: f64,
-    /// Needless ones of these.
-    pub useless_resends_per_call: f64,
+    /// Spurious ones of these.
+    pub spurious_resends_per_call: f64,
     /// File bits per second of response time.
     pub goodput_bps: f64,
     /// The worst seed's.
@@ -162,7 +162,7 @@ impl Row {
             over_limit_pct: mean(&over),
             over_edge_limit_pct: mean(&over_edge),
             resends_per_call: samples.resends_per_call(),
-            useless_resends_per_call: samples.useless_resends_per_call(),
+            spurious_resends_per_call: samples.spurious_resends_per_call(),
             goodput_bps: plan.size as f64 * 8.0 / mean_s,
             worst_over_limit_pct: highest(&over),
             worst_over_edge_limit_pct: highest(&over_edge),

@@ -94,9 +94,9 @@ impl Samples {
         self.per_call(|copy| copy.resends.total())
     }
 
-    /// Useless resends per call, over all copies.
-    pub fn useless_resends_per_call(&self) -> f64 {
-        self.per_call(|copy| copy.useless_resends)
+    /// Spurious retransmissions per call, over all copies.
+    pub fn spurious_resends_per_call(&self) -> f64 {
+        self.per_call(|copy| copy.spurious_resends)
     }
 
     fn per_call(&self, count: impl Fn(&crate::Copy) -> u64) -> f64 {

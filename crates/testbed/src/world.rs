@@ -39,8 +39,8 @@ pub struct Copy {
     pub resends: Resends,
     /// NULL calls that were probes.
     pub probes: u64,
-    /// Of the resends, needless ones: the reply to an earlier attempt arrived anyway.
-    pub useless_resends: u64,
+    /// Of the resends, spurious ones: the reply to an earlier attempt arrived anyway.
+    pub spurious_resends: u64,
     /// Round-trip time, mean over all calls that were sent once.
     pub rtt_mean: Duration,
     /// Bytes per READ and WRITE in the end.
@@ -285,7 +285,7 @@ fn copy(mobile: &dyn Copier, first: Instant) -> Copy {
         calls: now.calls - before.calls,
         resends: now.resends.since(&before.resends),
         probes: now.probes - before.probes,
-        useless_resends: now.useless_resends - before.useless_resends,
+        spurious_resends: now.spurious_resends - before.spurious_resends,
         rtt_mean: now.rtt.mean_since(&before.rtt).unwrap_or_default(),
         limits: mobile.limits(),
         reconnections: mobile.reconnections(),

@@ -181,7 +181,7 @@ fn eight_clients_with_fixed_timers_collapse_and_adaptive_ones_do_not() {
     assert!(fixed.over_limit_pct > 100.0, "timers of 700 ms are too short for the queue: {fixed:?}");
     let adaptive = eight(RetryPolicy::Adaptive);
     assert!(adaptive.over_limit_pct < 1.0 && adaptive.jain > 0.98, "{adaptive:?}");
-    assert!(adaptive.useless_resends_per_call < 0.005, "{adaptive:?}");
+    assert!(adaptive.spurious_resends_per_call < 0.005, "{adaptive:?}");
 }
 
 /// Bounds that the adaptive policy keeps with 4096-byte blocks: over the edge-aware limit, mean of 100 seeds.
@@ -192,7 +192,7 @@ fn the_adaptive_policy_is_within_a_hair_of_what_the_channel_allows() {
             .map(|bad| plan("modern", operation, RetryPolicy::Adaptive, bad));
         for row in rows(&plans, 100) {
             assert!(row.over_edge_limit_pct <= bound, "{row:?}");
-            assert!(row.useless_resends_per_call <= 0.005 && row.failed == 0, "{row:?}");
+            assert!(row.spurious_resends_per_call <= 0.005 && row.failed == 0, "{row:?}");
         }
     }
 }

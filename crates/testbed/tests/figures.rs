@@ -182,7 +182,7 @@ fn longer_timeouts_are_better_where_nothing_is_lost() {
         let rows = at(&figure, "Timeouts", series);
         let (first, last) = (&rows[0].row, &rows[rows.len() - 1].row);
         assert!(first.mean_s > 1.1 * last.mean_s, "{series}: {} s, {} s", first.mean_s, last.mean_s);
-        assert!(first.useless_resends_per_call > 0.3 && last.useless_resends_per_call < 0.01);
+        assert!(first.spurious_resends_per_call > 0.3 && last.spurious_resends_per_call < 0.01);
     }
 }
 

@@ -84,7 +84,7 @@ impl Run<'_> {
         }
         let refuse = |why: &str| Failure::with(Exit::SomeFailed, format!("nothing is deleted: {why}"));
         if self.reporter.has_failures() {
-            self.reporter.warning("nothing is deleted, as not everything was copied");
+            self.reporter.warning("nothing is deleted, as something failed");
             return Ok(());
         }
         if sync.has_vanished.get() {
@@ -290,7 +290,8 @@ impl Run<'_> {
         sync.count_deleted();
         let path = below(frame.relative(), &doomed.path);
         let slash = if doomed.is_directory() { "/" } else { "" };
-        let text = format!("deleted  {}{slash}", escape(&path));
+        let deleted = if self.copy.dry_run { "would delete" } else { "deleted " };
+        let text = format!("{deleted} {}{slash}", escape(&path));
         let mut event = event("deleted", &[("path", &frame.place.name(&doomed.path).bytes)]);
         if self.copy.dry_run {
             event["dry_run"] = true.into();

@@ -258,19 +258,21 @@ impl Run<'_> {
             }
         }
         let path = escape(&below(frame.relative(), name)).into_owned();
+        let [new, changed] =
+            if self.copy.dry_run { ["would create", "would update"] } else { ["new     ", "changed "] };
         let text = match (node.kind, change) {
-            (Kind::Directory, _) => format!("new      {path}/"),
-            (Kind::File, Change::New) => format!("new      {path} ({})", units::bytes(size)),
-            (_, Change::New) => format!("new      {path}"),
-            (_, Change::Link) => format!("new      {path} (hard link)"),
+            (Kind::Directory, _) => format!("{new} {path}/"),
+            (Kind::File, Change::New) => format!("{new} {path} ({})", units::bytes(size)),
+            (_, Change::New) => format!("{new} {path}"),
+            (_, Change::Link) => format!("{new} {path} (hard link)"),
             (_, Change::Size(was)) => {
-                format!("changed  {path} ({}, was {})", units::bytes(size), units::bytes(was))
+                format!("{changed} {path} ({}, was {})", units::bytes(size), units::bytes(was))
             }
-            (_, Change::Time) => format!("changed  {path} (time)"),
-            (_, Change::Contents | Change::Replaced) => format!("changed  {path} (contents)"),
-            (_, Change::Target) => format!("changed  {path} (link target)"),
-            (_, Change::Kind) => format!("changed  {path} (kind)"),
-            (_, Change::Attributes) => format!("changed  {path} (mode or time only)"),
+            (_, Change::Time) => format!("{changed} {path} (time)"),
+            (_, Change::Contents | Change::Replaced) => format!("{changed} {path} (contents)"),
+            (_, Change::Target) => format!("{changed} {path} (link target)"),
+            (_, Change::Kind) => format!("{changed} {path} (kind)"),
+            (_, Change::Attributes) => format!("{changed} {path} (mode or time only)"),
         };
         let target = frame.place.name(name);
         let mut event = event(kind, &[("source", &node.to_bytes()), ("target", &target.bytes)]);
@@ -298,12 +300,15 @@ impl Run<'_> {
             }));
         }
         let size = units::bytes(bytes);
-        let line =
-            format!("{new} new and {changed} changed ({size}), {deleted} deleted, {unchanged} unchanged");
         if self.copy.dry_run {
-            return self.reporter.print(format!("dry run: {line}\n").as_bytes());
+            let line = format!(
+                "dry run: would create {new} and update {changed} ({size}), delete {deleted}; {unchanged} unchanged\n"
+            );
+            return self.reporter.print(line.as_bytes());
         }
-        self.reporter.set_totals(line);
+        self.reporter.set_totals(format!(
+            "{new} new and {changed} changed ({size}), {deleted} deleted, {unchanged} unchanged"
+        ));
         Ok(())
     }
 

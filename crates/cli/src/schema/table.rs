@@ -65,7 +65,7 @@ pub(super) const EVENTS: &[Event] = &[
                 "attempts after the first, by reason: `timeout`, `rack`, `probe`, `hedge`, `reconnect`",
             ),
             Field("withdrawn", Object, "calls withdrawn, by reason: `resegment`, `too_large`, `hand_over`"),
-            Field("useless_resends", Integer, "spurious retransmissions: an earlier attempt was answered"),
+            Field("spurious_resends", Integer, "spurious retransmissions: an earlier attempt was answered"),
             Field("rtt_ms", Object, "round trips in milliseconds: `p50`, `p95`, `p99`, or null"),
             Field("rtt_ns", Object, "the same in nanoseconds"),
             Field("transport", TextOrNull, "`udp`, `tcp` or `mixed`"),

@@ -47,7 +47,7 @@ impl Engine {
         // Attempts after the answered one were spurious. An answer to an earlier one may still come, and then those
         // between were.
         let later = slot.xids.len() as u64 - 1 - u64::from(attempt.index);
-        self.stats.useless_resends += later;
+        self.stats.spurious_resends += later;
         let mut after = slot.xids[attempt.index as usize + 1..].iter();
         let was_taken_for_lost = after.any(|&xid| self.xids.find(xid).is_none_or(|it| !it.hedged));
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
@@ -99,7 +99,7 @@ impl Engine {
             self.stats.stray_replies += 1;
         }
         if late.surplus > 0 {
-            self.stats.useless_resends += 1;
+            self.stats.spurious_resends += 1;
         }
         if let Recovery::Adaptive(adaptive) = &mut self.recovery {
             if late.surplus > 0 && !late.hedged {

@@ -21,7 +21,7 @@ pub struct Stats {
     /// NULL calls that looked for the path's MTU.
     pub mtu_probes: u64,
     /// Resends that turned out to be spurious: an earlier attempt's reply arrived anyway.
-    pub useless_resends: u64,
+    pub spurious_resends: u64,
     /// Bytes of WRITEs that the link had held, delivered all at once, and the server's receive buffer had no room for.
     pub overflow: u64,
     /// Replies to calls that were answered, cancelled or unknown, and messages from elsewhere.
@@ -119,7 +119,7 @@ impl Stats {
         self.withdrawn.hand_over += other.withdrawn.hand_over;
         self.probes += other.probes;
         self.mtu_probes += other.mtu_probes;
-        self.useless_resends += other.useless_resends;
+        self.spurious_resends += other.spurious_resends;
         self.overflow += other.overflow;
         self.stray_replies += other.stray_replies;
         self.malformed += other.malformed;
@@ -180,7 +180,7 @@ mod tests {
             withdrawn: Withdrawn { resegment: count(), too_large: count(), hand_over: count() },
             probes: count(),
             mtu_probes: count(),
-            useless_resends: count(),
+            spurious_resends: count(),
             overflow: count(),
             stray_replies: count(),
             malformed: count(),
@@ -192,7 +192,7 @@ mod tests {
 
     /// All counters, in one order.
     fn counters(stats: &Stats) -> [u64; 19] {
-        let Stats { calls, replies, probes, mtu_probes, useless_resends, stray_replies, .. } = *stats;
+        let Stats { calls, replies, probes, mtu_probes, spurious_resends, stray_replies, .. } = *stats;
         let Stats { overflow, malformed, expired, postponed, .. } = *stats;
         let Resends { timeout, rack, probe, hedge, reconnect } = stats.resends;
         let Withdrawn { resegment, too_large, hand_over } = stats.withdrawn;
@@ -200,7 +200,7 @@ mod tests {
         let rest = [
             probes,
             mtu_probes,
-            useless_resends,
+            spurious_resends,
             overflow,
             stray_replies,
             malformed,

@@ -159,7 +159,7 @@ fn a_resend_keeps_its_xid_and_its_bytes() {
 }
 
 #[test]
-fn any_attempts_reply_completes_the_call_and_later_ones_count_as_useless() {
+fn any_attempts_reply_completes_the_call_and_later_ones_count_as_spurious() {
     let mut bench = Bench::datagrams();
     bench.submit(0, Class::Read, 42, None);
     let xid = bench.sent(0)[0];
@@ -167,11 +167,11 @@ fn any_attempts_reply_completes_the_call_and_later_ones_count_as_useless() {
     bench.sent(700);
     let Head::Reply(reply) = bench.reply(710, xid) else { panic!("the call is outstanding") };
     assert_eq!((reply.owner, reply.attempts), (Owner(42), 2));
-    assert_eq!(bench.engine.stats().useless_resends, 0);
+    assert_eq!(bench.engine.stats().spurious_resends, 0);
     assert_eq!(bench.reply(750, xid), Head::Stray);
-    assert_eq!(bench.engine.stats().useless_resends, 1, "both attempts were answered");
+    assert_eq!(bench.engine.stats().spurious_resends, 1, "both attempts were answered");
     assert_eq!(bench.reply(760, xid), Head::Stray);
-    assert_eq!(bench.engine.stats().useless_resends, 1, "a duplicate on the way is no resend of ours");
+    assert_eq!(bench.engine.stats().spurious_resends, 1, "a duplicate on the way is no resend of ours");
     assert_eq!(bench.engine.poll_timeout(), None);
 }
 

@@ -146,7 +146,7 @@ fn dark_zone() -> Result<Experiment, Error> {
         ..Curves::default()
     };
     let remarks = vec![
-        "As published, a longer timeout is better: nothing is lost here, only late, so every resend is needless and delays \
+        "As published, a longer timeout is better: nothing is lost here, only late, so every retransmission is spurious and delays \
          what is queued behind it. The text gives no times.",
         "Bluetooth's own retransmission appears as a random delay with the published mean and deviation, not as a model of \
          its stop-and-wait protocol.",

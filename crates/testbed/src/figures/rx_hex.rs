@@ -28,8 +28,8 @@ const PACKETS: &str = "Rx streams packets to the client; an NFS client asks for 
     part: fifteen blocks in flight, a fixed or an adaptive timeout, a queue of fifteen packets before the line. Our smallest \
     block, 512 bytes, has longer headers than an Rx packet, so the line's MTU is 670 instead of 576 bytes to keep one block \
     in one frame; the file is 200 blocks instead of 193 packets.";
-const NEEDLESS: &str =
-    "Every call that is sent again makes the server send its reply again, through the same line.";
+const REPEATED: &str =
+    "Every retransmitted call makes the server send its reply again, through the same line.";
 const FIXED: &str = "The fixed timeout is the exponential policy with equal first and longest timeouts.";
 const SLOWING: &str = "The paper's server slowed down for reasons of its own. Here three more clients start one after \
     the other, a second apart, and share the server, so that the round-trip time doubles, trebles and quadruples.";
@@ -71,7 +71,7 @@ pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
             vec![
                 "Blocks of 1536 bytes in four fragments each, MTU 576: the queue of fifteen packets holds less than four of \
                  them, and a block is lost with any of its fragments.",
-                NEEDLESS,
+                REPEATED,
                 FIXED,
                 "Rx gave the connection up. Our client does not; the copy is stopped after 300 s.",
             ],
@@ -80,7 +80,7 @@ pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
         on_line(
             3,
             "One frame a packet, fixed timeout of 2 s",
-            vec![PACKETS, NEEDLESS, FIXED],
+            vec![PACKETS, REPEATED, FIXED],
             alone(fixed(2)),
         ),
         on_line(4, "One frame a packet, fixed timeout of 6 s", vec![PACKETS, FIXED], alone(fixed(6))),
@@ -97,7 +97,7 @@ pub(super) fn experiments() -> Result<Vec<Experiment>, Error> {
         on_line(
             6,
             "Fixed timeout of 12 s, a second transfer joins",
-            vec![PACKETS, NEEDLESS],
+            vec![PACKETS, REPEATED],
             joined(fixed(12), 66),
         ),
         on_ethernet(

@@ -100,8 +100,8 @@ const fn worst_edge(bound: f64) -> Check {
     most("worst seed over its edge-aware limit (%)", |rows| rows[0].worst_over_edge_limit_pct, bound)
 }
 
-const fn useless(bound: f64) -> Check {
-    most("useless resends per 100 calls", |rows| 100.0 * rows[0].useless_resends_per_call, bound)
+const fn spurious(bound: f64) -> Check {
+    most("spurious retransmissions per 100 calls", |rows| 100.0 * rows[0].spurious_resends_per_call, bound)
 }
 
 const fn jain(bound: f64) -> Check {
@@ -167,7 +167,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
             }
         })?;
         for (case, operation, bound) in [(reads, Operation::Read, 1.0), (writes, Operation::Write, 1.5)] {
-            let checks = vec![over_edge(bound), worst_edge(4.0), useless(0.5)];
+            let checks = vec![over_edge(bound), worst_edge(4.0), spurious(0.5)];
             targets.push(Target { case: case.into(), plans: one_way(plans.clone(), operation), checks });
         }
     }
@@ -177,7 +177,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
     targets.push(Target {
         case: "4096 B, 20 ms ticks".into(),
         plans: ticks,
-        checks: vec![over_edge(1.5), worst_edge(4.0), useless(0.5)],
+        checks: vec![over_edge(1.5), worst_edge(4.0), spurious(0.5)],
     });
     let mut contest = Vec::new();
     for operation in OPERATIONS {
@@ -235,7 +235,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
         targets.push(Target {
             case: case.into(),
             plans,
-            checks: vec![over_limit(4.0), worst_edge(8.0), useless(0.5)],
+            checks: vec![over_limit(4.0), worst_edge(8.0), spurious(0.5)],
         });
     }
     for (case, fixed, arq, bound) in [
@@ -244,7 +244,7 @@ fn papers_link() -> Result<Vec<Target>, Error> {
     ] {
         for (case, block) in [(case, AUTO), (fixed, BlockSize::Exact(32 << 10))] {
             let plans = over_bads("modern", block, |plan| plan.room.link.arq.kind = arq)?;
-            targets.push(Target { case: case.into(), plans, checks: vec![over_limit(bound), useless(0.5)] });
+            targets.push(Target { case: case.into(), plans, checks: vec![over_limit(bound), spurious(0.5)] });
         }
     }
     Ok(targets)
@@ -258,7 +258,7 @@ fn shared_links() -> Result<Vec<Target>, Error> {
         targets.push(Target {
             case: case.into(),
             plans,
-            checks: vec![jain(0.98), last_over(1.0), useless(0.5)],
+            checks: vec![jain(0.98), last_over(1.0), spurious(0.5)],
         });
     }
     let plans = both("modern", |plan| {
@@ -270,7 +270,7 @@ fn shared_links() -> Result<Vec<Target>, Error> {
     targets.push(Target {
         case: "8 clients, queues by datagram, stop-and-wait, 160 ms".into(),
         plans,
-        checks: vec![last_over(9.0), jain(0.99), useless(0.5)],
+        checks: vec![last_over(9.0), jain(0.99), spurious(0.5)],
     });
     for (case, fixed, packets, block) in [
         ("wired-10, 4 clients, 20 packets", "wired-10, 4 clients, 20 packets, 4096 B", 20, 4096),
@@ -288,7 +288,7 @@ fn shared_links() -> Result<Vec<Target>, Error> {
             targets.push(Target {
                 case: case.into(),
                 plans: wired(4, false, block)?,
-                checks: vec![last_over(4.0), useless(0.1), jain(0.95)],
+                checks: vec![last_over(4.0), spurious(0.1), jain(0.95)],
             });
         }
         let share = |rows: &[Row]| 100.0 * rows[0].competitor_share.unwrap_or(f64::NAN);
@@ -316,12 +316,12 @@ fn other_links() -> Result<Vec<Target>, Error> {
         Target {
             case: "slip-9600, block 512".into(),
             plans: slip(1, Some(512))?,
-            checks: vec![over_limit(0.5), useless(0.5)],
+            checks: vec![over_limit(0.5), spurious(0.5)],
         },
         Target {
             case: "slip-9600, block 512, a second client midway".into(),
             plans: slip(2, Some(512))?,
-            checks: vec![last_over(5.0), useless(0.5)],
+            checks: vec![last_over(5.0), spurious(0.5)],
         },
         Target {
             case: "slip-9600, --max-block 4096".into(),
@@ -375,7 +375,7 @@ fn other_links() -> Result<Vec<Target>, Error> {
                 targets.push(Target {
                     case: case.into(),
                     plans,
-                    checks: vec![of_limit(bound), useless(0.5)],
+                    checks: vec![of_limit(bound), spurious(0.5)],
                 });
             }
         }

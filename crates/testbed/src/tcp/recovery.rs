@@ -57,7 +57,7 @@ pub(super) struct Recovery {
     prior_window: u32,
     delivered: u32,
     sent: u32,
-    /// Undo is possible for what was sent from here on, once so many retransmissions turn out to have been needless.
+    /// Undo is possible for what was sent from here on, once so many retransmissions turn out to have been spurious.
     undo_from: Option<u64>,
     undo_count: Option<u32>,
     /// When the first retransmission was made.
@@ -91,7 +91,7 @@ impl Recovery {
     }
 
     /// Whether the peer got twice whatever was retransmitted.
-    fn all_needless(&self) -> bool {
+    fn all_spurious(&self) -> bool {
         self.undo_count == Some(0) && self.retransmitted_at.is_some()
     }
 
@@ -300,7 +300,7 @@ impl Sender {
         (self.rtt.minimum() / 4 * steps).min(self.rtt.smoothed().unwrap_or_default())
     }
 
-    /// The reordering window grows with each round trip that shows a needless retransmission.
+    /// The reordering window grows with each round trip that shows a spurious retransmission.
     fn widen_reordering_window(&mut self, duplicate: bool) {
         let recovery = &mut self.recovery;
         recovery.duplicate_seen |= duplicate && self.acknowledged >= recovery.reordering_round;
@@ -394,7 +394,7 @@ impl Sender {
 
     /// Eifel detection by timestamps (RFC 3522 §3.2): what is acknowledged was sent before the first retransmission.
     fn may_undo(&self, ack: &Ack<'_>) -> bool {
-        self.recovery.undo_from.is_some() && (self.recovery.all_needless() || self.recovery.is_original(ack))
+        self.recovery.undo_from.is_some() && (self.recovery.all_spurious() || self.recovery.is_original(ack))
     }
 
     /// Within recovery, when the first hole was filled by the original (`tcp_try_undo_partial`).
@@ -414,9 +414,9 @@ impl Sender {
         true
     }
 
-    /// All retransmissions were needless (RFC 3708).
+    /// All retransmissions were spurious (RFC 3708).
     fn undo_by_duplicates(&mut self) -> bool {
-        let is_all = self.recovery.undo_from.is_some() && self.recovery.all_needless();
+        let is_all = self.recovery.undo_from.is_some() && self.recovery.all_spurious();
         if is_all {
             self.undo(false);
             self.recovery.state = State::Open;

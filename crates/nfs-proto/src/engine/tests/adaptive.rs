@@ -98,18 +98,18 @@ fn a_call_that_was_overtaken_is_sent_again_under_another_xid() {
     assert_eq!(path.bench.engine.stats().resends, Resends { rack: 1, ..Resends::default() });
     path.pass(30);
     assert!(path.reply(again[0]));
-    assert_eq!(path.bench.engine.stats().useless_resends, 0);
+    assert_eq!(path.bench.engine.stats().spurious_resends, 0);
     assert_eq!(path.bench.engine.outstanding(), 0);
 }
 
 #[test]
-fn any_attempts_reply_ends_the_call_and_what_was_needless_is_counted() {
+fn any_attempts_reply_ends_the_call_and_spurious_resends_are_counted() {
     let (mut path, first) = Path::with_overtaken_read();
     let (again, _) = path.pass(10);
     assert!(path.reply(first), "it was late, not lost");
-    assert_eq!(path.bench.engine.stats().useless_resends, 1);
+    assert_eq!(path.bench.engine.stats().spurious_resends, 1);
     assert!(!path.reply(again[0]), "the call has ended");
-    assert_eq!(path.bench.engine.stats().useless_resends, 1, "and is not counted twice");
+    assert_eq!(path.bench.engine.stats().spurious_resends, 1, "and is not counted twice");
 }
 
 #[test]

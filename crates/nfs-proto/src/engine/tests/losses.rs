@@ -78,7 +78,7 @@ fn each_spurious_retransmission_doubles_the_reordering_window() {
         // It was only late.
         assert!(path.reply(calls[0]));
     }
-    assert_eq!(path.bench.engine.stats().useless_resends, 3);
+    assert_eq!(path.bench.engine.stats().spurious_resends, 3);
     assert_eq!(path.resends(), Resends { rack: 3, ..Resends::default() });
 }
 

@@ -118,7 +118,7 @@ fn the_late_reply_to_a_second_copy_doubles_the_reordering_window_and_a_duplicate
 
     // Both copies of this one were answered.
     assert!(!path.reply(call));
-    assert_eq!(path.bench.engine.stats().useless_resends, 1);
+    assert_eq!(path.bench.engine.stats().spurious_resends, 1);
     assert_eq!(path.window(), 10);
 }
 
