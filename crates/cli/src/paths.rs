@@ -36,13 +36,15 @@ pub(crate) fn known() -> impl Iterator<Item = SocketAddr> {
     paths.into_iter().filter_map(|path| path["server"].as_str()?.parse().ok())
 }
 
-/// Keeps the estimates of the clients.
+/// Keeps the estimates of the clients. A copy too small to find the rate of the path does not replace an earlier one that has.
 pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
     let (Some(file), Some(now)) = (file(), now()) else { return };
-    let mut learned = Vec::new();
+    let (old, mut learned) = (load(&file), Vec::new());
     for client in clients {
         let server = client.address();
-        if let (Some(estimate), Some(local)) = (client.status().path_estimate, local(server)) {
+        if let (Some(estimate), Some(local)) = (client.status().path_estimate, local(server))
+            && !(estimate.is_app_limited && find(&old, server, local, now).is_some())
+        {
             learned.push(entry(server, local, now, &estimate));
         }
     }
@@ -106,6 +108,7 @@ fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -
         "from": local.to_string(),
         "at": now,
         "bytes_per_second": estimate.rate,
+        "app_limited": estimate.is_app_limited,
         "base_us": estimate.min_rtt.as_micros() as u64,
         "fades_per_second": estimate.fades_per_second,
         "mean_fade_us": estimate.mean_fade.as_micros() as u64,
@@ -123,6 +126,7 @@ fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<
     }
     Some(PathEstimate {
         rate: path["bytes_per_second"].as_f64()?,
+        is_app_limited: path["app_limited"].as_bool()?,
         min_rtt: Duration::from_micros(path["base_us"].as_u64()?),
         fades_per_second: path["fades_per_second"].as_f64()?,
         mean_fade: Duration::from_micros(path["mean_fade_us"].as_u64()?),
@@ -150,6 +154,7 @@ mod tests {
 
     const ESTIMATE: PathEstimate = PathEstimate {
         rate: 1e5,
+        is_app_limited: false,
         min_rtt: Duration::from_millis(40),
         fades_per_second: 1.5,
         mean_fade: Duration::from_millis(80),

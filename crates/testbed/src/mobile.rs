@@ -11,7 +11,7 @@ use nfs_proto::{
 };
 use nfs_wire::{FileHandle, portmap::Protocol};
 
-use crate::{Operation, TcpStats, host::Host, path::Path};
+use crate::{Operation, Plan, TcpStats, host::Host, path::Path, world::session_after};
 
 /// A file to be copied.
 #[derive(Clone, Debug)]
@@ -36,6 +36,17 @@ impl Work {
             )))),
         }
     }
+}
+
+/// A copy before the one that counts.
+#[derive(Debug)]
+pub(crate) struct Rehearsal {
+    /// Bytes of the file to copy, at most.
+    pub(crate) bytes: u64,
+    /// How the client is made that follows.
+    pub(crate) plan: Plan,
+    pub(crate) seed: u64,
+    pub(crate) number: u16,
 }
 
 /// What became of a copy.
@@ -83,8 +94,7 @@ pub(crate) struct Mobile {
     path: Path,
     host: Host,
     work: Work,
-    /// Copies to make before the one that counts.
-    rehearsals: u32,
+    rehearsal: Option<Rehearsal>,
     starts: Instant,
     transfer: Option<TransferId>,
     progress: Progress,
@@ -93,12 +103,18 @@ pub(crate) struct Mobile {
 }
 
 impl Mobile {
-    pub(crate) fn new(path: Path, host: Host, work: Work, starts: Instant, rehearsals: u32) -> Self {
+    pub(crate) fn new(
+        path: Path,
+        host: Host,
+        work: Work,
+        starts: Instant,
+        rehearsal: Option<Rehearsal>,
+    ) -> Self {
         Self {
             path,
             host,
             work,
-            rehearsals,
+            rehearsal,
             starts,
             transfer: None,
             progress: Progress::Waiting,
@@ -112,16 +128,25 @@ impl Mobile {
         self.host.answered.clear();
         while let Some(event) = self.path.session.poll_event() {
             match event {
-                Event::Finished(_) if self.rehearsals > 0 => {
-                    self.rehearsals -= 1;
-                    self.starts = now;
-                    self.transfer = None;
-                }
-                Event::Finished(_) => self.progress = Progress::Finished(now),
+                Event::Finished(_) => match self.rehearsal.take() {
+                    Some(rehearsal) => self.begin_anew(now, &rehearsal),
+                    None => self.progress = Progress::Finished(now),
+                },
                 Event::Failed(..) => self.progress = Progress::Failed,
                 _ => {}
             }
         }
+    }
+
+    /// The copy that counts is that of a client that knows what the rehearsal's has measured.
+    fn begin_anew(&mut self, now: Instant, rehearsal: &Rehearsal) {
+        let Rehearsal { plan, seed, number, .. } = rehearsal;
+        if let Some(estimate) = self.path.session.path_estimate() {
+            let anew = session_after(plan, Protocol::Udp, *seed, *number, now, Some(estimate));
+            self.path.session = anew.expect("the same options as before");
+        }
+        self.starts = now;
+        self.transfer = None;
     }
 
     fn gives_up_at(&self) -> Instant {
@@ -175,7 +200,9 @@ impl Node for Mobile {
         if self.transfer.is_none() && self.starts <= now {
             self.before = self.path.session.stats().clone();
             self.progress = Progress::Copying;
-            self.transfer = Some(self.path.session.start(now, self.work.transfer()));
+            let size = self.rehearsal.as_ref().map_or(self.work.size, |it| it.bytes.min(self.work.size));
+            let transfer = Work { size, ..self.work.clone() }.transfer();
+            self.transfer = Some(self.path.session.start(now, transfer));
         }
         self.path.handle_timeout(now, &mut self.host);
         self.handle_events(now);

@@ -94,8 +94,8 @@ pub struct Plan {
     pub ping: Option<Duration>,
     /// Whether a TCP flow of somebody else, to or from one more mobile, shares the link from the beginning. Default no.
     pub competitor: bool,
-    /// Whether a file was copied before, so that the client knows the link. Default no.
-    pub warm: bool,
+    /// Bytes of the file that were copied before, so that the client has a path estimate of UDP, or a TCP connection. Default none.
+    pub warm: Option<u64>,
     /// When a copy is given up, counted from its first call. Default 300 s (Dube et al. 1995 §4.2).
     pub patience: Duration,
 }
@@ -117,7 +117,7 @@ impl Plan {
             outages: Vec::new(),
             ping: None,
             competitor: false,
-            warm: false,
+            warm: None,
             patience: Duration::from_secs(300),
         }
     }
@@ -148,7 +148,7 @@ impl Plan {
                 bound: "udp: TCP headers have no profile",
             });
         }
-        if self.transport == Transport::Auto && self.warm {
+        if self.transport == Transport::Auto && self.warm.is_some() {
             let value = "auto with a copy before".into();
             return Err(Error::OutOfRange {
                 field: "transport",

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
 use nfs_proto::{
     config::{SessionOptions, Window},
+    engine::PathEstimate,
     engine::Resends,
     session::{Session, SessionConfig},
     transfer::Limits,
@@ -19,7 +20,7 @@ use crate::{
     agent::Agent,
     competitor::{self, Receiver, Sender},
     host::Host,
-    mobile::{Copier, Mobile, Progress, Work},
+    mobile::{Copier, Mobile, Progress, Rehearsal, Work},
     path::Path,
     ping::Ping,
     server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
@@ -174,7 +175,19 @@ pub(crate) fn session(
     protocol: Protocol,
     seed: u64,
     number: u16,
-    epoch: Instant,
+    now: Instant,
+) -> Result<Session, Error> {
+    session_after(plan, protocol, seed, number, now, None)
+}
+
+/// The client of a mobile whose path an earlier connection has measured.
+pub(crate) fn session_after(
+    plan: &Plan,
+    protocol: Protocol,
+    seed: u64,
+    number: u16,
+    now: Instant,
+    prior: Option<PathEstimate>,
 ) -> Result<Session, Error> {
     let mobile = AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] };
     let options = SessionOptions {
@@ -183,12 +196,13 @@ pub(crate) fn session(
         read_block: plan.block,
         write_block: plan.block,
         window: plan.window,
+        prior,
         ..SessionOptions::default()
     };
     options.check()?;
     let mut settings = SessionConfig::new(&options, server_address(), protocol, RECEIVE_BUFFER);
     settings.engine.tuning = plan.tuning;
-    Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, epoch))
+    Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, now))
 }
 
 fn mobile(
@@ -223,7 +237,8 @@ fn mobile(
             return Ok(Box::new(Agent::new(number, Box::new(make), several, host, work, starts)));
         }
     };
-    Ok(Box::new(Mobile::new(path, host, work, starts, u32::from(plan.warm))))
+    let rehearsal = plan.warm.map(|bytes| Rehearsal { bytes, plan: plan.clone(), seed: !seed, number });
+    Ok(Box::new(Mobile::new(path, host, work, starts, rehearsal)))
 }
 
 fn report(

@@ -268,3 +268,19 @@ fn the_same_plan_and_seed_give_the_same_run() {
     let again = || format!("{:?}", testbed::run(&plan, 9).unwrap());
     assert_eq!(again(), again());
 }
+
+/// What a small file shows of a path is how little there was to send.
+#[test]
+fn a_small_file_before_a_large_one_costs_it_nothing() {
+    for room in ["modern", "bluetooth", "lan-50ms", "wifi-54", "satellite-600"] {
+        for operation in [Operation::Read, Operation::Write] {
+            let mut cold = plan(room, operation, RetryPolicy::Adaptive, 0);
+            (cold.block, cold.window, cold.size) = (BlockSize::Auto { max: None }, Window::Auto, 1 << 20);
+            let mut after_small = cold.clone();
+            after_small.warm = Some(5000);
+            let [cold, after_small] = &rows(&[cold, after_small], 1)[..] else { panic!("two rows") };
+            let (cold, after) = (cold.mean_s, after_small.mean_s);
+            assert!(after <= 1.01 * cold, "{room}, {operation:?}: {after} instead of {cold} s");
+        }
+    }
+}

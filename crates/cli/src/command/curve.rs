@@ -211,7 +211,7 @@ fn plans(arguments: &CurveArgs) -> anyhow::Result<Vec<Plan>> {
                                 plan.window = window.number().map_or(Window::Auto, Window::Calls);
                             }
                             plan.size = arguments.size;
-                            plan.warm = arguments.warm;
+                            plan.warm = arguments.warm.then_some(plan.size);
                             plan.competitor = arguments.competitor.is_some();
                             plan.patience = arguments.patience;
                             plan.outages = arguments

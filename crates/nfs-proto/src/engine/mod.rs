@@ -18,7 +18,7 @@ mod tests;
 mod timer;
 mod xids;
 
-use std::{collections::VecDeque, net::SocketAddr, time::Instant};
+use std::{cell::Cell, collections::VecDeque, net::SocketAddr, time::Instant};
 
 use nfs_wire::{
     DecodeError, Reader,
@@ -98,6 +98,8 @@ pub struct Engine {
     arriving: u32,
     /// When a READ or WRITE that waits for its turn may leave.
     paced_until: Option<Instant>,
+    /// Whether a READ or WRITE had to wait for the window since the last reply.
+    is_window_limited: Cell<bool>,
     ignored: Ignored,
     events: VecDeque<Event>,
     now: Instant,
@@ -125,6 +127,7 @@ impl Engine {
             probe_head: Vec::new(),
             arriving: 0,
             paced_until: None,
+            is_window_limited: Cell::new(false),
             ignored: Ignored::new(tuning.loss.ignored),
             events: VecDeque::new(),
             now,
@@ -358,8 +361,17 @@ impl Engine {
         // Calls that were answered meanwhile are still in the queues, and wait for nothing.
         !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
             && !self.resend.iter().any(|resend| self.calls.is_in(resend.id, State::Resending))
-            && in_flight.admits(&self.recovery.limits(in_flight.limits()), class, bytes)
+            && self.admits(&in_flight, &self.recovery.limits(in_flight.limits()), class, bytes)
             && self.calls.outstanding() < MAX_CALLS
+    }
+
+    /// As [`InFlight::admits`]. Takes note if something has to wait.
+    fn admits(&self, in_flight: &InFlight, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
+        let admits = in_flight.admits(limits, class, bytes);
+        if !admits {
+            self.is_window_limited.set(true);
+        }
+        admits
     }
 
     /// Returns the bytes of the next READ or WRITE, if the policy chooses them.
@@ -459,15 +471,9 @@ impl Engine {
                 self.resend.pop_front();
                 continue;
             };
-            let class = slot.class;
-            if class != Class::Control && !slot.counted {
-                if !self.in_flight.admits(&limits, class, slot.bytes) {
-                    break;
-                }
-                self.paced_until = self.wait_until(class);
-                if self.paced_until.is_some() {
-                    break;
-                }
+            let (class, bytes, is_counted) = (slot.class, slot.bytes, slot.counted);
+            if class != Class::Control && !is_counted && self.must_wait(&limits, class, bytes) {
+                break;
             }
             self.resend.pop_front();
             return Some((id, Some(reason)));
@@ -482,18 +488,23 @@ impl Engine {
                 self.bulk.pop_front();
                 continue;
             };
-            let class = slot.class;
-            if !self.in_flight.admits(&limits, class, slot.bytes) {
-                return None;
-            }
-            self.paced_until = self.wait_until(class);
-            if self.paced_until.is_some() {
+            let (class, bytes) = (slot.class, slot.bytes);
+            if self.must_wait(&limits, class, bytes) {
                 return None;
             }
             self.bulk.pop_front();
             return Some((id, None));
         }
         None
+    }
+
+    /// Whether a READ or WRITE has to wait for the window or for its turn.
+    fn must_wait(&mut self, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
+        if !self.admits(&self.in_flight, limits, class, bytes) {
+            return true;
+        }
+        self.paced_until = self.wait_until(class);
+        self.paced_until.is_some()
     }
 
     /// Returns when the next READ or WRITE may leave, if not now.

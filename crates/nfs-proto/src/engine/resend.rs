@@ -138,6 +138,7 @@ impl Engine {
             waiting,
             probe: attempt.call.slot == PROBE_SLOT,
             size: self.arriving,
+            window_limited: self.is_window_limited.take(),
         };
         adaptive.on_ack(self.now, &acked);
     }

@@ -41,6 +41,9 @@ pub struct Stats {
 pub struct PathEstimate {
     /// File bytes per second that the path delivers.
     pub rate: f64,
+    /// Whether the rate is only what was asked for so far: the path may carry more (`is_app_limited`, draft-cheng-iccrg-delivery-rate-estimation
+    /// §3).
+    pub is_app_limited: bool,
     /// Lowest round-trip time (`min_rtt`): that without queues.
     pub min_rtt: Duration,
     /// Fades that destroyed something, per second of good time.

@@ -246,6 +246,7 @@ mod tests {
     fn an_earlier_estimate_of_the_path_is_for_the_adaptive_policy_over_datagrams() {
         let prior = PathEstimate {
             rate: 1e6,
+            is_app_limited: false,
             min_rtt: Duration::from_millis(50),
             fades_per_second: 0.0,
             mean_fade: Duration::ZERO,

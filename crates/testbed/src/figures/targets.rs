@@ -367,7 +367,8 @@ fn other_links() -> Result<Vec<Target>, Error> {
         for (cases, warm) in groups.into_iter().filter_map(|(cases, warm)| Some((cases?, warm))) {
             for ((case, bound), loss) in cases.into_iter().zip([0.0, 0.01, 0.03]) {
                 let loss = Probability::new(loss)?;
-                let mut plans = both(room, |plan| (plan.size, plan.warm) = (32 << 20, warm))?;
+                let mut plans =
+                    both(room, |plan| (plan.size, plan.warm) = (32 << 20, warm.then_some(32 << 20)))?;
                 for (_, plan) in plans.iter_mut().filter(|_| loss != Probability::ZERO) {
                     plan.room.link.channel.set_bad_mean(Duration::from_millis(bad));
                     plan.room.link.channel.set_loss(loss)?;

@@ -67,6 +67,8 @@ pub(in crate::engine) struct Acked {
     pub(in crate::engine) probe: bool,
     /// Bytes of the IP packet that the reply came in.
     pub(in crate::engine) size: u32,
+    /// Whether something had to wait for the window since the last reply.
+    pub(in crate::engine) window_limited: bool,
 }
 
 /// Block of the first READ or WRITE at most, in bytes: one frame, as the link may be slow.
@@ -104,11 +106,11 @@ impl Adaptive {
             fragments: Fragments::new(tuning.mtu),
             cut: None,
         };
-        // Rejects what no path has, such as a rate that is not finite.
+        // Rejects what no path has, such as a rate that is not finite, and what a connection with little to send has seen of it.
         let is_sound = |it: &&PathEstimate| {
             it.rate.is_finite() && it.rate > 0.0 && it.fades_per_second >= 0.0 && it.block > 0
         };
-        if let Some(prior) = prior.filter(is_sound) {
+        if let Some(prior) = prior.filter(is_sound).filter(|it| !it.is_app_limited) {
             adaptive.resume(prior, now);
         }
         adaptive
@@ -131,6 +133,7 @@ impl Adaptive {
         let rate = self.path.rate();
         (self.path.delivery.bytes() > 0 && rate > 0.0 && self.block > 0).then(|| PathEstimate {
             rate,
+            is_app_limited: self.path.is_startup,
             min_rtt: self.path.min_rtt.get(),
             fades_per_second: self.episodes.per_second(),
             mean_fade: self.detector.pto.mean_fade(),
@@ -291,7 +294,11 @@ impl Adaptive {
 
     /// Takes a reply in.
     pub(in crate::engine) fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        let Acked { class, bytes, sent, before, exact, oldest, waiting, probe, size } = *acked;
+        let Acked { class, bytes, sent, before, exact, oldest, waiting, probe, size, window_limited } =
+            *acked;
+        if window_limited {
+            self.controller.on_window_limited();
+        }
         let moved = (class != Class::Control).then(|| (Direction::of(class), bytes));
         if let Some(probe) = self.path_mtu.handle_reply(now, sent, size, moved) {
             self.cut = Some(probe - 1);

@@ -25,6 +25,9 @@ pub(super) struct Controller {
     best_rate: f64,
     /// Most that was in flight in this round.
     used: u64,
+    /// Whether something had to wait for the window in this round. If not, the application limits the rate, and it says nothing of the path
+    /// (draft-cheng-iccrg-delivery-rate-estimation §3).
+    is_window_limited: bool,
     /// When the last congestion event was, in delivered bytes.
     congestion_at: Option<u64>,
     /// ProbeRTT ends with the reply to a call sent after this.
@@ -55,6 +58,7 @@ impl Controller {
             stale_rounds: 0,
             best_rate: 0.0,
             used: 0,
+            is_window_limited: false,
             congestion_at: None,
             probe_rtt: None,
             rounds_since_congestion: u32::MAX,
@@ -73,6 +77,11 @@ impl Controller {
     /// So much is in flight now.
     pub(super) fn on_sent(&mut self, bytes_in_flight: u64) {
         self.used = self.used.max(bytes_in_flight);
+    }
+
+    /// Something had to wait for the window.
+    pub(super) const fn on_window_limited(&mut self) {
+        self.is_window_limited = true;
     }
 
     /// A READ or WRITE was acknowledged.
@@ -207,9 +216,13 @@ impl Controller {
         let target = self.target(path, rate, block);
         let queueing = path.min_rtt.queueing_in_round().as_secs_f64();
         let allowance = self.allowance(path, rate, block) / rate.max(1.0);
+        let is_app_limited = !std::mem::take(&mut self.is_window_limited);
         if path.is_startup {
-            self.stale_rounds =
-                if rate > self.best_rate * self.tuning.startup_growth { 0 } else { self.stale_rounds + 1 };
+            if rate > self.best_rate * self.tuning.startup_growth {
+                self.stale_rounds = 0;
+            } else if !is_app_limited {
+                self.stale_rounds += 1;
+            }
             self.best_rate = self.best_rate.max(rate);
             if queueing > allowance || self.stale_rounds >= 3 {
                 path.is_startup = false;
@@ -234,7 +247,9 @@ impl Controller {
         }
         self.used = 0;
         path.min_rtt.end_round(self.tuning.allowance);
-        path.delivery.end_round();
+        if !is_app_limited {
+            path.delivery.end_round();
+        }
     }
 
     /// Whether the path holds so little that one block at a time costs next to nothing for a while.

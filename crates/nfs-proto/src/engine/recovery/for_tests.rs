@@ -24,5 +24,6 @@ pub(super) fn acked(sent: Instant, bytes: u32, before: u64) -> Acked {
         waiting: true,
         probe: false,
         size: 0,
+        window_limited: true,
     }
 }

@@ -111,6 +111,7 @@ mod tests {
     fn prior(retransmits: bool) -> PathEstimate {
         PathEstimate {
             rate: 1e6,
+            is_app_limited: false,
             min_rtt: 50 * MS,
             fades_per_second: 0.0,
             mean_fade: Duration::ZERO,

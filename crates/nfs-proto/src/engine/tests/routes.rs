@@ -51,6 +51,7 @@ fn a_wide_window_is_paced_and_a_timer_says_when_more_may_leave() {
     // 10 MB/s and 100 ms: half of a megabyte may leave before a reply has confirmed that.
     let prior = PathEstimate {
         rate: 1e7,
+        is_app_limited: false,
         min_rtt: 100 * MS,
         fades_per_second: 0.0,
         mean_fade: Duration::ZERO,

@@ -93,6 +93,7 @@ impl Flow {
 fn prior(block: u32) -> PathEstimate {
     PathEstimate {
         rate: 100_000.0,
+        is_app_limited: false,
         min_rtt: 100 * MS,
         fades_per_second: 0.5,
         mean_fade: Duration::ZERO,
@@ -133,6 +134,8 @@ fn an_estimate_of_what_no_path_has_is_rejected() {
         PathEstimate { rate: 0.0, ..sound },
         PathEstimate { fades_per_second: -0.1, ..sound },
         PathEstimate { block: 0, ..sound },
+        // It says only how little there was to send.
+        PathEstimate { is_app_limited: true, ..sound },
     ] {
         assert_eq!(resumed(Some(RANGE), unsound).block(), Some(1280), "{unsound:?}");
     }

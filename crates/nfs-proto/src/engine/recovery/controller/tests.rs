@@ -45,6 +45,20 @@ struct Flow {
     block: u32,
 }
 
+/// What an earlier connection found: a rate of 1 MB/s and a `min_rtt` of 50 ms.
+const fn known() -> PathEstimate {
+    PathEstimate {
+        rate: MEGABYTE,
+        is_app_limited: false,
+        min_rtt: MIN_RTT,
+        fades_per_second: 0.0,
+        mean_fade: Duration::ZERO,
+        retransmits: false,
+        block: BLOCK,
+        in_flight: 0,
+    }
+}
+
 impl Flow {
     /// Nothing was sent yet.
     fn at_startup() -> Self {
@@ -64,19 +78,10 @@ impl Flow {
         flow
     }
 
-    /// An earlier connection found a rate of 1 MB/s and a `min_rtt` of 50 ms.
+    /// An earlier connection found what is [`known`].
     fn resumed() -> Self {
         let mut flow = Self::at_startup();
-        let prior = PathEstimate {
-            rate: MEGABYTE,
-            min_rtt: MIN_RTT,
-            fades_per_second: 0.0,
-            mean_fade: Duration::ZERO,
-            retransmits: false,
-            block: BLOCK,
-            in_flight: 0,
-        };
-        flow.path.resume(flow.now, &prior);
+        flow.path.resume(flow.now, &known());
         flow.controller.resume(&flow.path, BLOCK);
         flow
     }
@@ -96,8 +101,14 @@ impl Flow {
         self.controller.on_ack(self.now, &mut self.path, &acked, self.block);
     }
 
-    /// A round in which so much was delivered: the rate is `bytes` / `rtt`.
+    /// A round in which so much was delivered, though there was more to send: the rate is `bytes` / `rtt`.
     fn round(&mut self, rtt: Duration, bytes: u32) -> u64 {
+        self.controller.on_window_limited();
+        self.app_limited_round(rtt, bytes)
+    }
+
+    /// A round in which so much was delivered because there was no more to send.
+    fn app_limited_round(&mut self, rtt: Duration, bytes: u32) -> u64 {
         let before = self.path.delivery.bytes();
         self.now += rtt;
         self.ack(rtt, bytes, before);

@@ -137,3 +137,18 @@ fn one_and_a_half_blocks_must_fill_the_path_for_rounding() {
         assert_eq!(flow.controller.window(&flow.path, 20_000), window, "{rate}");
     }
 }
+
+#[test]
+fn rounds_with_little_to_send_leave_the_rate_as_it_was() {
+    let mut flow = Flow::steady(60_000);
+    for _ in 0..30 {
+        flow.app_limited_round(MIN_RTT, 5000);
+    }
+    assert_eq!(flow.path.rate(), MEGABYTE);
+    assert_eq!(flow.window(), 60_000, "what the path holds, and 10 ms");
+    // The path carries a tenth now.
+    for _ in 0..10 {
+        flow.round(MIN_RTT, 5000);
+    }
+    assert_eq!(flow.path.rate(), MEGABYTE / 10.0);
+}

@@ -127,3 +127,18 @@ fn a_first_reply_that_is_too_late_for_the_earlier_path_begins_startup() {
     flow.round(201 * MS, BLOCK);
     assert!(!flow.path.is_startup, "only the first");
 }
+
+#[test]
+fn rounds_with_little_to_send_do_not_end_startup() {
+    let mut flow = Flow::at_startup();
+    for _ in 0..20 {
+        flow.path.spacing.reset();
+        flow.app_limited_round(MIN_RTT, 5000);
+    }
+    assert!(flow.path.is_startup);
+    for is_startup in [true, true, false] {
+        flow.path.spacing.reset();
+        flow.round(MIN_RTT, 5000);
+        assert_eq!(flow.path.is_startup, is_startup, "now it is the path that carries no more");
+    }
+}
