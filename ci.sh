@@ -63,7 +63,7 @@ check_test() { cargo test --workspace --no-fail-fast; }
 
 check_long() {
   check_packages || return
-  cargo test --workspace -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends --skip unfs3 --skip beside_nfs_cp --skip public_interfaces_show
+  cargo test --workspace --no-fail-fast -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends --skip unfs3 --skip beside_nfs_cp --skip public_interfaces_show
 }
 
 # Only that the benchmarks run: this machine's clock is nobody's gate.
