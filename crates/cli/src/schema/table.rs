@@ -128,7 +128,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field(
                 "reason",
                 MaybeText,
-                "`complete`, `exists`, `not_older`, `unchanged` or `special`; missing for `mv`: the target exists",
+                "`complete`, `exists`, `not_older`, `unchanged` or `special`; missing for `mv`: it exists",
             ),
         ],
     },
