@@ -128,7 +128,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field(
                 "reason",
                 MaybeText,
-                "`complete`, `exists`, `not_older`, `unchanged` or `special`; for `mv` always that it exists",
+                "`complete`, `exists`, `not_older`, `unchanged` or `special`; missing for `mv`: it exists",
             ),
         ],
     },
@@ -176,7 +176,7 @@ pub(super) const EVENTS: &[Event] = &[
         name: "moved",
         commands: "mv",
         meaning: "A file or directory was renamed.",
-        fields: &[SOURCE, TARGET],
+        fields: &[Field("source", Name, "its old name"), Field("target", Name, "its new name")],
     },
     Event {
         name: "mode",
