@@ -210,13 +210,15 @@ impl Controller {
 
     fn end_round(&mut self, now: Instant, path: &mut PathEstimator, block: u32) {
         // What is in flight is more than arrives, whatever queues.
-        let is_lossy = std::mem::take(&mut self.lost) * 8 > path.delivery.bytes() - self.round_end;
+        let lost = std::mem::take(&mut self.lost);
+        let is_lossy = lost * 8 > path.delivery.bytes() - self.round_end;
         self.round_end = path.delivery.bytes();
         let rate = path.rate();
         let target = self.target(path, rate, block);
         let queueing = path.min_rtt.queueing_in_round().as_secs_f64();
         let allowance = self.allowance(path, rate, block) / rate.max(1.0);
-        let is_app_limited = !std::mem::take(&mut self.is_window_limited);
+        let is_path_limited = lost > 0 || queueing > allowance;
+        let is_app_limited = !std::mem::take(&mut self.is_window_limited) && !is_path_limited;
         if path.is_startup {
             if rate > self.best_rate * self.tuning.startup_growth {
                 self.stale_rounds = 0;

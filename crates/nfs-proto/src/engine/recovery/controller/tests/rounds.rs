@@ -152,3 +152,17 @@ fn rounds_with_little_to_send_leave_the_rate_as_it_was() {
     }
     assert_eq!(flow.path.rate(), MEGABYTE / 10.0);
 }
+
+#[test]
+fn rounds_that_queue_or_lose_something_are_the_path_s_however_little_there_was_to_send() {
+    for (rtt, lost) in [(MIN_RTT + 20 * MS, 0), (MIN_RTT, BLOCK)] {
+        let mut flow = Flow::steady(60_000);
+        for _ in 0..10 {
+            if lost > 0 {
+                flow.controller.on_loss(lost);
+            }
+            flow.app_limited_round(rtt, 5000);
+        }
+        assert!(flow.path.rate() < MEGABYTE / 5.0, "{rtt:?}, {lost}: {}", flow.path.rate());
+    }
+}
