@@ -22,7 +22,7 @@ use std::{
 };
 
 use nfs_wire::{
-    DecodeError, Status,
+    DecodeError, Procedure, Status,
     rpc::{Program, Rejection},
 };
 
@@ -271,7 +271,7 @@ impl Session {
         }
         let owner = Owner(token & !TRANSFER_BIT);
         let Copies { repeat, hedge } = Copies::of(program, procedure);
-        let spec = CallSpec {
+        let control = CallSpec {
             program,
             procedure,
             class: Class::Control,
@@ -283,7 +283,16 @@ impl Session {
             deadline,
             not_before: None,
         };
-        let id = self.engine.submit(now, spec, encode);
+        let id = if program == Program::NFS && procedure == Procedure::Read.number() {
+            let mut arguments = Vec::new();
+            encode(&mut arguments);
+            // The count is the last of the arguments (RFC 1813 §3.3.6).
+            let bytes = arguments.last_chunk().map_or(0, |count| u32::from_be_bytes(*count));
+            let spec = CallSpec { class: Class::Read, bytes, ..control };
+            self.engine.submit(now, spec, |buffer| buffer.extend_from_slice(&arguments))
+        } else {
+            self.engine.submit(now, control, encode)
+        };
         self.application_calls += usize::from(id.is_some());
         id
     }

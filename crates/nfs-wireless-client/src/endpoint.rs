@@ -7,9 +7,10 @@ mod download;
 mod upload;
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nfs_proto::{
@@ -40,6 +41,8 @@ pub(crate) struct Path {
     pub(crate) round_trip: Duration,
     /// What was looked up while it was made.
     pub(crate) looked_up: LookedUp,
+    /// When each procedure was answered last.
+    answered: Mutex<BTreeMap<u32, Instant>>,
 }
 
 impl Path {
@@ -50,7 +53,7 @@ impl Path {
         round_trip: Duration,
     ) -> Self {
         let (address, looked_up) = (Mutex::new(address), LookedUp::default());
-        Self { connection, protocol, address, round_trip, looked_up }
+        Self { connection, protocol, address, round_trip, looked_up, answered: Mutex::default() }
     }
 
     /// Returns where the server is.
@@ -242,13 +245,23 @@ impl Endpoint {
         };
         // Whoever waits for a place is not yet waiting for the server.
         let call = path.connection.place(timeout).await?.call(number, first);
+        let call = async {
+            let answer = call.await?;
+            lock(&path.answered).insert(procedure.number(), clock());
+            Ok((answer, connection))
+        };
         tokio::pin!(call);
-        tokio::select! {
-            biased;
-            answer = &mut call => return answer.map(|answer| (answer, connection)),
-            () = tokio::time::sleep(after) => {}
-        }
+        let began = clock();
         let again = async {
+            // Calls of the same kind that are answered show that this one waits in a queue.
+            let mut quiet_since = began;
+            loop {
+                tokio::time::sleep_until((quiet_since + after).into()).await;
+                match lock(&path.answered).get(&procedure.number()) {
+                    Some(&answered) if answered > quiet_since => quiet_since = answered,
+                    _ => break,
+                }
+            }
             let other = self.answering(other(path.protocol)).await?;
             tokio::time::sleep(grace).await;
             let again = self.connections.path(other);
@@ -257,7 +270,7 @@ impl Endpoint {
         };
         tokio::select! {
             biased;
-            answer = &mut call => answer.map(|answer| (answer, connection)),
+            answer = &mut call => answer,
             Some(answer) = again => {
                 self.connections.machine().handle_failover(procedure, path.protocol);
                 tracing::debug!(what = procedure.name(), "moved to the other transport");

@@ -55,15 +55,15 @@ impl Session {
         }
     }
 
-    /// Takes the READs and WRITEs back that `vain` chooses by class, bytes and attempts.
+    /// Takes the READs and WRITEs of transfers back that `vain` chooses by class, bytes and attempts.
     pub(super) fn withdraw(
         &mut self,
         now: Instant,
         reason: Withdrawal,
         vain: impl Fn(Class, u32, u32) -> bool,
     ) {
-        let vain = self.engine.withdraw(now, reason, |_, class, bytes, attempts| {
-            class != Class::Control && vain(class, bytes, attempts)
+        let vain = self.engine.withdraw(now, reason, |owner, class, bytes, attempts| {
+            class != Class::Control && owner_transfer(owner).is_some() && vain(class, bytes, attempts)
         });
         for (owner, _) in vain {
             self.take_back(owner);
@@ -115,8 +115,9 @@ impl Session {
     pub(super) fn shrink_silent_blocks(&mut self, now: Instant) {
         self.probing = false;
         let proven = self.proven;
-        let silent = self.engine.withdraw(now, Withdrawal::TooLarge, |_, class, bytes, attempts| {
+        let silent = self.engine.withdraw(now, Withdrawal::TooLarge, |owner, class, bytes, attempts| {
             attempts > 0
+                && owner_transfer(owner).is_some()
                 && match class {
                     Class::Control => false,
                     Class::Read => bytes > proven.read_block,

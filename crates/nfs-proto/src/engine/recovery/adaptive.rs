@@ -272,7 +272,7 @@ impl Adaptive {
         alone: bool,
         in_flight: u64,
     ) {
-        if self.range.is_none() {
+        if self.range.is_none() || self.block == 0 && class != Class::Control {
             self.block = self.block.max(bytes);
         }
         self.detector.on_sent(now, &self.path, class, alone);

@@ -1,5 +1,7 @@
 //! Which call leaves next, and how many may be outstanding.
 
+use nfs_wire::{encode, nfs3_types::nfs3::READ3args};
+
 use super::*;
 
 #[test]
@@ -152,4 +154,21 @@ fn a_file_without_bytes_is_complete_without_a_call() {
     let transfer = bench.download(0);
     assert_eq!(bench.events(), [Event::Finished(transfer)]);
     assert_eq!(bench.send(), 0);
+}
+
+/// A READ of the application's own takes room in queues as one of a transfer does.
+#[test]
+fn reads_of_the_application_wait_for_the_window_and_small_calls_do_not() {
+    let mut bench = Bench::new(|config| config.engine.window.read_bytes = 3 * 4096);
+    let read = (Program::NFS, Procedure::Read.number());
+    for token in 0..32 {
+        let arguments = |buffer: &mut Vec<u8>| {
+            let arguments = READ3args { file: handle(1).to_fh3(), offset: token << 12, count: 4096 };
+            encode(buffer, &arguments);
+        };
+        bench.session.submit(bench.now, token, read, None, arguments).unwrap();
+    }
+    bench.call(99).unwrap();
+    assert_eq!(bench.send(), 4, "three READs of 4096 bytes, and GETATTR");
+    assert_eq!(bench.sent.iter().filter(|call| call.procedure() == Procedure::Read).count(), 3);
 }
