@@ -56,13 +56,22 @@ pub(crate) struct Fetch {
     pub(crate) counted: CallId,
     /// Nobody waits for it: prefetch asks for its parts one after the other.
     pub(crate) quiet: bool,
+    /// Bytes of its READs: the same while they are larger elsewhere, or parts would be asked for twice.
+    block: u64,
 }
 
 impl Fetch {
     pub(crate) fn new(length: u64, begun: Instant, first: CallId) -> Self {
         let missing = BTreeMap::from([(0, length)]);
         let data = vec![0; length as usize];
-        Self { data, missing, begun, first, confirm: None, fruitless: 0, counted: first, quiet: false }
+        let (confirm, fruitless, counted, quiet) = (None, 0, first, false);
+        Self { data, missing, begun, first, confirm, fruitless, counted, quiet, block: u64::MAX }
+    }
+
+    /// Returns the bytes of its next READs; there may be so many now.
+    pub(crate) fn block(&mut self, most: u64) -> u64 {
+        self.block = self.block.min(most);
+        self.block
     }
 
     /// Whether bytes between two offsets within the grain are missing.

@@ -55,6 +55,7 @@ impl<S: Store> Cache<S> {
         let fetch =
             held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
         fetch.quiet = false;
+        let block = fetch.block(block);
         let (missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
         for (mut start, end) in missing {
             while start < end {
