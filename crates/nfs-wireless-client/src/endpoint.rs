@@ -41,8 +41,8 @@ pub(crate) struct Path {
     pub(crate) round_trip: Duration,
     /// What was looked up while it was made.
     pub(crate) looked_up: LookedUp,
-    /// When each procedure was answered last.
-    answered: Mutex<BTreeMap<u32, Instant>>,
+    /// When each procedure was answered last, and how long that took.
+    answered: Mutex<BTreeMap<u32, (Instant, Duration)>>,
 }
 
 impl Path {
@@ -245,20 +245,22 @@ impl Endpoint {
         };
         // Whoever waits for a place is not yet waiting for the server.
         let call = path.connection.place(timeout).await?.call(number, first);
+        let began = clock();
         let call = async {
             let answer = call.await?;
-            lock(&path.answered).insert(procedure.number(), clock());
+            let now = clock();
+            lock(&path.answered).insert(procedure.number(), (now, now.saturating_duration_since(began)));
             Ok((answer, connection))
         };
         tokio::pin!(call);
-        let began = clock();
         let again = async {
-            // Calls of the same kind that are answered show that this one waits in a queue.
-            let mut quiet_since = began;
+            // Calls of the same kind that are answered show that this one waits in a queue, and how long that takes.
+            let mut due = began + after;
             loop {
-                tokio::time::sleep_until((quiet_since + after).into()).await;
-                match lock(&path.answered).get(&procedure.number()) {
-                    Some(&answered) if answered > quiet_since => quiet_since = answered,
+                tokio::time::sleep_until(due.into()).await;
+                let answered = lock(&path.answered).get(&procedure.number()).copied();
+                match answered.map(|(at, took)| at.max(began) + after.max(2 * took)) {
+                    Some(later) if later > due => due = later,
                     _ => break,
                 }
             }
