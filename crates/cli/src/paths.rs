@@ -39,11 +39,11 @@ pub(crate) fn known() -> impl Iterator<Item = SocketAddr> {
 /// Keeps the estimates of the clients. A copy too small to find the rate of the path does not replace an earlier one that has.
 pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
     let (Some(file), Some(now)) = (file(), now()) else { return };
-    let (old, mut learned) = (load(&file), Vec::new());
+    let mut learned = Vec::new();
     for client in clients {
         let server = client.address();
         if let (Some(estimate), Some(local)) = (client.status().path_estimate, local(server))
-            && !(estimate.is_app_limited && find(&old, server, local, now).is_some())
+            && !(estimate.is_app_limited && cached(server).is_some())
         {
             learned.push(entry(server, local, now, &estimate));
         }

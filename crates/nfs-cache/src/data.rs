@@ -68,7 +68,7 @@ impl Fetch {
         Self { data, missing, begun, first, confirm, fruitless, counted, quiet, block: u64::MAX }
     }
 
-    /// Returns the bytes of its next READs; there may be so many now.
+    /// Returns the bytes of its next READs: `most`, or less if there were less before.
     pub(crate) fn block(&mut self, most: u64) -> u64 {
         self.block = self.block.min(most);
         self.block

@@ -4,6 +4,7 @@
 //! file bytes and calls [`Session::handle_payload_done`]. It drains [`Session::poll_transmit`], then
 //! [`Session::poll_event`], and calls [`Session::handle_timeout`] at [`Session::poll_timeout`].
 
+mod application;
 mod blocks;
 mod handover;
 mod later;
@@ -22,7 +23,7 @@ use std::{
 };
 
 use nfs_wire::{
-    DecodeError, Procedure, Status,
+    DecodeError, Status,
     rpc::{Program, Rejection},
 };
 
@@ -38,10 +39,10 @@ use crate::{
     attr::Metadata,
     config::MIN_BLOCK_BYTES,
     engine::{
-        self, CallId, CallSpec, Class, Engine, EngineConfig, Head, MAX_CALLS, Owner, PathEstimate, Payload,
-        Reply, Stats,
+        self, CallId, Class, Engine, EngineConfig, Head, MAX_CALLS, Owner, PathEstimate, Payload, Reply,
+        Stats,
     },
-    transfer::{Copies, Download, Limits, Machine, TransferError, Upload},
+    transfer::{Download, Limits, Machine, TransferError, Upload},
 };
 
 /// Settings of a [`Session`].
@@ -253,54 +254,6 @@ impl Session {
             last_timeout: now,
             events: VecDeque::new(),
         }
-    }
-
-    /// Queues a call of the application's own. `token` comes back with the reply and must be below 2⁶³.
-    ///
-    /// Returns `None` when 1,024 of them are outstanding.
-    pub fn submit(
-        &mut self,
-        now: Instant,
-        token: u64,
-        (program, procedure): (Program, u32),
-        deadline: Option<Instant>,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) -> Option<CallId> {
-        if self.application_calls >= APPLICATION_CALLS {
-            return None;
-        }
-        let owner = Owner(token & !TRANSFER_BIT);
-        let Copies { repeat, hedge } = Copies::of(program, procedure);
-        let control = CallSpec {
-            program,
-            procedure,
-            class: Class::Control,
-            repeat,
-            hedge,
-            owner,
-            payload: None,
-            bytes: 0,
-            deadline,
-            not_before: None,
-        };
-        let id = if program == Program::NFS && procedure == Procedure::Read.number() {
-            let mut arguments = Vec::new();
-            encode(&mut arguments);
-            // The count is the last of the arguments (RFC 1813 §3.3.6).
-            let bytes = arguments.last_chunk().map_or(0, |count| u32::from_be_bytes(*count));
-            let spec = CallSpec { class: Class::Read, bytes, ..control };
-            self.engine.submit(now, spec, |buffer| buffer.extend_from_slice(&arguments))
-        } else {
-            self.engine.submit(now, control, encode)
-        };
-        self.application_calls += usize::from(id.is_some());
-        id
-    }
-
-    /// Forgets a call of the application's own.
-    pub fn cancel(&mut self, now: Instant, id: CallId) {
-        self.application_calls -= usize::from(self.engine.cancel(now, id));
-        self.stirred = true;
     }
 
     /// Starts a transfer.

@@ -129,7 +129,7 @@ impl Mobile {
         while let Some(event) = self.path.session.poll_event() {
             match event {
                 Event::Finished(_) => match self.rehearsal.take() {
-                    Some(rehearsal) => self.begin_anew(now, &rehearsal),
+                    Some(rehearsal) => self.follow(now, &rehearsal),
                     None => self.progress = Progress::Finished(now),
                 },
                 Event::Failed(..) => self.progress = Progress::Failed,
@@ -139,11 +139,11 @@ impl Mobile {
     }
 
     /// The copy that counts is that of a client that knows what the rehearsal's has measured.
-    fn begin_anew(&mut self, now: Instant, rehearsal: &Rehearsal) {
+    fn follow(&mut self, now: Instant, rehearsal: &Rehearsal) {
         let Rehearsal { plan, seed, number, .. } = rehearsal;
         if let Some(estimate) = self.path.session.path_estimate() {
-            let anew = session_after(plan, Protocol::Udp, *seed, *number, now, Some(estimate));
-            self.path.session = anew.expect("the same options as before");
+            let session = session_after(plan, Protocol::Udp, *seed, *number, now, Some(estimate));
+            self.path.session = session.expect("the options of the rehearsal's were valid");
         }
         self.starts = now;
         self.transfer = None;

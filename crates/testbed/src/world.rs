@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
 use nfs_proto::{
     config::{SessionOptions, Window},
-    engine::PathEstimate,
-    engine::Resends,
+    engine::{PathEstimate, Resends},
     session::{Session, SessionConfig},
     transfer::Limits,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Class;
+use super::{Class, Engine, MAX_CALLS, calls::State};
 
 /// The widest window. At least one call is always admitted, however large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,41 @@ impl InFlight {
             Class::Write => self.write_bytes -= u64::from(bytes),
         }
         self.calls -= 1;
+    }
+}
+
+impl Engine {
+    /// Whether another READ or WRITE of `bytes` would be sent at once.
+    pub fn has_room(&self, class: Class, bytes: u32) -> bool {
+        self.has_room_beside(Writes::default(), class, bytes)
+    }
+
+    /// As [`Engine::has_room`], if these WRITEs were in flight as well.
+    pub fn has_room_beside(&self, writes: Writes, class: Class, bytes: u32) -> bool {
+        let in_flight = self.in_flight.with(writes);
+        // Calls that were answered meanwhile are still in the queues, and wait for nothing.
+        !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
+            && !self.resend.iter().any(|resend| self.calls.is_in(resend.id, State::Resending))
+            && self.admits(&in_flight, &self.recovery.limits(in_flight.limits()), class, bytes)
+            && self.calls.outstanding() < MAX_CALLS
+    }
+
+    /// As [`InFlight::admits`]. Takes note if something has to wait.
+    fn admits(&self, in_flight: &InFlight, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
+        let admits = in_flight.admits(limits, class, bytes);
+        if !admits {
+            self.is_window_limited.set(true);
+        }
+        admits
+    }
+
+    /// Whether a READ or WRITE has to wait for the window or for its turn.
+    pub(super) fn must_wait(&mut self, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
+        if !self.admits(&self.in_flight, limits, class, bytes) {
+            return true;
+        }
+        self.paced_until = self.wait_until(class);
+        self.paced_until.is_some()
     }
 }
 

@@ -350,30 +350,6 @@ impl Engine {
         timer.into_iter().chain(self.recovery.next_probe()).chain(self.paced_until).min()
     }
 
-    /// Whether another READ or WRITE of `bytes` would be sent at once.
-    pub fn has_room(&self, class: Class, bytes: u32) -> bool {
-        self.has_room_beside(Writes::default(), class, bytes)
-    }
-
-    /// As [`Engine::has_room`], if these WRITEs were in flight as well.
-    pub fn has_room_beside(&self, writes: Writes, class: Class, bytes: u32) -> bool {
-        let in_flight = self.in_flight.with(writes);
-        // Calls that were answered meanwhile are still in the queues, and wait for nothing.
-        !self.bulk.iter().any(|&id| self.calls.is_in(id, State::Queued))
-            && !self.resend.iter().any(|resend| self.calls.is_in(resend.id, State::Resending))
-            && self.admits(&in_flight, &self.recovery.limits(in_flight.limits()), class, bytes)
-            && self.calls.outstanding() < MAX_CALLS
-    }
-
-    /// As [`InFlight::admits`]. Takes note if something has to wait.
-    fn admits(&self, in_flight: &InFlight, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
-        let admits = in_flight.admits(limits, class, bytes);
-        if !admits {
-            self.is_window_limited.set(true);
-        }
-        admits
-    }
-
     /// Returns the bytes of the next READ or WRITE, if the policy chooses them.
     pub fn next_block(&mut self, now: Instant) -> Option<u32> {
         self.advance(now);
@@ -496,15 +472,6 @@ impl Engine {
             return Some((id, None));
         }
         None
-    }
-
-    /// Whether a READ or WRITE has to wait for the window or for its turn.
-    fn must_wait(&mut self, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
-        if !self.admits(&self.in_flight, limits, class, bytes) {
-            return true;
-        }
-        self.paced_until = self.wait_until(class);
-        self.paced_until.is_some()
     }
 
     /// Returns when the next READ or WRITE may leave, if not now.

@@ -108,9 +108,10 @@ impl Adaptive {
         };
         // Rejects what no path has, such as a rate that is not finite, and what a connection with little to send has seen of it.
         let is_sound = |it: &&PathEstimate| {
-            it.rate.is_finite() && it.rate > 0.0 && it.fades_per_second >= 0.0 && it.block > 0
+            let has_rate = it.rate.is_finite() && it.rate > 0.0 && !it.is_app_limited;
+            has_rate && it.fades_per_second >= 0.0 && it.block > 0
         };
-        if let Some(prior) = prior.filter(is_sound).filter(|it| !it.is_app_limited) {
+        if let Some(prior) = prior.filter(is_sound) {
             adaptive.resume(prior, now);
         }
         adaptive
