@@ -25,6 +25,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+/// Bytes of one READ of a test.
+const READ: u32 = 16 << 10;
+
 /// What the relay does.
 #[derive(Clone, Copy)]
 struct Rules {
@@ -36,6 +39,8 @@ struct Rules {
     loses_getattr: bool,
     /// Bytes per second of datagrams: a policer.
     datagram_rate: Option<u64>,
+    /// Bytes per second at which the server's datagrams leave a queue, none lost.
+    queue_rate: Option<f64>,
     /// How late TCP connections are served that are made within this time, those to MOUNT and NFS: UDP has answered by then.
     first_streams_late: Duration,
     /// Delay of what the server sends over TCP, as of a link of some length.
@@ -51,6 +56,7 @@ const OPEN: Rules = Rules {
     lost_creates: Duration::ZERO,
     loses_getattr: false,
     datagram_rate: None,
+    queue_rate: None,
     first_streams_late: Duration::ZERO,
     delay: Duration::ZERO,
     first_streams_bytes: u64::MAX,
@@ -61,6 +67,8 @@ const OPEN: Rules = Rules {
 struct Relay {
     address: SocketAddr,
     streams: Arc<AtomicU64>,
+    /// Bytes from the server over TCP.
+    stream_bytes: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
 }
 
@@ -74,11 +82,11 @@ impl Relay {
             }
         };
         let address = stream.local_addr().unwrap();
-        let streams = Arc::new(AtomicU64::new(0));
+        let [streams, stream_bytes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
-        tasks.spawn(relay_streams(stream, server, rules, Arc::clone(&streams)));
+        tasks.spawn(relay_streams(stream, server, rules, Arc::clone(&streams), Arc::clone(&stream_bytes)));
         tasks.spawn(relay_datagrams(datagrams, server, rules));
-        Self { address, streams, _tasks: tasks }
+        Self { address, streams, stream_bytes, _tasks: tasks }
     }
 
     async fn client(&self, transport: TransportChoice) -> Client {
@@ -89,12 +97,19 @@ impl Relay {
     }
 }
 
-async fn relay_streams(listener: TcpListener, server: SocketAddr, rules: Rules, count: Arc<AtomicU64>) {
+async fn relay_streams(
+    listener: TcpListener,
+    server: SocketAddr,
+    rules: Rules,
+    count: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
+) {
     let mut tasks = JoinSet::new();
     let started = Instant::now();
     while let Ok((near, _)) = listener.accept().await {
         let is_early = started.elapsed() < rules.first_streams_late;
         let is_first = count.fetch_add(1, Ordering::Relaxed) < 2;
+        let bytes = Arc::clone(&bytes);
         tasks.spawn(async move {
             if is_early {
                 sleep(rules.first_streams_late).await;
@@ -125,6 +140,7 @@ async fn relay_streams(listener: TcpListener, server: SocketAddr, rules: Rules, 
                         return std::future::pending().await;
                     }
                     left -= count as u64;
+                    bytes.fetch_add(count as u64, Ordering::Relaxed);
                     sleep(rules.delay).await;
                     to_client.write_all(&buffer[..count]).await?;
                 }
@@ -157,6 +173,9 @@ async fn relay_datagrams(near: UdpSocket, server: SocketAddr, rules: Rules) {
                     let policed = allowed.is_some_and(|allowed| (sent + length) as f64 > allowed + 65536.0);
                     if length <= rules.largest_datagram && !policed {
                         sent += length;
+                        if let Some(rate) = rules.queue_rate {
+                            sleep(Duration::from_secs_f64(length as f64 / rate)).await;
+                        }
                         let _ = near.send_to(&buffer[..length], client).await;
                     }
                 }
@@ -285,6 +304,34 @@ async fn a_future_that_is_not_polled_keeps_nobody_from_a_connection() {
     assert!(timeout(Duration::from_millis(1500), &mut first).await.is_err(), "it connects");
     timeout(Duration::from_secs(30), client.metadata(root)).await.expect("it need not wait").unwrap();
     timeout(Duration::from_secs(30), first).await.expect("nor does the first").unwrap();
+}
+
+/// Calls that wait behind others of their kind are late, not lost: the other transport has the same link.
+#[tokio::test]
+async fn calls_in_a_long_queue_are_not_made_over_the_other_transport() {
+    let server = serve().await;
+    let bytes = content(10 * READ as usize);
+    let direct = Relay::start(server.local_addr(), OPEN).await;
+    upload(&direct.client(TransportChoice::Tcp).await, b"a", &bytes).await;
+    let rules = Rules { queue_rate: Some(50e3), first_streams_late: Duration::from_millis(600), ..OPEN };
+    let relay = Relay::start(server.local_addr(), rules).await;
+    let client = Arc::new(relay.client(TransportChoice::Auto).await);
+    assert_eq!(client.protocol(), Protocol::Udp);
+    let file = client.lookup(client.root(), b"a").await.unwrap().handle;
+    let mut reads = JoinSet::new();
+    for number in 0..10 {
+        let client = Arc::clone(&client);
+        reads.spawn(
+            async move { (number, client.read(file, number * u64::from(READ), READ).await.unwrap().0) },
+        );
+    }
+    while let Some(read) = reads.join_next().await {
+        let (number, read) = read.unwrap();
+        let at = number as usize * READ as usize;
+        assert!(read == bytes[at..at + READ as usize]);
+    }
+    let over_tcp = relay.stream_bytes.load(Ordering::Relaxed);
+    assert!(over_tcp < u64::from(READ), "{over_tcp} bytes came over TCP");
 }
 
 /// A message of which a part has left needs its end, whoever has lost interest in it.

@@ -41,7 +41,7 @@ pub(crate) struct Path {
     pub(crate) round_trip: Duration,
     /// What was looked up while it was made.
     pub(crate) looked_up: LookedUp,
-    /// When each procedure was answered last, and how long that took.
+    /// When each procedure was answered last, and its round trip.
     answered: Mutex<BTreeMap<u32, (Instant, Duration)>>,
 }
 
@@ -248,8 +248,7 @@ impl Endpoint {
         let began = clock();
         let call = async {
             let answer = call.await?;
-            let now = clock();
-            lock(&path.answered).insert(procedure.number(), (now, now.saturating_duration_since(began)));
+            lock(&path.answered).insert(procedure.number(), (clock(), answer.round_trip));
             Ok((answer, connection))
         };
         tokio::pin!(call);
@@ -259,7 +258,7 @@ impl Endpoint {
             loop {
                 tokio::time::sleep_until(due.into()).await;
                 let answered = lock(&path.answered).get(&procedure.number()).copied();
-                match answered.map(|(at, took)| at.max(began) + after.max(2 * took)) {
+                match answered.map(|(at, round_trip)| at.max(began) + after.max(2 * round_trip)) {
                     Some(later) if later > due => due = later,
                     _ => break,
                 }
