@@ -84,6 +84,8 @@ pub struct Cache<S> {
     gone_before: CallId,
     link: Link,
     last_heard: Instant,
+    /// When the latest call was sent that the server answered.
+    answered_until: Instant,
     /// Until then names and attributes are taken without asking that are not too old: the server was seen to be slow.
     slow_until: Instant,
     /// When calls may be sent again after one could not be.
@@ -183,6 +185,7 @@ impl<S: Store> Cache<S> {
             gone_before: CallId(0),
             link: Link::Up,
             last_heard: now,
+            answered_until: now,
             slow_until: now,
             not_before: now,
             read_block: SMALLEST_READ,
@@ -231,9 +234,10 @@ impl<S: Store> Cache<S> {
     /// Reads up to `count` bytes, fewer at the end of the file only: [`Answer::Data`].
     pub fn read(&mut self, now: Instant, open: OpenId, offset: u64, count: u32) -> OperationId {
         if let Some(file) = self.opens.get_mut(&open) {
+            let limit = self.path.grains_ahead(self.prefetch.rate.bytes_per_second(), &self.config);
             let is_in_order = offset.abs_diff(file.next) <= IN_ORDER_BYTES;
             file.in_order = if is_in_order { file.in_order + u64::from(count) } else { 0 };
-            file.ahead = if is_in_order { (file.ahead * 2).clamp(2, self.config.read_ahead) } else { 0 };
+            file.ahead = if is_in_order { (file.ahead * 2).clamp(2, limit) } else { 0 };
             file.next = if is_in_order {
                 file.next.max(offset + u64::from(count))
             } else {
@@ -361,7 +365,8 @@ impl<S: Store> Cache<S> {
 
     /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let ends = self.operations.values().map(|operation| operation.brought + self.config.wait);
+        let due = |operation: &Operation| [operation.brought + self.config.wait, self.given_up_at(operation)];
+        let ends = self.operations.values().flat_map(due).filter(|&at| at > self.now);
         let silences = self.operations.values().filter(|_| self.hopes()).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());

@@ -6,8 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheConfig {
-    /// How long an operation waits for what is not held before it fails, from the last answer to one of its calls on. Default: 10 s:
-    /// long enough for a tunnel, short enough for a person.
+    /// How long an operation waits for what is not held before it fails, from the last answer of the server on, or from the last answer to
+    /// one of its calls if the server has answered calls since that were sent so much later. Default: 10 s: long enough for a tunnel,
+    /// short enough for a person.
     pub wait: Duration,
     /// How long an operation whose answer is held waits for the server to confirm it, and how long the server must have been
     /// silent then, before the held answer is given as stale. Default: 1 s, above the round trip of a satellite.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::CacheConfig;
+use crate::{config::CacheConfig, data::GRAIN_BYTES};
 
 /// Bytes of call and reply of GETATTR, at least.
 const SMALL_CALL_BYTES: f64 = 200.0;
@@ -52,6 +52,14 @@ impl PathEstimate {
             None => within(shown, config.wait / 2).clamp(SMALLEST_FIRST_PAGE, LARGEST_PAGE),
         }
     }
+
+    /// Returns how many grains to fetch ahead of a reader: what the path holds, and what arrives within half of the patience. What others
+    /// ask for waits behind them.
+    pub(super) fn grains_ahead(&self, rate: Option<f64>, config: &CacheConfig) -> u32 {
+        let time = self.round_trip() + config.patience / 2;
+        let grains = rate.map(|rate| within(rate, time) / GRAIN_BYTES as u32);
+        grains.unwrap_or(config.read_ahead).clamp(2, config.read_ahead.max(2))
+    }
 }
 
 /// Returns what passes within a time at a rate in bytes per second.
@@ -85,6 +93,21 @@ mod tests {
         assert_eq!(kib(pages(27 * MS, 75_000.0)), [32, 36, 36]);
         assert_eq!(kib(pages(600 * MS, 2_500_000.0)), [4, 60, 60]);
         assert_eq!(kib(pages(MS, 12_500_000.0)), [60, 60, 60]);
+    }
+
+    #[test]
+    fn a_reader_is_not_so_far_ahead_that_others_wait_for_long() {
+        let (config, mut path) = (CacheConfig::default(), PathEstimate::default());
+        assert_eq!(path.grains_ahead(None, &config), 32);
+        path.observe(27 * MS);
+        assert_eq!(path.grains_ahead(Some(75_000.0), &config), 2);
+        assert_eq!(path.grains_ahead(Some(600_000.0), &config), 4);
+        assert_eq!(path.grains_ahead(Some(1e9), &config), 32);
+        path.observe(600 * MS);
+        assert_eq!(path.grains_ahead(Some(600_000.0), &config), 4, "the shortest round trip counts");
+        let mut path = PathEstimate::default();
+        path.observe(600 * MS);
+        assert_eq!(path.grains_ahead(Some(1_200_000.0), &config), 20, "it holds 11 grains");
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl<S: Store> Cache<S> {
             Outcome::Rejected(rejection) => Err(rejection),
         };
         (self.last_heard, self.not_before) = (self.now, self.now);
+        self.answered_until = call.sent.map_or(self.answered_until, |sent| sent.at.max(self.answered_until));
         if matches!(self.link, Link::Unidentified { .. } | Link::Another) {
             return self.identify(call, id, outcome.ok());
         }

@@ -1,6 +1,6 @@
 //! What an operation needs next: an answer, or a call.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
@@ -51,8 +51,14 @@ impl<S: Store> Cache<S> {
         if self.link == Link::Another {
             return Some(Err(Failure::AnotherServer));
         }
-        let is_over = operation.brought + self.config.wait <= self.now;
-        is_over.then_some(Err(Failure::Unreachable))
+        (self.given_up_at(operation) <= self.now).then_some(Err(Failure::Unreachable))
+    }
+
+    /// When an operation has waited for long enough, as far as is known: the server is silent since, or it has answered calls that were
+    /// sent so much later than one of this operation. Otherwise it may wait behind others in a queue.
+    pub(super) fn given_up_at(&self, operation: &Operation) -> Instant {
+        let end = operation.brought + self.config.wait;
+        if end <= self.answered_until { end } else { end.max(self.last_heard + self.config.wait) }
     }
 
     /// Whether an operation is given what is held although nothing confirms it.
