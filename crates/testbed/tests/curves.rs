@@ -269,6 +269,28 @@ fn the_same_plan_and_seed_give_the_same_run() {
     assert_eq!(again(), again());
 }
 
+/// Where a queue is shorter than the allowance, the window is not; what is lost then must not be lost again and again.
+#[test]
+fn a_queue_shorter_than_the_allowance_does_not_overflow_all_the_time() {
+    for (mbit, round_trip_ms, packets) in [(100, 1, 64), (100, 5, 20), (1000, 1, 250), (1000, 5, 64)] {
+        let room = format!(
+            "summary = \"a short queue\"\nsource = \"chosen\"\n[link]\nrate = \"{mbit}M\"\nduplex = \"full\"\n\
+             delay = \"{}us\"\nqueue.packets = {packets}\nwired.rate = \"unlimited\"\nwired.delay = \"0ms\"\n",
+            500 * round_trip_ms
+        );
+        let room = Room::from_toml("short-queue", &room).unwrap();
+        for operation in [Operation::Read, Operation::Write] {
+            let mut plan = Plan::new(room.clone());
+            (plan.operation, plan.block) = (operation, BlockSize::Auto { max: None });
+            plan.size = mbit << 17;
+            let [row] = &rows(&[plan], 1)[..] else { panic!("one row") };
+            let case = format!("{mbit} Mbit/s, {round_trip_ms} ms, {packets} packets, {operation:?}");
+            assert!(row.resends_per_call < 0.12, "{case}: {} resends a call", row.resends_per_call);
+            assert!(row.over_limit_pct < 20.0, "{case}: {} % over the limit", row.over_limit_pct);
+        }
+    }
+}
+
 /// What a small file shows of a path is how little there was to send.
 #[test]
 fn a_small_file_before_a_large_one_costs_it_nothing() {

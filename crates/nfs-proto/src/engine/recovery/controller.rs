@@ -33,6 +33,10 @@ pub(super) struct Controller {
     /// ProbeRTT ends with the reply to a call sent after this.
     probe_rtt: Option<Instant>,
     rounds_since_congestion: u32,
+    /// Rounds in a row in which more than an eighth was lost.
+    lossy_rounds: u32,
+    /// Part of the allowance that may queue: less of it where a queue is shorter.
+    queue_share: f64,
     heavy: HeavyLoss,
 }
 
@@ -62,6 +66,8 @@ impl Controller {
             congestion_at: None,
             probe_rtt: None,
             rounds_since_congestion: u32::MAX,
+            lossy_rounds: 0,
+            queue_share: 1.0,
             heavy: HeavyLoss { losses: 0, replies: 0, rounds: 0, round_end: 0 },
         }
     }
@@ -183,7 +189,7 @@ impl Controller {
     pub(super) fn is_queueing(&self, path: &PathEstimator, block: u32) -> bool {
         let rate = path.rate();
         let queueing = path.min_rtt.queueing().saturating_sub(path.min_rtt.jitter());
-        queueing.as_secs_f64() * rate > self.allowance(path, rate, block)
+        queueing.as_secs_f64() * rate > self.allowance(path, rate, block, 1.0)
     }
 
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
@@ -213,10 +219,17 @@ impl Controller {
         let lost = std::mem::take(&mut self.lost);
         let is_lossy = lost * 8 > path.delivery.bytes() - self.round_end;
         self.round_end = path.delivery.bytes();
+        self.lossy_rounds = if is_lossy { self.lossy_rounds + 1 } else { 0 };
+        // A fade is over sooner, or lets nothing pass.
+        if self.lossy_rounds >= self.tuning.heavy_rounds {
+            self.queue_share /= 2.0;
+        } else if lost == 0 {
+            self.queue_share = (self.queue_share * self.tuning.queue_growth).min(1.0);
+        }
         let rate = path.rate();
         let target = self.target(path, rate, block);
         let queueing = path.min_rtt.queueing_in_round().as_secs_f64();
-        let allowance = self.allowance(path, rate, block) / rate.max(1.0);
+        let allowance = self.allowance(path, rate, block, self.queue_share) / rate.max(1.0);
         let is_path_limited = lost > 0 || queueing > allowance;
         let is_app_limited = !std::mem::take(&mut self.is_window_limited) && !is_path_limited;
         if path.is_startup {
@@ -259,27 +272,25 @@ impl Controller {
         self.window <= self.tuning.narrow_blocks * u64::from(block)
     }
 
-    /// Returns the bytes that may queue.
-    fn allowance(&self, path: &PathEstimator, rate: f64, block: u32) -> f64 {
+    /// Returns the bytes that may queue, where only a share of the usual time may.
+    fn allowance(&self, path: &PathEstimator, rate: f64, block: u32, share: f64) -> f64 {
         let min_rtt = path.min_rtt.get();
         let is_wired = min_rtt < self.tuning.wired_rtt;
-        let delay = if is_wired {
-            self.tuning.wired_rtt / 2
-        } else {
-            (8 * min_rtt).min(self.tuning.allowance).max(min_rtt / 8)
-        };
+        let usual =
+            if is_wired { self.tuning.wired_rtt / 2 } else { (8 * min_rtt).min(self.tuning.allowance) };
+        let delay = usual.mul_f64(share).max(min_rtt / 8);
         let reads = if self.reads && is_wired {
             (rate * self.tuning.allowance.as_secs_f64()).min(self.tuning.wired_reads * f64::from(block))
         } else {
             0.0
         };
-        f64::from(block).max(rate * delay.as_secs_f64()).max(reads)
+        f64::from(block).max(rate * delay.as_secs_f64()).max(share * reads)
     }
 
     /// Returns what the path holds, and what may queue.
     fn target(&self, path: &PathEstimator, rate: f64, block: u32) -> u64 {
         let round_trip = path.min_rtt.get() + path.min_rtt.jitter();
-        (rate * round_trip.as_secs_f64() + self.allowance(path, rate, block)) as u64
+        (rate * round_trip.as_secs_f64() + self.allowance(path, rate, block, self.queue_share)) as u64
     }
 }
 

@@ -34,6 +34,7 @@ fn tuning() -> WindowTuning {
         startup_growth: 1.25,
         heavy_rounds: 3,
         loss_round: 10,
+        queue_growth: 1.25,
     }
 }
 

@@ -166,3 +166,24 @@ fn rounds_that_queue_or_lose_something_are_the_path_s_however_little_there_was_t
         assert!(flow.path.rate() < MEGABYTE / 5.0, "{rtt:?}, {lost}: {}", flow.path.rate());
     }
 }
+
+/// 1 MB/s over a path of 5 ms, where another 10 ms may queue and 5 ms do.
+#[test]
+fn a_queue_that_overflows_in_three_rounds_is_given_half_of_the_allowance_until_it_does_not() {
+    let mut flow = Flow::steady(15_000);
+    flow.path.min_rtt.set(flow.now, 5 * MS);
+    let mut round = |losses| {
+        for _ in 0..losses {
+            flow.controller.on_loss(BLOCK);
+        }
+        flow.used_round(10 * MS, 10_000)
+    };
+    assert_eq!([round(2), round(2)], [15_000; 2], "a fade may take two rounds");
+    assert_eq!([round(2), round(2)], [12_500, 10_000], "half of the way to 5 + 5 ms, then to 5 + 2.5 ms");
+    // One block is less than an eighth: neither full nor free.
+    assert_eq!([round(1), round(1)], [8750, 8125]);
+    // A quarter more of 2.5 ms with each round.
+    assert_eq!([round(0), round(0)], [8125, 8515]);
+    let last = (0..20).map(|_| round(0)).last();
+    assert_eq!(last, Some(14_999), "all of the allowance");
+}
