@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linkemu::ArqKind;
+use linkemu::{ArqKind, BitRate, Rate};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room, Row, confidence, mean, sweep};
 
@@ -273,15 +273,12 @@ fn the_same_plan_and_seed_give_the_same_run() {
 #[test]
 fn a_queue_shorter_than_the_allowance_does_not_overflow_all_the_time() {
     for (mbit, round_trip_ms, packets) in [(100, 1, 64), (100, 5, 20), (1000, 1, 250), (1000, 5, 64)] {
-        let room = format!(
-            "summary = \"a short queue\"\nsource = \"chosen\"\n[link]\nrate = \"{mbit}M\"\nduplex = \"full\"\n\
-             delay = \"{}us\"\nqueue.packets = {packets}\nwired.rate = \"unlimited\"\nwired.delay = \"0ms\"\n",
-            500 * round_trip_ms
-        );
-        let room = Room::from_toml("short-queue", &room).unwrap();
         for operation in [Operation::Read, Operation::Write] {
-            let mut plan = Plan::new(room.clone());
-            (plan.operation, plan.block) = (operation, BlockSize::Auto { max: None });
+            let mut plan = plan("wired-10", operation, RetryPolicy::Adaptive, 0);
+            plan.room.link.rate = Rate::Constant(BitRate::kilobits(1000 * mbit));
+            plan.room.link.delay = Duration::from_millis(round_trip_ms) / 2;
+            plan.room.link.queue.packets = Some(packets);
+            plan.block = BlockSize::Auto { max: None };
             plan.size = mbit << 17;
             let [row] = &rows(&[plan], 1)[..] else { panic!("one row") };
             let case = format!("{mbit} Mbit/s, {round_trip_ms} ms, {packets} packets, {operation:?}");
