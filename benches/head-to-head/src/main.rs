@@ -371,6 +371,9 @@ fn show(arguments: &Arguments, all: &[Cell], results: &Results) -> anyhow::Resul
     fs::write(arguments.out.join("summary.json"), serde_json::to_string_pretty(&rows)?)?;
     picture::write(&arguments.out, all, &rows)?;
     if let Some(root) = &arguments.renew {
+        if let Some(cell) = results.unknown(all) {
+            bail!("the tables would lack {cell}, which is in the results: name its directory with --traces");
+        }
         report::renew(root, all, results, &rows)?;
     }
     let nfsw = |trial: &&Trial| trial.program.starts_with("nfsw");

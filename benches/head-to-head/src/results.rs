@@ -117,6 +117,12 @@ impl Results {
         both.reduce(|sums, both| (sums.0 + both.0, sums.1 + both.1))
     }
 
+    /// Returns the first cell that is not one of all.
+    pub(crate) fn unknown(&self, all: &[Cell]) -> Option<&str> {
+        let known: BTreeSet<String> = all.iter().map(Cell::to_string).collect();
+        self.trials().map(|trial| trial.cell.as_str()).find(|cell| !known.contains(*cell))
+    }
+
     /// Sums, in the order of the matrix.
     pub(crate) fn rows(&self, all: &[Cell]) -> Vec<Row> {
         let cells: Vec<String> = all.iter().map(Cell::to_string).collect();

@@ -288,6 +288,28 @@ fn a_queue_shorter_than_the_allowance_does_not_overflow_all_the_time() {
     }
 }
 
+/// A block that a queue cannot hold never arrives whole, and calls for small blocks fill a slow uplink.
+#[test]
+fn blocks_fit_a_short_queue_and_a_slow_uplink() {
+    for (down, up, round_trip_ms, packets, most) in
+        [(10, 10, 10, 10, 8.0), (100, 10, 10, 64, 12.0), (100, 4, 20, 64, 30.0), (38, 38, 1, 19, 8.0)]
+    {
+        let mut plan = plan("wired-10", Operation::Read, RetryPolicy::Adaptive, 0);
+        plan.room.link.rate = Rate::Constant(BitRate::kilobits(1000 * down));
+        plan.room.link.uplink_rate = Some(Rate::Constant(BitRate::kilobits(1000 * up)));
+        plan.room.link.delay = Duration::from_millis(round_trip_ms) / 2;
+        plan.room.link.queue.packets = Some(packets);
+        plan.block = BlockSize::Auto { max: None };
+        plan.size = (down << 18).max(8 << 20);
+        let [row] = &rows(&[plan], 1)[..] else { panic!("one row") };
+        assert!(
+            row.over_limit_pct < most,
+            "{down}/{up} Mbit/s, {round_trip_ms} ms, {packets} packets: {} % over the limit",
+            row.over_limit_pct
+        );
+    }
+}
+
 /// What a small file shows of a path is how little there was to send.
 #[test]
 fn a_small_file_before_a_large_one_costs_it_nothing() {

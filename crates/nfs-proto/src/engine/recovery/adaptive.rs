@@ -179,12 +179,18 @@ impl Adaptive {
         {
             return Some(probe);
         }
-        if self.fragments.are_dropped(now) {
-            range.largest = range.one_frame.min(range.largest);
+        if let Some(largest) = self.fragments.largest(now) {
+            range.largest = range.largest.min(largest.max(range.one_frame));
+        }
+        let rate = self.path.bottleneck_rate();
+        // A block that a queue cannot hold loses its end.
+        if self.controller.meets_short_queue() {
+            let few_frames = block_policy::few_frames(&self.tuning, rate);
+            range.largest = range.largest.min(few_frames.max(range.one_frame));
         }
         let link_retransmits = self.path.arq.retransmits();
         let path = block_policy::Path {
-            rate: self.path.bottleneck_rate(),
+            rate,
             episodes_per_second: if link_retransmits {
                 self.episodes.unexpected_per_second()
             } else {
@@ -381,14 +387,17 @@ impl Adaptive {
         if class == Class::Write {
             self.path.arq.handle_lost_write(sent, bytes);
         }
-        let is_black_hole = self.range.is_some()
-            && if self.needs_fragments(class, bytes) {
-                self.fragments.handle_loss(now, sent)
-            } else {
-                self.path_mtu.handle_loss(now, Direction::of(class), bytes, sent)
-            };
-        if is_black_hole {
-            self.cut = Some(self.path_mtu.block());
+        let largest = if self.needs_fragments(class, bytes) {
+            self.fragments.handle_loss(now, sent, bytes)
+        } else if self.range.is_some() && self.path_mtu.handle_loss(now, Direction::of(class), bytes, sent) {
+            Some(0)
+        } else {
+            None
+        };
+        if let Some(largest) = largest {
+            self.cut = Some(largest.max(self.path_mtu.block()));
+        }
+        if largest == Some(0) {
             self.controller.start_again(&mut self.path);
         }
         self.controller.on_loss(self.block);
@@ -399,7 +408,7 @@ impl Adaptive {
             || !is_explained && self.controller.is_queueing(&self.path, self.block);
         if is_full || self.controller.loses_heavily() {
             self.controller.on_congestion_event(&mut self.path, delivered, self.block);
-        } else {
+        } else if !self.controller.meets_short_queue() {
             self.episodes.on_loss(now, sent);
         }
     }

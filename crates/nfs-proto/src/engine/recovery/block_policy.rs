@@ -3,7 +3,7 @@
 //! Large blocks waste fewer headers, small ones lose less to a fade: each loss episode destroys one block on average. With rate C and
 //! λ loss episodes per second of good time, a block of b bytes takes D(b) = air(b)/C and costs air(b)/b · 1/(1 − λ·D(b)) per byte.
 
-use super::tuning::BlockTuning;
+use super::{fragments::FEW_FRAMES, tuning::BlockTuning};
 
 /// Blocks to choose from, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,17 @@ pub(super) struct Path {
     pub(super) episodes_per_second: f64,
 }
 
+/// Returns the smallest block of several frames that is worth it, and that may be sent so often.
+pub(super) fn few_frames(tuning: &BlockTuning, rate: f64) -> u32 {
+    let is_allowed = |&bytes: &u32| bytes >= FEW_FRAMES && is_rare_enough(tuning, rate, bytes);
+    BLOCKS.into_iter().find(is_allowed).unwrap_or(u32::MAX)
+}
+
+/// Whether blocks of so many bytes are few enough a second for the identifications of their fragments.
+fn is_rare_enough(tuning: &BlockTuning, rate: f64, bytes: u32) -> bool {
+    rate / f64::from(bytes) < tuning.datagrams_per_second
+}
+
 /// Returns the block to use from now on, after blocks of `block` bytes.
 pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks) -> u32 {
     let Path { rate, episodes_per_second } = path;
@@ -54,8 +65,7 @@ pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks
     let kept = tuning.incomplete_seconds * episodes_per_second;
     let is_allowed = |bytes: u32| {
         bytes <= one_frame
-            || rate / f64::from(bytes) < tuning.datagrams_per_second
-                && f64::from(bytes) * kept < tuning.incomplete_bytes
+            || is_rare_enough(tuning, rate, bytes) && f64::from(bytes) * kept < tuning.incomplete_bytes
     };
     let candidates = BLOCKS.into_iter().chain([one_frame, range.largest, range.small().min(range.largest)]);
     let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);

@@ -50,6 +50,9 @@ struct HeavyLoss {
     round_end: u64,
 }
 
+/// At so little of it, the allowance is an eighth of min_rtt or one block at any rate.
+const MIN_QUEUE_SHARE: f64 = 1.0 / 64.0;
+
 impl Controller {
     pub(super) const fn new(tuning: WindowTuning) -> Self {
         Self {
@@ -192,6 +195,16 @@ impl Controller {
         queueing.as_secs_f64() * rate > self.allowance(path, rate, block, 1.0)
     }
 
+    #[cfg(test)]
+    pub(super) const fn set_queue_share(&mut self, share: f64) {
+        self.queue_share = share;
+    }
+
+    /// Whether less than the allowance was found to fit the queue.
+    pub(super) const fn meets_short_queue(&self) -> bool {
+        self.queue_share < 1.0
+    }
+
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
     fn grow(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
         self.window = self.window.max(self.tuning.initial_blocks * u64::from(block)) + u64::from(acked.bytes);
@@ -222,7 +235,7 @@ impl Controller {
         self.lossy_rounds = if is_lossy { self.lossy_rounds + 1 } else { 0 };
         // A fade is over sooner, or lets nothing pass.
         if self.lossy_rounds >= self.tuning.heavy_rounds {
-            self.queue_share /= 2.0;
+            self.queue_share = (self.queue_share / 2.0).max(MIN_QUEUE_SHARE);
         } else if lost == 0 {
             self.queue_share = (self.queue_share * self.tuning.queue_growth).min(1.0);
         }

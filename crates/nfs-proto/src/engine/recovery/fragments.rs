@@ -13,6 +13,9 @@ use super::{black_hole::BlackHole, tuning::MtuTuning};
 const FIRST_LIFETIME: Duration = Duration::from_secs(30);
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
 
+/// A block of a few frames, in bytes: if that does not arrive, no fragment does.
+pub(super) const FEW_FRAMES: u32 = 4096;
+
 /// What became of blocks that need fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragments {
@@ -22,9 +25,18 @@ pub(super) struct Fragments {
     arrived: u32,
     /// Whether one ever arrived since fragments were dropped last.
     is_proven: bool,
-    /// Fragments were dropped at the first of these, and blocks are of one frame until the second.
-    dropped: Option<(Instant, Instant)>,
+    dropped: Option<Dropped>,
     lifetime: Duration,
+}
+
+/// Fragmented blocks did not arrive.
+#[derive(Clone, Copy, Debug)]
+struct Dropped {
+    since: Instant,
+    /// Blocks are small until then.
+    until: Instant,
+    /// Largest block meanwhile, in bytes; 0: of one frame.
+    largest: u32,
 }
 
 impl Fragments {
@@ -39,9 +51,9 @@ impl Fragments {
         }
     }
 
-    /// Whether blocks of several frames are of no use now.
-    pub(super) fn are_dropped(&self, now: Instant) -> bool {
-        self.dropped.is_some_and(|(_, until)| now < until)
+    /// Returns the largest block that may be of several frames now, if there is such a bound.
+    pub(super) fn largest(&self, now: Instant) -> Option<u32> {
+        self.dropped.filter(|it| now < it.until).map(|it| it.largest)
     }
 
     /// A block of several frames arrived.
@@ -54,20 +66,21 @@ impl Fragments {
         }
     }
 
-    /// A block of several frames was lost that was sent at `sent`. Whether it is clear now that they do not arrive.
-    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant) -> bool {
+    /// A block of several frames was lost that was sent at `sent`. Returns the largest block that may be of several frames from now on if it is clear
+    /// that such as this do not arrive.
+    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, bytes: u32) -> Option<u32> {
         // What never arrived is given up sooner.
         let rounds = self.tuning.black_hole_rounds - u32::from(!self.is_proven);
-        if self.dropped.is_some_and(|(since, _)| sent < since) || !self.hole.on_loss(now, sent, rounds) {
-            return false;
+        if self.dropped.is_some_and(|it| sent < it.since) || !self.hole.on_loss(now, sent, rounds) {
+            return None;
         }
-        let lifetime = self.lifetime;
-        *self = Self {
-            dropped: Some((now, now + lifetime)),
-            lifetime: (lifetime * 2).min(MAX_LIFETIME),
-            ..Self::new(self.tuning)
-        };
-        true
+        // A queue that is shorter than a block drops the end of each, but not what fits.
+        let is_short_queue = bytes > FEW_FRAMES && self.lifetime == FIRST_LIFETIME;
+        let largest = if is_short_queue { FEW_FRAMES } else { 0 };
+        let lifetime = if is_short_queue { self.lifetime } else { (self.lifetime * 2).min(MAX_LIFETIME) };
+        let dropped = Some(Dropped { since: now, until: now + self.lifetime, largest });
+        *self = Self { dropped, lifetime, ..Self::new(self.tuning) };
+        Some(largest)
     }
 }
 
@@ -81,8 +94,32 @@ mod tests {
     /// Two rounds of two losses each, a second apart. Whether fragments are dropped now.
     fn lose_four(fragments: &mut Fragments, now: Instant) -> bool {
         let later = now + Duration::from_secs(1);
-        [now, now, later, later].map(|sent| fragments.handle_loss(sent + FADE, sent))
-            == [false, false, false, true]
+        [now, now, later, later].map(|sent| is_drop(fragments, sent)) == [false, false, false, true]
+    }
+
+    /// A block of a few frames is lost. Whether fragments are dropped now.
+    fn is_drop(fragments: &mut Fragments, sent: Instant) -> bool {
+        fragments.handle_loss(sent + FADE, sent, FEW_FRAMES).is_some()
+    }
+
+    fn is_limited(fragments: &Fragments, now: Instant) -> bool {
+        fragments.largest(now).is_some()
+    }
+
+    #[test]
+    fn large_blocks_that_do_not_arrive_are_followed_by_a_few_frames_and_those_by_one() {
+        let now = Instant::now();
+        let mut fragments = Fragments::new(MtuTuning::default());
+        let mut lose_two = |second: u64, bytes| {
+            let sent = now + Duration::from_secs(second);
+            [0; 2].map(|_| fragments.handle_loss(sent + FADE, sent, bytes))
+        };
+        assert_eq!(lose_two(0, 16_384), [None, None]);
+        assert_eq!(lose_two(1, 16_384), [None, Some(4096)]);
+        assert_eq!(lose_two(2, 4096), [None, None]);
+        assert_eq!(lose_two(3, 4096), [None, Some(0)]);
+        // What has not arrived since is not tried in two steps again.
+        assert_eq!([lose_two(34, 16_384), lose_two(35, 16_384)], [[None, None], [None, Some(0)]]);
     }
 
     #[test]
@@ -92,19 +129,19 @@ mod tests {
         for seconds in [30, 60, 120, 240, 480, 600, 600] {
             assert!(lose_four(&mut fragments, now));
             now += Duration::from_secs(1) + FADE;
-            assert!(fragments.are_dropped(now + Duration::from_secs(seconds - 1)));
+            assert!(is_limited(&fragments, now + Duration::from_secs(seconds - 1)));
             now += Duration::from_secs(seconds);
-            assert!(!fragments.are_dropped(now), "{seconds} s");
+            assert!(!is_limited(&fragments, now), "{seconds} s");
         }
         fragments.handle_arrival();
-        assert!((0..10).all(|_| !fragments.handle_loss(now + FADE, now)), "one fade");
+        assert!((0..10).all(|_| !is_drop(&mut fragments, now)), "one fade");
     }
 
     #[test]
     fn one_fade_is_no_sign_however_much_it_takes() {
         let now = Instant::now();
         let mut fragments = Fragments::new(MtuTuning::default());
-        assert!((0..100).all(|_| !fragments.handle_loss(now + FADE, now)));
+        assert!((0..100).all(|_| !is_drop(&mut fragments, now)));
     }
 
     #[test]
@@ -116,7 +153,7 @@ mod tests {
         for round in 0..4 {
             let now = now + Duration::from_secs(round);
             for _ in 0..10 {
-                dropped |= fragments.handle_loss(now + FADE, now);
+                dropped |= is_drop(&mut fragments, now);
             }
             if dropped {
                 break;
@@ -134,7 +171,7 @@ mod tests {
         let mut fragments = Fragments::new(MtuTuning::default());
         fragments.handle_arrival();
         let at = |second| now + Duration::from_secs(second);
-        let lost = [1, 1, 2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
+        let lost = [1, 1, 2, 2, 3, 3].map(|second| is_drop(&mut fragments, at(second)));
         assert_eq!(lost, [false, false, false, false, false, true]);
     }
 
@@ -146,18 +183,18 @@ mod tests {
             let mut fragments = Fragments::new(MtuTuning::default());
             fragments.handle_arrival();
             for _ in 0..lost {
-                assert!(!fragments.handle_loss(at(1) + FADE, at(1)), "one fade");
+                assert!(!is_drop(&mut fragments, at(1)), "one fade");
             }
             fragments.handle_arrival();
             // With what was lost before, two rounds more are three.
-            let rounds = [2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
+            let rounds = [2, 2, 3, 3].map(|second| is_drop(&mut fragments, at(second)));
             assert_eq!(rounds[2], goes_on, "{lost} lost before");
             // Two arrivals make up for sixteen.
             let mut fragments = Fragments::new(MtuTuning::default());
-            (0..lost + 8).for_each(|_| assert!(!fragments.handle_loss(at(1) + FADE, at(1))));
+            (0..lost + 8).for_each(|_| assert!(!is_drop(&mut fragments, at(1))));
             fragments.handle_arrival();
             fragments.handle_arrival();
-            let rounds = [2, 2, 3, 3].map(|second| fragments.handle_loss(at(second) + FADE, at(second)));
+            let rounds = [2, 2, 3, 3].map(|second| is_drop(&mut fragments, at(second)));
             assert_eq!(rounds[2], goes_on, "{lost} and 8 lost before");
         }
     }
@@ -169,10 +206,10 @@ mod tests {
         assert!(lose_four(&mut fragments, now));
         let dropped = now + Duration::from_secs(1) + FADE;
         let late = dropped - Duration::from_millis(1);
-        assert!((0..9).all(|_| !fragments.handle_loss(dropped + FADE, late)));
+        assert!((0..9).all(|_| fragments.handle_loss(dropped + FADE, late, FEW_FRAMES).is_none()));
         let after = dropped + Duration::from_secs(31);
-        assert_eq!([dropped, after].map(|sent| fragments.handle_loss(sent + FADE, sent)), [false; 2]);
-        assert!(!fragments.are_dropped(after), "30 s are over");
-        assert_eq!([after; 2].map(|sent| fragments.handle_loss(sent + FADE, sent)), [false, true]);
+        assert_eq!([dropped, after].map(|sent| is_drop(&mut fragments, sent)), [false; 2]);
+        assert!(!is_limited(&fragments, after), "30 s are over");
+        assert_eq!([after; 2].map(|sent| is_drop(&mut fragments, sent)), [false, true]);
     }
 }

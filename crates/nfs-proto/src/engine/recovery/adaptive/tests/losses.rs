@@ -170,9 +170,9 @@ fn blocks_of_several_frames_that_never_arrive_are_given_up_after_four_and_others
     // Linux drops fragments for half a minute when its memory for them is full.
     for (class, arrived, losses) in [
         (Class::Write, None, 4),
-        (Class::Write, Some(8704), 6),
+        (Class::Write, Some(4096), 6),
         (Class::Write, Some(1280), 4),
-        (Class::Control, Some(8704), 4),
+        (Class::Control, Some(4096), 4),
     ] {
         let mut flow = Flow::known(Some(RANGE));
         if let Some(bytes) = arrived {
@@ -180,10 +180,40 @@ fn blocks_of_several_frames_that_never_arrive_are_given_up_after_four_and_others
             flow.now += 100 * MS;
             flow.reply(sent);
         }
-        assert_eq!(lose_blocks(&mut flow, 8704), Some(losses), "{class:?}, {arrived:?}");
+        assert_eq!(lose_blocks(&mut flow, 4096), Some(losses), "{class:?}, {arrived:?}");
         assert!(flow.adaptive.path.is_startup, "the losses were no congestion");
         assert!(flow.adaptive.next_block(flow.now).unwrap() <= 1280);
-        assert!(flow.adaptive.fragments.are_dropped(flow.now + 29_000 * MS));
+        assert_eq!(flow.adaptive.fragments.largest(flow.now + 29_000 * MS), Some(0));
+    }
+}
+
+#[test]
+fn blocks_that_do_not_fit_a_queue_become_a_few_frames_and_startup_is_over() {
+    let mut flow = Flow::known(Some(RANGE));
+    flow.adaptive.path.delivery.resume(1e6);
+    let cut = (0..4).find_map(|loss| {
+        let sent = flow.now;
+        flow.now += loss % 2 * 10 * MS;
+        flow.adaptive.on_loss(sent + MS, Class::Read, 16_384, sent, 0);
+        flow.adaptive.take_cut()
+    });
+    assert_eq!(cut, Some(4096));
+    assert!(!flow.adaptive.path.is_startup);
+    assert_eq!(flow.adaptive.next_block(flow.now), Some(4096));
+}
+
+#[test]
+fn behind_a_short_queue_losses_are_no_loss_episodes_and_blocks_have_a_few_frames() {
+    for (share, block, episodes) in [(1.0, 16_384, 1), (0.9, 4096, 0)] {
+        let mut flow = Flow::known(Some(RANGE));
+        flow.adaptive.path.delivery.resume(1e6);
+        flow.adaptive.controller.set_queue_share(share);
+        let before = flow.adaptive.episodes.per_second();
+        assert_eq!(flow.adaptive.next_block(flow.now), Some(block), "{share} of the queue");
+        let sent = flow.now;
+        flow.now += 10 * MS;
+        flow.adaptive.on_loss(flow.now, Class::Read, block, sent, 0);
+        assert_eq!(u32::from(flow.adaptive.episodes.per_second() > before), episodes, "{share} of the queue");
     }
 }
 
@@ -193,7 +223,7 @@ fn a_black_hole_of_one_frame_makes_blocks_smaller() {
     assert_eq!(lose_blocks(&mut flow, 1280), Some(4));
     assert_eq!(flow.adaptive.path_mtu.block(), 1024, "RFC 8899 §4.3: down to 1280 bytes");
     assert!(flow.adaptive.path.is_startup);
-    assert!(!flow.adaptive.fragments.are_dropped(flow.now));
+    assert_eq!(flow.adaptive.fragments.largest(flow.now), None);
 }
 
 #[test]
