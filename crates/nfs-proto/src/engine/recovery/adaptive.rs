@@ -301,8 +301,7 @@ impl Adaptive {
 
     /// Takes a reply in.
     pub(in crate::engine) fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        let Acked { class, bytes, sent, before, exact, oldest, waiting, probe, size, window_limited } =
-            *acked;
+        let Acked { class, bytes, sent, exact, oldest, waiting, probe, size, window_limited, .. } = *acked;
         if window_limited {
             self.controller.on_window_limited();
         }
@@ -337,7 +336,6 @@ impl Adaptive {
             self.path.arq.handle_fade(now, is_held);
         }
         self.path.arq.handle_reply(sent);
-        self.controller.on_reply(&self.path, before.bytes);
     }
 
     /// A retransmission was spurious: an earlier attempt is answered.

@@ -192,11 +192,9 @@ pub struct WindowTuning {
     pub narrow_blocks: u64,
     /// A round without this much growth of the rate counts against startup, as in BBR. 1.1 to 1.5.
     pub startup_growth: f64,
-    /// Rounds in a row with a loss for every four replies that mean a full queue, whatever the loss episodes; and those with an eighth of the
-    /// bytes lost that mean a queue shorter than the allowance. 2 to 10.
+    /// Rounds in a row, in each of which more than an eighth is lost, that mean a full queue, whatever the loss episodes, and one that is shorter
+    /// than the allowance. 2 to 10.
     pub heavy_rounds: u32,
-    /// Replies in such a round, at least. 5 to 50.
-    pub loss_round: u32,
     /// By what the part of the allowance that may queue grows in a round without a loss. 1.01 to 1.25.
     pub queue_growth: f64,
 }
@@ -216,7 +214,6 @@ impl Default for WindowTuning {
             narrow_blocks: 8,
             startup_growth: 1.25,
             heavy_rounds: 3,
-            loss_round: 10,
             queue_growth: 17.0 / 16.0,
         }
     }
