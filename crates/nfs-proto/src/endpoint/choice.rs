@@ -90,7 +90,8 @@ pub(super) struct Choice {
     /// Bytes sent over UDP for which the server's receive buffer had no room.
     overflow: u64,
     alone: Alone,
-    pause: Duration,
+    /// How many times as long as the first pause the next one is.
+    pauses: u32,
     trial: Option<Trial>,
     asked: Option<Instant>,
     /// Whether it was a stall that made us ask.
@@ -138,7 +139,7 @@ impl Choice {
             moved: now,
             overflow: 0,
             alone: Alone { since: now, bytes: 0, overflow: 0 },
-            pause: tuning.first_pause,
+            pauses: 1,
             trial: None,
             asked: None,
             stalling: false,
@@ -228,7 +229,7 @@ impl Choice {
         let is_starting = self.current == Protocol::Tcp
             && matches!(self.reason, Reason::Overflow(_))
             && self.bytes[index(Protocol::Tcp)] == self.alone.bytes;
-        let start = if is_starting { self.tuning.trial(self.round_trip) } else { Duration::ZERO };
+        let start = if is_starting { self.tuning.slow_start(self.round_trip) } else { Duration::ZERO };
         start + self.tuning.stalled_after(self.round_trip).max(self.gap * 2)
     }
 
@@ -239,8 +240,9 @@ impl Choice {
 
     fn is_due(&self, now: Instant, left: u64) -> bool {
         let rate = self.alone_rate(now);
-        let worth = self.tuning.trial(self.round_trip) * self.tuning.trial_worth;
-        self.alone_time(now) >= self.pause && left as f64 > rate * worth.as_secs_f64()
+        let trial = self.tuning.trial(self.round_trip, rate);
+        self.alone_time(now) >= trial * self.tuning.first_pause * self.pauses
+            && left as f64 > rate * (trial * self.tuning.trial_worth).as_secs_f64()
     }
 
     /// Returns for which share of what was sent over UDP alone the server's receive buffer had no room. TCP has flow control, and loses none of it.
@@ -253,7 +255,8 @@ impl Choice {
     /// Whether a transport that does not lose this share saves more time than a trial takes, which is what TCP's slow start takes.
     fn would_gain(&self, now: Instant, left: u64, share: f64) -> bool {
         let time = now.saturating_duration_since(self.alone.since).as_secs_f64();
-        share * left as f64 * time > self.moved_alone() * self.tuning.trial(self.round_trip).as_secs_f64()
+        share * left as f64 * time
+            > self.moved_alone() * self.tuning.slow_start(self.round_trip).as_secs_f64()
     }
 
     fn alone_rate(&self, now: Instant) -> f64 {
@@ -285,7 +288,8 @@ impl Choice {
     fn judge(&mut self, now: Instant) {
         let Some(trial) = self.trial else { return };
         let time = now.saturating_duration_since(trial.started);
-        if time >= self.tuning.trial(self.round_trip) && self.bytes != trial.bytes {
+        let long_enough = self.tuning.trial(self.round_trip, trial.before.unwrap_or(0.0));
+        if time >= long_enough && self.bytes != trial.bytes {
             self.compare(now, trial);
         }
     }
@@ -305,7 +309,7 @@ impl Choice {
             };
             self.turn(now, reason);
         }
-        self.pause = (self.pause * 2).min(self.tuning.first_pause * 16);
+        self.pauses = (self.pauses * 2).min(16);
         self.start_over(now);
     }
 

@@ -21,8 +21,11 @@ pub struct TransportTuning {
     pub grace: Duration,
     /// A transport that refuses is not asked again for so long. 10 to 300 s.
     pub refused: Duration,
-    /// What is moving gets this long before the other transport is tried, and twice as long after every trial, up to 16 times as long. 4 to 60 s.
-    pub first_pause: Duration,
+    /// So many bytes take as long as a trial, where the rate is so high that this is shorter: TCP's slow start must be a small part of them. 4 to 32 MiB.
+    pub trial_bytes: u64,
+    /// What is moving gets so many times as long as a trial before the other transport is tried, and twice as long after every trial, up to 16 times
+    /// as long. 2 to 30.
+    pub first_pause: u32,
     /// A trial is made when what is left takes so many times as long as the trial, which on a slow link costs most of its own time. 5 to 50.
     pub trial_worth: u32,
     /// The other transport must be faster by this factor to be taken. 1.2 to 3.
@@ -58,7 +61,8 @@ impl TransportTuning {
         stall_round_trips: 8,
         grace: Duration::from_millis(1500),
         refused: Duration::from_secs(30),
-        first_pause: Duration::from_secs(8),
+        trial_bytes: 8 << 20,
+        first_pause: 4,
         trial_worth: 10,
         advantage: 1.5,
         overflow: 0.25,
@@ -79,9 +83,15 @@ impl TransportTuning {
         self.stall / 2
     }
 
-    /// Returns for how long both transports are used side by side before they are compared.
-    pub(super) fn trial(&self, round_trip: Duration) -> Duration {
-        (self.stall * 2).max(round_trip * self.stall_round_trips)
+    /// Returns for how long both transports are used side by side before they are compared, where the one in use moves so many bytes per second.
+    pub(super) fn trial(&self, round_trip: Duration, rate: f64) -> Duration {
+        let bytes = Duration::from_secs_f64((self.trial_bytes as f64 / rate.max(1.0)).min(3600.0));
+        (self.stall * 2).min(bytes).max(round_trip * self.stall_round_trips)
+    }
+
+    /// Returns how long TCP's slow start may take.
+    pub(super) fn slow_start(&self, round_trip: Duration) -> Duration {
+        self.trial(round_trip, 0.0)
     }
 
     /// Returns after what silence a transport may be broken.

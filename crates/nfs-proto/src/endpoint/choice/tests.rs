@@ -67,6 +67,15 @@ fn one_that_is_throttled_is_left_after_a_trial_and_returned_to_when_that_is_over
 }
 
 #[test]
+fn the_faster_a_path_the_sooner_the_other_transport_is_tried() {
+    // The trial of 8 MiB takes 0.2 s, at most 2 s; before it, UDP is alone for four times as long.
+    for (path, moved_at) in [((|_| [35e6, 108e6]) as Path, 12..=16), (|_| [1e6, 3e6], 100..=105)] {
+        let moved = run(Protocol::Udp, path, 20);
+        assert!(matches!(moved[..], [(at, Protocol::Tcp)] if moved_at.contains(&at)), "{moved:?}");
+    }
+}
+
+#[test]
 fn what_ends_soon_is_not_worth_a_trial() {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();

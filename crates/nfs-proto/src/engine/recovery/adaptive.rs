@@ -185,7 +185,7 @@ impl Adaptive {
         let rate = self.path.bottleneck_rate();
         // A block that a queue cannot hold loses its end.
         if self.controller.meets_short_queue() {
-            let few_frames = block_policy::few_frames(&self.tuning, rate);
+            let few_frames = block_policy::few_frames(&self.tuning, rate, self.fragments.few_frames());
             range.largest = range.largest.min(few_frames.max(range.one_frame));
         }
         let link_retransmits = self.path.arq.retransmits();

@@ -3,7 +3,7 @@
 //! Large blocks waste fewer headers, small ones lose less to a fade: each loss episode destroys one block on average. With rate C and
 //! λ loss episodes per second of good time, a block of b bytes takes D(b) = air(b)/C and costs air(b)/b · 1/(1 − λ·D(b)) per byte.
 
-use super::{fragments::FEW_FRAMES, tuning::BlockTuning};
+use super::tuning::BlockTuning;
 
 /// Blocks to choose from, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,9 @@ pub(super) struct Path {
     pub(super) episodes_per_second: f64,
 }
 
-/// Returns the smallest block of several frames that is worth it, and that may be sent so often.
-pub(super) fn few_frames(tuning: &BlockTuning, rate: f64) -> u32 {
-    let is_allowed = |&bytes: &u32| bytes >= FEW_FRAMES && is_rare_enough(tuning, rate, bytes);
+/// Returns the smallest block of at least so many bytes that may be sent so often.
+pub(super) fn few_frames(tuning: &BlockTuning, rate: f64, least: u32) -> u32 {
+    let is_allowed = |&bytes: &u32| bytes >= least && is_rare_enough(tuning, rate, bytes);
     BLOCKS.into_iter().find(is_allowed).unwrap_or(u32::MAX)
 }
 

@@ -39,9 +39,6 @@ pub(super) struct Controller {
     queue_share: f64,
 }
 
-/// At so little of it, the allowance is an eighth of min_rtt or one block at any rate.
-const MIN_QUEUE_SHARE: f64 = 1.0 / 64.0;
-
 impl Controller {
     pub(super) const fn new(tuning: WindowTuning) -> Self {
         Self {
@@ -207,7 +204,8 @@ impl Controller {
         self.lossy_rounds = if is_lossy { self.lossy_rounds + 1 } else { 0 };
         // A fade is over sooner, or lets nothing pass.
         if self.loses_heavily() {
-            self.queue_share = (self.queue_share / 2.0).max(MIN_QUEUE_SHARE);
+            // With less, the allowance is min_rtt / 8 in any case.
+            self.queue_share = (self.queue_share / 2.0).max(1.0 / 64.0);
         } else if lost == 0 {
             self.queue_share = (self.queue_share * self.tuning.queue_growth).min(1.0);
         }

@@ -13,9 +13,6 @@ use super::{black_hole::BlackHole, tuning::MtuTuning};
 const FIRST_LIFETIME: Duration = Duration::from_secs(30);
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
 
-/// A block of a few frames, in bytes: if that does not arrive, no fragment does.
-pub(super) const FEW_FRAMES: u32 = 4096;
-
 /// What became of blocks that need fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragments {
@@ -51,6 +48,11 @@ impl Fragments {
         }
     }
 
+    /// Returns the block that every queue holds, in bytes.
+    pub(super) const fn few_frames(&self) -> u32 {
+        self.tuning.few_frames
+    }
+
     /// Returns the largest block that may be of several frames now, if there is such a bound.
     pub(super) fn largest(&self, now: Instant) -> Option<u32> {
         self.dropped.filter(|it| now < it.until).map(|it| it.largest)
@@ -75,8 +77,9 @@ impl Fragments {
             return None;
         }
         // A queue that is shorter than a block drops the end of each, but not what fits.
-        let is_short_queue = bytes > FEW_FRAMES && self.lifetime == FIRST_LIFETIME;
-        let largest = if is_short_queue { FEW_FRAMES } else { 0 };
+        let few_frames = self.tuning.few_frames;
+        let is_short_queue = bytes > few_frames && self.lifetime == FIRST_LIFETIME;
+        let largest = if is_short_queue { few_frames } else { 0 };
         let lifetime = if is_short_queue { self.lifetime } else { (self.lifetime * 2).min(MAX_LIFETIME) };
         let dropped = Some(Dropped { since: now, until: now + self.lifetime, largest });
         *self = Self { dropped, lifetime, ..Self::new(self.tuning) };
@@ -99,7 +102,7 @@ mod tests {
 
     /// A block of a few frames is lost. Whether fragments are dropped now.
     fn is_drop(fragments: &mut Fragments, sent: Instant) -> bool {
-        fragments.handle_loss(sent + FADE, sent, FEW_FRAMES).is_some()
+        fragments.handle_loss(sent + FADE, sent, 4096).is_some()
     }
 
     fn is_limited(fragments: &Fragments, now: Instant) -> bool {
@@ -206,7 +209,7 @@ mod tests {
         assert!(lose_four(&mut fragments, now));
         let dropped = now + Duration::from_secs(1) + FADE;
         let late = dropped - Duration::from_millis(1);
-        assert!((0..9).all(|_| fragments.handle_loss(dropped + FADE, late, FEW_FRAMES).is_none()));
+        assert!((0..9).all(|_| fragments.handle_loss(dropped + FADE, late, 4096).is_none()));
         let after = dropped + Duration::from_secs(31);
         assert_eq!([dropped, after].map(|sent| is_drop(&mut fragments, sent)), [false; 2]);
         assert!(!is_limited(&fragments, after), "30 s are over");

@@ -302,6 +302,9 @@ pub struct MtuTuning {
     /// A receiver that keeps datagrams incomplete drops some fragments, and lets a block through now and then: one of so many does not end a row of
     /// losses. 4 to 16.
     pub rare_fragments: u32,
+    /// Largest block, in bytes, that every queue holds: where larger ones never arrive, the queue may only be short; where these do not, fragments are
+    /// dropped. 2560 to 8704.
+    pub few_frames: u32,
 }
 
 impl Default for MtuTuning {
@@ -312,6 +315,7 @@ impl Default for MtuTuning {
             together: Duration::from_secs(1),
             black_hole_rounds: 3,
             rare_fragments: 8,
+            few_frames: 4096,
         }
     }
 }
