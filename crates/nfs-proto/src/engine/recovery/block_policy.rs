@@ -47,7 +47,7 @@ pub(super) struct Path {
 /// Returns the smallest block of at least so many bytes that may be sent so often.
 pub(super) fn few_frames(tuning: &BlockTuning, rate: f64, least: u32) -> u32 {
     let is_allowed = |&bytes: &u32| bytes >= least && is_rare_enough(tuning, rate, bytes);
-    BLOCKS.into_iter().find(is_allowed).unwrap_or(u32::MAX)
+    BLOCKS.into_iter().find(is_allowed).unwrap_or(0)
 }
 
 /// Whether blocks of so many bytes are few enough a second for the identifications of their fragments.
