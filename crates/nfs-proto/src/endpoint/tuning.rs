@@ -30,8 +30,7 @@ pub struct TransportTuning {
     pub trial_worth: u32,
     /// The other transport must be faster by this factor to be taken. 1.2 to 3.
     pub advantage: f64,
-    /// An upload leaves UDP if a server's receive buffer has no room for this share of what is sent, as for the congestion window one loss for
-    /// every four replies is heavy. 0.1 to 0.5.
+    /// An upload leaves UDP if a server's receive buffer has no room for this share of what is sent. 0.1 to 0.5.
     pub overflow: f64,
     /// TCP connections of one download at most. 1 to 8.
     pub connections: usize,
