@@ -13,8 +13,8 @@ pub struct Limit {
     /// When medium and wire can have carried calls, replies and their headers while the channel was good
     /// ([`LinkConfig::earliest_end`]).
     pub physical: Duration,
-    /// The same, if every bad period also costs one block: what its edges destroy on average. With ARQ the same
-    /// as `physical`.
+    /// The same, if every bad period also costs one block: what its edges destroy on average. With ARQ, and where
+    /// blocks take longer than good periods last, the same as `physical`.
     pub edge_aware: Duration,
 }
 
@@ -29,6 +29,9 @@ const WRITE_REPLY: usize = 160;
 
 /// Block that stands for an automatic size in the limit: larger ones do not fit a datagram with most servers.
 const AUTO_BLOCK: u32 = 32 << 10;
+
+/// A copy that a block for each bad period makes so many times as long has no edge-aware limit.
+const MAX_EDGES: u32 = 100;
 
 impl Limit {
     /// The limit of a plan whose first call is the first on the channel of a seed; `None` if it lies beyond all time.
@@ -65,6 +68,10 @@ impl Limit {
                 let next = link.earliest_end(channel, start, &all.plus(&one, bursts))?;
                 if next == end {
                     break end;
+                }
+                // Each block meets more than one bad period on average: the time that they take grows without end.
+                if next - start > MAX_EDGES * (physical - start) {
+                    break physical;
                 }
                 end = next;
             }
@@ -124,6 +131,18 @@ mod tests {
         assert_eq!(limit(&plan), 9_240_576);
         plan.operation = Operation::Write;
         assert_eq!(limit(&plan), 9_322_496);
+    }
+
+    #[test]
+    fn where_blocks_take_longer_than_good_periods_last_they_do_not_count_for_edges() {
+        let mut plan = Plan::new(Room::named("bluetooth").unwrap());
+        plan.room.link.channel.set_bad_mean(Duration::from_millis(5));
+        plan.room.link.channel.set_good_mean(Duration::from_millis(161));
+        for (block, counts) in [(4096, true), (32 << 10, false)] {
+            plan.block = BlockSize::Exact(block);
+            let limit = Limit::of_seed(&plan, 1).unwrap().unwrap();
+            assert_eq!(limit.edge_aware > limit.physical, counts, "{block} B");
+        }
     }
 
     #[test]

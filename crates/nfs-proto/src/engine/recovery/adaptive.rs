@@ -386,7 +386,7 @@ impl Adaptive {
             self.path.arq.handle_lost_write(sent, bytes);
         }
         let largest = if self.needs_fragments(class, bytes) {
-            self.fragments.handle_loss(now, sent, bytes)
+            self.fragments.handle_loss(now, sent, bytes, self.path_mtu.block())
         } else if self.range.is_some() && self.path_mtu.handle_loss(now, Direction::of(class), bytes, sent) {
             Some(0)
         } else {

@@ -68,9 +68,15 @@ impl Fragments {
         }
     }
 
-    /// A block of several frames was lost that was sent at `sent`. Returns the largest block that may be of several frames from now on if it is clear
+    /// A block of several frames was lost that was sent at `sent`; blocks of `one_frame` need no fragments. Returns the largest block that may be of several frames from now on if it is clear
     /// that such as this do not arrive.
-    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, bytes: u32) -> Option<u32> {
+    pub(super) fn handle_loss(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u32,
+        one_frame: u32,
+    ) -> Option<u32> {
         // What never arrived is given up sooner.
         let rounds = self.tuning.black_hole_rounds - u32::from(!self.is_proven);
         if self.dropped.is_some_and(|it| sent < it.since) || !self.hole.on_loss(now, sent, rounds) {
@@ -78,7 +84,7 @@ impl Fragments {
         }
         // A queue that is shorter than a block drops the end of each, but not what fits.
         let few_frames = self.tuning.few_frames;
-        let is_short_queue = bytes > few_frames && self.lifetime == FIRST_LIFETIME;
+        let is_short_queue = bytes > few_frames && few_frames > one_frame && self.lifetime == FIRST_LIFETIME;
         let largest = if is_short_queue { few_frames } else { 0 };
         let lifetime = if is_short_queue { self.lifetime } else { (self.lifetime * 2).min(MAX_LIFETIME) };
         let dropped = Some(Dropped { since: now, until: now + self.lifetime, largest });
@@ -102,7 +108,7 @@ mod tests {
 
     /// A block of a few frames is lost. Whether fragments are dropped now.
     fn is_drop(fragments: &mut Fragments, sent: Instant) -> bool {
-        fragments.handle_loss(sent + FADE, sent, 4096).is_some()
+        fragments.handle_loss(sent + FADE, sent, 4096, 1280).is_some()
     }
 
     fn is_limited(fragments: &Fragments, now: Instant) -> bool {
@@ -115,7 +121,7 @@ mod tests {
         let mut fragments = Fragments::new(MtuTuning::default());
         let mut lose_two = |second: u64, bytes| {
             let sent = now + Duration::from_secs(second);
-            [0; 2].map(|_| fragments.handle_loss(sent + FADE, sent, bytes))
+            [0; 2].map(|_| fragments.handle_loss(sent + FADE, sent, bytes, 1280))
         };
         assert_eq!(lose_two(0, 16_384), [None, None]);
         assert_eq!(lose_two(1, 16_384), [None, Some(4096)]);
@@ -123,6 +129,16 @@ mod tests {
         assert_eq!(lose_two(3, 4096), [None, Some(0)]);
         // What has not arrived since is not tried in two steps again.
         assert_eq!([lose_two(34, 16_384), lose_two(35, 16_384)], [[None, None], [None, Some(0)]]);
+    }
+
+    #[test]
+    fn where_frames_are_larger_than_a_few_blocks_of_one_frame_come_next() {
+        let now = Instant::now();
+        let mut fragments = Fragments::new(MtuTuning::default());
+        let later = now + Duration::from_secs(1);
+        let found =
+            [now, now, later, later].map(|sent| fragments.handle_loss(sent + FADE, sent, 16_384, 8704));
+        assert_eq!(found, [None, None, None, Some(0)]);
     }
 
     #[test]
@@ -209,7 +225,7 @@ mod tests {
         assert!(lose_four(&mut fragments, now));
         let dropped = now + Duration::from_secs(1) + FADE;
         let late = dropped - Duration::from_millis(1);
-        assert!((0..9).all(|_| fragments.handle_loss(dropped + FADE, late, 4096).is_none()));
+        assert!((0..9).all(|_| fragments.handle_loss(dropped + FADE, late, 4096, 1280).is_none()));
         let after = dropped + Duration::from_secs(31);
         assert_eq!([dropped, after].map(|sent| is_drop(&mut fragments, sent)), [false; 2]);
         assert!(!is_limited(&fragments, after), "30 s are over");
