@@ -282,31 +282,23 @@ fn a_queue_shorter_than_the_allowance_does_not_overflow_all_the_time() {
             plan.size = mbit << 17;
             let [row] = &rows(&[plan], 1)[..] else { panic!("one row") };
             let case = format!("{mbit} Mbit/s, {round_trip_ms} ms, {packets} packets, {operation:?}");
-            assert!(row.resends_per_call < 0.3, "{case}: {} resends a call", row.resends_per_call);
-            assert!(row.over_limit_pct < 22.0, "{case}: {} % over the limit", row.over_limit_pct);
+            assert!(row.resends_per_call < 0.12, "{case}: {} resends a call", row.resends_per_call);
+            assert!(row.over_limit_pct < 20.0, "{case}: {} % over the limit", row.over_limit_pct);
         }
     }
 }
 
-/// A block that a queue cannot hold never arrives whole, and calls for small blocks fill a slow uplink.
+/// A block that a queue cannot hold never arrives whole, but a few frames do.
 #[test]
-fn blocks_fit_a_short_queue_and_a_slow_uplink() {
-    for (down, up, round_trip_ms, packets, most) in
-        [(10, 10, 10, 10, 9.0), (100, 10, 10, 64, 12.0), (100, 4, 20, 64, 30.0)]
-    {
-        let mut plan = plan("wired-10", Operation::Read, RetryPolicy::Adaptive, 0);
-        plan.room.link.rate = Rate::Constant(BitRate::kilobits(1000 * down));
-        plan.room.link.uplink_rate = Some(Rate::Constant(BitRate::kilobits(1000 * up)));
-        plan.room.link.delay = Duration::from_millis(round_trip_ms) / 2;
-        plan.room.link.queue.packets = Some(packets);
+fn blocks_fit_a_queue_of_ten_packets() {
+    for operation in [Operation::Read, Operation::Write] {
+        let mut plan = plan("wired-10", operation, RetryPolicy::Adaptive, 0);
+        plan.room.link.delay = Duration::from_millis(5);
+        plan.room.link.queue.packets = Some(10);
         plan.block = BlockSize::Auto { max: None };
-        plan.size = (down << 18).max(8 << 20);
+        plan.size = 8 << 20;
         let [row] = &rows(&[plan], 1)[..] else { panic!("one row") };
-        assert!(
-            row.over_limit_pct < most,
-            "{down}/{up} Mbit/s, {round_trip_ms} ms, {packets} packets: {} % over the limit",
-            row.over_limit_pct
-        );
+        assert!(row.over_limit_pct < 9.0, "{operation:?}: {} % over the limit", row.over_limit_pct);
     }
 }
 

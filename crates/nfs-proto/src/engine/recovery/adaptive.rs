@@ -182,15 +182,9 @@ impl Adaptive {
         if let Some(largest) = self.fragments.largest(now) {
             range.largest = range.largest.min(largest.max(range.one_frame));
         }
-        let rate = self.path.bottleneck_rate();
-        // A block that a queue cannot hold loses its end.
-        if self.controller.meets_short_queue() {
-            let few_frames = block_policy::few_frames(&self.tuning, rate, self.fragments.few_frames());
-            range.largest = range.largest.min(few_frames.max(range.one_frame));
-        }
         let link_retransmits = self.path.arq.retransmits();
         let path = block_policy::Path {
-            rate,
+            rate: self.path.bottleneck_rate(),
             episodes_per_second: if link_retransmits {
                 self.episodes.unexpected_per_second()
             } else {
@@ -301,7 +295,8 @@ impl Adaptive {
 
     /// Takes a reply in.
     pub(in crate::engine) fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        let Acked { class, bytes, sent, exact, oldest, waiting, probe, size, window_limited, .. } = *acked;
+        let Acked { class, bytes, sent, before, exact, oldest, waiting, probe, size, window_limited } =
+            *acked;
         if window_limited {
             self.controller.on_window_limited();
         }
@@ -336,6 +331,7 @@ impl Adaptive {
             self.path.arq.handle_fade(now, is_held);
         }
         self.path.arq.handle_reply(sent);
+        self.controller.on_reply(&self.path, before.bytes);
     }
 
     /// A retransmission was spurious: an earlier attempt is answered.
@@ -406,7 +402,7 @@ impl Adaptive {
             || !is_explained && self.controller.is_queueing(&self.path, self.block);
         if is_full || self.controller.loses_heavily() {
             self.controller.on_congestion_event(&mut self.path, delivered, self.block);
-        } else if !self.controller.meets_short_queue() {
+        } else {
             self.episodes.on_loss(now, sent);
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct Blocks {
 }
 
 /// Blocks tried beside one frame and the largest: the small ones leave little of Ethernet's frames empty.
-const BLOCKS: [u32; 7] = [2560, 4096, 5632, 8704, 12800, 16 << 10, 32 << 10];
+pub(super) const BLOCKS: [u32; 7] = [2560, 4096, 5632, 8704, 12800, 16 << 10, 32 << 10];
 
 /// Where frames are large, blocks of one Ethernet frame are tried, too: they lose least to a fade.
 const SMALL: u32 = 1280;
@@ -44,17 +44,6 @@ pub(super) struct Path {
     pub(super) episodes_per_second: f64,
 }
 
-/// Returns the smallest block of at least so many bytes that may be sent so often.
-pub(super) fn few_frames(tuning: &BlockTuning, rate: f64, least: u32) -> u32 {
-    let is_allowed = |&bytes: &u32| bytes >= least && is_rare_enough(tuning, rate, bytes);
-    BLOCKS.into_iter().find(is_allowed).unwrap_or(0)
-}
-
-/// Whether blocks of so many bytes are few enough a second for the identifications of their fragments.
-fn is_rare_enough(tuning: &BlockTuning, rate: f64, bytes: u32) -> bool {
-    rate / f64::from(bytes) < tuning.datagrams_per_second
-}
-
 /// Returns the block to use from now on, after blocks of `block` bytes.
 pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks) -> u32 {
     let Path { rate, episodes_per_second } = path;
@@ -65,7 +54,8 @@ pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks
     let kept = tuning.incomplete_seconds * episodes_per_second;
     let is_allowed = |bytes: u32| {
         bytes <= one_frame
-            || is_rare_enough(tuning, rate, bytes) && f64::from(bytes) * kept < tuning.incomplete_bytes
+            || rate / f64::from(bytes) < tuning.datagrams_per_second
+                && f64::from(bytes) * kept < tuning.incomplete_bytes
     };
     let candidates = BLOCKS.into_iter().chain([one_frame, range.largest, range.small().min(range.largest)]);
     let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);

@@ -37,6 +37,17 @@ pub(super) struct Controller {
     lossy_rounds: u32,
     /// Part of the allowance that may queue: less of it where a queue is shorter.
     queue_share: f64,
+    heavy: HeavyLoss,
+}
+
+/// Losses and replies of the last rounds, small calls' included, to tell a full queue from a burst.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeavyLoss {
+    losses: u32,
+    replies: u32,
+    /// Rounds in a row that were heavy.
+    rounds: u32,
+    round_end: u64,
 }
 
 impl Controller {
@@ -57,6 +68,7 @@ impl Controller {
             rounds_since_congestion: u32::MAX,
             lossy_rounds: 0,
             queue_share: 1.0,
+            heavy: HeavyLoss { losses: 0, replies: 0, rounds: 0, round_end: 0 },
         }
     }
 
@@ -100,14 +112,30 @@ impl Controller {
         }
     }
 
+    /// Anything was answered that was sent when so much had been delivered.
+    pub(super) fn on_reply(&mut self, path: &PathEstimator, delivered: u64) {
+        let heavy = &mut self.heavy;
+        heavy.replies += 1;
+        if delivered >= heavy.round_end && heavy.replies >= self.tuning.loss_round {
+            let is_heavy = heavy.losses * 4 > heavy.replies;
+            *heavy = HeavyLoss {
+                losses: 0,
+                replies: 0,
+                rounds: if is_heavy { heavy.rounds + 1 } else { 0 },
+                round_end: path.delivery.bytes().max(delivered),
+            };
+        }
+    }
+
     /// A call was lost while blocks had so many bytes.
     pub(super) fn on_loss(&mut self, block: u32) {
         self.lost += u64::from(block);
+        self.heavy.losses += 1;
     }
 
     /// Whether so much is lost, round after round, that it means a full queue whatever else explains it.
     pub(super) const fn loses_heavily(&self) -> bool {
-        self.lossy_rounds >= self.tuning.heavy_rounds
+        self.heavy.rounds >= self.tuning.heavy_rounds
     }
 
     /// A queue is full: something was lost of what was sent when so much had been delivered. That is acted on once for all that was in
@@ -125,7 +153,7 @@ impl Controller {
 
     /// What was lost was no sign of too much in flight: startup begins again.
     pub(super) fn start_again(&mut self, path: &mut PathEstimator) {
-        (self.stale_rounds, self.best_rate, self.lossy_rounds) = (0, 0.0, 0);
+        (self.stale_rounds, self.best_rate, self.heavy) = (0, 0.0, HeavyLoss::default());
         path.start_again();
     }
 
@@ -164,16 +192,6 @@ impl Controller {
         queueing.as_secs_f64() * rate > self.allowance(path, rate, block, 1.0)
     }
 
-    #[cfg(test)]
-    pub(super) const fn set_queue_share(&mut self, share: f64) {
-        self.queue_share = share;
-    }
-
-    /// Whether less than the allowance was found to fit the queue.
-    pub(super) const fn meets_short_queue(&self) -> bool {
-        self.queue_share < 1.0
-    }
-
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
     fn grow(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
         self.window = self.window.max(self.tuning.initial_blocks * u64::from(block)) + u64::from(acked.bytes);
@@ -203,7 +221,7 @@ impl Controller {
         self.round_end = path.delivery.bytes();
         self.lossy_rounds = if is_lossy { self.lossy_rounds + 1 } else { 0 };
         // A fade is over sooner, or lets nothing pass.
-        if self.loses_heavily() {
+        if self.lossy_rounds >= self.tuning.heavy_rounds {
             // With less, the allowance is min_rtt / 8 in any case.
             self.queue_share = (self.queue_share / 2.0).max(1.0 / 64.0);
         } else if lost == 0 {

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{black_hole::BlackHole, tuning::MtuTuning};
+use super::{black_hole::BlackHole, block_policy::BLOCKS, tuning::MtuTuning};
 
 /// For so long blocks are of one frame then, as incomplete datagrams are kept for that time (Linux's `ipfrag_time`), and twice as long each time
 /// that no block has arrived since.
@@ -48,11 +48,6 @@ impl Fragments {
         }
     }
 
-    /// Returns the block that every queue holds, in bytes.
-    pub(super) const fn few_frames(&self) -> u32 {
-        self.tuning.few_frames
-    }
-
     /// Returns the largest block that may be of several frames now, if there is such a bound.
     pub(super) fn largest(&self, now: Instant) -> Option<u32> {
         self.dropped.filter(|it| now < it.until).map(|it| it.largest)
@@ -83,7 +78,7 @@ impl Fragments {
             return None;
         }
         // A queue that is shorter than a block drops the end of each, but not what fits.
-        let few_frames = self.tuning.few_frames;
+        let [_, few_frames, ..] = BLOCKS;
         let is_short_queue = bytes > few_frames && few_frames > one_frame && self.lifetime == FIRST_LIFETIME;
         let largest = if is_short_queue { few_frames } else { 0 };
         let lifetime = if is_short_queue { self.lifetime } else { (self.lifetime * 2).min(MAX_LIFETIME) };

@@ -192,9 +192,11 @@ pub struct WindowTuning {
     pub narrow_blocks: u64,
     /// A round without this much growth of the rate counts against startup, as in BBR. 1.1 to 1.5.
     pub startup_growth: f64,
-    /// Rounds in a row, in each of which more than an eighth is lost, that mean a full queue, whatever the loss episodes, and one that is shorter
-    /// than the allowance. 2 to 10.
+    /// Rounds in a row with a loss for every four replies that mean a full queue, whatever the loss episodes; and those with an eighth of the
+    /// bytes lost that mean a queue shorter than the allowance. 2 to 10.
     pub heavy_rounds: u32,
+    /// Replies in such a round, at least. 5 to 50.
+    pub loss_round: u32,
     /// By what the part of the allowance that may queue grows in a round without a loss. 1.01 to 1.25.
     pub queue_growth: f64,
 }
@@ -214,6 +216,7 @@ impl Default for WindowTuning {
             narrow_blocks: 8,
             startup_growth: 1.25,
             heavy_rounds: 3,
+            loss_round: 10,
             queue_growth: 17.0 / 16.0,
         }
     }
@@ -302,9 +305,6 @@ pub struct MtuTuning {
     /// A receiver that keeps datagrams incomplete drops some fragments, and lets a block through now and then: one of so many does not end a row of
     /// losses. 4 to 16.
     pub rare_fragments: u32,
-    /// Largest block, in bytes, that every queue holds: where larger ones never arrive, the queue may only be short; where these do not, fragments are
-    /// dropped. 2560 to 8704.
-    pub few_frames: u32,
 }
 
 impl Default for MtuTuning {
@@ -315,7 +315,6 @@ impl Default for MtuTuning {
             together: Duration::from_secs(1),
             black_hole_rounds: 3,
             rare_fragments: 8,
-            few_frames: 4096,
         }
     }
 }

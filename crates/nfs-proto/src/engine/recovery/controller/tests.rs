@@ -33,6 +33,7 @@ fn tuning() -> WindowTuning {
         narrow_blocks: 8,
         startup_growth: 1.25,
         heavy_rounds: 3,
+        loss_round: 10,
         queue_growth: 1.25,
     }
 }

@@ -43,18 +43,54 @@ fn after_a_congestion_event_the_window_moves_to_the_target_as_ever() {
 }
 
 #[test]
-fn three_rounds_in_a_row_that_lose_more_than_an_eighth_mean_a_full_queue() {
-    /// A round of 50 blocks that arrive, and losses.
-    fn round(flow: &mut Flow, losses: u32) -> bool {
+fn three_rounds_that_lose_a_quarter_mean_a_full_queue() {
+    /// A round of replies and losses, on a path that has delivered so much.
+    fn round(flow: &mut Flow, replies: u32, losses: u32) -> bool {
         (0..losses).for_each(|_| flow.controller.on_loss(BLOCK));
+        let delivered = flow.path.delivery.bytes();
         flow.round(CLEAR.0, CLEAR.1);
+        for reply in 1..=replies {
+            // Of this round only the last.
+            flow.controller.on_reply(&flow.path, delivered - u64::from(reply < replies));
+        }
         flow.controller.loses_heavily()
     }
-    let mut flow = Flow::steady(50_000);
-    flow.round(CLEAR.0, CLEAR.1);
-    assert_eq!([7; 3].map(|losses| round(&mut flow, losses)), [false, false, true]);
-    assert!(!round(&mut flow, 6), "an eighth of 50 is more, and the row is at an end");
-    assert_eq!([7; 3].map(|losses| round(&mut flow, losses)), [false, false, true]);
+    /// A path that has delivered something.
+    fn begun() -> Flow {
+        let mut flow = Flow::steady(50_000);
+        flow.round(CLEAR.0, CLEAR.1);
+        round(&mut flow, 10, 0);
+        flow
+    }
+    let mut flow = begun();
+    assert_eq!([(); 3].map(|()| round(&mut flow, 10, 3)), [false, false, true]);
+    assert!(!round(&mut flow, 10, 2), "a fifth is less, and the row is at an end");
+    assert_eq!([(); 3].map(|()| round(&mut flow, 10, 3)), [false, false, true]);
     flow.controller.start_again(&mut flow.path);
     assert!(!flow.controller.loses_heavily());
+    let mut flow = begun();
+    assert!(!(0..9).any(|_| round(&mut flow, 12, 3)), "a quarter is not more than a quarter");
+    let mut flow = begun();
+    let rounds = [(); 6].map(|()| round(&mut flow, 5, 3));
+    assert_eq!(rounds, [false, false, false, false, false, true], "ten replies make a round");
+}
+
+#[test]
+fn replies_to_what_was_sent_in_the_round_before_do_not_end_a_round() {
+    let mut flow = Flow::steady(50_000);
+    flow.round(CLEAR.0, CLEAR.1);
+    for _ in 0..30 {
+        flow.controller.on_loss(BLOCK);
+        flow.controller.on_reply(&flow.path, 0);
+    }
+    // The first round ended after ten of them; the second lasts until what was sent after that is answered.
+    assert!(!flow.controller.loses_heavily());
+    flow.controller.on_reply(&flow.path, 50_000);
+    for _ in 0..9 {
+        flow.controller.on_loss(BLOCK);
+        flow.controller.on_reply(&flow.path, 49_999);
+    }
+    assert!(!flow.controller.loses_heavily(), "that was the second");
+    flow.controller.on_reply(&flow.path, 50_000);
+    assert!(flow.controller.loses_heavily());
 }
