@@ -224,7 +224,7 @@ impl Choice {
     }
 
     /// Returns after what silence the current transport may be broken. A WRITE counts when all of it is accepted: a TCP that the client has just
-    /// turned to has its slow start besides, which lasts as long as a trial.
+    /// turned to has its slow start besides.
     fn stalled_after(&self) -> Duration {
         let is_starting = self.current == Protocol::Tcp
             && matches!(self.reason, Reason::Overflow(_))
@@ -252,7 +252,7 @@ impl Choice {
         if self.current == Protocol::Udp && lost > 0.0 { lost / (lost + moved) } else { 0.0 }
     }
 
-    /// Whether a transport that does not lose this share saves more time than a trial takes, which is what TCP's slow start takes.
+    /// Whether a transport that does not lose this share saves more time than TCP's slow start takes.
     fn would_gain(&self, now: Instant, left: u64, share: f64) -> bool {
         let time = now.saturating_duration_since(self.alone.since).as_secs_f64();
         share * left as f64 * time

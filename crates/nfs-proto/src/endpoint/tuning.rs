@@ -84,7 +84,7 @@ impl TransportTuning {
 
     /// Returns for how long both transports are used side by side before they are compared, where the one in use moves so many bytes per second.
     pub(super) fn trial(&self, round_trip: Duration, rate: f64) -> Duration {
-        let bytes = Duration::from_secs_f64((self.trial_bytes as f64 / rate.max(1.0)).min(3600.0));
+        let bytes = Duration::from_secs_f64(self.trial_bytes as f64 / rate.max(1.0));
         (self.stall * 2).min(bytes).max(round_trip * self.stall_round_trips)
     }
 

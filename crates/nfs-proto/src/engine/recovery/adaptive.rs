@@ -390,9 +390,10 @@ impl Adaptive {
         };
         if let Some(largest) = largest {
             self.cut = Some(largest.max(self.path_mtu.block()));
-        }
-        if largest == Some(0) {
-            self.controller.start_again(&mut self.path);
+            // A few frames may still fit a full queue; where not even those arrive, no queue was full.
+            if largest == 0 {
+                self.controller.start_again(&mut self.path);
+            }
         }
         self.controller.on_loss(self.block);
         let smoothed = self.path.rtt.smoothed(Class::Read).unwrap_or_default();

@@ -63,8 +63,8 @@ impl Fragments {
         }
     }
 
-    /// A block of several frames was lost that was sent at `sent`; blocks of `one_frame` need no fragments. Returns the largest block that may be of several frames from now on if it is clear
-    /// that such as this do not arrive.
+    /// A block of several frames was lost that was sent at `sent`; blocks of `one_frame` need no fragments. Once it is clear that such as this do not
+    /// arrive, returns the largest block that may be of several frames from now on; 0: none.
     pub(super) fn handle_loss(
         &mut self,
         now: Instant,
