@@ -1,4 +1,4 @@
-//! Calls that are sent again because the reply was lost, against a server with and one without a reply cache: the rows of the
+//! Calls that are sent again because the reply was lost, against a server with and one without a duplicate request cache: the rows of the
 //! table in docs/guarantees.md, one test each.
 //!
 //! Each test does a thing whose first reply is lost, and then tries it where somebody else was faster: a refusal by the first
@@ -62,7 +62,7 @@ impl Bench {
         self.server.with_service(|service| service.set_faults(Faults::from(rules)));
     }
 
-    /// Does something whose first reply is lost. The server carries it out once if it has a reply cache, otherwise twice.
+    /// Does something whose first reply is lost. The server carries it out once if it has a duplicate request cache, otherwise twice.
     async fn lossy<T>(&self, procedure: Procedure, action: impl Future<Output = T>) -> T {
         let served =
             || self.server.with_service(|service| service.stats().served[procedure.number() as usize]);

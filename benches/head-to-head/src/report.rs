@@ -58,7 +58,7 @@ fn overview(all: &[Cell], rows: &[Row]) -> String {
         ("**nfsw** bbr", "nfsw", "bbr"),
         ("**nfsw** UDP", "nfsw-udp", ""),
     ];
-    let mut text = "| link, fades, way | seeds | limit |".to_owned();
+    let mut text = "| link, fades, direction | seeds | limit |".to_owned();
     for (title, ..) in &COLUMNS[..3] {
         let _ = write!(text, " {title} |");
     }
@@ -144,7 +144,7 @@ pub(crate) fn renew(root: &Path, all: &[Cell], results: &Results, rows: &[Row]) 
     let page = format!(
         "# Head to head\n\n\
          This page compares nfsw with unmodified programs behind the same emulated link with the same fades; [comparison](comparison.md)\n\
-         says how to repeat it. It is written by `cargo run --release -p head-to-head -- --from FILE... --renew .`\n\n{notes}\n\
+         says how to repeat it. `cargo run --release -p head-to-head -- --traces DIR --from FILE... --renew .` writes it.\n\n{notes}\n\
          ## Targets\n\n{targets}\n## Every program in every cell\n\n\
          Seconds are those of the whole command, for copies with the right bytes. The limit is the time that the channel of a seed needs (no\n\
          round trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware limit adds a lost block\n\

@@ -189,7 +189,7 @@ impl Connections {
         }
     }
 
-    /// Forgets a connection whose handles the server does not know any more: the next one mounts anew.
+    /// Forgets a connection whose handles the server does not know any more: the next one mounts again.
     pub(crate) fn forget(&self, stale: &Client) {
         self.connected.borrow_mut().retain(|connected| !connected.client.is_same(stale));
     }

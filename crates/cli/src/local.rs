@@ -213,7 +213,7 @@ pub(crate) fn user_directory(variable: &str, default: &str) -> Option<PathBuf> {
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(default)))
 }
 
-/// Returns what changes when this machine is started anew; zeros where the system does not tell.
+/// Returns what changes when this machine is restarted; zeros where the system does not tell.
 #[cfg(linux)]
 pub(crate) fn boot_id() -> [u8; 16] {
     let mut id = [0; 16];
@@ -225,7 +225,7 @@ pub(crate) fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns what changes when this machine is started anew; zeros where the system does not tell.
+/// Returns what changes when this machine is restarted; zeros where the system does not tell.
 #[cfg(not(linux))]
 pub(crate) fn boot_id() -> [u8; 16] {
     static ID: OnceLock<[u8; 16]> = OnceLock::new();

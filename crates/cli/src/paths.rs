@@ -1,6 +1,6 @@
 //! What was learned about the paths to servers, kept for the next run.
 //!
-//! A small file in the user's cache. Whatever is wrong with it, it is only a cache: it is ignored, and written anew.
+//! A small file in the user's cache. Whatever is wrong with it, it is only a cache: it is ignored, and replaced.
 
 use std::{
     fs,

@@ -215,7 +215,7 @@ impl Progress {
         self.aside.is_some()
     }
 
-    /// Draws the line anew, which is told how many columns there are.
+    /// Draws the line again, which is told how many columns there are.
     pub(crate) fn show(&self, line: impl FnOnce(usize) -> Line) {
         let aside = self.aside.as_ref().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let aside = aside.unwrap_or_default();

@@ -151,7 +151,7 @@ impl Reporter {
         }
     }
 
-    /// Draws the bar anew; false when there is none.
+    /// Redraws the bar; false when there is none.
     pub(crate) fn show(&self, line: impl FnOnce(usize) -> Line) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {

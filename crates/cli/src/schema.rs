@@ -153,7 +153,7 @@ mod tests {
             std::fs::write(path, page()).unwrap();
         }
         let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(kept == page(), "NFSW_WRITE_DOCS=1 cargo test -p nfsw --lib schema writes docs/json.md anew");
+        assert!(kept == page(), "NFSW_WRITE_DOCS=1 cargo test -p nfsw --lib schema renews docs/json.md");
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn a_write_test_tells_more_and_leaves_nothing() {
     let tests = events(&printed, "test");
     for transport in ["UDP", "TCP"] {
         let repeated = came(&tests, &format!("a repeated call over {transport}"));
-        assert_eq!(repeated, "is answered from the reply cache");
+        assert_eq!(repeated, "is answered from the duplicate request cache");
     }
     assert!(came(&tests, "LINK, SYMLINK, MKNOD").starts_with("hard links made, symbolic links made"));
     assert!(came(&tests, "a new file").contains("as it should"));

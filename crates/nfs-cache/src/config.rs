@@ -36,7 +36,7 @@ pub struct CacheConfig {
     pub racy: Duration,
     /// Bytes of file data held. Default: 2 GiB. What is open is never dropped for it.
     pub size_bytes: u64,
-    /// Objects remembered: files and directories with their attributes. Default: 200,000, of about 500 bytes each.
+    /// Objects remembered: files and directories with their attributes. Default: 200,000, of about 450 bytes each.
     pub objects: usize,
     /// Grains fetched ahead of a reader who reads in order, at most. Default: 32, 2 MiB.
     pub read_ahead: u32,

@@ -156,7 +156,7 @@ impl Client {
         };
         let (reached, offer, root, looked_up) = within(&config, host, mounting).await?;
         let (Offer { mount, listed, .. }, Root { export, handle: root }) = (offer, root);
-        // Where the server has moved, it is looked for anew.
+        // Where the server has moved, it is looked for again.
         config.known = None;
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let endpoint = Endpoint::new(reached, root, config, reactor);

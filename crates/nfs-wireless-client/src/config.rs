@@ -46,7 +46,7 @@ pub struct ClientConfig {
     pub rate_limit: Option<u64>,
     /// Estimates of paths from earlier runs. Default: none.
     pub path_cache: Option<PathCache>,
-    /// What an earlier client found out about the server. It is asked there first, and looked for anew where that leads to nothing.
+    /// What an earlier client found out about the server. It is asked there first, and looked for again where that leads to nothing.
     /// Default: none.
     pub known: Option<KnownServer>,
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with

@@ -102,13 +102,13 @@ impl Finder<'_> {
             return self.search(path).await;
         }
         let config = ClientConfig { known: None, ..self.config.clone() };
-        let anew = Finder { config: &config, ..*self };
+        let fresh = Finder { config: &config, ..*self };
         let mut known = Box::pin(self.search(path));
         match tokio::time::timeout(KNOWN_TIME, &mut known).await {
             Ok(Ok(mounted)) => Ok(mounted),
             Ok(Err(error @ Error::Mount { .. })) => Err(error),
-            Ok(Err(_)) => anew.search(path).await,
-            Err(_) => or_again(anew.search(path), known).await,
+            Ok(Err(_)) => fresh.search(path).await,
+            Err(_) => or_again(fresh.search(path), known).await,
         }
     }
 

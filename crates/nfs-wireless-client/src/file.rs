@@ -45,8 +45,8 @@ use crate::{
 /// - Every operation may be cancelled at any time by dropping its future. What a write has taken in
 ///   stays written, and a flush begun again waits for the rest.
 /// - No two WRITEs in flight overlap, and those that are sent again keep their XID, so that a
-///   server's reply cache matches them. Where one was sent more than once, nothing is written over
-///   it for as long as its answer took (between 100 ms and 1 s): a server without a reply cache may
+///   server's duplicate request cache matches them. Where one was sent more than once, nothing is written over
+///   it for as long as its answer took (between 100 ms and 1 s): a server without a duplicate request cache may
 ///   run the other copy that late.
 /// - At most 8 MiB wait to become stable: then a write waits. At most 2 MiB are read ahead, less
 ///   after a seek.

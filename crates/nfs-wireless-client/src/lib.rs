@@ -27,7 +27,7 @@
 //!
 //! An upload that returned is on the server's stable storage: data counts as written only when a COMMIT with the
 //! same write verifier was answered (RFC 1813 §4.8). A reply is accepted only from the address that was called. A
-//! repeated call that changes something keeps its XID and its bytes, so that a server's reply cache can match
+//! repeated call that changes something keeps its XID and its bytes, so that a server's duplicate request cache can match
 //! it; a refusal that an earlier attempt would explain is settled by looking.
 //!
 //! Every future may be dropped at any time: what that leaves is said where it is more than nothing, and in

@@ -46,7 +46,7 @@ pub struct ServiceConfig {
     /// Time of day when the service starts, since 1970. The default is the beginning of 2000, so that simulations are
     /// repeatable; the driver puts the real time here.
     pub start_time: nfstime3,
-    /// Bounds of the reply cache; `None` switches it off, as some servers have none. Default 1024 replies, 1 MiB.
+    /// Bounds of the duplicate request cache; `None` switches it off, as some servers have none. Default 1024 replies, 1 MiB.
     pub reply_cache: Option<ReplyCacheConfig>,
     /// Whether UDP source addresses are taken for forged until something random that was sent there comes back; until
     /// then they get at most three times the bytes that came from them (RFC 9000 §8). Default true. Other servers

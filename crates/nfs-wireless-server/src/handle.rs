@@ -16,7 +16,7 @@ const MARK: [u8; 4] = *b"nfsw";
 /// Makes handles: mark, instance, node, and zeros up to the length wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handles {
-    /// The back end's own number, or one drawn by every service anew, to which handles of an earlier one are stale.
+    /// The back end's own number, or one that every service draws, to which handles of an earlier one are stale.
     pub(crate) instance: u64,
     /// What makes file system numbers differ between servers.
     pub(crate) file_system: u64,

@@ -291,7 +291,7 @@ impl Service {
         self.ready.pop_front()
     }
 
-    /// Changes what goes wrong from now on; rules start counting anew.
+    /// Changes what goes wrong from now on; rules count from zero.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = FaultState::new(faults, self.seed);
     }
@@ -320,7 +320,7 @@ impl Service {
     }
 
     /// Restarts after a power failure: the back end loses what was not committed, the write verifier changes, and
-    /// the reply cache, the mounts and every call and reply under way are gone. Handles stay valid.
+    /// the duplicate request cache, the mounts and every call and reply under way are gone. Handles stay valid.
     pub fn crash(&mut self) {
         self.lose_volatile_data();
         self.common.forget_mounts();

@@ -45,7 +45,7 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "DIR", requires = "figure")]
     pub(crate) traces: Option<PathBuf>,
     /// Hosts and link to simulate: the name of a room (modern, paper-1997, slip-9600, bluetooth, wifi-54, lan-50ms,
-    /// satellite-600, wired-10) or a file.
+    /// satellite-600, wired-10) or a file. Options of links change its link.
     #[arg(long, value_name = "NAME|FILE", default_value = "modern", add = names(testbed::Room::names))]
     pub(crate) room: String,
     /// Print the file of a room, as a basis for one of your own, and stop.

@@ -173,7 +173,7 @@ pub(crate) struct LinkPresetsArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkOptions {
-    /// A named link; `nfsw link presets` lists them [default: 1 Mbit/s without fades, or the link of --room].
+    /// A named link; `nfsw link presets` lists them [default: 1 Mbit/s without fades].
     #[arg(long, value_name = "NAME", add = names(presets))]
     pub(crate) preset: Option<String>,
     /// A link described in a TOML file.
@@ -227,7 +227,7 @@ pub(crate) struct LinkOptions {
     /// Whether stop-and-wait sends an RTS before it repeats a frame: on or off.
     #[arg(long, value_name = "ON|OFF")]
     pub(crate) arq_rts: Option<String>,
-    /// Failed attempts before a frame is given up [default: never].
+    /// Failed attempts before a frame is given up [default: no limit].
     #[arg(long, value_name = "N")]
     pub(crate) retry_limit: Option<u32>,
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.

@@ -63,7 +63,7 @@ pub(crate) struct SyncArgs {
     /// Copy up to N files at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
-    /// Name each file that is copied or deleted.
+    /// Name each file that is copied or deleted, and say why.
     #[arg(short, long, visible_short_alias = 'i', alias = "itemize-changes", conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// No progress and no warnings, only errors.
@@ -137,7 +137,7 @@ Run the same command again to resume an interrupted run.
 Options of rsync and scp:
   -a, -r, -l, -p, -t, -H         always on; -o and -g where allowed
   -P, --progress, --partial, -h  always on: progress, and resuming
-  -v, -i                         name each file copied or deleted
+  -v, -i                         name each file copied or deleted, and say why
   -n, --dry-run                  show what would be done
   --delete, --delete-after       delete what only DST has
   -u, -c, --size-only            decide what is copied
@@ -146,7 +146,8 @@ Options of rsync and scp:
   --files-from FILE              names of files, one per line
   --bwlimit RATE                 KiB/s; scp -l 8000 is --bwlimit 8000kbit
   -z, -W                         no effect: no compression, always whole files
-  -e, scp -i, scp -P             not needed: nfs://HOST:PORT/PATH
+  -e, scp -i                     not needed: no ssh, no login; --uid, --gid
+  --port, scp -P                 part of the name: nfs://HOST:PORT/PATH
 
 For options that are not available, nfsw says what to use instead. -S is --sparse always.
 

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_held_by_the_next_run_until_the_machine_is_started_anew() {
+    fn what_is_added_is_held_by_the_next_run_until_the_machine_restarts() {
         let place = tempfile::tempdir().unwrap();
         let open = |boot| {
             let directory = Directory::open(place.path()).unwrap();

@@ -376,7 +376,7 @@ impl From<&fs::Metadata> for Attributes {
             stored: metadata.blocks().saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(metadata.ctime(), metadata.ctime_nsec()),
-            // Numbers of devices change when the machine is started anew.
+            // Numbers of devices change when the machine restarts.
             file: (0, metadata.ino()),
         }
     }

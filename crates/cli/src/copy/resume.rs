@@ -26,7 +26,7 @@ use crate::{
     name,
 };
 
-/// Files up to this size have no journal and are copied anew: sixteen of them, the usual number in flight, are 2 MiB.
+/// Files up to this size have no journal, and are copied from the beginning: sixteen of them, the usual number in flight, are 2 MiB.
 pub(super) const SMALL_BYTES: u64 = 128 << 10;
 
 /// Bytes copied after which the journal is written: a sixteenth of the file, within these bounds.

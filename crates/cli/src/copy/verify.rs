@@ -115,7 +115,7 @@ impl Run<'_> {
         is_doubtful || self.copy.verify
     }
 
-    /// Compares a copy with its source, or with what it `was` if that cannot be read again; whatever can be is read anew.
+    /// Compares a copy with its source, or with what it `was` if that cannot be read again; whatever can be is read again.
     pub(super) async fn verify(
         &self,
         node: &Node,
@@ -177,7 +177,7 @@ impl Run<'_> {
         Ok(Some(source.differences(&copy)))
     }
 
-    /// Compares what was written to something that cannot be read back with its source, which is read anew.
+    /// Compares what was written to something that cannot be read back with its source, which is read again.
     pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> anyhow::Result<()> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);

@@ -24,10 +24,10 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["-l", "--link", "-s", "--symbolic-link"],
         "links are made with nfsw ln; a limit as with scp -l is --bwlimit (scp -l 8000 is --bwlimit 8000kbit).",
     ),
-    (&["sync"], &["--port"], "the port is part of the name: nfs://HOST:PORT/PATH."),
+    (&["cp", "sync"], &["--port"], "the port is part of the name: nfs://HOST:PORT/PATH."),
     (
         &["cp"],
-        &["--port", "-0", "-1", "-2", "-4", "-5", "-6", "-7", "-8", "-9"],
+        &["-0", "-1", "-2", "-4", "-5", "-6", "-7", "-8", "-9"],
         "-P copies links as links, as for cp. The port is part of the name: nfs://HOST:PORT/PATH.",
     ),
     (&["cp"], &["-3"], "not needed: two servers may be named, and the data passes through this machine."),

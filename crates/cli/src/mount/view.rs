@@ -313,7 +313,7 @@ impl Inner {
         self.used_at = Instant::now();
     }
 
-    /// Returns the listing that a reader goes through; one that begins anew has none.
+    /// Returns the listing that a reader goes through; one at its beginning has none.
     pub(super) fn listing(&self, reader: DirectoryReader) -> Option<Arc<Vec<ListEntry>>> {
         if reader.offset == 0 {
             return None;

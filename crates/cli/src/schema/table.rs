@@ -12,7 +12,11 @@ const PATH: Field = Field("path", Name, "path on the server");
 const SOURCE: Field = Field("source", Name, "what is copied");
 const TARGET: Field = Field("target", Name, "where to");
 
-/// A file, directory or link that was copied or made.
+/// A file that was copied.
+const COPIED: &[Field] =
+    &[SOURCE, TARGET, Field("bytes", Integer, "size of the source"), CHANGE, DRY_RUN];
+
+/// A directory or link that was copied or made.
 const MADE: &[Field] = &[
     Field("source", MaybeName, "what was copied, for `cp` and `sync`"),
     Field("target", MaybeName, "the copy, for `cp` and `sync`"),
@@ -110,7 +114,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field("resends", Integer, "attempts after the first so far"),
         ],
     },
-    Event { name: "file", commands: "cp, sync", meaning: "A file was copied.", fields: MADE },
+    Event { name: "file", commands: "cp, sync", meaning: "A file was copied.", fields: COPIED },
     Event {
         name: "directory",
         commands: "cp, sync, mkdir",
@@ -271,7 +275,7 @@ pub(super) const EVENTS: &[Event] = &[
     Event {
         name: "mounted",
         commands: "mount, mount --status",
-        meaning: "The state of a mount: when it works, and again when the server ceases or begins to respond.",
+        meaning: "The state of a mount: when it works, and again when the server stops or starts responding.",
         fields: &[
             Field("target", Text, "what is mounted"),
             Field(
@@ -416,7 +420,7 @@ pub(super) const EVENTS: &[Event] = &[
         name: "test",
         commands: "doctor",
         meaning: "A test of the server.",
-        fields: &[Field("what", Text, "what was tested"), Field("came", Text, "the result")],
+        fields: &[Field("what", Text, "what was tested"), Field("came", Text, "what was found")],
     },
     Event {
         name: "quirk",

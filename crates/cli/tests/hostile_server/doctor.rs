@@ -17,7 +17,7 @@ fn doctor(status: i32, lie: Lie) -> String {
 fn doctor_tells_what_is_odd() {
     type Row = (i32, Lie, &'static str);
     let rows: [Row; 13] = [
-        (0, HONEST, "is answered from the reply cache"),
+        (0, HONEST, "is answered from the duplicate request cache"),
         (
             3,
             Wire(|c, r, line| {
@@ -83,7 +83,7 @@ fn doctor_tells_what_is_odd() {
                     results(c, r, P::Mkdir, &[17])
                 }
             }),
-            "is run again: no reply cache",
+            "is run again: no duplicate request cache",
         ),
         (
             0,

@@ -196,7 +196,7 @@ impl Cell {
     }
 
     pub(super) fn end_timeout(&mut self, end: usize) {
-        // A timer that was set anew leaves its old event behind.
+        // A timer that was set again leaves its old event behind.
         if self.armed[end] <= self.now {
             self.armed[end] = Nanos::MAX;
             self.run_timer(end);

@@ -52,7 +52,7 @@ mod timerfd {
             }
             match self.timer.readable().await {
                 Ok(mut guard) => {
-                    // The count of expirations; a timer that was set anew in the meantime has none, which is an error
+                    // The count of expirations; a timer that was set again in the meantime has none, which is an error
                     // and means that this was too early. The caller looks at the clock anyway.
                     let _ = rustix::io::read(self.timer.get_ref(), &mut [0_u8; 8]);
                     guard.clear_ready();

@@ -1,4 +1,4 @@
-//! Which transport a client begins with: both answer a NULL call, side by side. docs/transports.md, "Where it begins".
+//! Which transport a client begins with: both answer a NULL call, side by side. docs/transports.md, "The first connection".
 
 use std::time::{Duration, Instant};
 

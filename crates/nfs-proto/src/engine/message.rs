@@ -41,7 +41,7 @@ impl Direction {
 pub enum Repeat {
     /// Nothing more than running it once: every attempt may have an XID of its own (Bachmann et al. 1993 §5).
     Idempotent,
-    /// It may do harm: every attempt keeps its XID, so that the server's reply cache can match it.
+    /// It may do harm: every attempt keeps its XID, so that the server's duplicate request cache can match it.
     SameXid,
 }
 

@@ -495,7 +495,7 @@ impl Engine {
                 attempt.hedged |= reason == Some(Reason::Hedge);
             }
             // The first attempt; or an outage that lasted half a day, so that probes have pushed this XID out of memory: no
-            // server's reply cache holds it either.
+            // server's duplicate request cache holds it either.
             None => {
                 let attempt = Attempt {
                     call: id,

@@ -276,7 +276,7 @@ fn a_postponed_call_comes_back_as_a_new_one() {
     bench.engine.handle_timeout(bench.at(101));
     let second = bench.sent(101);
     assert_eq!(second.len(), 1);
-    assert_ne!(second[0], first, "the reply cache must not answer JUKEBOX again");
+    assert_ne!(second[0], first, "the duplicate request cache must not answer JUKEBOX again");
     assert!(matches!(bench.reply(102, second[0]), Head::Reply(Reply { attempts: 1, .. })));
 }
 

@@ -1,6 +1,6 @@
 //! Operations on names in directories.
 //!
-//! Those that change something may be sent more than once when replies are lost. A server with a reply cache
+//! Those that change something may be sent more than once when replies are lost. A server with a duplicate request cache
 //! answers again what it answered first; one without carries the call out again and reports the consequence. So
 //! a refusal that an earlier attempt of ours would explain is settled by looking. What is made bears a mark for
 //! that, a time of last access of its own; where a server refuses that, a look before the call takes its place.

@@ -83,7 +83,7 @@ impl Client {
     /// Says that a link or an address of this machine has changed, or is about to: a hint from below, as Dube et al. 1997
     /// §6 ask for.
     ///
-    /// The server is asked at once whether it answers, over a way found anew; nothing is lost when the hint was wrong. On
+    /// The server is asked at once whether it answers, over connections made for it; nothing is lost when the hint was wrong. On
     /// Linux `RTNLGRP_LINK` and the groups of addresses and routes (rtnetlink(7)) tell when to call this.
     pub fn link_event(&self) {
         self.inner.endpoint.change(Change::Link);

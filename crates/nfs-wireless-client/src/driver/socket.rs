@@ -60,7 +60,7 @@ pub(super) fn renew_udp(socket: &UdpSocket, peer: SocketAddr) -> io::Result<()> 
     }
     tracing::debug!(%local, %source, %peer, "another way to the server");
     net::connect_unspec(socket)?;
-    // Without the address a port goes that the system chose. A server's reply cache knows us by it.
+    // Without the address a port goes that the system chose. A server's duplicate request cache knows us by it.
     let _ = net::bind(socket, &local_address(peer, local.port()));
     Ok(net::connect(socket, &peer)?)
 }

@@ -97,7 +97,7 @@ pub(super) async fn run(
             }
         };
         tracing::debug!(%error, "connection lost");
-        // Closing with a reset leaves the port free, so that the server's reply cache knows us again.
+        // Closing with a reset leaves the port free, so that the server's duplicate request cache knows us again.
         let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
         drop(stream);
         pump.lost = true;

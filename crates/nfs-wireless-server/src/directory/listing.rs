@@ -40,7 +40,7 @@ const MAX_LISTINGS: usize = 8;
 const MAX_NAMES: usize = 100_000;
 
 impl Listings {
-    /// Returns the entries after a cookie; a listing that begins is read anew.
+    /// Returns the entries after a cookie; at the beginning of a listing they are read.
     pub(super) fn after(
         &mut self,
         directory: NodeId,

@@ -99,7 +99,7 @@ fn a_dropped_call_is_not_served_and_a_dropped_reply_is() {
     bench.service.set_faults(strike(Procedure::Rename, When::Nth(1), Action::DropReply));
     let message = bench.message(Procedure::Rename.number(), &arguments);
     assert_eq!(bench.exchange(&message), []);
-    // The retransmission is answered from the reply cache.
+    // The retransmission is answered from the duplicate request cache.
     let replies = bench.exchange(&message);
     let results = bench.results(&replies[0]).unwrap();
     decode::<RENAME3resok>(&results).unwrap().unwrap();

@@ -10,7 +10,7 @@ pub struct Stats {
     pub malformed: u64,
     /// Calls answered with an RPC rejection.
     pub rejected: u64,
-    /// Retransmissions answered from the reply cache.
+    /// Retransmissions answered from the duplicate request cache.
     pub replayed: u64,
     /// Retransmissions dropped because the call was still being served.
     pub in_progress: u64,

@@ -71,7 +71,7 @@ impl Doctor {
             }
         };
         let came = match first.map(|results| status(&results)) {
-            Ok(None) => "is answered from the reply cache",
+            Ok(None) => "is answered from the duplicate request cache",
             Ok(Some(_)) => {
                 self.findings.odd(format!(
                     "a call that is sent again over {} is run again: there is no duplicate request cache",
@@ -83,7 +83,7 @@ impl Doctor {
                      false).",
                     name(protocol)
                 ));
-                "is run again: no reply cache"
+                "is run again: no duplicate request cache"
             }
             Err(Trouble::Silent) => {
                 self.findings

@@ -19,7 +19,7 @@ use crate::{
     signals::end_of,
 };
 
-/// How often the live view is drawn anew.
+/// How often the live view is redrawn.
 const REDRAW: Duration = Duration::from_millis(200);
 
 /// How often somebody looks whether an output has failed.

@@ -1,4 +1,4 @@
-//! Every number that the adaptive policy was tuned with, its range, and its source.
+//! The numbers that the adaptive policy was tuned with, its range, and its source.
 //!
 //! Ranges say what is worth trying, not what was measured: docs/experiments.md has the measurements. Sizes that a protocol sets are beside the
 //! code that needs them.
@@ -59,8 +59,8 @@ pub struct LossTuning {
     /// A tail-loss probe follows every small call that is alone from this RTT on (RFC 8985 §7): if it was lost, that is known a round trip
     /// earlier. 50 ms to never.
     pub tail_loss_rtt: Duration,
-    /// A call that must not run twice is given so long each time it was overtaken: not every server has a reply cache, and a copy that is run late
-    /// makes again what was renamed or removed meanwhile. A server's threads and a disk's seeks are mostly less far apart. 0.1 to 1 s.
+    /// A call that must not run twice is given so long each time it was overtaken: not every server has a duplicate request cache, and a copy that
+    /// is run late makes again what was renamed or removed meanwhile. A server's threads and a disk's seeks are mostly less far apart. 0.1 to 1 s.
     pub caution: Duration,
     /// For so long no READ, or no WRITE, is answered while other calls are before this is more than loss: the server ignores them, or the path takes
     /// nothing so large. Four a second are sent then. 1 to 5 s.
@@ -106,8 +106,8 @@ pub struct ProbeTuning {
     pub first_interval: Duration,
     /// The same later: perhaps nobody is there. 5 to 60 s.
     pub unheard_interval: Duration,
-    /// Time without a reply after which the oldest call itself is sent again; doubles up to 16 times as long (RFC 6298 §5.5; §2.4 asks for 60 s at
-    /// least). 1 s filled queues in outages. 4 to 8 s.
+    /// Time without a reply after which the oldest call itself is sent again; doubles up to 16 times as long, and from then on every probe brings
+    /// the call (RFC 6298 §5.5; §2.4 asks for 60 s at least). 1 s filled queues in outages. 4 to 8 s.
     pub first_resend: Duration,
 }
 

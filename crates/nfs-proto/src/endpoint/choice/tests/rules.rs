@@ -363,7 +363,7 @@ fn a_slow_start_over_tcp_is_no_stall() {
 }
 
 #[test]
-fn a_stall_is_answered_for_anew() {
+fn a_stall_needs_an_answer_of_its_own() {
     let mut world = overflowing(1000);
     assert_eq!(world.decide(3000), (false, true));
     world.answer(3000);

@@ -132,7 +132,7 @@ enum Reply {
 struct Sent {
     at: Instant,
     action: StreamAction,
-    /// What a server with a reply cache answers the second time, until it restarts.
+    /// What a server with a duplicate request cache answers the second time, until it restarts.
     cached: Option<Reply>,
 }
 
