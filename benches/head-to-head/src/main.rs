@@ -64,8 +64,8 @@ struct Arguments {
     /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How much of the emulated links runs at once: the sum of their rates, and 10 for each.
-    #[arg(long, value_name = "MBIT/S", default_value_t = 240)]
+    /// How much runs at once: 10 for each copy, and three for each Mbit/s of its link.
+    #[arg(long, value_name = "N", default_value_t = 240)]
     load: u64,
     /// Bytes of the file [default: 1 MB on the papers' link, 16 MB elsewhere].
     #[arg(long, value_name = "BYTES")]
