@@ -13,8 +13,7 @@ const SOURCE: Field = Field("source", Name, "what is copied");
 const TARGET: Field = Field("target", Name, "where to");
 
 /// A file that was copied.
-const COPIED: &[Field] =
-    &[SOURCE, TARGET, Field("bytes", Integer, "size of the source"), CHANGE, DRY_RUN];
+const COPIED: &[Field] = &[SOURCE, TARGET, Field("bytes", Integer, "size of the source"), CHANGE, DRY_RUN];
 
 /// A directory or link that was copied or made.
 const MADE: &[Field] = &[
