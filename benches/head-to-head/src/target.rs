@@ -128,7 +128,7 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
         }
         if matches!(cell.fades, Fades::Bad(_)) {
             let value = gain("papers", "");
-            check(format!("nfsw {control}, times faster than the papers' client"), Bound::Least(1.8), value);
+            check(format!("nfsw {control}, times as fast as the papers' client"), Bound::Least(1.8), value);
         }
     }
     if cell.link == PAPER && cell.arq == linkemu::ArqKind::StopAndWait && matches!(cell.fades, Fades::Bad(_))
@@ -149,7 +149,7 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
         };
         if let Some(least) = least {
             let value = gain("nfs-cp", control);
-            check(format!("nfsw {control}, times faster than nfs-cp {control}"), Bound::Least(least), value);
+            check(format!("nfsw {control}, times as fast as nfs-cp {control}"), Bound::Least(least), value);
         }
     }
     if let Fades::Recorded(_) = cell.fades {

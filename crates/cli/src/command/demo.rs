@@ -69,7 +69,7 @@ fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
     }
     over_a_bad_link(&here, server.address)?;
     say!(
-        "1 MB over that link, mean of 20 others with the same statistics, computed by `nfsw curve` in virtual time:\n"
+        "1 MiB over that link, mean of 20 others with the same statistics, computed by `nfsw curve` in virtual time:\n"
     );
     say!("{}", link::chart()?);
     say!("The whole report, with the figures of four papers run again: nfsw curve --figure all --out report");

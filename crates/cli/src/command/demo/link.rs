@@ -125,7 +125,7 @@ async fn watch(handle: &ProxyHandle, mut channel: Channel, strip: &Mutex<String>
     }
 }
 
-/// Copies 1 MB over the same link in virtual time, and draws the means as bars.
+/// Copies 1 MiB over the same link in virtual time, and draws the means as bars.
 pub(super) fn chart() -> anyhow::Result<String> {
     let contenders = [
         ("adaptive, as above", RetryPolicy::Adaptive, BlockSize::Auto { max: None }, Window::Auto),
