@@ -183,7 +183,7 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
-            let mut ended = run.work_off(works).await;
+            let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
             if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
                 ended = run.follow_up(sync).await;
             }
@@ -248,6 +248,18 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
 }
 
 impl Run<'_> {
+    /// Reports what `--files-from` lists and no source has.
+    fn tell_missing(&self) -> anyhow::Result<()> {
+        let [source, others @ ..] = &self.copy.sources[..] else { return Ok(()) };
+        for path in self.copy.filter.missing() {
+            let path = escape(&path);
+            let there = if others.is_empty() { format!("{source}/{path}") } else { path.into_owned() };
+            let text = format!("{there}: listed in --files-from, but not there");
+            self.reporter.failed(Failure::with(Exit::SourceMissing, text))?;
+        }
+        Ok(())
+    }
+
     async fn work_off(&self, works: Vec<Work>) -> anyhow::Result<()> {
         let mut queue = Queue::default();
         queue.add(works, self.reporter);
@@ -364,7 +376,12 @@ impl Run<'_> {
         match &self.sync {
             None => self.say_event("directory", node, &place.own_name())?,
             Some(_) if is_new => self.say_change("directory", node, frame, name, Change::New)?,
-            Some(_) => {}
+            Some(_) => {
+                let there = was.as_ref().map(|was| was.attributes.mode & 0o7777);
+                if there.is_some_and(|there| there != node.attributes.mode & 0o7777) {
+                    self.say_change("directory", node, frame, name, Change::Attributes)?;
+                }
+            }
         }
         if place.was_created() {
             frame.touch();

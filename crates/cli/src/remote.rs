@@ -17,7 +17,7 @@ use crate::{
     exit::{Exit, Failure},
     name::is_plain,
     report::Reporter,
-    target::{Remote, is_pattern, is_within},
+    target::{Remote, is_within},
     text::escape,
 };
 
@@ -166,10 +166,10 @@ pub(crate) async fn find_all(
     reporter: &Reporter,
     remote: &Remote,
 ) -> anyhow::Result<Vec<Found>> {
-    if !is_pattern(&remote.path) {
+    let Some(pattern) = &remote.pattern else {
         return Ok(vec![find(connections, reporter, remote).await?]);
-    }
-    let matches = glob::expand(connections, reporter, remote).await?;
+    };
+    let matches = glob::expand(connections, reporter, remote, pattern).await?;
     if !matches.is_empty() {
         return Ok(matches);
     }

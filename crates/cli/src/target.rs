@@ -33,8 +33,12 @@ pub(crate) struct Remote {
     pub(crate) host: Arc<str>,
     /// Absolute path on the server, without empty components and without a final slash.
     pub(crate) path: Vec<u8>,
+    /// The path as a pattern for several files, where it has an unescaped `*`, `?` or `[`; a backslash escapes one.
+    pub(crate) pattern: Option<Vec<u8>>,
     /// Whether it was written with `/.` at its end: what is in the directory is meant, not the directory.
     pub(crate) is_contents: bool,
+    /// Whether it was written as the name of a directory, with a slash at its end or as `is_contents`.
+    pub(crate) names_directory: bool,
     /// What the URL asked for.
     pub(crate) options: Arc<UrlOptions>,
 }
@@ -60,7 +64,24 @@ impl Target {
 
     /// Whether it may stand for several files on a server.
     pub(crate) fn is_pattern(&self) -> bool {
-        matches!(self, Self::Remote(remote) if is_pattern(&remote.path))
+        matches!(self, Self::Remote(remote) if remote.pattern.is_some())
+    }
+
+    /// Returns the one path that it names, where nobody thinks of a pattern.
+    pub(crate) fn literal(self) -> Self {
+        match self {
+            Self::Remote(remote) => Self::Remote(Remote { pattern: None, ..remote }),
+            other => other,
+        }
+    }
+
+    /// Whether it was written as the name of a directory.
+    pub(crate) fn names_directory(&self) -> bool {
+        match self {
+            Self::Local(path) => names_directory(path.as_os_str().as_bytes()),
+            Self::Standard => false,
+            Self::Remote(remote) => remote.names_directory,
+        }
     }
 
     /// Returns it as one word for a shell.
@@ -139,7 +160,9 @@ impl Remote {
         Ok(Self {
             host: host.into(),
             path: normalise(path),
+            pattern: is_pattern(path).then(|| normalise(path)),
             is_contents: ends_with_dot(path),
+            names_directory: names_directory(path),
             options: options.into(),
         })
     }
@@ -171,7 +194,14 @@ impl Remote {
     }
 
     fn at(&self, path: Vec<u8>) -> Self {
-        Self { host: Arc::clone(&self.host), path, is_contents: false, options: Arc::clone(&self.options) }
+        Self {
+            host: Arc::clone(&self.host),
+            path,
+            pattern: None,
+            is_contents: false,
+            names_directory: false,
+            options: Arc::clone(&self.options),
+        }
     }
 
     /// Returns the host as messages name it, with the port if one was given.
@@ -186,7 +216,7 @@ impl Remote {
     /// Returns it as a user would write it: `HOST:/PATH`, or `nfs://HOST:PORT/PATH` where a port was given.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         match self.options.nfs_port {
-            Some(_) => [format!("nfs://{}", self.server()).into_bytes(), encode_url(&self.path)].concat(),
+            Some(_) => [format!("nfs://{}", self.server()).into_bytes(), self.url_path()].concat(),
             None => [format!("{}:", self.server()).as_bytes(), &self.path].concat(),
         }
     }
@@ -207,7 +237,14 @@ impl Remote {
             None => self.bracketed_host(),
         };
         let query = format!("?{}", options.join("&"));
-        shell_quote(&[format!("nfs://{host}").as_bytes(), &encode_url(&self.path), query.as_bytes()].concat())
+        shell_quote(&[format!("nfs://{host}").as_bytes(), &self.url_path(), query.as_bytes()].concat())
+    }
+
+    fn url_path(&self) -> Vec<u8> {
+        match &self.pattern {
+            Some(pattern) => url::encode_pattern(pattern),
+            None => encode_url(&self.path),
+        }
     }
 
     fn bracketed_host(&self) -> String {
@@ -266,6 +303,11 @@ fn split_host(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let colon = argument.iter().position(|&byte| byte == b':' || byte == b'/')?;
     (colon > 0 && argument[colon] == b':').then(|| (&argument[..colon], &argument[colon + 1..]))
+}
+
+/// Whether a path is written as that of a directory.
+fn names_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") || ends_with_dot(path)
 }
 
 /// Whether the last component is `.`, whatever slashes follow.

@@ -332,7 +332,7 @@ fn names_in_events_are_the_real_ones() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let tree = here.path().join("tree");
     fs::create_dir(&tree).unwrap();
-    let odd = "gr\u{fc}n\n\\\u{1b}[1m";
+    let odd = "gr\u{fc}n\n\\\u{1b}(1m";
     fs::write(tree.join(odd), b"x").unwrap();
     fs::write(tree.join(OsStr::from_bytes(b"\xff")), b"x").unwrap();
     let root = tree.to_str().unwrap();

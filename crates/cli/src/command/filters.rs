@@ -11,6 +11,7 @@ use crate::{
     copy::Filter,
     error::{io_text, show},
     exit::Failure,
+    local::is_closed_input,
 };
 
 /// Reads patterns and lists of files.
@@ -33,6 +34,9 @@ pub(super) fn filter(arguments: &FilterArgs) -> anyhow::Result<Filter> {
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if path != Path::new("-") {
         return fs::read(path);
+    }
+    if is_closed_input() {
+        return Err(io::Error::other("standard input is closed"));
     }
     let mut text = Vec::new();
     io::stdin().lock().read_to_end(&mut text)?;

@@ -16,7 +16,6 @@ use crate::{
     error::{MOUNT_REFUSED, ResultExt, explain, is_stale},
     remote::{Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
-    target::is_pattern,
     text::{columns, escape, listing_time, mode_string},
     units,
 };
@@ -125,7 +124,7 @@ impl Listing<'_> {
         target: &crate::target::Remote,
         error: &anyhow::Error,
     ) -> anyhow::Result<Option<Vec<Line>>> {
-        if crate::error::kind(error) != MOUNT_REFUSED || is_pattern(&target.path) {
+        if crate::error::kind(error) != MOUNT_REFUSED || target.pattern.is_some() {
             return Ok(None);
         }
         let below = exports_below(self.connections, target).await?;

@@ -41,7 +41,8 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
 
 /// Reads the targets and options into what they mean.
 fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
-    let target = |argument| Target::parse(argument).map_err(Failure::usage);
+    // A directory is one, whatever is in its name.
+    let target = |argument| Target::parse(argument).map(Target::literal).map_err(Failure::usage);
     let (source, destination) = (target(&arguments.source)?, target(&arguments.destination)?);
     if [&source, &destination].contains(&&Target::Standard) {
         return Err(Failure::usage("sync takes two directories; - is none"));

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    name::MARKER,
+    name::{MARKER, is_ours, journal, temporary},
     report::event,
     text::escape,
 };
@@ -101,8 +101,9 @@ impl Run<'_> {
             return Err(refuse(&format!("{root} is another directory now than when this began")));
         }
         let (doomed, kept) = self.expand(sync, groups).await?;
-        let doomed: Vec<_> =
+        let mut doomed: Vec<_> =
             doomed.into_iter().filter(|it| !kept.contains(&(it.group, it.path.clone()))).collect();
+        self.leave_out_used(groups, &mut doomed).await?;
         let count = doomed.len() as u64;
         if sync.options.max_delete.is_some_and(|most| count > most) {
             let most = sync.options.max_delete.unwrap_or(0);
@@ -114,6 +115,26 @@ impl Run<'_> {
             }
         }
         self.delete_all(sync, groups, doomed).await
+    }
+
+    /// Leaves out the temporary files and journals of an interrupted run that the copies of this run have used up, or would.
+    async fn leave_out_used(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> anyhow::Result<()> {
+        let is_ours = |it: &Doomed| is_ours(&it.path) && !it.path.contains(&b'/');
+        let with_ours: BTreeSet<_> = doomed.iter().filter(|it| is_ours(it)).map(|it| it.group).collect();
+        let mut used = BTreeMap::new();
+        for group in with_ours {
+            let Surplus { frame, taken, .. } = &groups[group];
+            let mut names: BTreeSet<_> =
+                taken.iter().flat_map(|name| [temporary(name), journal(name)]).collect();
+            if !self.copy.dry_run {
+                for (name, _) in frame.place.entries(self.connections, self.reporter).await? {
+                    names.remove(&name);
+                }
+            }
+            used.insert(group, names);
+        }
+        doomed.retain(|it| !used.get(&it.group).is_some_and(|names| names.contains(&it.path)));
+        Ok(())
     }
 
     /// Finds what only the destination has, once its source is listed.

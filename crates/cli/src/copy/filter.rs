@@ -83,11 +83,14 @@ impl Filter {
             if names.contains(&&b".."[..]) {
                 return Err(format!("{} leads out of SRC", crate::text::escape(line)));
             }
-            if !names.is_empty() {
+            // SRC itself, which is there.
+            if !line.is_empty() {
                 all.insert(names.join(&b'/'));
             }
         }
-        let missing = RefCell::new(all.clone());
+        let mut missing = all.clone();
+        missing.remove(&b""[..]);
+        let missing = RefCell::new(missing);
         self.listed = Some(Listed { all, missing });
         Ok(())
     }
@@ -163,6 +166,9 @@ impl Listed {
     /// Whether a path is listed, is in a directory that is, or leads to one that is.
     fn takes(&self, path: &[u8], is_directory: bool) -> bool {
         self.missing.borrow_mut().remove(path);
+        if self.all.contains(&b""[..]) {
+            return true;
+        }
         let mut above = Some(path);
         while let Some(directory) = above {
             if self.all.contains(directory) {

@@ -25,7 +25,7 @@ use crate::{
     connections::Connections,
     error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
-    local::Directory,
+    local::{Directory, is_closed_input},
     name::{MARKER, is_plain},
     remote::{Found, find, find_all, find_if_exists, follow, real},
     report::Reporter,
@@ -127,7 +127,9 @@ pub(super) async fn plan(
         (false, true) => Whole::IfMarked,
         (false, false) => Whole::Never,
     };
+    let must_be_directory = copy.destination.names_directory() && !is_tree;
     let ahead = match &sources[..] {
+        _ if must_be_directory => None,
         // What an interrupted run has copied may be left out.
         [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, &source.node),
         _ => None,
@@ -158,7 +160,8 @@ pub(super) async fn plan(
         }
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Named(place, name)
-            if are_several(&sources) && place.present(connections, reporter, &name).await?.is_none() =>
+            if (are_several(&sources) || must_be_directory)
+                && place.present(connections, reporter, &name).await?.is_none() =>
         {
             let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
             let there = &copy.destination;
@@ -170,6 +173,9 @@ pub(super) async fn plan(
             let text =
                 format!("{}: is not a directory, and there are several files to copy", copy.destination);
             Err(Failure::usage(text))
+        }
+        Destination::Named(..) if must_be_directory => {
+            Err(Failure::usage(format!("{}: is not a directory", copy.destination)))
         }
         Destination::Output(output) => {
             let Source { node, .. } = sources.remove(0);
@@ -230,11 +236,11 @@ fn check(copy: &Copy, reporter: &Reporter) -> anyhow::Result<()> {
 /// Returns what stands for a source in the state of later runs. Of a pattern that is the pattern:
 /// it may match more by then.
 fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
-    if let (Target::Remote(remote), Some(Source { node, .. })) = (target, found.first())
-        && target.is_pattern()
+    if let (Target::Remote(Remote { pattern: Some(pattern), .. }), Some(Source { node, .. })) =
+        (target, found.first())
         && let Origin::Remote(file) = &node.origin
     {
-        return kept::key([file.client.root().as_bytes(), &remote.path]);
+        return kept::key([file.client.root().as_bytes(), pattern]);
     }
     let keys: Vec<_> = found.iter().map(|source| source.node.resume_key()).collect();
     kept::key(keys.iter().map(Vec::as_slice))
@@ -247,6 +253,9 @@ async fn find_sources(
     target: &Target,
 ) -> anyhow::Result<Vec<Source>> {
     match target {
+        Target::Standard if is_closed_input() => {
+            Err(Failure::usage("standard input is closed, so there is nothing to copy"))
+        }
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
         Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
             Ok(node) => {

@@ -207,8 +207,7 @@ impl Run<'_> {
         present: &Present,
         is_same_time: bool,
     ) -> anyhow::Result<bool> {
-        let mode = node.attributes.mode & 0o777;
-        let is_same_mode = present.attributes.mode & 0o777 == mode;
+        let is_same_mode = present.attributes.mode & 0o7777 == node.attributes.mode & 0o7777;
         if node.kind != Kind::File || (is_same_mode && is_same_time) {
             return Ok(false);
         }
@@ -261,6 +260,7 @@ impl Run<'_> {
         let [new, changed] =
             if self.copy.dry_run { ["would create", "would update"] } else { ["new     ", "changed "] };
         let text = match (node.kind, change) {
+            (Kind::Directory, Change::Attributes) => format!("{changed} {path}/ (mode)"),
             (Kind::Directory, _) => format!("{new} {path}/"),
             (Kind::File, Change::New) => format!("{new} {path} ({})", units::bytes(size)),
             (_, Change::New) => format!("{new} {path}"),
@@ -333,11 +333,6 @@ impl Run<'_> {
     /// # Errors
     /// What ends the run.
     pub(super) async fn follow_up(&self, sync: &Syncing) -> anyhow::Result<()> {
-        for path in self.copy.filter.missing() {
-            let root = sync.root.as_ref().map(ToString::to_string).unwrap_or_default();
-            let text = format!("{root}/{}: listed in --files-from, but not there", escape(&path));
-            self.reporter.failed(Failure::with(Exit::SourceMissing, text))?;
-        }
         let blocked = sync.blocked.take();
         self.make_hard_links(sync, !blocked.is_empty()).await?;
         let may_go_on = self.delete(sync).await?;

@@ -17,11 +17,12 @@ use crate::{
 pub(super) async fn expand(
     connections: &Connections,
     reporter: &Reporter,
-    pattern: &Remote,
+    target: &Remote,
+    pattern: &[u8],
 ) -> anyhow::Result<Vec<Found>> {
-    let components: Vec<&[u8]> = pattern.path.split(|&byte| byte == b'/').skip(1).collect();
+    let components: Vec<&[u8]> = pattern.split(|&byte| byte == b'/').skip(1).collect();
     let literal = components.iter().take_while(|component| !is_pattern(component)).count();
-    let base = pattern.with_path(&[b"/", &components[..literal].join(&b'/')[..]].concat());
+    let base = target.with_path(&[b"/", &components[..literal].join(&b'/')[..]].concat());
     let Some(base) = find_if_exists(connections, reporter, &base).await? else {
         return Ok(Vec::new());
     };

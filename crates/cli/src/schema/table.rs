@@ -170,7 +170,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field("new", Integer, "files and directories that did not exist"),
             Field("changed", Integer, "those that were different"),
             Field("deleted", Integer, "those that the source does not have"),
-            Field("unchanged", Integer, "those that are the same as their source"),
+            Field("unchanged", Integer, "files and links that are the same as their source"),
             Field("bytes", Integer, "bytes of new and changed files"),
         ],
     },

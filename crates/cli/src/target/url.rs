@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Remote, ends_with_dot, normalise};
+use super::{Remote, ends_with_dot, is_pattern, names_directory, normalise};
 
 /// What a URL says beyond host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,7 @@ pub(super) fn parse(rest: &[u8]) -> Result<Remote, String> {
         let pair = decode(pair)?;
         options.apply(str::from_utf8(&pair).map_err(|_| "the URL's options are not UTF-8".to_owned())?)?;
     }
+    let pattern = is_pattern(path).then(|| decode_pattern(path)).transpose()?;
     let path = decode(path)?;
     if path.contains(&0) {
         return Err("a path cannot contain a NUL byte (%00)".to_owned());
@@ -79,7 +80,9 @@ pub(super) fn parse(rest: &[u8]) -> Result<Remote, String> {
     Ok(Remote {
         host: host.into(),
         path: normalise(&path),
+        pattern: pattern.map(|pattern| normalise(&pattern)),
         is_contents: ends_with_dot(&path),
+        names_directory: names_directory(&path),
         options: options.into(),
     })
 }
@@ -139,13 +142,67 @@ fn block(name: &str, value: &str) -> Result<u32, String> {
 pub(crate) fn encode(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for &byte in path {
-        match byte {
-            b'%' => out.extend_from_slice(b"%25"),
-            b'?' => out.extend_from_slice(b"%3F"),
-            _ => out.push(byte),
+        encode_byte(byte, b"%?*[", &mut out);
+    }
+    out
+}
+
+/// Writes a pattern as it stands in a URL, where `%` escapes what a backslash escapes in the pattern.
+pub(super) fn encode_pattern(pattern: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(pattern.len());
+    let mut bytes = pattern.iter();
+    while let Some(&byte) = bytes.next() {
+        match (byte, bytes.as_slice().first()) {
+            (b'\\', Some(&escaped)) if SPECIAL.contains(&escaped) => {
+                encode_byte(escaped, SPECIAL, &mut out);
+                bytes.next();
+            }
+            _ => encode_byte(byte, b"%?", &mut out),
         }
     }
     out
+}
+
+/// What a backslash escapes in a pattern.
+const SPECIAL: &[u8] = b"*?[]\\";
+
+fn encode_byte(byte: u8, replaced: &[u8], out: &mut Vec<u8>) {
+    if replaced.contains(&byte) {
+        out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+    } else {
+        out.push(byte);
+    }
+}
+
+/// Reads a path with unescaped `*` or `[`. What is escaped by `%` is no part of a pattern.
+fn decode_pattern(path: &[u8]) -> Result<Vec<u8>, String> {
+    let components = path.split(|&byte| byte == b'/').map(|component| {
+        let decoded = decode(component)?;
+        // Only in a component that is a pattern, or looks like one, does a backslash escape anything.
+        if !is_pattern(&decoded) {
+            return Ok(decoded);
+        }
+        let mut out = Vec::with_capacity(component.len());
+        let mut rest = component;
+        while let [byte, tail @ ..] = rest {
+            match (byte, tail) {
+                (b'%', [high, low, tail @ ..]) => {
+                    let decoded = decode(&[b'%', *high, *low])?;
+                    if SPECIAL.contains(&decoded[0]) {
+                        out.push(b'\\');
+                    }
+                    out.extend_from_slice(&decoded);
+                    rest = tail;
+                }
+                _ => {
+                    out.push(*byte);
+                    rest = tail;
+                }
+            }
+        }
+        Ok(out)
+    });
+    Ok(components.collect::<Result<Vec<_>, String>>()?.join(&b'/'))
 }
 
 fn decode(text: &[u8]) -> Result<Vec<u8>, String> {

@@ -61,7 +61,7 @@ impl Run<'_> {
             if let Filled::Changed(_) = filled {
                 return Ok(filled);
             }
-            self.give_attributes(place, file, node, mode, target).await?;
+            self.give_attributes(place, file, (node, attributes), mode, target).await?;
             if !self.copy.inplace {
                 client.rename(file, (*directory, &working), (*directory, name)).await.at(target)?;
             }
@@ -83,11 +83,11 @@ impl Run<'_> {
         &self,
         place: &RemotePlace,
         file: FileHandle,
-        node: &Node,
+        (node, source): (&Node, Attributes),
         mode: u32,
         target: &str,
     ) -> anyhow::Result<()> {
-        let attributes = self.last_attributes(node, mode);
+        let attributes = self.last_attributes(source.times, mode);
         if !attributes.is_empty() {
             place.client.set_attributes(file, attributes).await.at(target)?;
         }

@@ -24,7 +24,7 @@ use crate::{
     error::{ResultExt, full, has_no_room, local},
     exit::{Exit, Failure},
     journal::Identity,
-    local::{self as files, Sparse},
+    local::{self as files, Sparse, Times},
     name::temporary,
     progress::Share,
     target::Remote,
@@ -101,7 +101,7 @@ impl Run<'_> {
             Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
         let mut spec = UploadSpec {
             mode: mode | 0o600,
-            attributes: self.last_attributes(node, mode),
+            attributes: self.last_attributes(attributes.times, mode),
             holes,
             ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
@@ -149,7 +149,7 @@ impl Run<'_> {
         Ok(Attempt::Complete(latest.map(|latest| {
             let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };
             if self.copy.preserve {
-                copied.times.modified = Time::from_system(node.attributes.times.modified).into();
+                copied.times.modified = Time::from_system(attributes.times.modified).into();
             }
             copied
         })))
@@ -253,10 +253,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns what to set when the bytes are stable; nothing, where creating it was enough.
-    pub(super) fn last_attributes(&self, node: &Node, mode: u32) -> SetAttributes {
-        let mut attributes =
-            if self.copy.preserve { set_times(node.attributes.times) } else { SetAttributes::default() };
+    /// Returns what to set when the bytes are stable; nothing, where creating it was enough. The times are those of the source.
+    pub(super) fn last_attributes(&self, times: Times, mode: u32) -> SetAttributes {
+        let mut attributes = if self.copy.preserve { set_times(times) } else { SetAttributes::default() };
         if self.copy.preserve || mode & 0o600 != 0o600 {
             attributes.mode = Some(mode);
         }

@@ -1,0 +1,129 @@
+//! Names and destinations that could be taken for something else.
+
+mod common;
+
+use std::fs;
+
+use common::{Server, fails, names, nfsw, ok, stderr};
+
+/// Writes a name as it stands in a URL, so that it is no pattern.
+fn escaped(name: &str) -> String {
+    name.bytes()
+        .map(|byte| match byte {
+            b'*' | b'?' | b'[' | b'%' | b'\\' => format!("%{byte:02X}"),
+            _ => char::from(byte).to_string(),
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_escaped_in_a_url_is_a_name_and_no_pattern() {
+    let server = Server::start();
+    let ours = ["*", "q?", "[k]", "a*b", "a\\*", "%2A", "[", "x]"];
+    let others = ["keep", "qq", "k", "a-b", "a\\-", "x"];
+    for name in ours.iter().chain(&others) {
+        fs::write(server.path(name), name).unwrap();
+    }
+    for name in ours {
+        let url = server.url(&format!("/{}", escaped(name)));
+        assert_eq!(ok(["cat", &url]), name);
+        // What nfsw prints names the same file.
+        let shown = ok(["ls", "-d", &url]);
+        assert_eq!(ok(["cat", shown.trim_end()]), name, "{shown}");
+        ok(["rm", &url]);
+        assert!(!server.path(name).exists(), "{name}");
+    }
+    let mut left = others;
+    left.sort_unstable();
+    assert_eq!(names(&server.path("/")), left);
+    // Beside an escaped part, another one may be a pattern.
+    fs::write(server.path("[1] a"), "").unwrap();
+    fs::write(server.path("1 b"), "").unwrap();
+    ok(["rm", &server.url("/%5B1]*")]);
+    assert!(!server.path("[1] a").exists() && server.path("1 b").exists());
+}
+
+#[test]
+fn a_directory_to_sync_is_no_pattern() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for (directory, text) in [("[k]", "right"), ("k", "wrong")] {
+        fs::create_dir(server.path(directory)).unwrap();
+        fs::write(server.path(directory).join("f"), text).unwrap();
+    }
+    let copy = here.path().join("copy");
+    let (source, copy_text) = (server.url("/[k]"), copy.to_str().unwrap());
+    ok(["sync", &source, copy_text]);
+    assert_eq!(fs::read(copy.join("f")).unwrap(), b"right");
+    fs::write(copy.join("g"), "new").unwrap();
+    ok(["sync", copy_text, &source]);
+    assert!(server.path("[k]/g").exists() && !server.path("k/g").exists());
+}
+
+#[test]
+fn a_file_does_not_become_the_directory_that_is_missing() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let file = here.path().join("file");
+    fs::write(&file, "bytes").unwrap();
+    let file = file.to_str().unwrap();
+    for end in ["/", "/."] {
+        let said = fails(2, ["cp", file, &server.url(&format!("/new{end}"))]);
+        assert!(said.contains("/new does not exist; create it first: nfsw mkdir "), "{said}");
+    }
+    assert!(names(&server.path("/")).is_empty());
+    fs::write(server.path("there"), "precious").unwrap();
+    let said = fails(2, ["cp", file, &server.url("/there/")]);
+    assert!(said.contains("/there: is not a directory"), "{said}");
+    assert_eq!(fs::read(server.path("there")).unwrap(), b"precious");
+
+    let local = format!("{}/new/", here.path().display());
+    let said = fails(2, ["cp", &server.url("/there"), &local]);
+    assert!(said.contains("does not exist; create it first: mkdir "), "{said}");
+    fs::create_dir(&local).unwrap();
+    ok(["cp", &server.url("/there"), &local]);
+    ok(["cp", "-r", &local, &server.url("/tree/")]);
+    assert!(server.path("tree/there").exists());
+}
+
+#[test]
+fn closed_standard_input_is_not_an_empty_file() {
+    let server = Server::start();
+    fs::write(server.path("file"), "precious").unwrap();
+    let program = common::program();
+    let copy = |input: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("\"$nfsw\" cp - \"$url\" {input}")]).env("nfsw", &program);
+        shell.env("url", server.url("/file")).output().unwrap()
+    };
+    let closed = copy("<&-");
+    assert_eq!(closed.status.code(), Some(2), "{}", stderr(&closed));
+    assert!(stderr(&closed).contains("standard input is closed"), "{}", stderr(&closed));
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"precious");
+    let empty = copy("</dev/null");
+    assert!(empty.status.success(), "{}", stderr(&empty));
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"");
+}
+
+#[test]
+fn what_a_list_of_files_names_is_there_or_reported() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (tree, list) = (here.path().join("tree"), here.path().join("list"));
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    fs::write(tree.join("f1"), "1").unwrap();
+    fs::write(tree.join("sub/f2"), "2").unwrap();
+    let [tree, list_text] = [&tree, &list].map(|path| path.to_str().unwrap());
+    fs::write(&list, "f1\nnone\n").unwrap();
+    for command in [&["sync"][..], &["cp", "-r"]] {
+        let target = server.url(&format!("/{}", command[0]));
+        let options = [command, &["--files-from", list_text, tree, &target]].concat();
+        let output = nfsw(options);
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        assert!(stderr(&output).contains("tree/none: listed in --files-from, but not there"));
+    }
+    for copy in ["sync/f1", "cp/f1"] {
+        assert!(server.path(copy).exists(), "{copy}");
+    }
+    fs::write(&list, "\n.\n").unwrap();
+    ok(["sync", "--files-from", list_text, tree, &server.url("/b")]);
+    assert_eq!(names(&server.path("b")), ["f1", "sub"]);
+    assert!(server.path("b/sub/f2").exists());
+}

@@ -1,0 +1,89 @@
+//! What a sync makes of what is there: leftovers of interrupted runs, modes, and files that change meanwhile.
+
+mod common;
+
+use std::{
+    fs::{self, FileTimes, OpenOptions, Permissions},
+    io::Write,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    process::Stdio,
+    time::{Duration, SystemTime},
+};
+
+use common::{Server, assert_same_tree, command, nfsw, noise, ok, rest_of, stderr, until};
+
+fn set_mode(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_an_interrupted_sync_has_left_is_resumed_and_not_deleted() {
+    for up in [true, false] {
+        let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+        let local = here.path().join("tree");
+        let source = if up { local.clone() } else { server.path("tree") };
+        fs::create_dir(&source).unwrap();
+        for name in ["f1", "f2"] {
+            fs::write(source.join(name), noise(2 << 20)).unwrap();
+        }
+        let (remote, local) = (server.url("/copy"), local.to_str().unwrap());
+        let copy = here.path().join("copy");
+        let remote_source = server.url("/tree");
+        let ends = if up { [local, &remote] } else { [&remote_source, copy.to_str().unwrap()] };
+        let target = if up { server.path("copy") } else { copy.clone() };
+        let mut first =
+            command(["sync", "--bwlimit", "8Mbit"]).args(ends).stderr(Stdio::null()).spawn().unwrap();
+        let begun = target.join(".f1.nfsw-part");
+        until("a part of f1 is there", || fs::metadata(&begun).is_ok_and(|it| it.blocks() > 0));
+        first.kill().unwrap();
+        first.wait().unwrap();
+
+        let planned = ok(["sync", "-n", "--delete"].iter().chain(&ends));
+        assert!(planned.contains("delete 0;") && !planned.contains("would delete"), "{planned}");
+        let output = nfsw(["sync", "-v", "--delete", "--max-delete", "0"].iter().chain(&ends));
+        assert!(output.status.success() && stderr(&output).contains(" 0 deleted"), "{}", stderr(&output));
+        assert_same_tree(&source, &target, true);
+        // One beside a file that is complete is of no use.
+        fs::write(&begun, "stale").unwrap();
+        ok(["sync", "--delete"].iter().chain(&ends));
+        assert_same_tree(&source, &target, false);
+    }
+}
+
+#[test]
+fn all_bits_of_a_mode_are_compared() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("tree");
+    fs::create_dir_all(tree.join("d")).unwrap();
+    fs::write(tree.join("f"), "x").unwrap();
+    let (source, target) = (tree.to_str().unwrap(), server.url("/copy"));
+    ok(["sync", source, &target]);
+    set_mode(&server.path("copy/f"), 0o4644);
+    set_mode(&tree.join("d"), 0o700);
+    let planned = ok(["sync", "-n", source, &target]);
+    assert!(planned.contains("would update f") && planned.contains("would update d/ (mode)"), "{planned}");
+    assert!(planned.contains("would create 0 and update 2"), "{planned}");
+    let output = nfsw(["sync", source, &target]);
+    assert!(stderr(&output).contains("0 new and 2 changed"), "{}", stderr(&output));
+    assert_same_tree(&tree, &server.path("copy"), true);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_copied_gets_the_time_of_what_was_copied() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let file = here.path().join("file");
+    fs::write(&file, noise(2 << 20)).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(978_307_200);
+    let open = || OpenOptions::new().append(true).open(&file).unwrap();
+    open().set_times(FileTimes::new().set_modified(old)).unwrap();
+    let mut copy = command(["cp", "-p", "--bwlimit", "8Mbit", file.to_str().unwrap(), &server.url("/copy")])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = server.path(".copy.nfsw-part");
+    until("a part is there", || fs::metadata(&begun).is_ok_and(|it| it.blocks() > 0));
+    open().write_all(b"more").unwrap();
+    let said = rest_of(copy.stderr.take().unwrap());
+    assert!(copy.wait().unwrap().success() && said.contains("changed since its copy was begun"), "{said}");
+    assert_same_tree(&file, &server.path("copy"), true);
+}
