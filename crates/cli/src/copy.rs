@@ -179,6 +179,9 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
         };
         Syncing::new(options, root)
     });
+    if let Some(sync) = &sync {
+        reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
+    }
     let run = Run { copy, connections, reporter, throttle, done, sync, marked: RefCell::default() };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
@@ -368,6 +371,9 @@ impl Run<'_> {
         };
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
         let was = frame.place.present(self.connections, self.reporter, name).await?;
+        if was.is_none() && !self.copy.dry_run {
+            frame.touch(self.connections, self.reporter).await;
+        }
         let place = frame
             .place
             .directory(self.connections, self.reporter, name, created_mode, self.copy.dry_run, frame.marks())
@@ -382,9 +388,6 @@ impl Run<'_> {
                     self.say_change("directory", node, frame, name, Change::Attributes)?;
                 }
             }
-        }
-        if place.was_created() {
-            frame.touch();
         }
         let changes = !self.copy.dry_run;
         // An interrupted run may have made it under its own name.
@@ -408,7 +411,7 @@ impl Run<'_> {
         };
         let target = node.read_link().await?;
         if !self.copy.dry_run {
-            frame.touch();
+            frame.touch(self.connections, self.reporter).await;
             let times = self.copy.preserve.then_some(node.attributes.times);
             frame
                 .place
@@ -467,6 +470,10 @@ impl Run<'_> {
         self.reporter.activity().file_done();
         let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["reason"] = reason.name().into();
+        if reason == Skip::Special {
+            // A warning has said it to people.
+            return self.reporter.passed_over(&event, reason);
+        }
         let line = format!("{}: left alone, it {}", target.shown, reason.words());
         self.reporter.skipped(line, &event, reason)
     }
@@ -483,7 +490,7 @@ impl Run<'_> {
         if self.copy.dry_run {
             event["dry_run"] = true.into();
             if !self.reporter.json() {
-                return self.reporter.print(format!("would copy {line}\n").as_bytes());
+                return self.reporter.would(format_args!("would copy {line}"));
             }
         }
         match node.kind {

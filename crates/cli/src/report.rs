@@ -40,6 +40,12 @@ struct Unsaid {
     line: String,
 }
 
+/// What a sync has done so far.
+pub(crate) trait Totals: std::fmt::Debug {
+    /// Returns it in words for people.
+    fn words(&self) -> String;
+}
+
 /// Prints for the whole run. Nothing else writes to standard output or standard error.
 #[derive(Debug)]
 pub(crate) struct Reporter {
@@ -63,7 +69,7 @@ pub(crate) struct Reporter {
     started: Instant,
     progress: RefCell<Option<Progress>>,
     /// What the closing line says of a sync.
-    totals: RefCell<Option<String>>,
+    totals: RefCell<Option<Box<dyn Totals>>>,
     /// Whether there is a closing line also where there is no bar.
     closes: Cell<bool>,
     outcome: RefCell<Outcome>,
@@ -239,12 +245,12 @@ impl Reporter {
         self.named(text, event)
     }
 
-    /// Counts a file that is as its source, which is said to programs only.
+    /// Counts a file that was left as it is, and says that to programs only.
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn unchanged(&self, event: &Value) -> anyhow::Result<()> {
-        self.outcome.borrow_mut().add_skipped(Skip::Unchanged);
+    pub(crate) fn passed_over(&self, event: &Value, reason: Skip) -> anyhow::Result<()> {
+        self.outcome.borrow_mut().add_skipped(reason);
         self.event(event)
     }
 
@@ -265,10 +271,27 @@ impl Reporter {
         }
     }
 
-    /// Sets what the closing line says of a sync, which always has one.
-    pub(crate) fn set_totals(&self, text: String) {
-        *self.totals.borrow_mut() = Some(text);
-        self.closes.set(true);
+    /// Sets what says in the closing line what a sync has done so far. One that changes nothing says that itself.
+    pub(crate) fn set_totals(&self, totals: impl Totals + 'static, changes: bool) {
+        *self.totals.borrow_mut() = Some(Box::new(totals));
+        self.closes.set(changes);
+    }
+
+    /// Says what would be done, and what failed while that was found out.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn tell_planned(&self, totals: &str) -> anyhow::Result<()> {
+        self.print(format!("dry run: {totals}{}\n", self.outcome.borrow().of_sync()).as_bytes())
+    }
+
+    /// Says what would be done to one file.
+    ///
+    /// # Errors
+    /// As [`Reporter::print`].
+    pub(crate) fn would(&self, text: impl Display) -> anyhow::Result<()> {
+        self.log(&text);
+        self.print(format!("{text}\n").as_bytes())
     }
 
     /// Counts a file whose copy goes on with what is there, and says so.
@@ -452,7 +475,7 @@ impl Reporter {
             return;
         }
         let files = match &*self.totals.borrow() {
-            Some(totals) => format!("{totals}{}", outcome.of_sync()),
+            Some(totals) => format!("{}{}", totals.words(), outcome.of_sync()),
             None if self.closes.get() || had_bar || self.log.get().is_some() => outcome.of_copies(),
             None => return,
         };

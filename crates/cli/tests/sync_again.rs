@@ -5,12 +5,12 @@ mod common;
 use std::{
     fs::{self, FileTimes, OpenOptions, Permissions},
     io::Write,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
     process::Stdio,
     time::{Duration, SystemTime},
 };
 
-use common::{Server, assert_same_tree, command, nfsw, noise, ok, rest_of, stderr, until};
+use common::{NOBODY, Server, as_nobody, assert_same_tree, command, nfsw, noise, ok, rest_of, stderr, until};
 
 fn set_mode(path: &std::path::Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -86,4 +86,30 @@ fn a_file_that_changes_while_it_is_copied_gets_the_time_of_what_was_copied() {
     let said = rest_of(copy.stderr.take().unwrap());
     assert!(copy.wait().unwrap().success() && said.contains("changed since its copy was begun"), "{said}");
     assert_same_tree(&file, &server.path("copy"), true);
+}
+
+#[test]
+fn a_directory_that_its_owner_may_not_write_gets_what_is_new_and_keeps_its_mode() {
+    let (server, here) = (Server::of_nobody(), tempfile::tempdir().unwrap());
+    let [tree, back] = ["tree", "back"].map(|name| here.path().join(name));
+    fs::create_dir_all(tree.join("d")).unwrap();
+    fs::create_dir(&back).unwrap();
+    chown(&back, Some(NOBODY), None).unwrap();
+    set_mode(here.path(), 0o755);
+    let [tree_text, back_text] = [&tree, &back].map(|path| path.to_str().unwrap());
+    for name in ["first", "second"] {
+        set_mode(&tree.join("d"), 0o755);
+        fs::write(tree.join("d").join(name), name).unwrap();
+        set_mode(&tree.join("d"), 0o555);
+        ok(["sync", tree_text, &server.url("/copy")]);
+        assert_same_tree(&tree, &server.path("copy"), true);
+        let output = as_nobody(["sync", &server.url("/copy"), back_text]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_same_tree(&tree.join("d"), &back.join("d"), true);
+    }
+    set_mode(&tree.join("d"), 0o755);
+    fs::remove_file(tree.join("d/first")).unwrap();
+    set_mode(&tree.join("d"), 0o555);
+    ok(["sync", "--delete", tree_text, &server.url("/copy")]);
+    assert_same_tree(&tree, &server.path("copy"), true);
 }

@@ -287,7 +287,7 @@ impl Run<'_> {
             let removals = doomed.iter().map(|it| async move {
                 let frame = &groups[it.group].frame;
                 if !self.copy.dry_run {
-                    frame.touch();
+                    frame.touch(self.connections, self.reporter).await;
                     let place = &frame.place;
                     place
                         .remove(self.connections, self.reporter, &it.path, it.above, it.is_directory())
@@ -317,7 +317,7 @@ impl Run<'_> {
         if self.copy.dry_run {
             event["dry_run"] = true.into();
             if !self.reporter.json() {
-                return self.reporter.print(format!("{text}\n").as_bytes());
+                return self.reporter.would(text);
             }
         }
         self.reporter.deleted(text, &event)

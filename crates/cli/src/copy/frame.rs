@@ -6,6 +6,8 @@ use std::{
     rc::Rc,
 };
 
+use tokio::sync::OnceCell;
+
 use super::{
     filter::{self, Ignores},
     node::{Attributes, Node},
@@ -30,6 +32,8 @@ pub(super) struct Frame {
     was: Option<Attributes>,
     /// Whether anything in it has changed.
     is_touched: Cell<bool>,
+    /// Whether its owner was allowed to change what is in it.
+    is_widened: OnceCell<()>,
     /// Whether it stands for one that was filled before.
     is_again: bool,
     /// Its path below SRC.
@@ -53,6 +57,7 @@ impl Frame {
             last: None,
             was: None,
             is_touched: Cell::default(),
+            is_widened: OnceCell::new(),
             is_again: false,
             relative: Vec::new(),
             ignores: RefCell::default(),
@@ -98,9 +103,18 @@ impl Frame {
         Self { parent, source, last, was, relative, ignores, ..Self::top(place) }
     }
 
-    /// Notes that something in the directory changes, so that its times do.
-    pub(super) fn touch(&self) {
+    /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets
+    /// another, until its own is set at the end.
+    pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
         self.is_touched.set(true);
+        let mode = self.was.filter(|_| self.last.is_some()).map_or(0o700, |was| was.mode);
+        if mode & 0o300 != 0o300 {
+            let widen = || async {
+                // If that is refused, so is what follows, which is then reported.
+                let _ = self.place.set_mode(connections, reporter, mode | 0o300).await;
+            };
+            self.is_widened.get_or_init(widen).await;
+        }
     }
 
     /// Whether anything in the directory has changed.

@@ -119,7 +119,7 @@ impl Run<'_> {
         }
         share.leave_out(u64::MAX);
         if !self.copy.dry_run {
-            frame.touch();
+            frame.touch(self.connections, self.reporter).await;
             let link = (&copied, there, first);
             if !frame.place.hard_link(self.connections, self.reporter, name, link, present.is_some()).await? {
                 return self.file(item).await;

@@ -281,6 +281,28 @@ impl Place {
         }
     }
 
+    /// Sets the mode of the directory itself.
+    pub(super) async fn set_mode(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+        mode: u32,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                directory.set_mode(mode).map_err(|error| local(directory.path(), &error))
+            }
+            Self::Remote(place) => {
+                let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+                let set = async |place: &RemotePlace| {
+                    place.client.set_attributes(place.handle, attributes).await.at(&place.remote)
+                };
+                place.with(connections, reporter, set).await
+            }
+        }
+    }
+
     /// Returns in what steps files here keep their times, where that is known; zero where it is not.
     pub(super) async fn time_step(
         &self,

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     exit::{Exit, Failure},
     outcome::Skip,
-    report::event,
+    report::{Totals, event},
     text::escape,
     units,
 };
@@ -63,7 +63,7 @@ pub(super) struct Syncing {
     pub(super) surplus: RefCell<Vec<Surplus>>,
     /// What cannot be copied before something of another kind is deleted.
     pub(super) blocked: RefCell<Vec<Work>>,
-    tally: RefCell<Tally>,
+    tally: Rc<RefCell<Tally>>,
 }
 
 /// Why something is copied.
@@ -99,6 +99,33 @@ struct Tally {
     bytes: u64,
 }
 
+#[derive(Debug)]
+struct Counted {
+    tally: Rc<RefCell<Tally>>,
+    dry_run: bool,
+}
+
+impl Totals for Counted {
+    fn words(&self) -> String {
+        let tally = self.tally.borrow();
+        if self.dry_run { tally.planned() } else { tally.done() }
+    }
+}
+
+impl Tally {
+    fn done(&self) -> String {
+        let Self { new, changed, deleted, unchanged, bytes } = self;
+        let size = units::bytes(*bytes);
+        format!("{new} new and {changed} changed ({size}), {deleted} deleted, {unchanged} unchanged")
+    }
+
+    fn planned(&self) -> String {
+        let Self { new, changed, deleted, unchanged, bytes } = self;
+        let size = units::bytes(*bytes);
+        format!("would create {new} and update {changed} ({size}), delete {deleted}; {unchanged} unchanged")
+    }
+}
+
 impl Syncing {
     pub(super) fn new(options: Sync, root: Option<Node>) -> Self {
         Self {
@@ -109,8 +136,13 @@ impl Syncing {
             hard_links: HardLinks::default(),
             surplus: RefCell::default(),
             blocked: RefCell::default(),
-            tally: RefCell::default(),
+            tally: Rc::default(),
         }
+    }
+
+    /// Returns what says what was done so far, or would be.
+    pub(super) fn totals(&self, dry_run: bool) -> impl Totals + use<> {
+        Counted { tally: Rc::clone(&self.tally), dry_run }
     }
 
     /// Counts something that was deleted, or would be.
@@ -229,7 +261,7 @@ impl Run<'_> {
         self.reporter.activity().file_done();
         let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["reason"] = Skip::Unchanged.name().into();
-        self.reporter.unchanged(&event)
+        self.reporter.passed_over(&event, Skip::Unchanged)
     }
 
     /// Says what was copied, or would be.
@@ -281,7 +313,7 @@ impl Run<'_> {
         if self.copy.dry_run {
             event["dry_run"] = true.into();
             if !self.reporter.json() {
-                return self.reporter.print(format!("{text}\n").as_bytes());
+                return self.reporter.would(text);
             }
         }
         match node.kind {
@@ -299,17 +331,7 @@ impl Run<'_> {
                 "deleted": deleted, "unchanged": unchanged, "bytes": bytes,
             }));
         }
-        let size = units::bytes(bytes);
-        if self.copy.dry_run {
-            let line = format!(
-                "dry run: would create {new} and update {changed} ({size}), delete {deleted}; {unchanged} unchanged\n"
-            );
-            return self.reporter.print(line.as_bytes());
-        }
-        self.reporter.set_totals(format!(
-            "{new} new and {changed} changed ({size}), {deleted} deleted, {unchanged} unchanged"
-        ));
-        Ok(())
+        if self.copy.dry_run { self.reporter.tell_planned(&sync.tally.borrow().planned()) } else { Ok(()) }
     }
 
     /// Whether something of another kind, which is to be deleted, has the name of what is to be copied.

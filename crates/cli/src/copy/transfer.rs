@@ -95,7 +95,7 @@ impl Run<'_> {
             }
             Decision::Copy(mode, change) => {
                 if !self.copy.dry_run {
-                    frame.touch();
+                    frame.touch(self.connections, self.reporter).await;
                     let copied = self.copy(item, mode).await?;
                     self.verify_if_due(item, copied.was.as_ref()).await?;
                     self.record(item, copied);

@@ -61,6 +61,15 @@ impl Server {
         Self::with("[::]:0", &[])
     }
 
+    /// A server with the rights of somebody who is not root, as [`as_nobody`].
+    pub(crate) fn of_nobody() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(root.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        let serve = as_nobody(["serve", "--listen", "127.0.0.1:0"]);
+        let (process, url) = Self::launch_by(serve, root.path(), "127.0.0.1:0", &[]);
+        Self { root: Root(root.path().to_owned(), Some(root)), process, url }
+    }
+
     fn with(listen: &str, options: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let (process, url) = Self::launch(root.path(), listen, options);
@@ -82,12 +91,11 @@ impl Server {
     }
 
     fn launch(root: &Path, listen: &str, options: &[&str]) -> (Child, String) {
-        let mut process = command(["serve", "--listen", listen])
-            .args(options)
-            .arg(root)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::launch_by(command(["serve", "--listen", listen]), root, listen, options)
+    }
+
+    fn launch_by(mut serve: Command, root: &Path, listen: &str, options: &[&str]) -> (Child, String) {
+        let mut process = serve.args(options).arg(root).stdout(Stdio::piped()).spawn().unwrap();
         let line = first_line(&mut process);
         let (host, _) = listen.rsplit_once(':').unwrap();
         let port = line.split(&format!("{host}:")).nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
@@ -215,6 +223,18 @@ impl Drop for Link {
 /// `nfsw` as it was built with the tests, or what `NFSW_BINARY` names: a release build, for numbers.
 pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("NFSW_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_nfsw").into())
+}
+
+/// Whose rights are those of no user.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Prepares `nfsw` with arguments, as somebody who is not root, for whom modes mean something. Only root can do that.
+pub(crate) fn as_nobody<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program()).args(arguments);
+    command.stdin(Stdio::null()).env("XDG_STATE_HOME", "/nowhere").env("XDG_CACHE_HOME", "/nowhere");
+    command.env("XDG_CONFIG_HOME", "/nowhere").env_remove("NFSW_OPTS");
+    command
 }
 
 /// Prepares `nfsw` with arguments.
