@@ -9,7 +9,7 @@ use std::{
     io::{self, IsTerminal},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -39,6 +39,17 @@ pub(crate) struct Activity {
     present_bytes: AtomicU64,
     /// What is being done with which file.
     current: Mutex<Option<String>>,
+    /// Files that are being compared with their sources.
+    verifying: AtomicUsize,
+}
+
+/// A file that is being compared with its source, until this is dropped.
+pub(crate) struct Verifying<'a>(&'a AtomicUsize);
+
+impl Drop for Verifying<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Activity {
@@ -56,6 +67,12 @@ impl Activity {
     /// Notes what is being done now.
     pub(crate) fn set_current(&self, text: String) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// Notes that a file is being compared with its source.
+    pub(crate) fn verify(&self) -> Verifying<'_> {
+        self.verifying.fetch_add(1, Relaxed);
+        Verifying(&self.verifying)
     }
 
     /// Counts a finished file.
@@ -350,7 +367,10 @@ impl Observation {
         }
         let present = activity.present_bytes.load(Relaxed);
         let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
-        let left = (expected > bytes && self.smooth_rate >= 1.0).then(|| {
+        let rate = self.bytes_per_second();
+        // Nothing is copied meanwhile.
+        let is_verifying = rate < 1.0 && activity.verifying.load(Relaxed) > 0;
+        let left = (expected > bytes && self.smooth_rate >= 1.0 && !is_verifying).then(|| {
             let left = Duration::from_secs_f64((expected - bytes) as f64 / self.smooth_rate);
             Duration::from_secs(left.as_secs() + 1)
         });
@@ -358,7 +378,7 @@ impl Observation {
             bytes: bytes + present,
             expected: if expected > 0 { expected + present } else { 0 },
             files: (activity.files.load(Relaxed), activity.expected_files.load(Relaxed)),
-            rate: self.bytes_per_second(),
+            rate: (!is_verifying).then_some(rate),
             left,
             trouble: self.trouble(now, true),
             strip: self.strip.words().filter(|_| !activity.is_link_shown.load(Relaxed)),
@@ -467,6 +487,30 @@ mod tests {
         // More is left out than there is.
         share.leave_out(1000);
         assert_eq!(expected(), 30);
+    }
+
+    #[test]
+    fn while_copies_are_only_compared_the_line_says_that_and_no_time_left() {
+        let start = Instant::now();
+        let activity = Activity::default();
+        let mut observation = Observation::new(start);
+        activity.set_mounted();
+        activity.expect(4 << 20);
+        activity.add_bytes(3 << 20);
+        let link = LinkState { replies: 1, ..LinkState::default() };
+        let mut line = |seconds: u32| {
+            activity.step();
+            let now = start + seconds * SECOND;
+            observation.update(now, &activity, link);
+            observation.line(now, &activity, link, 79).painted(false)
+        };
+        assert!(line(1).contains("left"));
+        let verifying = activity.verify();
+        let lines: Vec<_> = (2..20).map(&mut line).collect();
+        let last = lines.last().unwrap();
+        assert!(last.contains("verifying") && !last.contains("left") && !last.contains("/s"), "{last}");
+        drop(verifying);
+        assert!(!line(20).contains("verifying"));
     }
 
     #[test]

@@ -123,7 +123,9 @@ impl Run<'_> {
         place: &Place,
         name: &[u8],
     ) -> anyhow::Result<()> {
-        self.reporter.activity().set_current(format!("verifying {}", escape(name)));
+        let activity = self.reporter.activity();
+        activity.set_current(format!("verifying {}", escape(name)));
+        let _verifying = activity.verify();
         match self.differences(node, was, place, name).await? {
             Some(ranges) => self.judge(node, &ranges, &place.name(name)),
             None => Ok(()),

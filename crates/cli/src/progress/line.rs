@@ -13,8 +13,8 @@ pub(super) struct Told {
     pub(super) expected: u64,
     /// Files that are done, and files in all.
     pub(super) files: (u64, u64),
-    /// Bytes a second while something moves.
-    pub(super) rate: f64,
+    /// Bytes a second while something moves; `None` while copies are only compared.
+    pub(super) rate: Option<f64>,
     /// How long the rest will take.
     pub(super) left: Option<Duration>,
     /// Why nothing moves.
@@ -52,7 +52,10 @@ impl Told {
         };
         let (rate, left) = match &self.trouble {
             Some(trouble) => (trouble.clone(), None),
-            None => (format!("{}/s", units::bytes(self.rate as u64)), self.left),
+            None => match self.rate {
+                Some(rate) => (format!("{}/s", units::bytes(rate as u64)), self.left),
+                None => ("verifying".to_owned(), None),
+            },
         };
         let left = left.map(|left| format!("{} left", units::whole_seconds(left)));
         let files = (self.files.1 > 1).then(|| format!("{}/{} files", self.files.0, self.files.1));
@@ -138,7 +141,7 @@ mod tests {
             bytes: 2 << 20,
             expected: 10 << 20,
             files: (3, 12),
-            rate: f64::from(2 << 20),
+            rate: Some(f64::from(2 << 20)),
             left: Some(Duration::from_secs(5)),
             trouble: None,
             strip: None,
