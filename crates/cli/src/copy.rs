@@ -374,9 +374,11 @@ impl Run<'_> {
         if was.is_none() && !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
         }
+        let mark = frame.marks().then(|| node.own_name());
+        let dry_run = self.copy.dry_run;
         let place = frame
             .place
-            .directory(self.connections, self.reporter, name, created_mode, self.copy.dry_run, frame.marks())
+            .directory(self.connections, self.reporter, name, created_mode, dry_run, mark.as_deref())
             .await?;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {

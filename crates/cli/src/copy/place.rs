@@ -157,7 +157,7 @@ impl Place {
         name: &[u8],
         mode: u32,
         dry_run: bool,
-        marks: bool,
+        mark: Option<&[u8]>,
     ) -> anyhow::Result<Self> {
         let present = self.present(connections, reporter, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
@@ -168,26 +168,26 @@ impl Place {
         if dry_run && present.is_none() {
             return Ok(Self::Planned(self.name(name)));
         }
-        match self {
-            Self::Planned(_) => Ok(Self::Planned(self.name(name))),
-            Self::Local { directory, .. } if marks && present.is_none() => {
+        match (self, mark.filter(|_| present.is_none())) {
+            (Self::Planned(_), _) => Ok(Self::Planned(self.name(name))),
+            (Self::Local { directory, .. }, Some(source)) => {
                 let make = || {
                     let made = Marked::make(directory, name, mode)?;
-                    made.mark()?;
+                    made.mark(source)?;
                     made.finish()
                 };
                 let made = make().map_err(|error| local(&directory.join(name), &error))?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
-            Self::Remote(place) if marks && present.is_none() => {
-                let make = async |at: &RemotePlace| at.marked_directory(reporter, name, mode).await;
+            (Self::Remote(place), Some(source)) => {
+                let make = async |at: &RemotePlace| at.marked_directory(reporter, name, mode, source).await;
                 Ok(Self::Remote(Box::new(place.with(connections, reporter, make).await?)))
             }
-            Self::Local { directory, .. } => match directory.create(name, mode) {
+            (Self::Local { directory, .. }, None) => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
                 Err(error) => Err(local(&directory.join(name), &error)),
             },
-            Self::Remote(place) => {
+            (Self::Remote(place), None) => {
                 let make = async |at: &RemotePlace| {
                     // Where this directory was forgotten, so was what is in it.
                     let present = present.filter(|_| std::ptr::eq(at, &raw const **place));

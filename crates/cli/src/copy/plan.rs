@@ -26,10 +26,11 @@ use crate::{
     error::{ResultExt, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::{Directory, is_closed_input},
-    name::{MARKER, is_plain},
+    name::{MARKER, MAX_NAME_BYTES, is_plain},
     remote::{Found, find, find_all, find_if_exists, follow, real},
     report::Reporter,
     target::{Remote, Target, is_within, local_name},
+    text::escape,
 };
 
 /// Names of a destination directory that are looked up one by one, at most: one listing costs less than more LOOKUPs.
@@ -69,19 +70,31 @@ enum Destination {
 
 /// Whether the source becomes an existing directory, and does not go into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whole {
+enum Whole<'a> {
     Always,
-    /// If it is what an interrupted run has made.
-    IfMarked,
+    /// If it is what an interrupted run has made of a source of this name, or of any source if there is none.
+    IfMarked(Option<&'a [u8]>),
     Never,
 }
 
-impl Whole {
-    fn holds(self, is_marked: impl FnOnce() -> bool) -> bool {
-        match self {
-            Self::Always => true,
-            Self::IfMarked => is_marked(),
-            Self::Never => false,
+impl Whole<'_> {
+    /// Whether the source becomes a directory; `mark` is what is in the mark of an unfinished copy, if it has one.
+    ///
+    /// # Errors
+    /// It is the unfinished copy of another source.
+    fn holds(self, directory: impl Display, mark: Option<Vec<u8>>) -> anyhow::Result<bool> {
+        match (self, mark) {
+            (Self::Always, _) => Ok(true),
+            (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
+            (Self::IfMarked(Some(source)), Some(mark)) if !mark.is_empty() && mark != source => {
+                let (mark, marker) = (escape(&mark), escape(MARKER));
+                let text = format!(
+                    "{directory}: is the incomplete copy of {mark}; complete that first, or remove {marker} in it to copy into it \
+                     all the same"
+                );
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+            (Self::IfMarked(_), Some(_)) => Ok(true),
         }
     }
 }
@@ -122,9 +135,11 @@ pub(super) async fn plan(
     // One directory becomes what an interrupted run has made and marked.
     let is_tree = copy.sources.len() == 1
         && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
+    // The contents of a directory may become those of any other.
+    let source_name = sources.first().filter(|_| copy.sync.is_none()).map(|source| source.node.own_name());
     let whole = match (copy.is_whole_target, is_tree) {
         (true, _) => Whole::Always,
-        (false, true) => Whole::IfMarked,
+        (false, true) => Whole::IfMarked(source_name.as_deref()),
         (false, false) => Whole::Never,
     };
     let must_be_directory = copy.destination.names_directory() && !is_tree;
@@ -303,13 +318,19 @@ fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> anyhow::Re
 
 /// Finds where the sources go on this machine; `whole` says whether the source becomes a directory
 /// that is there, `through_links` whether what a link leads to is replaced, and not the link.
-fn find_local_destination(path: &Path, whole: Whole, through_links: bool) -> anyhow::Result<Destination> {
+fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) -> anyhow::Result<Destination> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     // It is the link that would become the source.
     let is_itself = is_link && !through_links;
-    let is_marked = || fs::symlink_metadata(path.join(OsStr::from_bytes(MARKER))).is_ok();
-    let path = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() && !whole.holds(is_marked) => {
+    let found = fs::metadata(path);
+    let is_whole = match (&found, whole) {
+        (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
+            whole.holds(show(path), local_mark(path))?
+        }
+        _ => whole == Whole::Always,
+    };
+    let path = match found {
+        Ok(metadata) if metadata.is_dir() && !is_whole => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             return Ok(Destination::Inside(Place::local(directory), None));
         }
@@ -348,7 +369,7 @@ async fn find_remote_destination(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-    whole: Whole,
+    whole: Whole<'_>,
     through_links: bool,
     ahead: Option<Ahead<'_>>,
 ) -> anyhow::Result<Destination> {
@@ -388,12 +409,32 @@ async fn find_remote_destination(
     }
 }
 
-/// Whether a directory on a server has the mark of an unfinished copy.
-async fn is_marked(found: &Found) -> anyhow::Result<bool> {
+/// Returns what is in the mark of an unfinished copy that a directory on this machine has.
+fn local_mark(path: &Path) -> Option<Vec<u8>> {
+    let mark = path.join(OsStr::from_bytes(MARKER));
+    let found = fs::symlink_metadata(&mark).ok()?;
+    Some(if found.is_file() { fs::read(&mark).unwrap_or_default() } else { Vec::new() })
+}
+
+/// Returns what is in the mark of an unfinished copy that a directory on a server has.
+async fn mark(found: &Found) -> anyhow::Result<Option<Vec<u8>>> {
     match found.client.lookup(found.handle, MARKER).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_missing(&error) => Ok(false),
+        Ok(mark) if mark.metadata.size == 0 => Ok(Some(Vec::new())),
+        Ok(mark) => {
+            let (name, _) =
+                found.client.read(mark.handle, 0, MAX_NAME_BYTES as u32).await.at(&found.remote)?;
+            Ok(Some(name.to_vec()))
+        }
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error).at(&found.remote),
+    }
+}
+
+/// Whether the source becomes a directory on a server that is there.
+async fn is_whole(whole: Whole<'_>, found: &Found) -> anyhow::Result<bool> {
+    match whole {
+        Whole::IfMarked(_) => whole.holds(&found.remote, mark(found).await?),
+        Whole::Always | Whole::Never => Ok(whole == Whole::Always),
     }
 }
 
@@ -410,7 +451,7 @@ async fn look_around(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-    whole: Whole,
+    whole: Whole<'_>,
     through_links: bool,
     mut is_above: impl FnMut(&Client, FileHandle, &[u8]),
 ) -> anyhow::Result<Around> {
@@ -449,7 +490,7 @@ async fn look_around(
         };
         match real {
             Some(found) if found.is_directory() && whole != Whole::Always => {
-                if whole == Whole::IfMarked && is_marked(&found).await? {
+                if is_whole(whole, &found).await? {
                     return around(connections, reporter, found).await;
                 }
                 return Ok(Around::Directory(Found { remote: remote.clone(), ..found }));
@@ -460,7 +501,7 @@ async fn look_around(
         }
     } else if let Some(found) = there.as_ref().filter(|there| there.is_directory())
         && whole != Whole::Always
-        && !(whole == Whole::IfMarked && is_marked(found).await?)
+        && !is_whole(whole, found).await?
     {
         return Ok(Around::Directory(found.clone()));
     }

@@ -1,6 +1,9 @@
 //! A local directory that is the target of a copy.
 
-use std::io;
+use std::{
+    fs::File,
+    io::{self, Write},
+};
 
 use rustix::fs::{self, FileType, Mode, OFlags};
 
@@ -29,11 +32,11 @@ impl<'a> Marked<'a> {
         Ok(Self { above, name, made })
     }
 
-    /// Marks it.
-    pub(crate) fn mark(&self) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        fs::openat(&self.made.fd, MARKER, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(())
+    /// Marks it as an unfinished copy of what has this name.
+    pub(crate) fn mark(&self, source: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mark = fs::openat(&self.made.fd, MARKER, flags, Mode::RUSR | Mode::WUSR)?;
+        File::from(mark).write_all(source)
     }
 
     /// Gives it its name.

@@ -236,7 +236,7 @@ async fn a_download_is_finished_after_an_end_at_any_step_of_its_marker() {
             let made = Marked::make(&above, b"copy", 0o755).unwrap();
             assert_eq!(names(trial.here.path()), [".copy.nfsw-part"]);
             if steps > 1 {
-                made.mark().unwrap();
+                made.mark(b"tree").unwrap();
             }
             if steps > 2 {
                 made.finish().unwrap();
@@ -264,7 +264,7 @@ async fn a_marked_directory_is_complete_however_it_is_named() {
         fs::create_dir(into).unwrap();
         let above = Directory::open(into).unwrap();
         let made = Marked::make(&above, b"tree", 0o755).unwrap();
-        made.mark().unwrap();
+        made.mark(b"tree").unwrap();
         made.finish().unwrap();
         let into = to.replacen("/into/tree", "/into", 1);
         trial.copy(&["-r", &from, &into]).await.0.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use nfs_wireless_client::{Client, Entry, FileHandle, FileType, NfsStatus, SetAttributes};
+use nfs_wireless_client::{Client, Entry, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
 
 use super::{Present, set_times};
 use crate::{
@@ -174,13 +174,14 @@ impl RemotePlace {
         Self::new(self.client.clone(), self.handle, self.remote.clone(), self.file)
     }
 
-    /// Creates a directory with the mark of an unfinished copy: it has no name before it has the
+    /// Creates a directory with the mark of an unfinished copy of what has the name `source`: it has no name before it has the
     /// mark.
     pub(super) async fn marked_directory(
         &self,
         reporter: &Reporter,
         name: &[u8],
         mode: u32,
+        source: &[u8],
     ) -> anyhow::Result<Self> {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, temporary) = (remote.join(name), name::temporary(name));
@@ -199,9 +200,13 @@ impl RemotePlace {
             made => made,
         };
         let made = made.at(&remote)?;
-        let attributes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
-        client.create(made.handle, MARKER, attributes).await.at(&remote)?;
-        client.rename(made.handle, (*above, &temporary), (*above, name)).await.at(&remote)?;
+        let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
+        let mark = client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        // Without a name in it, it is the mark of any copy.
+        let naming = client.write(mark.handle, 0, source, Stability::Stable);
+        let renaming = client.rename(made.handle, (*above, &temporary), (*above, name));
+        let (_, renamed) = tokio::join!(naming, renaming);
+        renamed.at(&remote)?;
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.
         let made = client.lookup(*above, name).await.at(&remote)?;
         reporter.activity().step();

@@ -472,3 +472,35 @@ async fn a_source_that_is_removed_before_its_turn_is_missing() {
     assert_eq!(exit, Exit::SourceMissing);
     assert_eq!(trial.far_names(), [""; 0]);
 }
+
+#[tokio::test]
+async fn the_incomplete_copy_of_one_directory_does_not_take_in_another() {
+    for is_upload in [true, false] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(is_upload, "tree", "copy");
+        plant(&source);
+        let marker = std::str::from_utf8(MARKER).unwrap();
+        trial.faults(&[(
+            calls(if is_upload { Procedure::Write } else { Procedure::Read }),
+            When::Nth(2),
+            Action::Fail(Status::IO),
+        )]);
+        trial.copy(&["-r", &from, &to]).await.0.unwrap();
+        assert_eq!(fs::read(target.join(marker)).unwrap(), b"tree");
+        let other = source.parent().unwrap().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("o"), b"o").unwrap();
+        let begun = names(&target);
+        let error = trial.copy(&["-r", &from.replace("/tree", "/other"), &to]).await.0.unwrap_err();
+        assert!(
+            format!("{error:#}").contains("is the incomplete copy of tree; complete that first"),
+            "{error:#}"
+        );
+        assert_eq!(names(&target), begun);
+        // By whatever words the same source is named, it is completed.
+        trial.copy(&["-r", &from.replace("/tree", "/tree/."), &to]).await.0.unwrap();
+        assert_same(&source, &target, "");
+        trial.copy(&["-r", &from.replace("/tree", "/other"), &to]).await.0.unwrap();
+        assert!(target.join("other/o").exists());
+    }
+}
