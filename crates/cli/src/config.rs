@@ -310,8 +310,16 @@ impl Known {
 /// Returns what is wrong with a command line, without what surrounds it.
 pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    let mut lines = text.lines();
+    let line = lines.next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    // What it is about may follow, one on each line.
+    let listed: Vec<&str> =
+        lines.map_while(|line| line.strip_prefix("  ")).map(str::trim).filter(|it| !it.is_empty()).collect();
+    match line.ends_with(':') {
+        true if !listed.is_empty() => format!("{line} {}", listed.join(", ")),
+        _ => line.to_owned(),
+    }
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
