@@ -368,7 +368,9 @@ pub(crate) fn environment() -> Result<Vec<Preset>, String> {
 /// It is not understood, or asks for help.
 pub(crate) fn read(program: &mut clap::Command, line: &[OsString]) -> Result<Cli, clap::Error> {
     let mut matches = program.try_get_matches_from_mut(line)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(program))
+    let mut cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(program))?;
+    cli.command.drop_zero_limits();
+    Ok(cli)
 }
 
 /// Adds to a command line, which is right as it is, what the configuration says. `program` has read it.
