@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
         let printed = args::ConnectionArgs::explained().print_help();
         return helped(printed, &[]).into();
     }
-    let line: Vec<OsString> = std::env::args_os().collect();
+    let line = habits::with_names_kept(std::env::args_os().collect());
     let color = color::Color::of_line(line.iter().filter_map(|word| word.to_str()));
     let mut program = args::Cli::command().color(color.into());
     let cli = match config::read(&mut program, &line) {

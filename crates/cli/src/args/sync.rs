@@ -109,7 +109,7 @@ struct AlwaysArgs {
     #[arg(short, long, hide = true)]
     group: bool,
     /// Accepted as a part of -a; what is neither file, directory nor link is skipped with a warning.
-    #[arg(short = 'D', hide = true)]
+    #[arg(short = 'D', long = "no-D", aliases = ["no-devices", "no-specials"], hide = true)]
     devices: bool,
     /// Is always so.
     #[arg(short = 'H', long, hide = true)]
@@ -149,7 +149,7 @@ Options of rsync and scp:
   -e, scp -i                     not needed: no ssh, no login; --uid, --gid
   --port, scp -P                 part of the name: nfs://HOST:PORT/PATH
 
-For options that are not available, nfsw says what to use instead. -S is --sparse always.
+For most other options, nfsw says what to use instead. -S is --sparse always.
 
 Examples:
   nfsw sync ~/Pictures nas:/backup --delete --dry-run
