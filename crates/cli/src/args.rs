@@ -131,6 +131,13 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Takes a limit of 0 for none, when all that may outweigh it has been read.
+    pub(crate) fn drop_zero_limits(&mut self) {
+        if let Self::Cp(CpArgs { bwlimit, .. }) | Self::Sync(SyncArgs { bwlimit, .. }) = self {
+            *bwlimit = bwlimit.filter(|&rate| rate > 0);
+        }
+    }
+
     /// Returns the options of the connections of a command that talks to servers.
     pub(crate) fn connection_mut(&mut self) -> Option<&mut ConnectionArgs> {
         Some(match self {

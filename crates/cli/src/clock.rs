@@ -92,7 +92,11 @@ impl Clock {
             if self.timeout.is_some_and(|timeout| observation.stalled(now) >= timeout) {
                 let stalled = units::duration(observation.stalled(now));
                 let reason = format!("no progress for {stalled}");
-                return if activity.mounted() { gave_up(connections, &reason) } else { unreachable(&reason) };
+                return if activity.mounted() {
+                    gave_up(connections, &reason)
+                } else {
+                    unreachable(connections, &reason)
+                };
             }
             if self.deadline.is_some_and(|deadline| now.duration_since(self.started) >= deadline) {
                 // However far the run has come: a short deadline says nothing about the server.
@@ -102,8 +106,11 @@ impl Clock {
     }
 }
 
-fn unreachable(reason: &str) -> anyhow::Error {
-    let advice = "is the host right, and is UDP or TCP port 2049 open there?";
+fn unreachable(connections: &Connections, reason: &str) -> anyhow::Error {
+    let port = connections
+        .awaited_port()
+        .map_or_else(|| "its NFS port".to_owned(), |port| format!("UDP or TCP port {port}"));
+    let advice = format!("is the host right, and is {port} open there?");
     Failure::with(Exit::Unreachable, format!("gave up: {reason}; no answer from any server ({advice})"))
 }
 

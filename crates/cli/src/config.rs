@@ -57,6 +57,8 @@ pub(crate) struct Preset {
     pub(crate) name: String,
     /// The words of the command line.
     pub(crate) words: Vec<String>,
+    /// Where it was found.
+    pub(crate) source: &'static str,
 }
 
 /// The options of a connection, alone.
@@ -80,9 +82,12 @@ impl Config {
     pub(crate) fn of_user() -> Result<Self, String> {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
         let size = match fs::metadata(&path) {
-            // That of somebody else: this is run with their $HOME.
+            // None, as where $HOME is /dev/null; or that of somebody else: this is run with their $HOME.
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+                ) =>
             {
                 return Ok(Self::default());
             }
@@ -145,7 +150,7 @@ impl Config {
             if known.is_of_connection {
                 connection.extend(words);
             } else if !words.is_empty() {
-                self.options.push(Preset { name: name.to_owned(), words });
+                self.options.push(Preset { name: name.to_owned(), words, source: "the configuration file" });
             }
         }
         self.hosts.given = connection.len();
@@ -310,8 +315,16 @@ impl Known {
 /// Returns what is wrong with a command line, without what surrounds it.
 pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    let mut lines = text.lines();
+    let line = lines.next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    // What it is about may follow, one on each line.
+    let listed: Vec<&str> =
+        lines.map_while(|line| line.strip_prefix("  ")).map(str::trim).filter(|it| !it.is_empty()).collect();
+    match line.ends_with(':') {
+        true if !listed.is_empty() => format!("{line} {}", listed.join(", ")),
+        _ => line.to_owned(),
+    }
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
@@ -341,6 +354,9 @@ pub(crate) fn environment() -> Result<Vec<Preset>, String> {
         let Some(known) = known.iter().find(|known| known.name == name) else {
             return Err(format!("NFSW_OPTS: {shown}: there is no such option"));
         };
+        if has_value && !known.takes_value {
+            return Err(format!("NFSW_OPTS: {shown}: --{name} takes no value"));
+        }
         let name = name.to_owned();
         let value = if known.takes_value && !has_value {
             Some(rest.next().ok_or_else(|| format!("NFSW_OPTS: {shown}: its value is missing"))?)
@@ -349,7 +365,7 @@ pub(crate) fn environment() -> Result<Vec<Preset>, String> {
         };
         let words: Vec<String> = std::iter::once(word).chain(value).collect();
         known.check(&words).map_err(|why| format!("NFSW_OPTS: {why}"))?;
-        found.push(Preset { name, words });
+        found.push(Preset { name, words, source: "NFSW_OPTS" });
     }
     Ok(found)
 }
@@ -360,7 +376,9 @@ pub(crate) fn environment() -> Result<Vec<Preset>, String> {
 /// It is not understood, or asks for help.
 pub(crate) fn read(program: &mut clap::Command, line: &[OsString]) -> Result<Cli, clap::Error> {
     let mut matches = program.try_get_matches_from_mut(line)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(program))
+    let mut cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(program))?;
+    cli.command.drop_zero_limits();
+    Ok(cli)
 }
 
 /// Adds to a command line, which is right as it is, what the configuration says. `program` has read it.
@@ -389,13 +407,17 @@ pub(crate) fn apply(program: &mut clap::Command, line: Vec<OsString>, mut plain:
     } else {
         let mut line = line;
         // What counts most comes last on the line, and is there before what it may exclude.
-        for Preset { name, words } in options.iter().rev() {
+        for Preset { name, words, source } in options.iter().rev() {
             let longer = with(&line, &mut words.iter());
             match read(program, &longer) {
                 Ok(cli) => (line, plain) = (longer, cli),
-                // What counts more says something else.
-                Err(error) if error.kind() == ErrorKind::ArgumentConflict => {}
-                Err(error) => return Err(format!("--{name}, by configuration: {}", first_line(&error))),
+                // What counts more says something else, or this only adds to an option that is not given.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument
+                    ) => {}
+                Err(error) => return Err(format!("{source}: --{name}: {}", first_line(&error))),
             }
         }
     }

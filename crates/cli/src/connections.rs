@@ -105,6 +105,13 @@ impl Connections {
         (nfs, url.mount_port.or(mount))
     }
 
+    /// Returns the port of NFS on the server that is being connected to, as far as it is known.
+    pub(crate) fn awaited_port(&self) -> Option<u16> {
+        const USUAL: u16 = 2049;
+        let connecting = self.connecting.borrow();
+        connecting.first().map(|it| self.ports_of(&it.remote).0.unwrap_or(USUAL))
+    }
+
     /// Returns the options for a server: those of the run, then those of the configuration file for this host, then for all.
     pub(crate) fn arguments_for(&self, remote: &Remote) -> ConnectionArgs {
         let arguments = self.host(remote).map(|host| self.arguments.or(&host.connection));

@@ -82,6 +82,9 @@ pub(crate) fn kind(error: &anyhow::Error) -> &'static str {
 /// The kind of errors of a server that does not let us mount.
 pub(crate) const MOUNT_REFUSED: &str = "mount_refused";
 
+/// The kind of errors that are a status of NFS.
+const NFS_STATUS: &str = "nfs_status";
+
 /// All kinds.
 #[cfg(test)]
 pub(crate) const KINDS: [&str; 20] = [
@@ -91,7 +94,7 @@ pub(crate) const KINDS: [&str; 20] = [
     "not_registered",
     MOUNT_REFUSED,
     "ambiguous_export",
-    "nfs_status",
+    NFS_STATUS,
     "unknown_outcome",
     "rejected",
     "broken_reply",
@@ -120,7 +123,7 @@ fn client_kind(error: &client::Error) -> &'static str {
             "ambiguous_export"
         }
         _ if has_no_room(error) => NO_SPACE,
-        Error::Status { .. } => "nfs_status",
+        Error::Status { .. } => NFS_STATUS,
         Error::Ambiguous { .. } => "unknown_outcome",
         Error::Rejected { .. } => "rejected",
         Error::Protocol { .. } | Error::Broken { .. } | Error::Circle { .. } => "broken_reply",
@@ -194,6 +197,11 @@ pub(crate) fn explain(error: &anyhow::Error) -> String {
         Some(advice) => format!("{line} ({advice})"),
         None => line,
     }
+}
+
+/// Returns an error about a name on a server that is taken, as of a call that the server refuses for that.
+pub(crate) fn exists(name: impl Display) -> anyhow::Error {
+    Failure::of_kind(Exit::SomeFailed, NFS_STATUS, format!("{name}: file exists"))
 }
 
 /// Returns an error about a local file.

@@ -26,6 +26,11 @@ pub(crate) fn sentence(error: &clap::Error, line: &[OsString]) -> Option<String>
             // `--rsh=ssh` is reported as `--rsh`.
             let typed = text(ContextKind::InvalidArg)?;
             let command = line.get(1)?.to_str()?;
+            if let Some(word) = port(command, typed, line) {
+                return Some(format!(
+                    "cp {word}: -P copies links as links, as for cp. The port is part of the name: nfs://HOST:PORT/PATH."
+                ));
+            }
             if command == "mount" && ["-o", "--options"].contains(&typed) {
                 return Some(format!("mount {typed}: {}", mount_options(line)));
             }
@@ -36,6 +41,39 @@ pub(crate) fn sentence(error: &clap::Error, line: &[OsString]) -> Option<String>
         }
         _ => None,
     }
+}
+
+/// Returns the word in which a port follows `-P`, as for scp: it is taken apart, and its first digit reported.
+fn port<'a>(command: &str, typed: &str, line: &'a [OsString]) -> Option<&'a str> {
+    let digit =
+        typed.strip_prefix('-').filter(|digit| digit.len() == 1 && digit.as_bytes()[0].is_ascii_digit())?;
+    let mut words = options(line).iter().filter_map(|word| word.to_str());
+    words.find(|word| {
+        let is_short = word.starts_with('-') && !word.starts_with("--");
+        command == "cp" && is_short && word.contains(&format!("P{digit}"))
+    })
+}
+
+/// Returns the words of a command line before `--`.
+fn options(line: &[OsString]) -> &[OsString] {
+    let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
+    &line[..end]
+}
+
+/// Writes the names after `--` on a line of `nfsw cp` so that none looks like an option: clap takes the last two apart by
+/// what they look like, even there.
+pub(crate) fn with_names_kept(mut line: Vec<OsString>) -> Vec<OsString> {
+    let end = options(&line).len();
+    if line.get(1).is_some_and(|command| command == "cp") {
+        for name in line.iter_mut().skip(end + 1).filter(|name| name.len() > 1) {
+            if name.as_encoded_bytes().starts_with(b"-") {
+                let mut path = OsString::from("./");
+                path.push(&name);
+                *name = path;
+            }
+        }
+    }
+    line
 }
 
 /// Whether a command line asks with `-h` alone for the help of a command where `-h` also means sizes for people, as for rsync.

@@ -43,7 +43,7 @@ mod units;
 
 use std::{
     ffi::OsString,
-    io::{IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
     time::Duration,
 };
@@ -65,7 +65,7 @@ pub fn main() -> ExitCode {
         return ended;
     }
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     #[cfg(linux)]
     if command::link::exec::is_inside() {
         return command::link::exec::inside();
@@ -74,9 +74,9 @@ pub fn main() -> ExitCode {
     let mut options = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     if options.any(|argument| argument == args::HELP_CONNECTION) {
         let printed = args::ConnectionArgs::explained().print_help();
-        return if printed.is_ok() { Exit::Done } else { Exit::LocalIo }.into();
+        return helped(printed, &[]).into();
     }
-    let line: Vec<OsString> = std::env::args_os().collect();
+    let line = habits::with_names_kept(std::env::args_os().collect());
     let color = color::Color::of_line(line.iter().filter_map(|word| word.to_str()));
     let mut program = args::Cli::command().color(color.into());
     let cli = match config::read(&mut program, &line) {
@@ -96,7 +96,7 @@ pub fn main() -> ExitCode {
 /// Says what is wrong before a command runs.
 fn complain(text: &str, line: &[OsString]) {
     let color = color::Color::of_line(line.iter().filter_map(|word| word.to_str()));
-    let name = color::Style::Error.paint("nfsw:", color.shows(std::io::stderr().is_terminal()));
+    let name = color::Style::Error.paint("nfsw:", color.shows(io::stderr().is_terminal()));
     eprintln!("{name} {text}");
 }
 
@@ -104,22 +104,32 @@ fn complain(text: &str, line: &[OsString]) {
 fn usage(error: &clap::Error, line: &[OsString], program: &mut clap::Command) -> Exit {
     if habits::asks_for_help(error, line) {
         let name = line.get(1).and_then(|name| name.to_str()).unwrap_or_default();
-        let printed = program.find_subcommand_mut(name).map(clap::Command::print_help);
-        return if matches!(printed, Some(Ok(()))) { Exit::Done } else { Exit::LocalIo };
+        let printed = program.find_subcommand_mut(name).map_or(Ok(()), clap::Command::print_help);
+        return helped(printed, line);
+    }
+    if !error.use_stderr() {
+        return helped(error.print(), line);
     }
     let sentence = habits::sentence(error, line);
-    let printed = match &sentence {
-        Some(sentence) => {
-            complain(sentence, line);
-            Ok(())
-        }
-        None => error.print(),
-    };
-    if !error.use_stderr() {
-        return if printed.is_ok() { Exit::Done } else { Exit::LocalIo };
+    match &sentence {
+        Some(sentence) => complain(sentence, line),
+        // There is nowhere else to say it.
+        None => drop(error.print()),
     }
     say_usage(&sentence.unwrap_or_else(|| config::first_line(error)));
     Exit::Usage
+}
+
+/// Says whether help could be printed; that nobody reads on is no failure.
+fn helped(printed: io::Result<()>, line: &[OsString]) -> Exit {
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let error = report::stdout_error(error);
+            complain(&error.to_string(), line);
+            Exit::of(&error)
+        }
+        _ => Exit::Done,
+    }
 }
 
 /// Says to programs that the command line cannot be obeyed, and why.
@@ -127,6 +137,6 @@ fn say_usage(why: &str) {
     if std::env::args_os().any(|argument| argument == "--json") {
         let error = report::error_event(Exit::Usage, Exit::Usage.outcome(), why);
         let summary = Summary::default().to_json(Duration::ZERO, &Outcome::of_failure(Exit::Usage));
-        let _ = writeln!(std::io::stdout(), "{error}\n{summary}");
+        let _ = writeln!(io::stdout(), "{error}\n{summary}");
     }
 }

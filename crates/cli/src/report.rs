@@ -567,6 +567,17 @@ pub(crate) fn put_name(event: &mut Value, key: &str, name: &[u8]) {
     }
 }
 
+/// Writes text for people to standard output, for a command that does nothing else; that nobody reads on is no failure.
+///
+/// # Errors
+/// A local one when it cannot be written.
+pub(crate) fn print_all(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_ref()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(stdout_error(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Turns a failed write to standard output into an error that ends the run.
 pub(crate) fn stdout_error(error: io::Error) -> anyhow::Error {
     if error.kind() == io::ErrorKind::BrokenPipe {

@@ -140,6 +140,11 @@ pub(crate) fn full_time(seconds: i64, nanoseconds: u32, zone: &TimeZone) -> Stri
     }
 }
 
+/// Writes a time for programs: RFC 3339, with all nine digits of the nanoseconds.
+pub(crate) fn exact_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
+}
+
 /// Lays words out in columns, read downwards, as `ls` does on a terminal; `paint` gets the place of each word and the word.
 pub(crate) fn columns(words: &[String], width: usize, paint: impl Fn(usize, &str) -> String) -> String {
     const GAP: usize = 2;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nfs_wireless_client::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 
 /// Parses a bandwidth limit as rsync and rclone do, and returns it in bit/s: a bare number counts KiB a second; `K`, `M`, `G` are
-/// bytes a second in steps of 1024, `KB`, `MB`, `GB` in steps of 1000; `kbit`, `Mbit`, `Gbit` are bits a second.
+/// bytes a second in steps of 1024, `KB`, `MB`, `GB` in steps of 1000; `kbit`, `Mbit`, `Gbit` are bits a second. 0 is no limit.
 pub(crate) fn parse_bandwidth(text: &str) -> Result<u64, String> {
     let wrong = || {
         "expected KiB a second (500), bytes a second (500K, 2M, 1.5G) or bits a second (80Mbit)".to_owned()
@@ -30,7 +30,8 @@ pub(crate) fn parse_bandwidth(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let rate = number * bits;
-    if rate < 1.0 || rate >= u64::MAX as f64 { Err(wrong()) } else { Ok(rate as u64) }
+    let is_possible = rate == 0.0 || (1.0..u64::MAX as f64).contains(&rate);
+    if is_possible { Ok(rate as u64) } else { Err(wrong()) }
 }
 
 /// Writes a bandwidth limit in bit/s for people: `2.0 MiB/s (16.8 Mbit/s)`.
@@ -110,7 +111,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// What a time looks like.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let is_bare = text.ends_with(|last: char| last.is_ascii_digit());
-    if is_bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) }
+    let parsed = if is_bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) };
+    parsed.map_err(|_| "expected a time in seconds (30), or with a unit, such as 250ms, 5m or 2h".to_owned())
 }
 
 /// A number, or the word `auto`.
@@ -232,10 +234,12 @@ mod tests {
             ("2MB", 16_000_000),
             ("80Mbit", 80_000_000),
             ("9600bit", 9600),
+            ("0", 0),
+            ("0.0M", 0),
         ] {
             assert_eq!(parse_bandwidth(text), Ok(bits), "{text}");
         }
-        for wrong in ["", "M", "-1", "0", "0.0", "1x", "1 M", "nan", "99999999999G"] {
+        for wrong in ["", "M", "-1", "0.1bit", "1x", "1 M", "nan", "99999999999G"] {
             assert!(parse_bandwidth(wrong).is_err(), "{wrong}");
         }
         assert_eq!(bandwidth(parse_bandwidth("2M").unwrap()), "2.0 MiB/s (16.8 Mbit/s)");
@@ -260,6 +264,9 @@ mod tests {
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_seconds("5m"), Ok(Duration::from_secs(300)));
         assert!(parse_seconds("").is_err() && parse_seconds("-3").is_err());
+        assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
+        let said = parse_seconds("x").unwrap_err();
+        assert!(said.starts_with("expected a time in seconds (30), or with a unit"), "{said}");
         assert!(parse_duration("10").unwrap_err().contains("10s for seconds"));
     }
 

@@ -30,6 +30,19 @@ fn goes_on(arguments: &[&str]) {
     assert_eq!(said.matches(SAID).count(), 1, "{arguments:?}: {said}");
 }
 
+/// Command lines that print a page.
+const PAGES: [&[&str]; 9] = [
+    &["--help"],
+    &["--version"],
+    &["help", "sync"],
+    &["curve", "--help"],
+    &["cp", "-h"],
+    &["ls", "--help-connection"],
+    &["link", "presets"],
+    &["man", "cp"],
+    &["completions", "bash"],
+];
+
 fn plant(root: &Path) {
     for number in 0..FILES {
         let directory = root.join(format!("dir {}", number % 7));
@@ -107,7 +120,10 @@ fn what_only_prints_ends_quietly_with_its_reader() {
         &["exports", &tree],
         &["ping", "-c", "2", "-i", "1ms", &tree],
         &["cp", "-r", "--dry-run", &tree, target.to_str().unwrap()],
-    ] {
+    ]
+    .into_iter()
+    .chain(PAGES)
+    {
         let output = unread(arguments);
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
     }
@@ -129,6 +145,7 @@ fn a_full_standard_output_stops_no_work_but_is_an_error() {
     full(&["cp", "-rv", tree.to_str().unwrap(), &server.url("/out")]);
     assert_same_tree(&tree, &server.path("out"), false);
     full(&["ls", &server.url("/out")]);
+    PAGES.into_iter().for_each(full);
     full(&["rm", "-rv", &server.url("/out")]);
     assert!(!server.path("out").exists());
 }

@@ -87,6 +87,26 @@ fn options_are_for_the_commands_that_have_them() {
     assert!(output.status.success() && !output.stdout.is_empty(), "{}", stderr(&output));
     let output = home.run("--verbose", &["cp", file.to_str().unwrap(), &server.url("/")]);
     assert!(output.status.success() && !output.stdout.is_empty(), "the environment outweighs the file");
+    // Only with --delete, which is not given.
+    for (config, options) in [("[defaults]\nmax-delete = 3\n", ""), ("", "--max-delete 3")] {
+        let output =
+            Home::with(config).run(options, &["sync", here.path().to_str().unwrap(), &server.url("/tree")]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let home = Home::with("[defaults]\nbwlimit = \"8bit\"\ntimeout = \"1ms\"\n");
+    let output =
+        home.run("", &["cp", "-v", "--bwlimit=0", "--timeout=0", file.to_str().unwrap(), &server.url("/")]);
+    assert!(output.status.success() && !stderr(&output).contains("at most"), "{}", stderr(&output));
+}
+
+#[test]
+fn where_there_can_be_no_file_there_is_none() {
+    let server = Server::start();
+    for variable in ["HOME", "XDG_CONFIG_HOME"] {
+        let mut command = command(["ls", &server.url("/")]);
+        let output = command.env_remove("XDG_CONFIG_HOME").env(variable, "/dev/null").output().unwrap();
+        assert!(output.status.success(), "{variable}: {}", stderr(&output));
+    }
 }
 
 #[test]
@@ -109,13 +129,16 @@ fn what_is_wrong_is_named_and_nothing_is_done() {
         ("--no-such", "NFSW_OPTS: --no-such: there is no such option"),
         ("-v", "NFSW_OPTS: -v: expected long options"),
         ("--timeout", "NFSW_OPTS: --timeout: its value is missing"),
+        ("--verify=true", "NFSW_OPTS: --verify=true: --verify takes no value"),
         ("--timeout soon", "NFSW_OPTS: invalid value 'soon'"),
         ("--delete", "NFSW_OPTS: --delete belongs on the command line only"),
         ("'", "NFSW_OPTS: a quote is not closed"),
     ] {
-        let output = home.run(options, &["ls", &server.url("/")]);
-        assert_eq!(output.status.code(), Some(2));
-        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        for line in [&["ls", &server.url("/")][..], &["config", "check"]] {
+            let output = home.run(options, line);
+            assert_eq!(output.status.code(), Some(2));
+            assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        }
     }
 }
 
@@ -129,6 +152,7 @@ fn the_file_is_named_and_checked() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.ends_with(": right; hosts: backup, nas; defaults: 2\nNFSW_OPTS is right\n"), "{said}");
     fs::remove_file(path).unwrap();
-    let output = home.run("", &["config", "check"]);
-    assert!(String::from_utf8(output.stdout).unwrap().contains("there is no such file"));
+    let output = home.run("--bwlimit 3M", &["config", "check"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.ends_with("there is no such file, and none is needed\nNFSW_OPTS is right\n"), "{said}");
 }

@@ -79,6 +79,16 @@ fn a_read_only_server_is_told_by_what_it_refuses() {
 }
 
 #[test]
+fn one_port_is_enough_without_a_port_mapper() {
+    let server = Server::start();
+    // A port mapper of this host would know nothing of the server.
+    if std::net::TcpStream::connect("127.0.0.1:111").is_err() {
+        let page = ok(["doctor", &server.name("/")]);
+        assert_eq!(page.matches(&format!("port {}", server.address().port())).count(), 4, "{page}");
+    }
+}
+
+#[test]
 fn where_nothing_answers_the_page_says_so_and_the_status_is_3() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let error = fails(3, ["doctor", "--wait", "200ms", &format!("nfs://127.0.0.1:{free}/?mountport={free}")]);

@@ -77,6 +77,31 @@ fn a_silent_server_is_3_within_the_timeout() {
 }
 
 #[test]
+fn a_limit_of_0_is_none() {
+    let (_udp, _tcp, port) = silent();
+    let url = format!("nfs://127.0.0.1:{port}/x?mountport={port}");
+    let error = fails(5, ["df", "--timeout=0", "--deadline", "700ms", &url]);
+    assert!(error.contains("the deadline has passed"), "{error}");
+    let error = fails(3, ["ls", "--timeout", "700ms", "--deadline=0", &url]);
+    assert!(error.contains("no progress") || error.contains("no answer"), "{error}");
+    let server = Server::start();
+    fs::write(server.path("file"), noise(100_000)).unwrap();
+    ok(["cp", "--bwlimit=0", "--timeout=0", &server.url("/file"), "/dev/null"]);
+}
+
+#[test]
+fn a_silent_server_is_named_with_its_port() {
+    let (_udp, _tcp, port) = silent();
+    let url = format!("nfs://127.0.0.1:{port}/");
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path().to_str().unwrap();
+    for line in [&["sync", "--timeout", "700ms", here, &url][..], &["df", "--timeout", "700ms", &url]] {
+        let error = fails(3, line);
+        assert!(!error.contains("2049") && error.contains(&port.to_string()), "{error}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_2() {
     let server = Server::start();
     fails(2, ["cp", "a", "b"]);

@@ -8,11 +8,13 @@ use std::{
     os::unix::{
         ffi::OsStrExt,
         fs::{MetadataExt, PermissionsExt, symlink},
+        process::CommandExt,
     },
     path::Path,
+    process::Stdio,
 };
 
-use common::{Server, fails, names, nfsw, ok};
+use common::{Server, command, fails, first_line, names, nfsw, ok};
 
 #[test]
 fn ls_lists_like_ls() {
@@ -153,6 +155,42 @@ fn permissions_are_changed_below_a_directory() {
     assert_eq!((mode("dir"), mode("dir/file")), (0o700, 0o600));
     ok(["chmod", "-R", "a+rX", &server.url("/dir")]);
     assert_eq!((mode("dir"), mode("dir/file")), (0o755, 0o644));
+    let mode = |path: &str| fs::metadata(server.path(path)).unwrap().mode() & 0o7777;
+    assert!(ok(["chmod", "-v", "2775", &server.url("/dir")]).ends_with("/dir: 2775\n"));
+    assert_eq!(mode("dir"), 0o2775);
+    let error = fails(1, ["chmod", "u+s", &server.url("/dir/file")]);
+    assert!(error.contains("/dir/file: the server has set mode 0644, not 4644"), "{error}");
+    assert_eq!(mode("dir/file"), 0o644);
+}
+
+#[test]
+fn a_directory_that_the_server_may_not_read_is_refused() {
+    const NOBODY: u32 = 65_534;
+    let root = tempfile::tempdir().unwrap();
+    let closed = root.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::write(closed.join("file"), b"").unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let mut serve = command(["serve", "--listen", "127.0.0.1:0"]);
+    serve.arg(root.path()).stdout(Stdio::piped());
+    // Nothing is closed to root.
+    if rustix::process::geteuid().is_root() {
+        serve.uid(NOBODY).gid(NOBODY);
+    }
+    let mut process = serve.spawn().unwrap();
+    let line = first_line(&mut process);
+    let port = line.split("127.0.0.1:").nth(1).unwrap().split(' ').next().unwrap();
+    let url = |path: &str| format!("nfs://127.0.0.1:{port}{path}?mountport={port}");
+    let listed = nfsw(["ls", &url("/closed")]);
+    let read = nfsw(["cat", &url("/closed/file")]);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    for output in [listed, read] {
+        let said = common::stderr(&output);
+        assert!(output.status.code() == Some(1) && said.contains("permission denied"), "{said}");
+    }
 }
 
 #[test]

@@ -77,6 +77,9 @@ fn times_are_exact_and_errors_have_a_kind() {
     fs::File::options().write(true).open(server.path("/file")).unwrap().set_modified(time).unwrap();
     let listed = events(0, &["stat", &server.url("/file")]);
     assert_eq!(listed[0]["mtime"], "2023-11-14T22:13:20.123456789Z");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_700_000_000, 500_000_000);
+    fs::File::options().write(true).open(server.path("/file")).unwrap().set_modified(time).unwrap();
+    assert_eq!(events(0, &["stat", &server.url("/file")])[0]["mtime"], "2023-11-14T22:13:20.500000000Z");
     let pinged = events(0, &["ping", "-c", "1", &server.url("/")]);
     assert!(pinged[0]["rtt_ns"].as_u64().is_some_and(|rtt| rtt > 1000), "{pinged:?}");
     let kind = |code, arguments: &[&str]| {
@@ -85,7 +88,9 @@ fn times_are_exact_and_errors_have_a_kind() {
         error["kind"].as_str().unwrap().to_owned()
     };
     assert_eq!(kind(4, &["ls", &server.url("/none")]), "source_missing");
-    assert_eq!(kind(1, &["mkdir", &server.url("/file")]), "nfs_status");
+    for taken in [&["mkdir", &server.url("/file")][..], &["ln", "-s", "x", &server.url("/file")]] {
+        assert_eq!(kind(1, taken), "nfs_status", "{taken:?}");
+    }
     assert_eq!(kind(3, &["ls", "no-such-host.invalid:/x"]), "host_not_found");
     assert_eq!(kind(2, &["cp", "here", "there"]), "usage");
     assert_eq!(kind(3, &["ls", "nfs://127.0.0.1:1/?mountport=1"]), "unreachable");
@@ -118,4 +123,6 @@ fn messages_to_programs_are_whole() {
     let events = events(4, &["ls", &server.url(&path)]);
     let error = events.iter().find(|event| event["event"] == "error").unwrap();
     assert!(error["message"].as_str().unwrap().contains(&path), "{error}");
+    let told = self::events(2, &["cp", "--json"]);
+    assert_eq!(told[0]["message"], "the following required arguments were not provided: <SRC>..., <DST>");
 }

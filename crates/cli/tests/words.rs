@@ -23,6 +23,11 @@ fn a_mistake_is_told_in_the_words_of_the_command_line() {
         (&["cp", &a, &b, &there], "does not exist; create it first: nfsw mkdir "),
         (&["sync", "here", "there"], "nfsw syncs with NFS servers only: use rsync -a"),
         (&["cp", "--bwlimit", "1x", &a, "."], "KiB a second (500)"),
+        (&["cp", "--bwlimit", "-1", &a, "."], "KiB a second (500)"),
+        (&["ls", "--timeout", "x", &a], "expected a time in seconds (30), or with a unit"),
+        (&["ls", "--timeout", "-1", &a], "expected a time in seconds (30), or with a unit"),
+        (&["ping", "127.0.0.1:20777"], "a port goes into a URL: nfs://127.0.0.1:20777/"),
+        (&["doctor", "[::1]:20777"], "a port goes into a URL: nfs://[::1]:20777/"),
     ] {
         let output = command(arguments.iter()).current_dir(place.path()).output().unwrap();
         let said = stderr(&output);
@@ -45,6 +50,14 @@ fn habits_from_other_programs_are_obeyed_or_answered() {
     for (line, words) in [
         (&["cp", "-e", "ssh", &a, "b"][..], "cp -e: nfsw talks to the NFS service itself, without ssh."),
         (&["cp", "-P", "22", &a, "b"], "the port is part of the name of a server: nfs://HOST:PORT/PATH"),
+        (
+            &["cp", "-P22", &a, "b"],
+            "cp -P22: -P copies links as links, as for cp. The port is part of the name",
+        ),
+        (
+            &["cp", "-4", &a, "b"],
+            "cp -4: not available: an address in the place of HOST selects IPv4 or IPv6",
+        ),
         (&["cp", "-l", "8000", &a, "b"], "--bwlimit"),
         (&["cp", "-i", &a, "b"], "-n leaves files that exist alone"),
         (&["sync", "--backup", "tree", &there], "nfsw keeps no earlier versions"),
@@ -62,8 +75,16 @@ fn habits_from_other_programs_are_obeyed_or_answered() {
     }
     let output = run(&["cp", "-avzP", "tree", &there]);
     assert!(output.status.success(), "{output:?}");
-    assert!(stderr(&output).contains("nothing is compressed (-z)"), "{output:?}");
+    assert!(stderr(&output).contains("nothing is compressed: NFS"), "{output:?}");
     assert_eq!(std::fs::read(server.path("/there/below/a")).unwrap(), b"a");
+    for name in ["-x", "-0", "plain"] {
+        std::fs::write(place.path().join(name), name).unwrap();
+    }
+    let output = run(&["cp", "-C", "--", "plain", "-x", "-0", &there]);
+    assert!(output.status.success() && !stderr(&output).contains("-z"), "{output:?}");
+    assert_eq!(std::fs::read(server.path("/there/-x")).unwrap(), b"-x");
+    let output = run(&["cp", "--", "-0", &server.url("/digit")]);
+    assert!(output.status.success() && server.path("/digit").exists(), "{output:?}");
     let output = run(&["sync", "-avzhP", "--delete-after", "tree", &there]);
     assert!(output.status.success(), "{output:?}");
     for name in ["cp", "sync"] {

@@ -39,8 +39,9 @@ use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space
 /// A directory of the host.
 ///
 /// Unstable writes are in the host's page cache, COMMIT is `fsync`. Files belong to the user the server runs as:
-/// callers' numbers are ignored, a change of owner is refused with `NFS3ERR_PERM`, and set-user-ID and set-group-ID
-/// bits are left out. Handles stay valid across renames through the server, and across renames on the host within one
+/// callers' numbers are ignored, and a change of owner is refused with `NFS3ERR_PERM`. Set-user-ID and set-group-ID
+/// bits of files are left out: a program with them would give whoever runs it on the host the server's rights outside the
+/// export. Directories keep theirs. Handles stay valid across renames through the server, and across renames on the host within one
 /// directory; where the host tells when files were made they survive the server, too. Devices cannot be made.
 ///
 /// Calls may come from several threads: what moves data or waits for the disk to have it holds no lock.
@@ -52,6 +53,12 @@ pub struct Directory {
 
 /// Bits of a mode that clients can set.
 const MODE_BITS: u32 = 0o1777;
+
+/// The same for directories, where set-group-ID passes the group on to new entries.
+const DIRECTORY_MODE_BITS: u32 = 0o7777;
+
+/// Set-group-ID.
+const SET_GROUP: u32 = 0o2000;
 
 /// Modes of what is created without one.
 const FILE_MODE: u32 = 0o644;
@@ -218,6 +225,7 @@ impl Vfs for Directory {
         let inside = state.enter(directory)?;
         let bytes = name.as_bytes();
         let wanted = match (attributes.mode, object) {
+            (Nfs3Option::Some(mode), NewObject::Directory) => mode & DIRECTORY_MODE_BITS,
             (Nfs3Option::Some(mode), _) => mode & MODE_BITS,
             (Nfs3Option::None, NewObject::Directory) => DIRECTORY_MODE,
             (Nfs3Option::None, _) => FILE_MODE,
@@ -235,14 +243,16 @@ impl Vfs for Directory {
             NewObject::Socket => host::make_special(&inside, bytes, FileType::Socket, mode)?,
             NewObject::CharacterDevice(..) | NewObject::BlockDevice(..) => return Err(Status::NOTSUPP),
         }
-        let (node, _) = state.find(&inside, directory, name)?;
+        let (node, made) = state.find(&inside, directory, name)?;
+        // A directory has it from the one that it is in.
+        let inherited = if object == NewObject::Directory { made.attributes.mode & SET_GROUP } else { 0 };
         if let Some(file) = file {
             state.keep_open(node, file, Access::ReadWrite);
         }
         // The mode again, because the host's mask may have taken bits away. A wish that cannot be granted, such as
         // another owner, does not undo the creation (RFC 1813 §3.3.8).
         let rest = sattr3 {
-            mode: Nfs3Option::Some(wanted),
+            mode: Nfs3Option::Some(wanted | inherited),
             uid: Nfs3Option::None,
             gid: Nfs3Option::None,
             ..attributes.clone()

@@ -48,11 +48,18 @@ pub(crate) struct ConnectionArgs {
     /// Longest wait before a retransmission.
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Retransmission over UDP")]
     pub(crate) max_timeo: Option<Duration>,
-    /// Give up when the run makes no progress for this long, in seconds or with a unit (5m) [default: never].
-    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds)]
+    /// Give up when the run makes no progress for this long, in seconds or with a unit (5m) [default: 0, never].
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<Duration>,
-    /// Give up after this time, in seconds or with a unit, whatever the progress.
-    #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "TIME", value_parser = units::parse_seconds)]
+    /// Give up after this time, in seconds or with a unit, whatever the progress [default: 0, never].
+    #[arg(
+        hide_short_help = true,
+        hide_long_help = true,
+        long,
+        value_name = "TIME",
+        value_parser = units::parse_seconds,
+        allow_negative_numbers = true
+    )]
     pub(crate) deadline: Option<Duration>,
     /// Maximum number of entries read from one directory, in case a listing never ends [default: 10000000].
     #[arg(hide_short_help = true, hide_long_help = true, long, value_name = "N")]
@@ -97,9 +104,12 @@ impl ConnectionArgs {
         }
     }
 
-    /// Returns these options, and where one is not given, what the configuration says of all servers.
+    /// Returns these options, and where one is not given, what the configuration says of all servers. A time of 0 is no
+    /// limit, as for rsync; until here it outweighs what the configuration says.
     pub(crate) fn or_default(&self) -> Self {
-        self.hosts.as_ref().map_or_else(|| self.clone(), |hosts| self.or(&hosts.defaults))
+        let all = self.hosts.as_ref().map_or_else(|| self.clone(), |hosts| self.or(&hosts.defaults));
+        let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+        Self { timeout: limit(all.timeout), deadline: limit(all.deadline), ..all }
     }
 
     /// Returns the transport.

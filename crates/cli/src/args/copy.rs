@@ -68,8 +68,8 @@ pub(crate) struct CpArgs {
     /// After copying, read source and copy again and compare them (one BLAKE3 hash per MiB).
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit).
-    #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
+    /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit) [default: 0, no limit].
+    #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth, allow_negative_numbers = true)]
     pub(crate) bwlimit: Option<u64>,
     /// Copy up to N files at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -8,14 +8,17 @@ pub(crate) struct HabitArgs {
     /// Accepted, and changes nothing: NFS cannot compress.
     #[arg(short = 'z', long, hide = true)]
     pub(crate) compress: bool,
+    /// Is always so.
+    #[arg(long, hide = true, alias = "no-z")]
+    no_compress: bool,
     /// Sizes are always shown for people; -h alone prints help.
     #[arg(short = 'h', long, hide = true)]
     human_readable: bool,
     /// Progress is always shown on a terminal.
     #[arg(long, hide = true)]
     progress: bool,
-    /// As --progress.
-    #[arg(long, hide = true, value_name = "FLAGS", value_parser = ["progress", "progress1", "progress2"])]
+    /// As --progress; -v names files.
+    #[arg(long, hide = true, value_name = "FLAGS")]
     info: Vec<String>,
     /// Partial files are always kept, and resumed.
     #[arg(long, hide = true)]
@@ -29,4 +32,4 @@ pub(crate) struct HabitArgs {
 }
 
 /// What is said of `--compress`.
-pub(crate) const NO_COMPRESSION: &str = "nothing is compressed (-z): NFS has no compression";
+pub(crate) const NO_COMPRESSION: &str = "nothing is compressed: NFS has no compression";

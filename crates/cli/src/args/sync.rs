@@ -57,8 +57,8 @@ pub(crate) struct SyncArgs {
     /// After copying, read source and copy again and compare them (one BLAKE3 hash per MiB).
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit).
-    #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth)]
+    /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit) [default: 0, no limit].
+    #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth, allow_negative_numbers = true)]
     pub(crate) bwlimit: Option<u64>,
     /// Copy up to N files at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -109,7 +109,7 @@ struct AlwaysArgs {
     #[arg(short, long, hide = true)]
     group: bool,
     /// Accepted as a part of -a; what is neither file, directory nor link is skipped with a warning.
-    #[arg(short = 'D', hide = true)]
+    #[arg(short = 'D', long = "no-D", aliases = ["no-devices", "no-specials"], hide = true)]
     devices: bool,
     /// Is always so.
     #[arg(short = 'H', long, hide = true)]
@@ -149,7 +149,7 @@ Options of rsync and scp:
   -e, scp -i                     not needed: no ssh, no login; --uid, --gid
   --port, scp -P                 part of the name: nfs://HOST:PORT/PATH
 
-For options that are not available, nfsw says what to use instead. -S is --sparse always.
+For most other options, nfsw says what to use instead. -S is --sparse always.
 
 Examples:
   nfsw sync ~/Pictures nas:/backup --delete --dry-run

@@ -16,7 +16,7 @@ use crate::{
     report::{Reporter, event},
     summary::Summary,
     target::{Remote, join},
-    text::escape,
+    text::{escape, exact_time},
     units,
 };
 
@@ -232,7 +232,7 @@ fn verify(home: &Home, reporter: &Reporter) -> anyhow::Result<()> {
 
 /// A time for programs.
 fn time(at: SystemTime) -> Value {
-    Timestamp::try_from(at).unwrap_or_default().to_string().into()
+    exact_time(Timestamp::try_from(at).unwrap_or_default()).into()
 }
 
 /// A time for people.

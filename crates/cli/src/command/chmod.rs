@@ -7,6 +7,7 @@ use crate::{
     args::ChmodArgs,
     connections::Connections,
     error::ResultExt,
+    exit::{Exit, Failure},
     local,
     remote::{Children, Found, find_all_or_report, follow},
     report::{Reporter, event},
@@ -14,6 +15,9 @@ use crate::{
 
 /// Calls in flight in one directory.
 const CHANGES: usize = 16;
+
+/// Set-user-ID, set-group-ID, sticky.
+const SPECIAL_BITS: u32 = 0o7000;
 
 pub(super) async fn run(
     arguments: &ChmodArgs,
@@ -69,6 +73,14 @@ async fn change(arguments: &ChmodArgs, reporter: &Reporter, found: &Found) -> an
     if mode != found.metadata.mode {
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
+        // Servers may leave these bits out without an error, as chmod(2) does.
+        if mode & SPECIAL_BITS != 0 {
+            let kept = found.client.metadata(found.handle).await.at(&found.remote)?.mode;
+            if kept != mode {
+                let text = format!("{}: the server has set mode {kept:04o}, not {mode:04o}", found.remote);
+                return Err(Failure::with(Exit::SomeFailed, text));
+            }
+        }
     }
     reporter.activity().step();
     let mut event = event("mode", &[("path", &found.remote.path)]);

@@ -38,14 +38,15 @@ fn run(command: ConfigCommand, reporter: &Reporter) -> anyhow::Result<()> {
             event["hosts"] = names.clone().into();
             event["defaults"] = defaults.into();
             event["environment"] = environment.len().into();
-            if exists {
+            let file = if exists {
                 let names: Vec<_> = names.into_iter().map(|name| escape(name.as_bytes())).collect();
                 let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                let words = if environment.is_empty() { "is not set" } else { "is right" };
-                format!("{}: right; hosts: {names}; defaults: {defaults}\nNFSW_OPTS {words}\n", show(&path))
+                format!("right; hosts: {names}; defaults: {defaults}")
             } else {
-                format!("{}: there is no such file, and none is needed\n", show(&path))
-            }
+                "there is no such file, and none is needed".to_owned()
+            };
+            let words = if environment.is_empty() { "is not set" } else { "is right" };
+            format!("{}: {file}\nNFSW_OPTS {words}\n", show(&path))
         }
     };
     if reporter.json() { reporter.event(&event) } else { reporter.print(text.as_bytes()) }

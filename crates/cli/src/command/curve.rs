@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::Path,
     sync::{
         Arc,
@@ -26,6 +26,7 @@ use crate::{
     error::{explain, local, show},
     exit::{Exit, Failure},
     link_options::link_of_file,
+    report::print_all,
     signals::interrupted,
     units::AutoOr,
 };
@@ -46,7 +47,7 @@ pub(super) fn execute(arguments: &CurveArgs) -> Exit {
 fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
     if let Some(name) = &arguments.print_room {
         let Some(file) = Room::file(name) else { return Err(unknown(name)) };
-        io::stdout().lock().write_all(file.as_bytes())?;
+        print_all(file)?;
         return Ok(Exit::Done);
     }
     if let Some(name) = &arguments.figure {
@@ -64,7 +65,7 @@ fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
         .zip(&samples)
         .filter_map(|(plan, samples)| Some(Row::new(plan, samples.as_ref()?, seed)))
         .collect();
-    print(&if arguments.json { testbed::json_lines(&rows) } else { testbed::table(&rows) })?;
+    print_all(&if arguments.json { testbed::json_lines(&rows) } else { testbed::table(&rows) })?;
     if !rows.is_empty() {
         write(arguments, &[figures::free(&rows)])?;
     }
@@ -83,7 +84,7 @@ fn published(arguments: &CurveArgs, name: &str) -> anyhow::Result<Exit> {
     let (figures, interrupted) =
         watched(figures::jobs(&experiments, runs), |done| figures::run(&experiments, runs, seed, done))?;
     for figure in &figures {
-        print(&if arguments.json { testbed::json_lines(&figure.rows) } else { described(figure) })?;
+        print_all(&if arguments.json { testbed::json_lines(&figure.rows) } else { described(figure) })?;
     }
     write(arguments, &figures)?;
     if interrupted {
@@ -115,14 +116,6 @@ fn described(figure: &Figure) -> String {
         text += &format!("{}- {remark}\n", if index == 0 { "\n" } else { "" });
     }
     text + "\n"
-}
-
-/// Writes to standard output; that nobody reads on is no failure.
-fn print(text: &str) -> anyhow::Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Writes the report that `--out` asks for.

@@ -8,7 +8,7 @@ mod rpc_log;
 use std::{
     fmt::Write as _,
     fs::File,
-    io::{self, Write as _},
+    io,
     path::Path,
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
@@ -23,6 +23,7 @@ use crate::{
     args::{CaptureArgs, LinkArgs, LinkCommand, LinkShowArgs},
     error::{explain, local},
     exit::{Exit, Failure},
+    report::print_all,
 };
 
 pub(super) fn execute(arguments: &LinkArgs) -> ExitCode {
@@ -114,10 +115,6 @@ fn summary(link: &Snapshot, late: &Lateness) -> String {
     )
 }
 
-/// Writes to standard output; that nobody reads on is no failure.
 fn print(text: &str) -> anyhow::Result<Exit> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(Exit::Done),
-    }
+    print_all(text).map(|()| Exit::Done)
 }

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use crate::{
     args::LnArgs,
     connections::Connections,
-    error::ResultExt,
-    exit::{Exit, Failure},
+    error::{ResultExt, exists},
+    exit::Failure,
     remote::{Found, find, find_if_exists, follow},
     report::{Reporter, event},
     target::{Remote, Target},
@@ -51,7 +51,7 @@ async fn place(
     if let Some(found) = find_if_exists(connections, reporter, link).await? {
         let found = follow(connections, reporter, found.clone()).await.unwrap_or(found);
         if !found.is_directory() {
-            return Err(Failure::with(Exit::SomeFailed, format!("{link}: file exists")));
+            return Err(exists(link));
         }
         let base =
             base.ok_or_else(|| Failure::usage(format!("{link}: is a directory; name the link in it")))?;

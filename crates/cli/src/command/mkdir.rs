@@ -5,7 +5,7 @@ use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, Set
 use crate::{
     args::MkdirArgs,
     connections::Connections,
-    error::{ResultExt, has_status, is_missing},
+    error::{ResultExt, exists, has_status, is_missing},
     exit::{Exit, Failure},
     local,
     report::{Reporter, event},
@@ -39,7 +39,7 @@ async fn alone(
     target: &Remote,
 ) -> anyhow::Result<()> {
     let Some(name) = target.name() else {
-        return Err(Failure::with(Exit::SomeFailed, format!("{target}: file exists")));
+        return Err(exists(target));
     };
     let client = connections.client(target).await?;
     let parent = client.resolve(&target.parent().path).await;

@@ -2,14 +2,13 @@
 
 mod sections;
 
-use std::io::{self, Write};
-
 use clap::CommandFactory;
 
 use crate::{
     args::{Cli, CompletionsArgs, ManArgs},
     complete::Shell,
     exit::Exit,
+    report::print_all,
     schema,
 };
 
@@ -50,8 +49,7 @@ pub(super) fn manual(arguments: &ManArgs) -> Exit {
 }
 
 fn print(text: &[u8]) -> Exit {
-    match io::stdout().lock().write_all(text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Exit::LocalIo,
-        _ => Exit::Done,
-    }
+    let Err(error) = print_all(text) else { return Exit::Done };
+    eprintln!("nfsw: {error}");
+    Exit::of(&error)
 }

@@ -12,7 +12,7 @@ use crate::{
     error::ResultExt,
     remote::{Found, find_all_or_report, follow},
     report::{Reporter, put_name},
-    text::{escape, full_time, mode_string},
+    text::{escape, exact_time, full_time, mode_string},
 };
 
 pub(super) async fn run(
@@ -88,7 +88,7 @@ pub(super) fn entry_json(found: &Found, link: Option<&[u8]>) -> Value {
     let metadata = &found.metadata;
     let time = |time: Time| {
         let time = Timestamp::new(time.seconds.into(), i32::try_from(time.nanoseconds).unwrap_or(0));
-        time.unwrap_or_default().to_string()
+        exact_time(time.unwrap_or_default())
     };
     let mut entry = json!({
         "host": &*found.remote.host,

@@ -24,12 +24,24 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["-l", "--link", "-s", "--symbolic-link"],
         "links are made with nfsw ln; a limit as with scp -l is --bwlimit (scp -l 8000 is --bwlimit 8000kbit).",
     ),
-    (&["cp", "sync"], &["--port"], "the port is part of the name: nfs://HOST:PORT/PATH."),
     (
-        &["cp"],
-        &["-0", "-1", "-2", "-4", "-5", "-6", "-7", "-8", "-9"],
-        "-P copies links as links, as for cp. The port is part of the name: nfs://HOST:PORT/PATH.",
+        &["cp", "sync"],
+        &[
+            "-M",
+            "--remote-option",
+            "--protocol",
+            "--address",
+            "--sockopts",
+            "--blocking-io",
+            "--trust-sender",
+            "--early-input",
+            "--copy-as",
+            "--no-motd",
+        ],
+        "leave it out: nfsw talks to the NFS service itself, there is no rsync on the server.",
     ),
+    (&["cp", "sync"], &["--daemon"], "nfsw serve DIR serves a directory."),
+    (&["cp", "sync"], &["--port"], "the port is part of the name: nfs://HOST:PORT/PATH."),
     (&["cp"], &["-3"], "not needed: two servers may be named, and the data passes through this machine."),
     // cp
     (
@@ -64,7 +76,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["cp"],
-        &["--checksum", "-c", "--size-only"],
+        &["--checksum", "-c", "--size-only", "--ignore-times"],
         "for nfsw sync; nfsw cp copies every file that is named.",
     ),
     (&["cp"], &["--itemize-changes"], "-v names each file that is copied; nfsw sync -i also says why."),
@@ -88,7 +100,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["sync"], &["-I", "--ignore-times"], "--checksum compares the bytes of files of the same size."),
     (
-        &["sync"],
+        &["cp", "sync"],
         &["--existing", "--ignore-non-existing"],
         "not available: --files-from says which files are taken.",
     ),
@@ -177,7 +189,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["cp", "sync"],
-        &["--safe-links", "--copy-unsafe-links", "--munge-links"],
+        &["--no-links", "--no-l", "--safe-links", "--copy-unsafe-links", "--munge-links"],
         "not available: links are copied as they are. --exclude leaves some out, -L copies what they point to.",
     ),
     (
@@ -195,7 +207,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["--compress-level", "--compress-choice", "--skip-compress", "--zc", "--zl"],
         "leave it out: NFS has no compression.",
     ),
-    (&["sync"], &["--modify-window"], "not needed: times are compared at the resolution of DST."),
+    (&["sync"], &["-@", "--modify-window"], "not needed: times are compared at the resolution of DST."),
     (&["sync"], &["--ignore-errors"], "not available: nothing is deleted when anything failed."),
     (
         &["sync"],
@@ -203,11 +215,16 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         "not available: a sync keeps all times. nfsw cp -r without -p keeps none.",
     ),
     (
+        &["cp"],
+        &["-O", "--omit-dir-times", "--omit-link-times"],
+        "leave it out: without -p no times are kept; nfsw does not speak the protocol of scp (scp -O).",
+    ),
+    (
         &["sync"],
         &["-d", "--dirs"],
         "not available: a sync always includes subdirectories; --exclude leaves some out.",
     ),
-    (&["cp", "sync"], &["--from0"], "not available: --files-from takes one name per line."),
+    (&["cp", "sync"], &["-0", "--from0"], "not available: --files-from takes one name per line."),
     (&["cp", "sync"], &["--fsync"], "not needed on a server: exit status 0 means on stable storage."),
     (
         &["cp", "sync"],
@@ -216,9 +233,10 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["cp", "sync"],
-        &["--specials", "--write-devices", "--copy-devices", "--super", "--fake-super"],
+        &["--devices", "--specials", "--write-devices", "--copy-devices", "--super", "--fake-super"],
         "not available: nfsw copies files, directories and links, not devices.",
     ),
+    (&["cp"], &["-D"], "not available: nfsw copies files, directories and links, not devices."),
     (
         &["cp", "sync"],
         &["--atimes", "--open-noatime", "--crtimes"],
@@ -226,13 +244,14 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["cp", "sync"],
-        &["--iconv", "--protect-args", "--secluded-args", "--old-args"],
+        &["-8", "--8-bit-output", "--iconv", "--protect-args", "--secluded-args", "--old-args"],
         "not needed: names are copied byte by byte, and no remote shell sees them.",
     ),
+    (&["sync"], &["-s"], "not needed: names are copied byte by byte, and no remote shell sees them."),
     (&["cp", "sync"], &["--mkpath"], "nfsw mkdir -p makes the directories first."),
     (
         &["cp", "sync"],
-        &["--contimeout", "--stop-after", "--stop-at"],
+        &["--contimeout", "--stop-after", "--stop-at", "--time-limit"],
         "--timeout limits the time without progress, --deadline the whole run.",
     ),
     (
@@ -240,9 +259,30 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["--out-format", "--log-file-format"],
         "not available: --json prints every event with all its fields.",
     ),
+    (&["cp", "sync"], &["--debug"], "-v says what is done and why, --stats counts calls."),
+    (
+        &["cp", "sync"],
+        &["--checksum-choice", "--cc", "--checksum-seed"],
+        "not available: --verify compares BLAKE3 hashes.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--ignore-missing-args", "--delete-missing-args"],
+        "not available: a source that does not exist is an error (status 4), and nothing is deleted for it.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--write-batch", "--only-write-batch", "--read-batch"],
+        "not available: nfsw has no batch files.",
+    ),
+    (
+        &["cp", "sync"],
+        &["--outbuf", "--msgs2stderr", "--stderr", "--max-alloc"],
+        "leave it out: lines are written at once, messages on standard error, and memory is limited anyway.",
+    ),
     (&["cp", "sync"], &["--user"], "NFS knows users by number: --uid and --gid."),
     (
-        &["sync"],
+        &["cp", "sync"],
         &["-4", "-6", "--ipv4", "--ipv6"],
         "not available: an address in the place of HOST selects IPv4 or IPv6.",
     ),

@@ -21,10 +21,6 @@ fn every_entry_is_about_something_that_is_not_available_and_is_found() {
                 let flag = match *option {
                     // There is an option of this name, without a value.
                     "--preserve" | "--update" => format!("{option}=x"),
-                    // Digits follow -P.
-                    digit if *command == "cp" && digit.as_bytes()[1].is_ascii_digit() => {
-                        format!("-P{}", &digit[1..])
-                    }
                     option => option.to_owned(),
                 };
                 let found = said(&["nfsw", command, &flag, "nas:/a", "b"]);
@@ -103,6 +99,7 @@ fn options_of_rsync_and_scp_are_accepted() {
         "nfsw sync -avzhP --delete --stats a nas:/b",
         "nfsw sync -rlptgoDHSWv a nas:/b",
         "nfsw sync -aui --info=progress2 --delete-after --bwlimit=500 --numeric-ids a nas:/b",
+        "nfsw sync -a --no-D --no-compress --info=name,stats2 a nas:/b",
         "nfsw sync -a --ignore-existing --itemize-changes a nas:/b",
     ] {
         Cli::try_parse_from(words.split(' ')).unwrap_or_else(|error| panic!("{words}: {error}"));

@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::{
-    Access, DirectoryConfig, MODE_BITS,
+    Access, DIRECTORY_MODE_BITS, DirectoryConfig, MODE_BITS,
     host::{Found, Identity, Reference, look, look_at, retry, status},
     listing::Listings,
     search::Search,
@@ -217,7 +217,8 @@ impl State {
         if let Nfs3Option::Some(mode) = changes.mode
             && before.type_ != ftype3::NF3LNK
         {
-            let mode = Mode::from_raw_mode((mode & MODE_BITS) as RawMode);
+            let bits = if before.type_ == ftype3::NF3DIR { DIRECTORY_MODE_BITS } else { MODE_BITS };
+            let mode = Mode::from_raw_mode((mode & bits) as RawMode);
             located.reference.set_mode(mode).map_err(status)?;
         }
         located.reference.set_times(located.place.as_ref(), changes).map_err(status)

@@ -221,7 +221,24 @@ fn a_named_pipe_does_not_hold_the_server_up() {
 }
 
 #[test]
-fn special_mode_bits_and_other_owners_are_not_granted() {
+fn directories_keep_and_pass_on_the_set_group_id_bit() {
+    let mut host = host(quick());
+    let shared = vfs(&mut host).make(NOW, b"shared", NewObject::Directory).unwrap();
+    let mode = |bits| sattr3 { mode: Nfs3Option::Some(bits), ..sattr3::default() };
+    vfs(&mut host).set_attributes(NOW, shared, &mode(0o2775)).unwrap();
+    let make = |host: &mut Host, called: &str, bits| {
+        let (object, owner) = (NewObject::Directory, Owner::default());
+        vfs(host).create(NOW, shared, name(called.as_bytes()), object, &mode(bits), owner).unwrap();
+    };
+    make(&mut host, "heir", 0o755);
+    make(&mut host, "sticky", 0o3777);
+    for (path, bits) in [("shared", 0o2775), ("shared/heir", 0o2755), ("shared/sticky", 0o3777)] {
+        assert_eq!(fs::metadata(host.export.join(path)).unwrap().mode() & 0o7777, bits, "{path}");
+    }
+}
+
+#[test]
+fn special_mode_bits_of_files_and_other_owners_are_not_granted() {
     let mut host = host(quick());
     let file = vfs(&mut host).write_file(NOW, b"file", b"").unwrap();
     let mode = sattr3 { mode: Nfs3Option::Some(0o6755), ..sattr3::default() };

@@ -48,7 +48,9 @@ impl Call<'_> {
             max_bytes: arguments.count.min(self.limits.transfer) as usize,
             name_bytes: usize::MAX,
         };
+        let start = self.reply.len();
         if let Err(status) = self.page(node, &question) {
+            self.reply.truncate(start);
             let dir_attributes = self.after(node);
             self.fail(status, &READDIR3resfail { dir_attributes });
         }
@@ -64,12 +66,15 @@ impl Call<'_> {
             max_bytes: arguments.maxcount.min(self.limits.transfer) as usize,
             name_bytes: arguments.dircount as usize,
         };
+        let start = self.reply.len();
         if let Err(status) = self.page(node, &question) {
+            self.reply.truncate(start);
             let dir_attributes = self.after(node);
             self.fail(status, &READDIRPLUS3resfail { dir_attributes });
         }
     }
 
+    /// Appends a page of a listing; after an error, an unfinished one may be there.
     fn page(&mut self, directory: Result<NodeId, Status>, question: &Question) -> Result<(), Status> {
         let directory = directory?;
         let parent = self.backend.parent(directory)?;
@@ -120,7 +125,6 @@ impl Call<'_> {
         }
         let (entries, stuck) = (page.entries, page.stuck.is_some());
         if self.reply.len() + Page::TAIL_BYTES > results + max_bytes || (flow.is_break() && entries == 0) {
-            self.reply.truncate(start);
             return Err(too_small);
         }
         encode(self.reply, &false);

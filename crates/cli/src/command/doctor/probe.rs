@@ -56,8 +56,10 @@ impl Doctor {
             (*mapper, _) = (caller, answers.push(answer));
         }
         self.add("port mapper", Program::PORTMAP, answers);
+        // Without a port mapper, MOUNT may share a port that was given for NFS, as for every other command.
+        let usual_mount = nfs_port.unwrap_or(MOUNT_PORT);
         for (program, shown, given, usual) in
-            [(Program::MOUNT, "MOUNT", mount_port, MOUNT_PORT), (Program::NFS, "NFS", nfs_port, NFS_PORT)]
+            [(Program::MOUNT, "MOUNT", mount_port, usual_mount), (Program::NFS, "NFS", nfs_port, NFS_PORT)]
         {
             let mut answers = Vec::new();
             for protocol in PROTOCOLS {

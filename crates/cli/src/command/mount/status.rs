@@ -20,7 +20,7 @@ use crate::{
     report::{Reporter, event},
     summary::{Summary, nanoseconds},
     target::Remote,
-    text::{escape, full_time},
+    text::{escape, exact_time, full_time},
     units,
 };
 
@@ -44,7 +44,7 @@ impl Identity {
         let mut state = event("mounted", &[("directory", self.directory.as_os_str().as_bytes())]);
         state["target"] = self.target.as_str().into();
         state["pid"] = std::process::id().into();
-        state["since"] = Timestamp::try_from(self.since).unwrap_or_default().to_string().into();
+        state["since"] = exact_time(Timestamp::try_from(self.since).unwrap_or_default()).into();
         state["link"] = snapshot.way.word().into();
         state["link_ns"] = nanoseconds(now.saturating_duration_since(snapshot.way_since)).into();
         state["operations"] = stats.operations.into();
