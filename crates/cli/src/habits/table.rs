@@ -40,6 +40,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         ],
         "leave it out: nfsw talks to the NFS service itself, there is no rsync on the server.",
     ),
+    (&["cp", "sync"], &["-V"], "nfsw itself says its version (nfsw --version)."),
     (&["cp", "sync"], &["--daemon"], "nfsw serve DIR serves a directory."),
     (&["cp", "sync"], &["--port"], "the port is part of the name: nfs://HOST:PORT/PATH."),
     (&["cp"], &["-3"], "not needed: two servers may be named, and the data passes through this machine."),
