@@ -40,13 +40,17 @@ pub(crate) struct Times {
     pub(crate) modified: SystemTime,
 }
 
-/// Whether standard input was closed when the program started. The runtime then opens `/dev/null` in its place, for reading and
-/// writing.
+/// Whether nothing can be read from standard input: it is open for writing only, as behind `nohup`, or was closed when the program
+/// started. The runtime then opens `/dev/null` in its place, for reading and writing.
 pub(crate) fn is_closed_input() -> bool {
     let input = io::stdin();
-    let is_both_ways = fs::fcntl_getfl(&input).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR);
-    let [null, input] = [fs::stat("/dev/null"), fs::fstat(&input)].map(|it| it.ok().map(|it| it.st_rdev));
-    is_both_ways && null.is_some() && null == input
+    let access = fs::fcntl_getfl(&input).map(|flags| flags & OFlags::ACCMODE);
+    let [null, device] = [fs::stat("/dev/null"), fs::fstat(&input)].map(|it| it.ok().map(|it| it.st_rdev));
+    match access {
+        Ok(OFlags::RDWR) => null.is_some() && null == device,
+        Ok(access) => access == OFlags::WRONLY,
+        Err(_) => true,
+    }
 }
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -18,7 +18,7 @@ use crate::{
     error::{explain, kind},
     exit::{Exit, Failure},
     log::Log,
-    outcome::{Outcome, Skip},
+    outcome::{Outcome, Skip, Totals},
     progress::{Activity, Line, Progress},
     schema,
     summary::Summary,
@@ -38,12 +38,6 @@ struct Unsaid {
     style: Style,
     /// The last line.
     line: String,
-}
-
-/// What a sync has done so far.
-pub(crate) trait Totals: std::fmt::Debug {
-    /// Returns it in words for people.
-    fn words(&self) -> String;
 }
 
 /// Prints for the whole run. Nothing else writes to standard output or standard error.

@@ -166,7 +166,7 @@ impl Remote {
         }
         Ok(Self {
             host: host.into(),
-            path: normalise(path),
+            path: normalise(&unescape(path)),
             pattern: is_pattern(path).then(|| normalise(path)),
             is_contents: ends_with_dot(path),
             names_directory: names_directory(path),
@@ -224,7 +224,10 @@ impl Remote {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         match self.options.nfs_port {
             Some(_) => [format!("nfs://{}", self.server()).into_bytes(), self.url_path()].concat(),
-            None => [format!("{}:", self.server()).as_bytes(), &self.path].concat(),
+            None => {
+                let path = self.pattern.as_ref().unwrap_or(&self.path);
+                [format!("{}:", self.server()).as_bytes(), path].concat()
+            }
         }
     }
 
@@ -278,6 +281,38 @@ impl fmt::Display for Target {
 /// Whether any component of a path on a server is a pattern.
 pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// What a backslash escapes in a pattern.
+const SPECIAL: &[u8] = b"*?[]\\";
+
+/// Writes a name so that it is no pattern.
+pub(crate) fn escape_pattern(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for &byte in name {
+        if is_pattern(name) && SPECIAL.contains(&byte) {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out
+}
+
+/// Returns the one path that may be meant by a path in which a backslash escapes parts of patterns.
+fn unescape(path: &[u8]) -> Vec<u8> {
+    let components = path.split(|&byte| byte == b'/').map(|component| {
+        let mut out = Vec::with_capacity(component.len());
+        let mut rest = component;
+        while let [byte, tail @ ..] = rest {
+            let is_escape = *byte == b'\\'
+                && tail.first().is_some_and(|next| SPECIAL.contains(next))
+                && is_pattern(component);
+            out.push(if is_escape { tail[0] } else { *byte });
+            rest = if is_escape { &tail[1..] } else { tail };
+        }
+        out
+    });
+    components.collect::<Vec<_>>().join(&b'/')
 }
 
 /// Returns the path of something inside a server directory.

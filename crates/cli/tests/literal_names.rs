@@ -94,10 +94,17 @@ fn closed_standard_input_is_not_an_empty_file() {
         shell.args(["-c", &format!("\"$nfsw\" cp - \"$url\" {input}")]).env("nfsw", &program);
         shell.env("url", server.url("/file")).output().unwrap()
     };
-    let closed = copy("<&-");
-    assert_eq!(closed.status.code(), Some(2), "{}", stderr(&closed));
-    assert!(stderr(&closed).contains("standard input is closed"), "{}", stderr(&closed));
-    assert_eq!(fs::read(server.path("file")).unwrap(), b"precious");
+    // Behind `nohup` it is open, but for writing only.
+    for input in ["<&-", "0>/dev/null", "0>/dev/full"] {
+        let closed = copy(input);
+        assert_eq!(closed.status.code(), Some(2), "{input}: {}", stderr(&closed));
+        assert!(
+            stderr(&closed).contains("standard input is closed or cannot be read"),
+            "{}",
+            stderr(&closed)
+        );
+        assert_eq!(fs::read(server.path("file")).unwrap(), b"precious");
+    }
     let empty = copy("</dev/null");
     assert!(empty.status.success(), "{}", stderr(&empty));
     assert_eq!(fs::read(server.path("file")).unwrap(), b"");
@@ -122,8 +129,12 @@ fn what_a_list_of_files_names_is_there_or_reported() {
     for copy in ["sync/f1", "cp/f1"] {
         assert!(server.path(copy).exists(), "{copy}");
     }
-    fs::write(&list, "\n.\n").unwrap();
+    fs::write(&list, "# all\n\n; of it\n.\n").unwrap();
     ok(["sync", "--files-from", list_text, tree, &server.url("/b")]);
     assert_eq!(names(&server.path("b")), ["f1", "sub"]);
     assert!(server.path("b/sub/f2").exists());
+    // What another option leaves out is not missing.
+    fs::write(&list, "f1\nsub/f2\n").unwrap();
+    ok(["sync", "--files-from", list_text, "--exclude", "sub", tree, &server.url("/c")]);
+    assert_eq!(names(&server.path("c")), ["f1"]);
 }

@@ -36,7 +36,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return fs::read(path);
     }
     if is_closed_input() {
-        return Err(io::Error::other("standard input is closed"));
+        return Err(io::Error::other("standard input is closed or cannot be read"));
     }
     let mut text = Vec::new();
     io::stdin().lock().read_to_end(&mut text)?;

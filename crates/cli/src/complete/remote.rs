@@ -28,7 +28,7 @@ use crate::{
     name::fnv1a,
     remote::{Children, exports_below, find, follow},
     report::Reporter,
-    target::{Remote, encode_url},
+    target::{Remote, encode_url, escape_pattern},
 };
 
 /// Says to a process of this program which directory to list.
@@ -62,7 +62,7 @@ pub(super) fn complete(begun: &OsStr) -> Vec<CompletionCandidate> {
     }
     let is_url = directory.starts_with(b"nfs://");
     let names = names(&directory).into_iter().map(|name| {
-        let name = if is_url { encode_url(&name) } else { name };
+        let name = if is_url { encode_url(&name) } else { escape_pattern(&name) };
         [&directory[..], &name].concat()
     });
     // As in shells, hidden files are offered to whoever begins one.

@@ -119,7 +119,7 @@ impl Run<'_> {
 
     /// Leaves out the temporary files and journals of an interrupted run that the copies of this run have used up, or would.
     async fn leave_out_used(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> anyhow::Result<()> {
-        let is_ours = |it: &Doomed| is_ours(&it.path) && !it.path.contains(&b'/');
+        let is_ours = |it: &Doomed| is_ours(&it.path) && !it.path.contains(&b'/') && !it.is_directory();
         let with_ours: BTreeSet<_> = doomed.iter().filter(|it| is_ours(it)).map(|it| it.group).collect();
         let mut used = BTreeMap::new();
         for group in with_ours {

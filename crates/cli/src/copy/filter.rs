@@ -83,8 +83,8 @@ impl Filter {
             if names.contains(&&b".."[..]) {
                 return Err(format!("{} leads out of SRC", crate::text::escape(line)));
             }
-            // SRC itself, which is there.
-            if !line.is_empty() {
+            // Lines that rsync ignores, too; a `.` is SRC itself, which is there.
+            if !line.is_empty() && !line.starts_with(b"#") && !line.starts_with(b";") {
                 all.insert(names.join(&b'/'));
             }
         }
@@ -111,10 +111,16 @@ impl Filter {
             return false;
         }
         let rule = self.rules.iter().find(|rule| rule.matches(path, is_directory));
-        match rule {
+        let takes = match rule {
             Some(rule) => rule.includes,
             None => !ignores.is_some_and(|ignores| ignores.matches(path, is_directory)),
+        };
+        if let Some(listed) = self.listed.as_ref().filter(|_| !takes && is_directory) {
+            // Nobody looks there for what is listed.
+            let inside = [path, b"/"].concat();
+            listed.missing.borrow_mut().retain(|listed| !listed.starts_with(&inside));
         }
+        takes
     }
 
     /// Returns the paths of `--files-from` that were not found.

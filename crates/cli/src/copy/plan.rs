@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use nfs_wireless_client::{Client, FileHandle};
+use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, io_text, is_missing, local, show},
+    error::{ResultExt, has_status, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::{Directory, is_closed_input},
     name::{MARKER, MAX_NAME_BYTES, is_plain},
@@ -90,7 +90,7 @@ impl Whole<'_> {
                 let (mark, marker) = (escape(&mark), escape(MARKER));
                 let text = format!(
                     "{directory}: is the incomplete copy of {mark}; complete that first, or remove {marker} in it to copy into it \
-                     all the same"
+                     all the same; with -T, what is named here completes it"
                 );
                 Err(Failure::with(Exit::SomeFailed, text))
             }
@@ -269,7 +269,7 @@ async fn find_sources(
 ) -> anyhow::Result<Vec<Source>> {
     match target {
         Target::Standard if is_closed_input() => {
-            Err(Failure::usage("standard input is closed, so there is nothing to copy"))
+            Err(Failure::usage("standard input is closed or cannot be read, so there is nothing to copy"))
         }
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
         Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
@@ -419,12 +419,15 @@ fn local_mark(path: &Path) -> Option<Vec<u8>> {
 /// Returns what is in the mark of an unfinished copy that a directory on a server has.
 async fn mark(found: &Found) -> anyhow::Result<Option<Vec<u8>>> {
     match found.client.lookup(found.handle, MARKER).await {
-        Ok(mark) if mark.metadata.size == 0 => Ok(Some(Vec::new())),
-        Ok(mark) => {
-            let (name, _) =
-                found.client.read(mark.handle, 0, MAX_NAME_BYTES as u32).await.at(&found.remote)?;
-            Ok(Some(name.to_vec()))
+        Ok(mark) if mark.metadata.file_type != FileType::Regular || mark.metadata.size == 0 => {
+            Ok(Some(Vec::new()))
         }
+        Ok(mark) => match found.client.read(mark.handle, 0, MAX_NAME_BYTES as u32).await {
+            Ok((name, _)) => Ok(Some(name.to_vec())),
+            // That of somebody else may be the mark of any copy.
+            Err(error) if has_status(&error, NfsStatus::ACCES) => Ok(Some(Vec::new())),
+            Err(error) => Err(error).at(found.remote.join(MARKER)),
+        },
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error).at(&found.remote),
     }

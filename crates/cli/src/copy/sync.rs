@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    outcome::Skip,
-    report::{Totals, event},
+    outcome::{Skip, Totals},
+    report::event,
     text::escape,
     units,
 };

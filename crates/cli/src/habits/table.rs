@@ -153,7 +153,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     (
         &["cp", "sync"],
         &["--max-size", "--min-size"],
-        "not available: --files-from takes a list, such as `find . -type f -size -1024k` prints.",
+        "not available: --files-from takes a list of files, such as find prints.",
     ),
     (
         &["cp", "sync"],

@@ -146,3 +146,26 @@ fn a_directory_named_by_dots_has_no_name_of_its_own() {
     }
     assert_eq!(local_name(Path::new("a/b/")), Some(OsStr::new("b")));
 }
+
+#[test]
+fn a_backslash_escapes_a_pattern_wherever_one_path_is_meant() {
+    for (text, path, pattern) in [
+        ("h:/a/b", "/a/b", None),
+        ("h:/a\\b", "/a\\b", None),
+        ("h:/a*b", "/a*b", Some("/a*b")),
+        ("h:/d\\x/a\\*b/", "/d\\x/a*b", Some("/d\\x/a\\*b")),
+        ("h:/\\[1\\] \\\\", "/[1] \\", Some("/\\[1\\] \\\\")),
+        ("nfs://h/a%2Ab", "/a*b", None),
+        ("nfs://h/%5B1]*", "/[1]*", Some("/\\[1]*")),
+    ] {
+        let remote = remote(text);
+        let wanted = (path.as_bytes(), pattern.map(str::as_bytes));
+        assert_eq!((&remote.path[..], remote.pattern.as_deref()), wanted, "{text}");
+        let written = text.replace("nfs://h", "h:").replace("%2A", "*").replace("%5B", "\\[");
+        assert_eq!(remote.to_bytes(), written.trim_end_matches('/').as_bytes());
+    }
+    for name in ["a*b", "[1] \\", "a\\b", "]", "?"] {
+        let escaped = String::from_utf8(escape_pattern(name.as_bytes())).unwrap();
+        assert_eq!(remote(&format!("h:/{escaped}")).path, format!("/{name}").as_bytes(), "{escaped}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Remote, ends_with_dot, is_pattern, names_directory, normalise};
+use super::{Remote, SPECIAL, ends_with_dot, is_pattern, names_directory, normalise};
 
 /// What a URL says beyond host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,9 +162,6 @@ pub(super) fn encode_pattern(pattern: &[u8]) -> Vec<u8> {
     }
     out
 }
-
-/// What a backslash escapes in a pattern.
-const SPECIAL: &[u8] = b"*?[]\\";
 
 fn encode_byte(byte: u8, replaced: &[u8], out: &mut Vec<u8>) {
     if replaced.contains(&byte) {
