@@ -77,17 +77,17 @@ impl Filter {
     /// A line for the user about a path that leads out of SRC.
     pub(crate) fn set_listed(&mut self, text: &[u8]) -> Result<(), String> {
         let mut all = BTreeSet::new();
-        for line in text.split(|&byte| byte == b'\n') {
+        // As rsync does, lines are ignored that are empty or comments.
+        let is_path = |line: &&[u8]| !matches!(line.first(), None | Some(b'#' | b';'));
+        for line in text.split(|&byte| byte == b'\n').filter(is_path) {
             let names = line.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
             let names: Vec<_> = names.collect();
             if names.contains(&&b".."[..]) {
                 return Err(format!("{} leads out of SRC", crate::text::escape(line)));
             }
-            // Lines that rsync ignores, too; a `.` is SRC itself, which is there.
-            if !line.is_empty() && !line.starts_with(b"#") && !line.starts_with(b";") {
-                all.insert(names.join(&b'/'));
-            }
+            all.insert(names.join(&b'/'));
         }
+        // A `.` is SRC itself, which is there.
         let mut missing = all.clone();
         missing.remove(&b""[..]);
         let missing = RefCell::new(missing);

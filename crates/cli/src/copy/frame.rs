@@ -107,11 +107,11 @@ impl Frame {
     /// another, until its own is set at the end.
     pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
         self.is_touched.set(true);
-        let mode = self.was.filter(|_| self.last.is_some()).map_or(0o700, |was| was.mode);
-        if mode & 0o300 != 0o300 {
+        if let Some(was) = self.was.filter(|was| self.last.is_some() && was.mode & 0o300 != 0o300) {
+            let wider = Attributes { mode: was.mode | 0o300, ..was };
             let widen = || async {
                 // If that is refused, so is what follows, which is then reported.
-                let _ = self.place.set_mode(connections, reporter, mode | 0o300).await;
+                let _ = self.place.set_last(connections, reporter, wider, false).await;
             };
             self.is_widened.get_or_init(widen).await;
         }

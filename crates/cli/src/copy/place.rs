@@ -245,7 +245,7 @@ impl Place {
         }
     }
 
-    /// Sets mode and times of the directory itself, after everything in it.
+    /// Sets the mode of the directory itself, and its times and owner if they are kept.
     pub(super) async fn set_last(
         &self,
         connections: &Connections,
@@ -277,28 +277,6 @@ impl Place {
                 place.with(connections, reporter, set).await?;
                 reporter.activity().step();
                 Ok(())
-            }
-        }
-    }
-
-    /// Sets the mode of the directory itself.
-    pub(super) async fn set_mode(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-        mode: u32,
-    ) -> anyhow::Result<()> {
-        match self {
-            Self::Planned(_) => Ok(()),
-            Self::Local { directory, .. } => {
-                directory.set_mode(mode).map_err(|error| local(directory.path(), &error))
-            }
-            Self::Remote(place) => {
-                let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-                let set = async |place: &RemotePlace| {
-                    place.client.set_attributes(place.handle, attributes).await.at(&place.remote)
-                };
-                place.with(connections, reporter, set).await
             }
         }
     }
