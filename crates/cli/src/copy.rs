@@ -8,6 +8,7 @@ mod frame;
 mod hard_links;
 mod kept;
 mod listing;
+mod mark;
 mod node;
 mod place;
 mod plan;
@@ -36,7 +37,6 @@ use crate::{
     connections::Connections,
     exit::{Exit, Failure},
     local::{self, StateHome},
-    name::MARKER,
     outcome::Skip,
     progress::Share,
     remote::Children,
@@ -186,7 +186,9 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
-            let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
+            let is_found = !works.is_empty();
+            let mut ended =
+                run.work_off(works).await.and_then(|()| if is_found { run.tell_missing() } else { Ok(()) });
             if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
                 ended = run.follow_up(sync).await;
             }
@@ -374,7 +376,7 @@ impl Run<'_> {
         if was.is_none() && !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
         }
-        let mark = frame.marks().then(|| node.own_name());
+        let mark = frame.marks().then(|| mark::of(node));
         let dry_run = self.copy.dry_run;
         let place = frame
             .place
@@ -393,9 +395,14 @@ impl Run<'_> {
         }
         let changes = !self.copy.dry_run;
         // An interrupted run may have made it under its own name.
-        let is_marked = changes
-            && (frame.marks()
-                || is_named && place.present(self.connections, self.reporter, MARKER).await?.is_some());
+        let mut is_marked = changes && frame.marks();
+        if is_named
+            && !frame.marks()
+            && let Some(mark) = place.mark(self.connections, self.reporter).await?
+        {
+            mark::check(place.own_name().shown, &mark, &mark::of(node))?;
+            is_marked = changes;
+        }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
         let keeps = self.copy.preserve && changes;
         let made = Frame::below(frame, place, below, node.attributes, was, keeps);

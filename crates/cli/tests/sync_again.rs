@@ -112,4 +112,16 @@ fn a_directory_that_its_owner_may_not_write_gets_what_is_new_and_keeps_its_mode(
     set_mode(&tree.join("d"), 0o555);
     ok(["sync", "--delete", tree_text, &server.url("/copy")]);
     assert_same_tree(&tree, &server.path("copy"), true);
+
+    // Deleted with all that is in it, on both sides.
+    fs::create_dir_all(tree.join("e/sub")).unwrap();
+    fs::write(tree.join("e/sub/f"), "f").unwrap();
+    set_mode(&tree.join("e/sub"), 0o555);
+    set_mode(&tree.join("e"), 0o555);
+    ok(["sync", tree_text, &server.url("/copy")]);
+    assert!(as_nobody(["sync", &server.url("/copy"), back_text]).status().unwrap().success());
+    fs::remove_dir_all(tree.join("e")).unwrap();
+    ok(["sync", "--delete", tree_text, &server.url("/copy")]);
+    assert!(as_nobody(["sync", "--delete", &server.url("/copy"), back_text]).status().unwrap().success());
+    assert!(!server.path("copy/e").exists() && !back.join("e").exists());
 }

@@ -14,7 +14,7 @@ use super::{
     Run,
     filter::below,
     frame::Frame,
-    node::{Kind, Node, Origin},
+    node::{Attributes, Kind, Node, Origin},
     place::{Place, Present},
     sync::Syncing,
 };
@@ -278,6 +278,14 @@ impl Run<'_> {
         groups: &[Surplus],
         doomed: Vec<Doomed>,
     ) -> anyhow::Result<()> {
+        if !self.copy.dry_run {
+            // From the top down, so that each can be entered.
+            for it in
+                doomed.iter().filter(|it| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300)
+            {
+                self.widen(&groups[it.group].frame, it).await;
+            }
+        }
         let mut steps: BTreeMap<usize, Vec<Doomed>> = BTreeMap::new();
         for it in doomed {
             let step = if it.is_directory() { usize::MAX - it.depth() } else { 0 };
@@ -305,6 +313,15 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lets the owner of a directory remove what is in it.
+    async fn widen(&self, frame: &Frame, directory: &Doomed) {
+        let Ok(place) = frame.place.enter(&directory.path, &directory.present) else { return };
+        let attributes = directory.present.attributes;
+        let wider = Attributes { mode: attributes.mode | 0o300, ..attributes };
+        // If that is refused, so is what follows, which is then reported.
+        let _ = place.set_last(self.connections, self.reporter, wider, false).await;
     }
 
     fn say_deleted(&self, sync: &Syncing, frame: &Frame, doomed: &Doomed) -> anyhow::Result<()> {

@@ -162,17 +162,16 @@ impl Node {
         }
     }
 
-    /// Returns its name, whatever words lead to it; a slash for a root.
-    pub(super) fn own_name(&self) -> Vec<u8> {
-        let name = match &self.origin {
+    /// Returns its path where it is, in whatever words it is named.
+    pub(super) fn path(&self) -> Vec<u8> {
+        match &self.origin {
             Origin::Local(path) => {
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                path.file_name().map(|name| name.as_bytes().to_vec())
+                path.into_os_string().into_vec()
             }
-            Origin::Remote(file) => file.remote.name().map(<[u8]>::to_vec),
-            Origin::Standard => None,
-        };
-        name.unwrap_or_else(|| b"/".to_vec())
+            Origin::Remote(file) => file.remote.path.clone(),
+            Origin::Standard => Vec::new(),
+        }
     }
 
     /// Returns what stands for it in the state of later runs: in whatever words it is named, and by

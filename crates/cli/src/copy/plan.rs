@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    ffi::OsStr,
     fmt::Display,
     fs, io,
     os::unix::ffi::OsStrExt,
@@ -10,27 +9,26 @@ use std::{
     rc::Rc,
 };
 
-use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus};
+use nfs_wireless_client::{Client, FileHandle};
 use tokio::task::JoinHandle;
 
 use super::{
     Copy, Links, Work,
     ahead::{Ahead, Making},
     frame::Frame,
-    kept,
+    kept, mark,
     node::{Kind, Node, Origin},
     place::Place,
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, has_status, io_text, is_missing, local, show},
+    error::{ResultExt, io_text, local, show},
     exit::{Exit, Failure},
     local::{Directory, is_closed_input},
-    name::{MARKER, MAX_NAME_BYTES, is_plain},
+    name::is_plain,
     remote::{Found, find, find_all, find_if_exists, follow, real},
     report::Reporter,
     target::{Remote, Target, is_within, local_name},
-    text::escape,
 };
 
 /// Names of a destination directory that are looked up one by one, at most: one listing costs less than more LOOKUPs.
@@ -72,7 +70,7 @@ enum Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole<'a> {
     Always,
-    /// If it is what an interrupted run has made of a source of this name, or of any source if there is none.
+    /// If it is what an interrupted run has made of the source with this path, or of any source if there is none.
     IfMarked(Option<&'a [u8]>),
     Never,
 }
@@ -86,15 +84,10 @@ impl Whole<'_> {
         match (self, mark) {
             (Self::Always, _) => Ok(true),
             (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
-            (Self::IfMarked(Some(source)), Some(mark)) if !mark.is_empty() && mark != source => {
-                let (mark, marker) = (escape(&mark), escape(MARKER));
-                let text = format!(
-                    "{directory}: is the incomplete copy of {mark}; complete that first, or remove {marker} in it to copy into it \
-                     all the same; with -T, what is named here completes it"
-                );
-                Err(Failure::with(Exit::SomeFailed, text))
+            (Self::IfMarked(Some(source)), Some(mark)) => {
+                mark::check(directory, &mark, source).map(|()| true)
             }
-            (Self::IfMarked(_), Some(_)) => Ok(true),
+            (Self::IfMarked(None), Some(_)) => Ok(true),
         }
     }
 }
@@ -136,10 +129,10 @@ pub(super) async fn plan(
     let is_tree = copy.sources.len() == 1
         && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
     // The contents of a directory may become those of any other.
-    let source_name = sources.first().filter(|_| copy.sync.is_none()).map(|source| source.node.own_name());
+    let source = sources.first().filter(|_| copy.sync.is_none()).map(|source| mark::of(&source.node));
     let whole = match (copy.is_whole_target, is_tree) {
         (true, _) => Whole::Always,
-        (false, true) => Whole::IfMarked(source_name.as_deref()),
+        (false, true) => Whole::IfMarked(source.as_deref()),
         (false, false) => Whole::Never,
     };
     let must_be_directory = copy.destination.names_directory() && !is_tree;
@@ -325,7 +318,7 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     let found = fs::metadata(path);
     let is_whole = match (&found, whole) {
         (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
-            whole.holds(show(path), local_mark(path))?
+            whole.holds(show(path), mark::local(path))?
         }
         _ => whole == Whole::Always,
     };
@@ -409,34 +402,13 @@ async fn find_remote_destination(
     }
 }
 
-/// Returns what is in the mark of an unfinished copy that a directory on this machine has.
-fn local_mark(path: &Path) -> Option<Vec<u8>> {
-    let mark = path.join(OsStr::from_bytes(MARKER));
-    let found = fs::symlink_metadata(&mark).ok()?;
-    Some(if found.is_file() { fs::read(&mark).unwrap_or_default() } else { Vec::new() })
-}
-
-/// Returns what is in the mark of an unfinished copy that a directory on a server has.
-async fn mark(found: &Found) -> anyhow::Result<Option<Vec<u8>>> {
-    match found.client.lookup(found.handle, MARKER).await {
-        Ok(mark) if mark.metadata.file_type != FileType::Regular || mark.metadata.size == 0 => {
-            Ok(Some(Vec::new()))
-        }
-        Ok(mark) => match found.client.read(mark.handle, 0, MAX_NAME_BYTES as u32).await {
-            Ok((name, _)) => Ok(Some(name.to_vec())),
-            // That of somebody else may be the mark of any copy.
-            Err(error) if has_status(&error, NfsStatus::ACCES) => Ok(Some(Vec::new())),
-            Err(error) => Err(error).at(found.remote.join(MARKER)),
-        },
-        Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(error).at(&found.remote),
-    }
-}
-
 /// Whether the source becomes a directory on a server that is there.
 async fn is_whole(whole: Whole<'_>, found: &Found) -> anyhow::Result<bool> {
     match whole {
-        Whole::IfMarked(_) => whole.holds(&found.remote, mark(found).await?),
+        Whole::IfMarked(_) => {
+            let mark = mark::remote(&found.client, found.handle).await.at(&found.remote)?;
+            whole.holds(&found.remote, mark)
+        }
         Whole::Always | Whole::Never => Ok(whole == Whole::Always),
     }
 }

@@ -236,7 +236,7 @@ async fn a_download_is_finished_after_an_end_at_any_step_of_its_marker() {
             let made = Marked::make(&above, b"copy", 0o755).unwrap();
             assert_eq!(names(trial.here.path()), [".copy.nfsw-part"]);
             if steps > 1 {
-                made.mark(b"tree").unwrap();
+                made.mark(&marked_path(false, &source)).unwrap();
             }
             if steps > 2 {
                 made.finish().unwrap();
@@ -254,6 +254,13 @@ async fn a_download_is_finished_after_an_end_at_any_step_of_its_marker() {
     }
 }
 
+/// The path of a source as its mark has it.
+fn marked_path(is_upload: bool, source: &Path) -> Vec<u8> {
+    let path = fs::canonicalize(source).unwrap();
+    let name = Path::new("/").join(path.file_name().unwrap());
+    if is_upload { path } else { name }.into_os_string().into_encoded_bytes()
+}
+
 #[tokio::test]
 async fn a_marked_directory_is_complete_however_it_is_named() {
     for is_upload in [true, false] {
@@ -264,7 +271,7 @@ async fn a_marked_directory_is_complete_however_it_is_named() {
         fs::create_dir(into).unwrap();
         let above = Directory::open(into).unwrap();
         let made = Marked::make(&above, b"tree", 0o755).unwrap();
-        made.mark(b"tree").unwrap();
+        made.mark(&marked_path(is_upload, &source)).unwrap();
         made.finish().unwrap();
         let into = to.replacen("/into/tree", "/into", 1);
         trial.copy(&["-r", &from, &into]).await.0.unwrap();

@@ -76,7 +76,7 @@ impl RemotePlace {
     }
 
     /// Does something in the directory, and once more if the server has forgotten its handle.
-    pub(super) async fn with<T>(
+    pub(in crate::copy) async fn with<T>(
         &self,
         connections: &Connections,
         reporter: &Reporter,

@@ -8,6 +8,7 @@ use std::{
 use nfs_wireless_client::{self as client, NfsStatus};
 
 use super::*;
+use crate::text::escape;
 
 /// What the replies of a server far away are late by.
 const FAR: Duration = Duration::from_millis(110);
@@ -486,17 +487,27 @@ async fn the_incomplete_copy_of_one_directory_does_not_take_in_another() {
             Action::Fail(Status::IO),
         )]);
         trial.copy(&["-r", &from, &to]).await.0.unwrap();
-        assert_eq!(fs::read(target.join(marker)).unwrap(), b"tree");
-        let other = source.parent().unwrap().join("other");
-        fs::create_dir(&other).unwrap();
-        fs::write(other.join("o"), b"o").unwrap();
+        let mark = marked_path(is_upload, &source);
+        assert_eq!(fs::read(target.join(marker)).unwrap(), mark);
         let begun = names(&target);
-        let error = trial.copy(&["-r", &from.replace("/tree", "/other"), &to]).await.0.unwrap_err();
-        assert!(
-            format!("{error:#}").contains("is the incomplete copy of tree; complete that first"),
-            "{error:#}"
-        );
-        assert_eq!(names(&target), begun);
+        let above = source.parent().unwrap();
+        let to_above = &to.replacen("/copy", "/", 1)[..];
+        // Also of the same name, elsewhere; and where the copy goes by the name of the source.
+        for (other, to) in [("other", &to[..]), ("elsewhere/tree", &to), ("copy", to_above)] {
+            let other_source = above.join(other);
+            fs::create_dir_all(&other_source).unwrap();
+            fs::write(other_source.join("o"), b"o").unwrap();
+            let from = from.replace("/tree", &format!("/{other}"));
+            let (result, counts) = trial.copy(&["-r", &from, to]).await;
+            match result {
+                Err(error) => {
+                    let said = format!("copy: is the incomplete copy of {}; complete", escape(&mark));
+                    assert!(format!("{error:#}").contains(&said), "{error:#}");
+                }
+                Ok(()) => assert_eq!(counts["failed"], 1, "{counts}"),
+            }
+            assert_eq!(names(&target), begun);
+        }
         // By whatever words the same source is named, it is completed.
         trial.copy(&["-r", &from.replace("/tree", "/tree/."), &to]).await.0.unwrap();
         assert_same(&source, &target, "");

@@ -1,0 +1,98 @@
+//! The mark of an unfinished copy of a directory: a file in it, with the path of the source.
+
+use std::{ffi::OsStr, fmt::Display, fs, os::unix::ffi::OsStrExt, path::Path};
+
+use nfs_wireless_client::{Client, Error, FileHandle, FileType, NfsStatus};
+
+use super::{
+    node::{Kind, Node},
+    place::{Place, RemotePlace},
+};
+use crate::{
+    connections::Connections,
+    error::{ResultExt, has_status, is_missing},
+    exit::{Exit, Failure},
+    name::MARKER,
+    report::Reporter,
+    text::escape,
+};
+
+/// Bytes of a path that a mark may hold: what a server takes and gives in one call.
+const MOST_BYTES: u32 = 4096;
+
+/// Returns what the mark of a copy of this directory holds: its path, whatever words lead to it; nothing if that is too long, which
+/// is the mark of a copy of any directory.
+pub(super) fn of(source: &Node) -> Vec<u8> {
+    let path = source.path();
+    if path.len() > MOST_BYTES as usize { Vec::new() } else { path }
+}
+
+/// Returns what the mark in a directory on this machine holds, if there is one.
+pub(super) fn local(directory: &Path) -> Option<Vec<u8>> {
+    let mark = directory.join(OsStr::from_bytes(MARKER));
+    let found = fs::symlink_metadata(&mark).ok()?;
+    Some(if found.is_file() { fs::read(&mark).unwrap_or_default() } else { Vec::new() })
+}
+
+/// Returns what the mark in a directory on a server holds, if there is one.
+///
+/// # Errors
+/// Those of LOOKUP and READ.
+pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Option<Vec<u8>>, Error> {
+    let mark = match client.lookup(directory, MARKER).await {
+        Err(error) if is_missing(&error) => return Ok(None),
+        mark => mark?,
+    };
+    if mark.metadata.file_type != FileType::Regular || mark.metadata.size == 0 {
+        return Ok(Some(Vec::new()));
+    }
+    match client.read(mark.handle, 0, MOST_BYTES).await {
+        // That of somebody else may be the mark of any copy.
+        Err(error) if has_status(&error, NfsStatus::ACCES) => Ok(Some(Vec::new())),
+        read => Ok(Some(read?.0.to_vec())),
+    }
+}
+
+/// Checks that a marked directory is an unfinished copy of `source`, as [`of`] returns it.
+///
+/// # Errors
+/// It is one of another directory.
+pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8]) -> anyhow::Result<()> {
+    if mark.is_empty() || source.is_empty() || mark == source {
+        return Ok(());
+    }
+    let (mark, marker) = (escape(mark), escape(MARKER));
+    let text = format!(
+        "{directory}: is the incomplete copy of {mark}; complete that first, or remove {marker} in it to copy into it all the same; \
+         with -T, what is named here completes it"
+    );
+    Err(Failure::with(Exit::SomeFailed, text))
+}
+
+impl Place {
+    /// Returns what the mark in the directory holds, if there is one.
+    ///
+    /// # Errors
+    /// The mark cannot be read.
+    pub(super) async fn mark(
+        &self,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Option<Vec<u8>>> {
+        match self.present(connections, reporter, MARKER).await? {
+            None => return Ok(None),
+            Some(mark) if mark.kind != Kind::File || mark.attributes.size == 0 => {
+                return Ok(Some(Vec::new()));
+            }
+            Some(_) => {}
+        }
+        match self {
+            Self::Planned(_) => Ok(None),
+            Self::Local { directory, .. } => Ok(local(directory.path())),
+            Self::Remote(place) => {
+                let read = async |at: &RemotePlace| remote(&at.client, at.handle).await.at(&at.remote);
+                place.with(connections, reporter, read).await
+            }
+        }
+    }
+}
