@@ -4,6 +4,8 @@ mod names;
 mod remote;
 
 use std::{
+    fmt::Display,
+    io::ErrorKind,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     time::Duration,
@@ -176,7 +178,10 @@ impl Place {
                     made.mark(source)?;
                     made.finish()
                 };
-                let made = make().map_err(|error| local(&directory.join(name), &error))?;
+                let made = make().map_err(|error| match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty => made_by_another(self.show(name)),
+                    _ => local(&directory.join(name), &error),
+                })?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
             (Self::Remote(place), Some(source)) => {
@@ -391,6 +396,14 @@ impl Present {
     }
 }
 
+/// Returns the error for a directory that got its name while this run was making it.
+fn made_by_another(directory: impl Display) -> anyhow::Error {
+    let text = format!(
+        "{directory}: another run has just made this directory; wait for its end, and run this again"
+    );
+    Failure::with(Exit::SomeFailed, text)
+}
+
 /// Returns what stands for a name in a directory of a server, in the state of later runs.
 pub(super) fn target_key(directory: FileHandle, name: &[u8]) -> Vec<u8> {
     kept::key([directory.as_bytes(), name])
@@ -409,12 +422,36 @@ pub(super) fn set_times(times: Times) -> SetAttributes {
 mod tests {
     use std::{sync::Arc, time::Instant};
 
+    use nfs_wireless_server::{
+        Action, Calls, Faults, Rule, When,
+        nfs_wire::{Procedure, Status},
+    };
+
     use super::*;
     use crate::{
         args::OutputArgs,
         remote,
         served::{Served, connection},
     };
+
+    #[tokio::test]
+    async fn who_makes_a_directory_that_another_run_has_just_made_hears_of_it() {
+        let server = Served::start();
+        let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
+        let connections = Connections::new(connection(), None, Arc::default());
+        for procedure in [Procedure::Create, Procedure::Rename] {
+            // The other one has renamed it by then.
+            let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
+            let rule = Rule { calls, when, action: Action::Fail(Status::NOENT) };
+            server.service(|service| service.set_faults(Faults::from(vec![rule])));
+            let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
+            let made = Place::remote(found)
+                .directory(&connections, &reporter, b"new", 0o755, false, Some(b"/source"))
+                .await;
+            let said = made.unwrap_err().to_string();
+            assert!(said.contains("/new: another run has just made this directory"), "{said}");
+        }
+    }
 
     #[tokio::test]
     async fn a_server_tells_the_step_of_its_times() {

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashMap};
 
 use nfs_wireless_client::{Client, Entry, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
 
-use super::{Present, set_times};
+use super::{Present, made_by_another, set_times};
 use crate::{
     connections::Connections,
     copy::node::Attributes,
@@ -201,12 +201,25 @@ impl RemotePlace {
         };
         let made = made.at(&remote)?;
         let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
-        let mark = client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        let mark = match client.create(made.handle, MARKER, attributes).await {
+            // It has its name by now.
+            Err(error) if is_missing(&error) => return Err(made_by_another(remote)),
+            mark => mark.at(&remote)?,
+        };
         // Without a name in it, it is the mark of any copy.
         let naming = client.write(mark.handle, 0, source, Stability::Stable);
         let renaming = client.rename(made.handle, (*above, &temporary), (*above, name));
         let (_, renamed) = tokio::join!(naming, renaming);
-        renamed.at(&remote)?;
+        match renamed {
+            Err(error)
+                if is_missing(&error)
+                    || has_status(&error, NfsStatus::NOTEMPTY)
+                    || has_status(&error, NfsStatus::EXIST) =>
+            {
+                return Err(made_by_another(remote));
+            }
+            renamed => renamed.at(&remote)?,
+        }
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.
         let made = client.lookup(*above, name).await.at(&remote)?;
         reporter.activity().step();
