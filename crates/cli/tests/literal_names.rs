@@ -44,6 +44,23 @@ fn what_is_escaped_in_a_url_is_a_name_and_no_pattern() {
 }
 
 #[test]
+fn a_dry_run_names_what_a_real_run_names() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("a *");
+    fs::create_dir_all(tree.join("50 %/?")).unwrap();
+    fs::write(tree.join("50 %/?/[x]"), "").unwrap();
+    let targets = |options: &[&str]| -> Vec<serde_json::Value> {
+        let line = ["cp", "-r", "--json", tree.to_str().unwrap(), &server.url("/")];
+        let events = ok(line.iter().chain(options));
+        let events = events.lines().map(|line| serde_json::from_str(line).unwrap());
+        events.map(|mut event: serde_json::Value| event["target"].take()).filter(|it| !it.is_null()).collect()
+    };
+    let planned = targets(&["--dry-run"]);
+    assert_eq!(planned, targets(&[]));
+    assert_eq!(planned.last().unwrap(), &server.name("/a %2A/50 %25/%3F/%5Bx]"));
+}
+
+#[test]
 fn a_directory_to_sync_is_no_pattern() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     for (directory, text) in [("[k]", "right"), ("k", "wrong")] {
