@@ -61,6 +61,17 @@ fn a_dry_run_names_what_a_real_run_names() {
 }
 
 #[test]
+fn an_escaped_bracket_belongs_to_the_class() {
+    let server = Server::start();
+    for name in ["]", "x", "\\]", "["] {
+        fs::write(server.path(name), "").unwrap();
+    }
+    assert_eq!(ok(["ls", "-d", &server.url("/[%5D]")]), format!("{}\n", server.name("/]")));
+    ok(["rm", &server.url("/[x%5D]")]);
+    assert_eq!(names(&server.path("/")), ["[", "\\]"]);
+}
+
+#[test]
 fn a_directory_to_sync_is_no_pattern() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     for (directory, text) in [("[k]", "right"), ("k", "wrong")] {
