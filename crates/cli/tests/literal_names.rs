@@ -72,6 +72,32 @@ fn an_escaped_bracket_belongs_to_the_class() {
 }
 
 #[test]
+fn what_a_backslash_escapes_is_a_name_and_no_pattern() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (config, port) = (here.path().join("nfsw"), server.address().port());
+    fs::create_dir(&config).unwrap();
+    let host = format!("[host.nas]\nname = '127.0.0.1'\nnfs-port = {port}\nmount-port = {port}\n");
+    fs::write(config.join("config.toml"), host).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = common::command(arguments).env("XDG_CONFIG_HOME", here.path()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    };
+    let others = ["a-b", "a\\-b", "k"];
+    for (name, escaped) in
+        [("a*b", r"nas:/a\*b"), (r"a\*b", r"nas:/a\\\*b"), ("q?", r"nas:/q\?"), ("[k]", r"nas:/\[k\]")]
+    {
+        for name in others.iter().chain([&name, &"q-"]) {
+            fs::write(server.path(name), name).unwrap();
+        }
+        let copies = tempfile::tempdir().unwrap();
+        run(&["cp", escaped, copies.path().to_str().unwrap()]);
+        assert_eq!(names(copies.path()), [name], "{escaped}");
+        run(&["rm", escaped]);
+        assert_eq!(names(&server.path("/")), ["a-b", "a\\-b", "k", "q-"], "{escaped}");
+    }
+}
+
+#[test]
 fn a_directory_to_sync_is_no_pattern() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     for (directory, text) in [("[k]", "right"), ("k", "wrong")] {
