@@ -307,7 +307,7 @@ pub(crate) struct ManArgs {
     pub(crate) command: Vec<String>,
 }
 
-/// Reads `HOST`, `HOST:/`, `[V6]` or an `nfs://` URL.
+/// Reads `HOST`, `HOST:`, `HOST:/`, `[V6]` or an `nfs://` URL.
 fn parse_host() -> impl clap::builder::TypedValueParser<Value = Remote> {
     use clap::builder::{OsStringValueParser, TypedValueParser};
     OsStringValueParser::new().try_map(|argument: OsString| Remote::parse_host(&argument))

@@ -358,12 +358,14 @@ pub(crate) fn environment() -> Result<Vec<Preset>, String> {
             return Err(format!("NFSW_OPTS: {shown}: --{name} takes no value"));
         }
         let name = name.to_owned();
-        let value = if known.takes_value && !has_value {
-            Some(rest.next().ok_or_else(|| format!("NFSW_OPTS: {shown}: its value is missing"))?)
+        // As one word, the value may begin with a hyphen, as in the configuration file.
+        let word = if known.takes_value && !has_value {
+            let value = rest.next().ok_or_else(|| format!("NFSW_OPTS: {shown}: its value is missing"))?;
+            format!("{word}={value}")
         } else {
-            None
+            word
         };
-        let words: Vec<String> = std::iter::once(word).chain(value).collect();
+        let words = vec![word];
         known.check(&words).map_err(|why| format!("NFSW_OPTS: {why}"))?;
         found.push(Preset { name, words, source: "NFSW_OPTS" });
     }

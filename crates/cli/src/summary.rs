@@ -128,7 +128,7 @@ fn link(path: &PathEstimate) -> String {
     let fades = match (path.retransmits, path.mean_fade) {
         (true, fade) => format!("fades of {:.0} ms that lose nothing", ms(fade)),
         (false, fade) if fade.is_zero() => "no fades seen".to_owned(),
-        (false, fade) => format!("fades of {:.0} ms, {:.1} a second", ms(fade), path.fades_per_second),
+        (false, fade) => format!("fades of {:.0} ms, {}", ms(fade), how_often(path)),
     };
     format!(
         "link {:.2} Mbit/s, round trip {:.1} ms, {fades}, blocks of {}, {} in flight",
@@ -137,6 +137,12 @@ fn link(path: &PathEstimate) -> String {
         units::bytes(path.block.into()),
         path.in_flight,
     )
+}
+
+/// Says how often a path fades, in all of the time: the estimate counts fades per second of good time.
+fn how_often(path: &PathEstimate) -> String {
+    let period = path.fades_per_second.recip() + path.mean_fade.as_secs_f64();
+    if period < 10.0 { format!("{:.1} a second", period.recip()) } else { format!("one in {period:.0} s") }
 }
 
 impl ClientSummary {
@@ -186,6 +192,30 @@ mod tests {
         }
         for cause in ["timeout", "rack", "probe", "hedge", "reconnect"] {
             assert_eq!(json["resends"][cause], 0, "{cause}");
+        }
+    }
+
+    #[test]
+    fn fades_take_no_more_than_all_of_the_time() {
+        let path = |fades_per_second, fade| PathEstimate {
+            rate: 1e5,
+            is_app_limited: false,
+            min_rtt: Duration::from_millis(40),
+            fades_per_second,
+            mean_fade: Duration::from_millis(fade),
+            retransmits: false,
+            block: 4096,
+            in_flight: 4,
+        };
+        for (fades_per_second, fade, words) in [
+            (1.0, 80, "fades of 80 ms, 0.9 a second,"),
+            (2.2, 4078, "fades of 4078 ms, 0.2 a second,"),
+            (2.2, 30_000, "fades of 30000 ms, one in 30 s,"),
+            (0.01, 500, "fades of 500 ms, one in 100 s,"),
+            (1.0, 0, "no fades seen,"),
+        ] {
+            let line = link(&path(fades_per_second, fade));
+            assert!(line.contains(words), "{line}");
         }
     }
 }

@@ -117,12 +117,11 @@ impl Remote {
             return Ok(remote);
         }
         let bytes = argument.as_bytes();
-        // `HOST:PORT`; an IPv6 address ends otherwise.
-        if let Some((host, port)) = split_host(bytes)
-            && !port.is_empty()
-            && port.iter().all(u8::is_ascii_digit)
-        {
-            return Self::new(host, port);
+        match split_host(bytes) {
+            Some((host, b"")) => return Self::new(host, b"/"),
+            // `HOST:PORT`; an IPv6 address ends otherwise.
+            Some((host, port)) if port.iter().all(u8::is_ascii_digit) => return Self::new(host, port),
+            _ => {}
         }
         if bytes.is_empty() || bytes.contains(&b'/') {
             return Err("expected the name or address of a server".to_owned());

@@ -131,6 +131,9 @@ fn what_is_wrong_is_named_and_nothing_is_done() {
         ("--timeout", "NFSW_OPTS: --timeout: its value is missing"),
         ("--verify=true", "NFSW_OPTS: --verify=true: --verify takes no value"),
         ("--timeout soon", "NFSW_OPTS: invalid value 'soon'"),
+        ("--bwlimit -1", "NFSW_OPTS: invalid value '-1'"),
+        ("--uid -1", "NFSW_OPTS: invalid value '-1'"),
+        ("--timeout --verify", "NFSW_OPTS: invalid value '--verify'"),
         ("--delete", "NFSW_OPTS: --delete belongs on the command line only"),
         ("'", "NFSW_OPTS: a quote is not closed"),
     ] {
@@ -152,7 +155,7 @@ fn the_file_is_named_and_checked() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.ends_with(": right; hosts: backup, nas; defaults: 2\nNFSW_OPTS is right\n"), "{said}");
     fs::remove_file(path).unwrap();
-    let output = home.run("--bwlimit 3M", &["config", "check"]);
+    let output = home.run("--bwlimit 3M --exclude -x", &["config", "check"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.ends_with("there is no such file, and none is needed\nNFSW_OPTS is right\n"), "{said}");
 }

@@ -44,6 +44,60 @@ fn what_is_escaped_in_a_url_is_a_name_and_no_pattern() {
 }
 
 #[test]
+fn an_escaped_bracket_belongs_to_the_class() {
+    let server = Server::start();
+    for name in ["]", "x", "\\]", "["] {
+        fs::write(server.path(name), "").unwrap();
+    }
+    assert_eq!(ok(["ls", "-d", &server.url("/[%5D]")]), format!("{}\n", server.name("/]")));
+    ok(["rm", &server.url("/[x%5D]")]);
+    assert_eq!(names(&server.path("/")), ["[", "\\]"]);
+}
+
+#[test]
+fn what_a_backslash_escapes_is_a_name_and_no_pattern() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (config, port) = (here.path().join("nfsw"), server.address().port());
+    fs::create_dir(&config).unwrap();
+    let host = format!("[host.nas]\nname = '127.0.0.1'\nnfs-port = {port}\nmount-port = {port}\n");
+    fs::write(config.join("config.toml"), host).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = common::command(arguments).env("XDG_CONFIG_HOME", here.path()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    };
+    let others = ["a-b", "a\\-b", "k"];
+    for (name, escaped) in
+        [("a*b", r"nas:/a\*b"), (r"a\*b", r"nas:/a\\\*b"), ("q?", r"nas:/q\?"), ("[k]", r"nas:/\[k\]")]
+    {
+        for name in others.iter().chain([&name, &"q-"]) {
+            fs::write(server.path(name), name).unwrap();
+        }
+        let copies = tempfile::tempdir().unwrap();
+        run(&["cp", escaped, copies.path().to_str().unwrap()]);
+        assert_eq!(names(copies.path()), [name], "{escaped}");
+        run(&["rm", escaped]);
+        assert_eq!(names(&server.path("/")), ["a-b", "a\\-b", "k", "q-"], "{escaped}");
+    }
+}
+
+#[test]
+fn a_dry_run_names_what_a_real_run_names() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("a *");
+    fs::create_dir_all(tree.join("50 %/?")).unwrap();
+    fs::write(tree.join("50 %/?/[x]"), "").unwrap();
+    let targets = |options: &[&str]| -> Vec<serde_json::Value> {
+        let line = ["cp", "-r", "--json", tree.to_str().unwrap(), &server.url("/")];
+        let events = ok(line.iter().chain(options));
+        let events = events.lines().map(|line| serde_json::from_str(line).unwrap());
+        events.map(|mut event: serde_json::Value| event["target"].take()).filter(|it| !it.is_null()).collect()
+    };
+    let planned = targets(&["--dry-run"]);
+    assert_eq!(planned, targets(&[]));
+    assert_eq!(planned.last().unwrap(), &server.name("/a %2A/50 %25/%3F/%5Bx]"));
+}
+
+#[test]
 fn a_directory_to_sync_is_no_pattern() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     for (directory, text) in [("[k]", "right"), ("k", "wrong")] {
@@ -137,4 +191,50 @@ fn what_a_list_of_files_names_is_there_or_reported() {
     fs::write(&list, "f1\nsub/f2\n").unwrap();
     ok(["sync", "--files-from", list_text, "--exclude", "sub", tree, &server.url("/c")]);
     assert_eq!(names(&server.path("c")), ["f1"]);
+    // Where there is no source, that is all there is to say.
+    let none = here.path().join("none");
+    for source in [none.to_str().unwrap(), &server.url("/none")] {
+        let target = if source.starts_with("nfs:") { tree.to_owned() } else { server.url("/d") };
+        let said = fails(4, ["cp", "-r", "--files-from", list_text, source, &target]);
+        assert!(said.contains("none: no such file or directory"), "{said}");
+    }
+    fs::write(&list, "f2\n").unwrap();
+    let said = fails(4, ["cp", "-q", "--files-from", list_text, &format!("{tree}/f1"), &server.url("/e")]);
+    assert!(said.contains("f1/f2: listed in --files-from, but not there"), "{said}");
+}
+
+#[test]
+fn what_a_list_of_files_names_may_be_behind_a_link() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let list = here.path().join("list");
+    for tree in [here.path().join("tree"), server.path("tree")] {
+        fs::create_dir_all(tree.join("real")).unwrap();
+        for name in ["f", "g"] {
+            fs::write(tree.join("real").join(name), name).unwrap();
+        }
+        for (link, target) in [("lnk", "real"), ("up", ".."), ("nowhere", "none"), ("other", "real")] {
+            std::os::unix::fs::symlink(target, tree.join(link)).unwrap();
+        }
+    }
+    let (local, remote) = (here.path().join("tree"), server.url("/tree"));
+    let [local, list_text] = [&local, &list].map(|path| path.to_str().unwrap());
+    for (number, options) in [&["sync"][..], &["cp", "-r"], &["cp", "-rL"]].into_iter().enumerate() {
+        let copy = format!("copy{number}");
+        let download = here.path().join(&copy);
+        for (source, target, copy) in [
+            (local, &*server.url(&format!("/{copy}")), server.path(&copy)),
+            (&*remote, download.to_str().unwrap(), download.clone()),
+        ] {
+            fs::write(&list, "lnk/f\nother\n").unwrap();
+            ok(options.iter().chain(&["--files-from", list_text, source, target]));
+            assert!(fs::symlink_metadata(copy.join("lnk")).unwrap().is_dir());
+            assert_eq!(names(&copy.join("lnk")), ["f"]);
+            assert_eq!(copy.join("other").is_symlink(), options.last() != Some(&"-rL"));
+            fs::write(&list, "nowhere/f\n").unwrap();
+            let output = nfsw(options.iter().chain(&["-q", "--files-from", list_text, source, target]));
+            let said = stderr(&output);
+            assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+            assert!(said.contains("nowhere: no such file or directory"), "{said}");
+        }
+    }
 }

@@ -1,7 +1,13 @@
 //! Which files of a tree are copied: `--exclude`, `--include`, `--exclude-from`, `--files-from` and `--gitignore`.
 
 use std::{
-    cell::RefCell, collections::BTreeSet, ffi::OsStr, ops::Bound, os::unix::ffi::OsStrExt, path::Path, rc::Rc,
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    ffi::OsStr,
+    ops::Bound,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    rc::Rc,
 };
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -41,6 +47,8 @@ struct Rule {
 struct Listed {
     all: BTreeSet<Vec<u8>>,
     missing: RefCell<BTreeSet<Vec<u8>>>,
+    /// Whether anything was seen in which they may be.
+    has_source: Cell<bool>,
 }
 
 /// Patterns in the syntax of gitignore(5), of one directory and of those above it.
@@ -91,7 +99,7 @@ impl Filter {
         let mut missing = all.clone();
         missing.remove(&b""[..]);
         let missing = RefCell::new(missing);
-        self.listed = Some(Listed { all, missing });
+        self.listed = Some(Listed { all, missing, has_source: Cell::default() });
         Ok(())
     }
 
@@ -115,17 +123,35 @@ impl Filter {
             Some(rule) => rule.includes,
             None => !ignores.is_some_and(|ignores| ignores.matches(path, is_directory)),
         };
-        if let Some(listed) = self.listed.as_ref().filter(|_| !takes && is_directory) {
-            // Nobody looks there for what is listed.
-            let inside = [path, b"/"].concat();
-            listed.missing.borrow_mut().retain(|listed| !listed.starts_with(&inside));
+        if !takes && is_directory {
+            self.leave(path);
         }
         takes
     }
 
-    /// Returns the paths of `--files-from` that were not found.
+    /// Nobody looks in this directory for what `--files-from` lists.
+    pub(super) fn leave(&self, path: &[u8]) {
+        if let Some(listed) = &self.listed {
+            let inside = [path, b"/"].concat();
+            listed.missing.borrow_mut().retain(|listed| !listed.starts_with(&inside));
+        }
+    }
+
+    /// Whether `--files-from` lists something below a path.
+    pub(super) fn lists_below(&self, path: &[u8]) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.has_below(path))
+    }
+
+    /// A source was seen, with all names in it.
+    pub(super) fn note_source(&self) {
+        if let Some(listed) = &self.listed {
+            listed.has_source.set(true);
+        }
+    }
+
+    /// Returns the paths of `--files-from` that were not found, if there was a source to look in.
     pub(super) fn missing(&self) -> Vec<Vec<u8>> {
-        let listed = self.listed.as_ref();
+        let listed = self.listed.as_ref().filter(|listed| listed.has_source.get());
         listed.map(|listed| listed.missing.borrow().iter().cloned().collect()).unwrap_or_default()
     }
 }
@@ -182,9 +208,13 @@ impl Listed {
             }
             above = directory.iter().rposition(|&byte| byte == b'/').map(|end| &directory[..end]);
         }
+        is_directory && self.has_below(path)
+    }
+
+    fn has_below(&self, path: &[u8]) -> bool {
         let inside = [path, b"/"].concat();
         let mut later = self.all.range::<[u8], _>((Bound::Excluded(&inside[..]), Bound::Unbounded));
-        is_directory && later.next().is_some_and(|listed| listed.starts_with(&inside))
+        later.next().is_some_and(|listed| listed.starts_with(&inside))
     }
 }
 
@@ -286,6 +316,8 @@ mod tests {
         for left in ["a", "a/c", "a-b/", "d/x", "d/e/g", "x"] {
             assert!(!takes(&filter, left), "{left}");
         }
+        assert!(filter.missing().is_empty(), "there is no source");
+        filter.note_source();
         assert_eq!(filter.missing(), [b"nowhere".to_vec()]);
         assert!(filter.set_listed(b"a/../../b").is_err());
     }

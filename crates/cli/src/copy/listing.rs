@@ -25,8 +25,10 @@ impl Run<'_> {
     ) -> anyhow::Result<Vec<Work>> {
         let was_begun = rest.is_some();
         let mut has_vanished = false;
+        let filter = &self.copy.filter;
         let children =
             directory.children(self.connections, self.reporter, &mut rest, &mut has_vanished).await?;
+        filter.note_source();
         let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !frame.is_again());
         if let Some(sync) = deletes {
             sync.has_vanished.set(sync.has_vanished.get() || has_vanished);
@@ -42,7 +44,7 @@ impl Run<'_> {
             reserved.extend(children.iter().flat_map(|(name, _)| [temporary(name), journal(name)]));
         }
         let mut works = Vec::with_capacity(children.len());
-        for (name, node) in children {
+        for (name, mut node) in children {
             if name == MARKER {
                 let text =
                     format!("{node}: left out, it says that what is copied here is not complete itself");
@@ -54,7 +56,18 @@ impl Run<'_> {
                 continue;
             }
             let path = filter::below(frame.relative(), &name);
-            if !self.copy.filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
+            // As for rsync, what is listed may be behind a link, as it may be in any path.
+            if node.kind == Kind::Symlink && filter.lists_below(&path) {
+                node = match self.followed(node, frame).await {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.reporter.failed(error)?;
+                        filter.leave(&path);
+                        continue;
+                    }
+                };
+            }
+            if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
                 continue;
             }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
@@ -64,13 +77,15 @@ impl Run<'_> {
                 self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 continue;
             }
-            let node = match self.followed(node, frame).await {
-                Ok(node) => node,
-                Err(error) => {
-                    self.reporter.failed(error)?;
-                    continue;
-                }
-            };
+            if node.kind == Kind::Symlink && self.copy.links == Links::All {
+                node = match self.followed(node, frame).await {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.reporter.failed(error)?;
+                        continue;
+                    }
+                };
+            }
             if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {
                 frame.add_taken(&name);
             }
@@ -122,6 +137,10 @@ impl Run<'_> {
 
     /// Sets aside what cannot be copied before something is deleted, and further names of a file; hands back all else.
     pub(super) async fn set_aside(&self, work: Work) -> anyhow::Result<Option<Work>> {
+        if work.is_named && work.node.kind != Kind::Directory {
+            // It holds nothing that a list of files could name.
+            self.copy.filter.note_source();
+        }
         let Some(sync) = &self.sync else { return Ok(Some(work)) };
         if self.is_blocked(&work).await? {
             self.add_blocker(sync, &work).await?;
@@ -140,11 +159,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns what a link in a directory stands for, if links are followed there.
+    /// Returns what a link in a directory stands for.
     async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
-        if node.kind != Kind::Symlink || self.copy.links != Links::All {
-            return Ok(node);
-        }
         let node = node.followed(self.connections, self.reporter).await?;
         if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
             let text = format!("{node}: left out, it leads to a directory above itself");

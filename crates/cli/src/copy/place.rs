@@ -30,6 +30,7 @@ use crate::{
     name::MARKER,
     remote::Found,
     report::Reporter,
+    target::{encode_url, join},
     text::escape,
 };
 
@@ -62,6 +63,12 @@ impl Name {
     /// Returns the name of a local file.
     pub(super) fn local(path: &Path) -> Self {
         Self { shown: show(path), bytes: path.as_os_str().as_bytes().to_vec() }
+    }
+
+    /// Returns what is at a path in this directory, as it is. What begins so is a URL, and no local file.
+    fn join(&self, path: &[u8]) -> Vec<u8> {
+        let path = if self.bytes.starts_with(b"nfs://") { encode_url(path) } else { path.to_vec() };
+        join(&self.bytes, &path)
     }
 }
 
@@ -336,7 +343,7 @@ impl Place {
         match self {
             Self::Local { directory, .. } => show(&directory.join(name)),
             Self::Remote(place) => place.remote.join(name).to_string(),
-            Self::Planned(path) => format!("{}/{}", path.shown, escape(name)),
+            Self::Planned(path) => escape(&path.join(name)).into_owned(),
         }
     }
 
@@ -371,7 +378,7 @@ impl Place {
         let bytes = match self {
             Self::Local { directory, .. } => directory.join(name).into_os_string().into_vec(),
             Self::Remote(place) => place.remote.join(name).to_bytes(),
-            Self::Planned(path) => [&path.bytes, &b"/"[..], name].concat(),
+            Self::Planned(path) => path.join(name),
         };
         Name { shown: self.show(name), bytes }
     }

@@ -1,14 +1,13 @@
 //! Patterns in server paths, matched against directory listings.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+mod component;
 
-use globset::{GlobBuilder, GlobMatcher};
 use nfs_wireless_client::FileType;
 
+use self::component::Matcher;
 use super::{Found, find_if_exists, follow, matching_children};
 use crate::{
     connections::Connections,
-    exit::Failure,
     report::Reporter,
     target::{Remote, is_pattern},
 };
@@ -65,65 +64,4 @@ async fn step(
     let matching = matching_children(connections, reporter, &place, wanted).await?;
     found.extend(matching.into_iter().map(|child| place.child(child)));
     Ok(())
-}
-
-/// One component of a pattern.
-struct Matcher {
-    glob: GlobMatcher,
-    matches_hidden: bool,
-}
-
-impl Matcher {
-    fn new(component: &[u8]) -> anyhow::Result<Self> {
-        let wrong = |reason: &str| {
-            let shown = crate::text::escape(component).into_owned();
-            Failure::usage(format!("the pattern {shown} is not valid: {reason}"))
-        };
-        let text = str::from_utf8(component).map_err(|_| wrong("it is not UTF-8"))?;
-        // Alternatives in braces are the shell's business, and a component has no directories to cross.
-        let mut plain = text.replace('{', "[{]").replace('}', "[}]");
-        while plain.contains("**") {
-            plain = plain.replace("**", "*");
-        }
-        let glob = GlobBuilder::new(&plain)
-            .literal_separator(true)
-            .backslash_escape(true)
-            .build()
-            .map_err(|error| wrong(&error.kind().to_string()))?;
-        Ok(Self { glob: glob.compile_matcher(), matches_hidden: text.starts_with('.') })
-    }
-
-    /// As in the shell, a name that begins with a dot is matched only by a pattern that does.
-    fn matches(&self, name: &[u8]) -> bool {
-        (self.matches_hidden || !name.starts_with(b"."))
-            && self.glob.is_match(Path::new(OsStr::from_bytes(name)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn matches(pattern: &str, name: &[u8]) -> bool {
-        Matcher::new(pattern.as_bytes()).unwrap().matches(name)
-    }
-
-    #[test]
-    fn patterns_match_like_the_shell() {
-        assert!(matches("*.jpg", b"cat.jpg"));
-        assert!(matches("c?t.[jp]*", b"cat.png"));
-        assert!(!matches("*", b".hidden"));
-        assert!(matches(".h*", b".hidden"));
-        assert!(matches("a\\*", b"a*") && !matches("a\\*", b"ab"));
-        assert!(matches("*", b"\xff\xfe"));
-        assert!(matches("**", b"a") && matches("a***b", b"a-b"));
-        assert!(matches("{a,b}*", b"{a,b}c") && !matches("{a,b}*", b"ac"));
-        assert!(matches("[!a]*", b"b") && !matches("[!a]*", b"a"));
-    }
-
-    #[test]
-    fn a_broken_pattern_is_named() {
-        let Err(error) = Matcher::new(b"a[") else { panic!("accepted") };
-        assert!(error.to_string().starts_with("the pattern a[ is not valid"), "{error}");
-    }
 }

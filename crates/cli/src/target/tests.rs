@@ -116,6 +116,25 @@ fn all_that_a_server_exports_has_a_name_where_it_can_be_listed() {
 }
 
 #[test]
+fn a_server_is_named_with_and_without_a_colon() {
+    for (text, host) in [
+        ("nas", "nas"),
+        ("nas:", "nas"),
+        ("nas:/", "nas"),
+        ("me@nas:", "nas"),
+        ("::1", "::1"),
+        ("[::1]", "::1"),
+        ("[::1]:", "::1"),
+        ("2001:db8::", "2001:db8::"),
+    ] {
+        let server = Remote::parse_host(OsStr::new(text)).unwrap();
+        assert_eq!((&*server.host, &server.path[..]), (host, &b"/"[..]), "{text}");
+    }
+    let wrong = Remote::parse_host(OsStr::new("nas:2049")).unwrap_err();
+    assert!(wrong.contains("nfs://nas:2049/"), "{wrong}");
+}
+
+#[test]
 fn unknown_url_options_warn_and_impossible_ones_fail() {
     assert_eq!(remote("nfs://h/?retrans=3&autoreconnect=-1&zzz").options.warnings.len(), 3);
     for wrong in [

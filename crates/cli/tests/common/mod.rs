@@ -63,6 +63,7 @@ impl Server {
 
     /// A server with the rights of somebody who is not root, as [`as_nobody`].
     pub(crate) fn of_nobody() -> Self {
+        needs_root("acts for another user");
         let root = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(root.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         let serve = as_nobody(["serve", "--listen", "127.0.0.1:0"]);
@@ -228,8 +229,15 @@ pub(crate) fn program() -> std::ffi::OsString {
 /// Whose rights are those of no user.
 pub(crate) const NOBODY: u32 = 65534;
 
+/// Says what is wrong if whoever runs the tests is not root.
+pub(crate) fn needs_root(what: &str) {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    assert!(is_root, "this test {what}, which needs root: run it as root, as CI does");
+}
+
 /// Prepares `nfsw` with arguments, as somebody who is not root, for whom modes mean something. Only root can do that.
 pub(crate) fn as_nobody<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
+    needs_root("acts for another user");
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program()).args(arguments);
     command.stdin(Stdio::null()).env("XDG_STATE_HOME", "/nowhere").env("XDG_CACHE_HOME", "/nowhere");
@@ -252,8 +260,7 @@ pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -
 
 /// `nfsw link exec OPTIONS -- sh -c SCRIPT`, where `nfsw` is the one under test.
 pub(crate) fn behind(options: &[&str], script: &str) -> Command {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    assert!(root, "these tests make networks, which needs root: run them as root, as CI does");
+    needs_root("makes networks");
     let mut command = command(["link", "exec"]);
     command.args(options).args(["--", "bash", "-c", script]).env("nfsw", program());
     command
