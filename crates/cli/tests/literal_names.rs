@@ -238,3 +238,33 @@ fn what_a_list_of_files_names_may_be_behind_a_link() {
         }
     }
 }
+
+#[test]
+fn a_link_to_a_directory_with_a_slash_is_the_directory() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("dir")).unwrap();
+    fs::write(server.path("dir/f"), "f").unwrap();
+    std::os::unix::fs::symlink("dir", server.path("lnk")).unwrap();
+    for (source, made) in [("/lnk", ""), ("/lnk/", "lnk/f"), ("/lnk/.", "f")] {
+        for exists in [true, false] {
+            let copy = here.path().join("copy");
+            if exists {
+                fs::create_dir(&copy).unwrap();
+            }
+            ok(["cp", "-r", &server.url(source), copy.to_str().unwrap()]);
+            if made.is_empty() {
+                let link = if exists { copy.join("lnk") } else { copy.clone() };
+                assert!(link.is_symlink(), "{source} {exists}");
+            } else {
+                let made = if exists { made } else { "f" };
+                assert_eq!(fs::read_to_string(copy.join(made)).unwrap(), "f", "{source} {exists}");
+            }
+            if exists {
+                fs::remove_dir_all(&copy)
+            } else {
+                fs::remove_file(&copy).or_else(|_| fs::remove_dir_all(&copy))
+            }
+            .unwrap();
+        }
+    }
+}

@@ -280,7 +280,8 @@ async fn find_sources(
             for found in find_all(connections, reporter, remote).await? {
                 let name = found.remote.name().filter(|name| is_plain(name) && !remote.is_contents);
                 let name = name.map(<[u8]>::to_vec);
-                let is_followed = copy.links != Links::Never;
+                // As the system does it for a local path.
+                let is_followed = copy.links != Links::Never || remote.names_directory;
                 let found = if is_followed { follow(connections, reporter, found).await? } else { found };
                 sources.push(Source { node: Node::remote(found), name });
             }
