@@ -186,9 +186,7 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
-            let is_found = !works.is_empty();
-            let mut ended =
-                run.work_off(works).await.and_then(|()| if is_found { run.tell_missing() } else { Ok(()) });
+            let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
             if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
                 ended = run.follow_up(sync).await;
             }

@@ -14,7 +14,7 @@ use std::{
     process::Stdio,
 };
 
-use common::{Server, command, fails, first_line, names, nfsw, ok};
+use common::{Server, command, fails, first_line, names, nfsw, ok, until};
 
 #[test]
 fn ls_lists_like_ls() {
@@ -227,4 +227,17 @@ fn pages_are_printed_and_the_demonstration_works() {
     fails(2, ["man", "link", "away"]);
     assert!(ok(["--help"]).contains("nfsw demo"));
     assert!(ok(["demo"]).contains("All of it worked"));
+}
+
+#[test]
+fn a_file_removed_on_the_host_frees_its_room_while_it_is_served() {
+    let server = Server::start();
+    fs::write(server.path("file"), "x").unwrap();
+    ok(["cat", &server.url("/file")]);
+    fs::remove_file(server.path("file")).unwrap();
+    let open = format!("/proc/{}/fd", server.process.id());
+    until("the file is closed", || {
+        let links = fs::read_dir(&open).unwrap().filter_map(|it| fs::read_link(it.unwrap().path()).ok());
+        !links.into_iter().any(|link| link.as_os_str().as_bytes().ends_with(b"file (deleted)"))
+    });
 }

@@ -103,6 +103,11 @@ impl Vfs for Directory {
         true
     }
 
+    /// Closes the open files: one that is removed on the host takes room on its disk until then.
+    fn rest(&self) {
+        self.lock().close_all();
+    }
+
     fn attributes(&self, node: NodeId) -> Result<fattr3, Status> {
         self.lock().attributes(node)
     }

@@ -203,6 +203,9 @@ pub trait Vfs: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Lets go of what is kept for the next call only, as open files are: a driver calls it when no call has come for a while.
+    fn rest(&self) {}
+
     /// Returns a file's attributes.
     ///
     /// # Errors

@@ -185,6 +185,10 @@ impl State {
         self.open_files.retain(|open| open.node != node);
     }
 
+    pub(super) fn close_all(&mut self) {
+        self.open_files.clear();
+    }
+
     pub(super) fn find(
         &mut self,
         directory: &OwnedFd,
