@@ -148,7 +148,7 @@ pub(crate) fn renew(root: &Path, all: &[Cell], results: &Results, rows: &[Row]) 
          ## Targets\n\n{targets}\n## Every program in every cell\n\n\
          Seconds are those of the whole command, for copies with the right bytes. The limit is the time that the channel of a seed needs (no\n\
          round trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware limit adds a lost block\n\
-         for each fade.\n\n{}",
+         for each fade. `papers` is the client of 1997.\n\n{}",
         full(rows)
     );
     Ok(fs::write(docs.join("head-to-head.md"), page)?)

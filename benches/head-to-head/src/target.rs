@@ -195,8 +195,9 @@ fn virtual_time(cell: &Cell, results: &Results) -> anyhow::Result<Option<Check>>
     }
     let apart = mean(&real) / mean(&computed) - 1.0;
     let what = format!(
-        "nfsw --transport udp, {} seeds: {:.2} s in real time, {:.2} s in virtual time, relative difference",
+        "nfsw --transport udp, {} seed{}: {:.2} s in real time, {:.2} s in virtual time, relative difference",
         real.len(),
+        if real.len() == 1 { "" } else { "s" },
         mean(&real),
         mean(&computed)
     );

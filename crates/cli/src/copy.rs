@@ -323,13 +323,20 @@ impl Run<'_> {
         };
         let Work { node, frame, name, is_named, rest } = work;
         let result = match (&node.kind, name) {
-            (Kind::Directory, name) => match self.directory(&node, &frame, name.as_deref(), is_named).await {
-                Ok(made) => {
-                    frames.push(Rc::clone(&made));
-                    self.children(node, &made, rest).await
+            (Kind::Directory, name) => {
+                let below = name.as_deref().map(|name| filter::below(frame.relative(), name));
+                let result = match self.directory(&node, &frame, name.as_deref(), is_named).await {
+                    Ok(made) => {
+                        frames.push(Rc::clone(&made));
+                        self.children(node, &made, rest).await
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Some(path) = below.filter(|_| result.is_err()) {
+                    self.copy.filter.leave(&path);
                 }
-                Err(error) => Err(error),
-            },
+                result
+            }
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             (Kind::File, Some(name)) => {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
@@ -398,7 +405,7 @@ impl Run<'_> {
             && !frame.marks()
             && let Some(mark) = place.mark(self.connections, self.reporter).await?
         {
-            mark::check(place.own_name().shown, &mark, &mark::of(node))?;
+            mark::check(place.own_name().shown, &mark, &mark::of(node), "")?;
             is_marked = changes;
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));

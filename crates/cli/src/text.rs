@@ -34,7 +34,8 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Behind these words a message has a command for a shell.
-const COMMANDS: [&str; 2] = ["run again: ", "create it first: "];
+const COMMANDS: [&str; 5] =
+    ["run again: ", "create it first: ", "mount it with: ", "unmount it: ", "end it: "];
 
 /// Fits a message into so many columns, if that can be done by cutting its longest words, which are names, in their middle: begin and
 /// end say most. Its sentence is cut only beyond that of any screen, and a command that it recommends stays as it is.

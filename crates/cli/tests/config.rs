@@ -134,6 +134,8 @@ fn what_is_wrong_is_named_and_nothing_is_done() {
         ("--bwlimit -1", "NFSW_OPTS: invalid value '-1'"),
         ("--uid -1", "NFSW_OPTS: invalid value '-1'"),
         ("--timeout --verify", "NFSW_OPTS: invalid value '--verify'"),
+        ("--exclude [", "NFSW_OPTS: invalid value '['"),
+        ("--exclude ''", "NFSW_OPTS: invalid value ''"),
         ("--delete", "NFSW_OPTS: --delete belongs on the command line only"),
         ("'", "NFSW_OPTS: a quote is not closed"),
     ] {
@@ -153,9 +155,9 @@ fn the_file_is_named_and_checked() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", path.display()));
     let output = home.run("--timeout 1m", &["config", "check"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.ends_with(": right; hosts: backup, nas; defaults: 2\nNFSW_OPTS is right\n"), "{said}");
+    assert!(said.ends_with(": valid; hosts: backup, nas; defaults: 2\nNFSW_OPTS is valid\n"), "{said}");
     fs::remove_file(path).unwrap();
     let output = home.run("--bwlimit 3M --exclude -x", &["config", "check"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.ends_with("there is no such file, and none is needed\nNFSW_OPTS is right\n"), "{said}");
+    assert!(said.ends_with("there is no such file, and none is needed\nNFSW_OPTS is valid\n"), "{said}");
 }

@@ -233,11 +233,23 @@ fn pages_are_printed_and_the_demonstration_works() {
 fn a_file_removed_on_the_host_frees_its_room_while_it_is_served() {
     let server = Server::start();
     fs::write(server.path("file"), "x").unwrap();
+    fs::write(server.path("other"), "").unwrap();
     ok(["cat", &server.url("/file")]);
     fs::remove_file(server.path("file")).unwrap();
     let open = format!("/proc/{}/fd", server.process.id());
     until("the file is closed", || {
+        // Also while others are used.
+        ok(["cat", &server.url("/other")]);
         let links = fs::read_dir(&open).unwrap().filter_map(|it| fs::read_link(it.unwrap().path()).ok());
         !links.into_iter().any(|link| link.as_os_str().as_bytes().ends_with(b"file (deleted)"))
     });
+}
+
+#[test]
+fn a_mode_that_forbids_reading_can_be_set_though_the_server_has_closed_the_file() {
+    let server = Server::of_nobody();
+    fs::write(server.path("file"), "x").unwrap();
+    std::os::unix::fs::chown(server.path("file"), Some(common::NOBODY), None).unwrap();
+    ok(["chmod", "200", &server.url("/file")]);
+    assert_eq!(fs::metadata(server.path("file")).unwrap().permissions().mode() & 0o777, 0o200);
 }

@@ -5,7 +5,7 @@ mod common;
 use std::{
     fs,
     os::unix::{
-        fs::{FileExt, MetadataExt},
+        fs::{FileExt, MetadataExt, symlink},
         process::ExitStatusExt,
     },
     path::Path,
@@ -321,10 +321,15 @@ fn a_tree_goes_on_in_whatever_words() {
     let back = here.path().join("back");
     let slashed = |url: &str| url.replace("/again?", "/again/?");
     let (far, again) = (server.url("/tree"), server.url("/again"));
+    fs::create_dir(server.path("d")).unwrap();
+    symlink("tree", server.path("lnk")).unwrap();
+    let [around, through] = ["/d/../tree", "/lnk/"].map(|path| server.url(path));
     for (first, target, second, is_here) in [
         ([&far[..], "back"], &back, [&far[..], "back/"], true),
         ([&far, "back"], &back, [&far, "./back"], true),
         ([&far, "back/"], &back, [&far, text(&back)], true),
+        ([&far, "back"], &back, [&around, "back"], true),
+        ([&through, "back"], &back, [&far, "back"], true),
         ([text(&tree), &again], &server.path("again"), ["./tree/", &slashed(&again)], true),
         ([text(&tree), &again], &server.path("again"), ["../tree", &again], false),
     ] {

@@ -124,4 +124,21 @@ fn a_directory_that_its_owner_may_not_write_gets_what_is_new_and_keeps_its_mode(
     ok(["sync", "--delete", tree_text, &server.url("/copy")]);
     assert!(as_nobody(["sync", "--delete", &server.url("/copy"), back_text]).status().unwrap().success());
     assert!(!server.path("copy/e").exists() && !back.join("e").exists());
+
+    // What stays in one keeps its mode.
+    for copy in [server.path("copy"), back.clone()] {
+        fs::create_dir(copy.join("e")).unwrap();
+        for name in ["e/gone", "e/kept"] {
+            fs::write(copy.join(name), "").unwrap();
+        }
+        set_mode(&copy.join("e"), 0o555);
+        chown(copy.join("e"), Some(NOBODY), None).unwrap();
+    }
+    ok(["sync", "--delete", "--exclude", "kept", tree_text, &server.url("/copy")]);
+    let options = ["sync", "--delete", "--exclude", "kept"];
+    assert!(as_nobody(options.iter().chain(&[&*server.url("/copy"), back_text])).status().unwrap().success());
+    for copy in [server.path("copy"), back] {
+        assert_eq!(common::names(&copy.join("e")), ["kept"]);
+        assert_eq!(fs::metadata(copy.join("e")).unwrap().mode() & 0o777, 0o555);
+    }
 }

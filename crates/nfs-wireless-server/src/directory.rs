@@ -103,9 +103,10 @@ impl Vfs for Directory {
         true
     }
 
-    /// Closes the open files: one that is removed on the host takes room on its disk until then.
+    /// Closes open files: one that is removed on the host takes room on its disk until then.
     fn rest(&self) {
-        self.lock().close_all();
+        let unused = self.lock().take_unused();
+        drop(unused);
     }
 
     fn attributes(&self, node: NodeId) -> Result<fattr3, Status> {
@@ -114,6 +115,11 @@ impl Vfs for Directory {
 
     fn set_attributes(&self, _: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), Status> {
         let mut state = self.lock();
+        // The new mode may not let it be opened.
+        let file = match self.config.metadata {
+            Metadata::Synced => state.file(node, Access::ReadOnly).ok(),
+            Metadata::Cached => None,
+        };
         state.apply(node, changes)?;
         if self.config.metadata == Metadata::Cached {
             return Ok(());
@@ -121,7 +127,10 @@ impl Vfs for Directory {
         match state.attributes(node)?.type_ {
             ftype3::NF3REG => {
                 drop(state);
-                self.commit(node, 0, 0)
+                match file {
+                    Some(file) => host::sync(&file),
+                    None => self.commit(node, 0, 0),
+                }
             }
             ftype3::NF3DIR => {
                 let inside = state.enter(node)?;

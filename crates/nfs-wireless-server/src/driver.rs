@@ -86,8 +86,8 @@ const MAX_STREAMS: usize = 64;
 /// Time for a first call, after which a connection without one is the first to make room.
 const FIRST_CALL_TIME: Duration = Duration::from_secs(2);
 
-/// Time without a call after which the back end may let go of what it keeps.
-const QUIET_TIME: Duration = Duration::from_secs(2);
+/// Time without use after which the back end may let go of what it keeps.
+const UNUSED_TIME: Duration = Duration::from_secs(2);
 
 /// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
 /// bursts of WRITEs.
@@ -221,16 +221,6 @@ impl Shared {
         state.deadline = state.service.poll_timeout();
         self.pump(&mut state);
         state.deadline
-    }
-
-    /// Lets the back end rest if there were no more calls than these; returns how many there were.
-    fn rest_after(&self, calls: u64) -> u64 {
-        let state = self.lock();
-        let now = state.service.stats().calls;
-        if now == calls {
-            state.service.backend().rest();
-        }
-        now
     }
 
     /// Makes a call of the back end, however long it takes.
@@ -370,12 +360,19 @@ async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: wat
     let mut tasks = JoinSet::new();
     tasks.spawn(serve_datagrams(Arc::clone(&shared), udp, stopped.clone()));
     let mut stop = pin!(stop(stopped.clone()));
-    let mut quiet = tokio::time::interval(QUIET_TIME);
-    let mut calls = 0;
+    // Ends with this.
+    let mut resting = JoinSet::new();
+    if let Some(rest) = shared.lock().service.rest() {
+        resting.spawn(async move {
+            loop {
+                tokio::time::sleep(UNUSED_TIME).await;
+                let _ = tokio::task::spawn_blocking(rest.clone()).await;
+            }
+        });
+    }
     loop {
         tokio::select! {
             () = &mut stop => break,
-            _ = quiet.tick() => calls = shared.rest_after(calls),
             accepted = tcp.accept(), if tasks.len() <= most => match accepted {
                 Ok((stream, address)) => {
                     let connection = stream::Connection::open(Arc::clone(&shared), address);

@@ -94,7 +94,7 @@ pub(crate) struct CpArgs {
 }
 
 const EXAMPLES: &str = "\
-A trailing slash makes no difference, but a file is copied to DST/ only if that is a directory. SRC/. stands for the contents of SRC. With -r, symbolic links are copied as links. Fifos, sockets and \
+Of a link to a directory, SRC/ is the directory, and a file is copied to DST/ only if that is one. Otherwise a trailing slash makes no difference. SRC/. stands for the contents of SRC. With -r, symbolic links are copied as links. Fifos, sockets and \
 devices in a tree are skipped with a warning; given as SRC, they are an error.
 
 If DST is a symbolic link, it is followed: SRC is copied into the directory it points to, or replaces the file it points to. A dangling link \
@@ -122,4 +122,4 @@ Examples:
   nfsw cp 'nas:/srv/logs/2026-*' logs/
   nfsw cp -r --bwlimit 2M thesis nas:/home/me
   tar c src | nfsw cp - nas:/srv/backup/src.tar
-  nfsw cp --timeout 1m nfs://nas:2049/srv/big.iso?mountport=2049 .";
+  nfsw cp --timeout 1m 'nfs://nas:2049/srv/big.iso?mountport=2049' .";

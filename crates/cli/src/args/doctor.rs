@@ -18,7 +18,7 @@ Examples:
   nfsw doctor nas
   nfsw doctor nas:/srv/photos/cat.jpg
   nfsw doctor --write-test nas:/srv/scratch
-  nfsw doctor nfs://nas:20490/srv?mountport=20490    without a port mapper")]
+  nfsw doctor 'nfs://nas:20490/srv?mountport=20490'  without a port mapper")]
 pub(crate) struct DoctorArgs {
     /// A server, or a file or directory on it: HOST, HOST:/PATH or nfs://HOST:PORT/PATH.
     #[arg(value_name = "TARGET", value_parser = parse_host(), add = Completes::OnServers)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use crate::copy::Filter;
+
 /// Which files of a tree are copied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FilterArgs {
@@ -24,10 +26,10 @@ struct Options {
     /// Exclude matching files, and everything below matching directories. As with rsync, the first matching --exclude
     /// or --include decides. A pattern matches the end of a path. One that begins with / matches the whole path below
     /// SRC, one that ends with / only directories. * and ? do not match /, ** does.
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, value_parser = pattern)]
     exclude: Vec<String>,
     /// Include matching files, even if a later --exclude matches them.
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, value_parser = pattern)]
     include: Vec<String>,
     /// Exclude files that match a pattern in FILE, in the syntax of .gitignore.
     #[arg(long, value_name = "FILE")]
@@ -38,6 +40,11 @@ struct Options {
     /// Exclude what the .gitignore files in SRC exclude, each in its own directory.
     #[arg(long)]
     gitignore: bool,
+}
+
+/// Takes a pattern that means something.
+fn pattern(text: &str) -> Result<String, String> {
+    Filter::new(&[(false, text.to_owned())], false).map(|_| text.to_owned())
 }
 
 impl FromArgMatches for FilterArgs {

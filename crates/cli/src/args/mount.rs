@@ -19,8 +19,8 @@ a cache on disk, and is served while the server does not respond, by later mount
 it). An open file keeps its version: when the file changes on the server, reading a part that is not in the cache fails with \
 ESTALE, and the next open gets the new version.
 
-Files that --hoard names are fetched when no program waits for the server. --prefetch fetches the beginnings of photos, films and \
-documents once their directory has been listed, then small files; it takes at most a quarter of the link's rate. \
+Files that --hoard names are fetched when no program waits for the server. --prefetch fetches the beginnings of photos, music, films and \
+documents, and the ends of the last two, once their directory has been listed, then small files; it takes at most a quarter of the link's rate. \
 The thumbnails that cameras put into photos go to the user's thumbnail cache, for file managers.
 
 The attribute user.nfsw.state tells whether a file is fresh, or since when it is stale, and how much of it is in the cache.

@@ -1,4 +1,4 @@
-//! `nfsw config`: where the configuration is, and whether it is right.
+//! `nfsw config`: where the configuration is, and whether it is valid.
 
 use std::time::Instant;
 
@@ -41,11 +41,11 @@ fn run(command: ConfigCommand, reporter: &Reporter) -> anyhow::Result<()> {
             let file = if exists {
                 let names: Vec<_> = names.into_iter().map(|name| escape(name.as_bytes())).collect();
                 let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                format!("right; hosts: {names}; defaults: {defaults}")
+                format!("valid; hosts: {names}; defaults: {defaults}")
             } else {
                 "there is no such file, and none is needed".to_owned()
             };
-            let words = if environment.is_empty() { "is not set" } else { "is right" };
+            let words = if environment.is_empty() { "is not set" } else { "is valid" };
             format!("{}: {file}\nNFSW_OPTS {words}\n", show(&path))
         }
     };

@@ -104,7 +104,7 @@ fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<O
                 Some(_) => format!("unmount it: nfsw umount {path}"),
                 None => format!("end it: kill {pid}"),
             };
-            reporter.note(format!("process {pid} goes on in the background; {end}; its log: {log}"));
+            reporter.note(format!("process {pid} runs in the background; {end}; its log: {log}"));
         }
     }
     Ok(None)

@@ -150,7 +150,8 @@ impl Tally {
 
     fn for_people(&self, transport: &str) -> String {
         let (sent, answered, loss) = (self.sent, self.answered.len(), self.loss_percent());
-        let mut line = format!("{transport}: {sent} calls, {answered} answered, {loss:.0} % lost");
+        let calls = if sent == 1 { "call" } else { "calls" };
+        let mut line = format!("{transport}: {sent} {calls}, {answered} answered, {loss:.0} % lost");
         if let Some([shortest, mean, longest]) = self.round_trips() {
             line += &format!("; round trip {shortest:.3} / {mean:.3} / {longest:.3} ms (min / mean / max)");
         }
@@ -196,7 +197,7 @@ mod tests {
         );
         assert_eq!(
             Tally { sent: 1, answered: vec![] }.for_people("tcp"),
-            "tcp: 1 calls, 0 answered, 100 % lost\n"
+            "tcp: 1 call, 0 answered, 100 % lost\n"
         );
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Surplus {
 }
 
 /// Something that is to be deleted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Doomed {
     group: usize,
     /// From the directory of the group on.
@@ -101,6 +101,11 @@ impl Run<'_> {
             return Err(refuse(&format!("{root} is another directory now than when this began")));
         }
         let (doomed, kept) = self.expand(sync, groups).await?;
+        let narrow: Vec<_> = doomed
+            .iter()
+            .filter(|it| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300)
+            .cloned()
+            .collect();
         let mut doomed: Vec<_> =
             doomed.into_iter().filter(|it| !kept.contains(&(it.group, it.path.clone()))).collect();
         self.leave_out_used(groups, &mut doomed).await?;
@@ -114,7 +119,15 @@ impl Run<'_> {
                 self.check_names(group).await?;
             }
         }
-        self.delete_all(sync, groups, doomed).await
+        if self.copy.dry_run {
+            return self.delete_all(sync, groups, doomed).await;
+        }
+        self.set_modes(groups, &narrow, 0o300).await;
+        let deleted = self.delete_all(sync, groups, doomed).await;
+        let failed = deleted.is_err() || self.reporter.has_failures();
+        let left = narrow.into_iter().filter(|it| failed || kept.contains(&(it.group, it.path.clone())));
+        self.set_modes(groups, &left.collect::<Vec<_>>(), 0).await;
+        deleted
     }
 
     /// Leaves out the temporary files and journals of an interrupted run that the copies of this run have used up, or would.
@@ -278,14 +291,6 @@ impl Run<'_> {
         groups: &[Surplus],
         doomed: Vec<Doomed>,
     ) -> anyhow::Result<()> {
-        if !self.copy.dry_run {
-            // From the top down, so that each can be entered.
-            for it in
-                doomed.iter().filter(|it| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300)
-            {
-                self.widen(&groups[it.group].frame, it).await;
-            }
-        }
         let mut steps: BTreeMap<usize, Vec<Doomed>> = BTreeMap::new();
         for it in doomed {
             let step = if it.is_directory() { usize::MAX - it.depth() } else { 0 };
@@ -315,13 +320,25 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lets the owner of a directory remove what is in it.
-    async fn widen(&self, frame: &Frame, directory: &Doomed) {
-        let Ok(place) = frame.place.enter(&directory.path, &directory.present) else { return };
-        let attributes = directory.present.attributes;
-        let wider = Attributes { mode: attributes.mode | 0o300, ..attributes };
-        // If that is refused, so is what follows, which is then reported.
-        let _ = place.set_last(self.connections, self.reporter, wider, false).await;
+    /// Lets the owners of these directories remove what is in them, or sets their own modes again.
+    async fn set_modes(&self, groups: &[Surplus], directories: &[Doomed], wider: u32) {
+        let mut depths: Vec<_> = directories.iter().map(Doomed::depth).collect();
+        depths.sort_unstable();
+        depths.dedup();
+        if wider == 0 {
+            depths.reverse();
+        }
+        // Each can be entered then: from the top down, and in the end from the bottom up.
+        for depth in depths {
+            let set = directories.iter().filter(|it| it.depth() == depth).map(|it| async move {
+                let attributes = it.present.attributes;
+                let last = Attributes { mode: attributes.mode | wider, ..attributes };
+                let place = groups[it.group].frame.place.enter(&it.path, &it.present)?;
+                place.set_last(self.connections, self.reporter, last, false).await
+            });
+            // If that is refused, so is what follows, which is then reported; and what is deleted needs no mode.
+            let _: Vec<anyhow::Result<()>> = stream::iter(set).buffer_unordered(IN_FLIGHT).collect().await;
+        }
     }
 
     fn say_deleted(&self, sync: &Syncing, frame: &Frame, doomed: &Doomed) -> anyhow::Result<()> {

@@ -46,8 +46,7 @@ impl Run<'_> {
         let mut works = Vec::with_capacity(children.len());
         for (name, mut node) in children {
             if name == MARKER {
-                let text =
-                    format!("{node}: left out, it says that what is copied here is not complete itself");
+                let text = format!("{node}: skipped; it says that SRC itself is an incomplete copy");
                 if deletes.is_some() {
                     self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 } else {
@@ -57,7 +56,10 @@ impl Run<'_> {
             }
             let path = filter::below(frame.relative(), &name);
             // As for rsync, what is listed may be behind a link, as it may be in any path.
-            if node.kind == Kind::Symlink && filter.lists_below(&path) {
+            if node.kind == Kind::Symlink
+                && filter.lists_below(&path)
+                && filter.takes(&path, true, frame.ignores().as_deref())
+            {
                 node = match self.followed(node, frame).await {
                     Ok(node) => node,
                     Err(error) => {

@@ -1,4 +1,4 @@
-//! The mark of an unfinished copy of a directory: a file in it, with the path of the source.
+//! The mark of an unfinished copy of a directory: a file in it, with the path and the identity of the source.
 
 use std::{ffi::OsStr, fmt::Display, fs, os::unix::ffi::OsStrExt, path::Path};
 
@@ -12,19 +12,25 @@ use crate::{
     connections::Connections,
     error::{ResultExt, has_status, is_missing},
     exit::{Exit, Failure},
-    name::MARKER,
+    name::{MARKER, fnv1a},
     report::Reporter,
     text::escape,
 };
 
-/// Bytes of a path that a mark may hold: what a server takes and gives in one call.
+/// Bytes that a mark may have: what a server takes and gives in one call.
 const MOST_BYTES: u32 = 4096;
 
-/// Returns what the mark of a copy of this directory holds: its path, whatever words lead to it; nothing if that is too long, which
-/// is the mark of a copy of any directory.
+/// Returns what the mark of a copy of this directory holds: its path, and on a line of its own what tells it from others in whatever
+/// words it is named. Nothing if that is too long, which is the mark of a copy of any directory.
 pub(super) fn of(source: &Node) -> Vec<u8> {
-    let path = source.path();
-    if path.len() > MOST_BYTES as usize { Vec::new() } else { path }
+    let mark = [&source.path()[..], format!("\n{:016x}", fnv1a(&source.resume_key())).as_bytes()].concat();
+    if mark.len() > MOST_BYTES as usize { Vec::new() } else { mark }
+}
+
+/// Splits what a mark holds: the path of the source, and what tells it from others.
+fn split(mark: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = mark.iter().rposition(|&byte| byte == b'\n')?;
+    Some((&mark[..end], &mark[end..]))
 }
 
 /// Returns what the mark in a directory on this machine holds, if there is one.
@@ -53,18 +59,19 @@ pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Opt
     }
 }
 
-/// Checks that a marked directory is an unfinished copy of `source`, as [`of`] returns it.
+/// Checks that a marked directory is an unfinished copy of `source`, as [`of`] returns it: of the same directory, or of the same path,
+/// for some servers give a directory another handle after a restart.
 ///
 /// # Errors
-/// It is one of another directory.
-pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8]) -> anyhow::Result<()> {
-    if mark.is_empty() || source.is_empty() || mark == source {
+/// It is one of another directory. `hint` says what else can be done.
+pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &str) -> anyhow::Result<()> {
+    let (Some((path, key)), Some(source)) = (split(mark), split(source)) else { return Ok(()) };
+    if path == source.0 || key == source.1 {
         return Ok(());
     }
-    let (mark, marker) = (escape(mark), escape(MARKER));
+    let (path, marker) = (escape(path), escape(MARKER));
     let text = format!(
-        "{directory}: is the incomplete copy of {mark}; complete that first, or remove {marker} in it to copy into it all the same; \
-         with -T, what is named here completes it"
+        "{directory}: is the incomplete copy of {path}; complete that first, or remove {marker} in it to copy into it all the same{hint}"
     );
     Err(Failure::with(Exit::SomeFailed, text))
 }

@@ -162,14 +162,14 @@ impl Node {
         }
     }
 
-    /// Returns its path where it is, in whatever words it is named.
+    /// Returns its path: on this machine from the root, on a server as it is named, with the server.
     pub(super) fn path(&self) -> Vec<u8> {
         match &self.origin {
             Origin::Local(path) => {
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
                 path.into_os_string().into_vec()
             }
-            Origin::Remote(file) => file.remote.path.clone(),
+            Origin::Remote(file) => file.remote.to_bytes(),
             Origin::Standard => Vec::new(),
         }
     }

@@ -5,7 +5,6 @@ mod remote;
 
 use std::{
     fmt::Display,
-    io::ErrorKind,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     time::Duration,
@@ -185,9 +184,12 @@ impl Place {
                     made.mark(source)?;
                     made.finish()
                 };
-                let made = make().map_err(|error| match error.kind() {
-                    ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty => made_by_another(self.show(name)),
-                    _ => local(&directory.join(name), &error),
+                let made = make().map_err(|error| {
+                    // It was not there before.
+                    if directory.stat(name).is_ok_and(|found| found.is_some()) {
+                        return made_by_another(self.show(name));
+                    }
+                    local(&directory.join(name), &error)
                 })?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
@@ -447,16 +449,24 @@ mod tests {
         let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
         let connections = Connections::new(connection(), None, Arc::default());
         for procedure in [Procedure::Create, Procedure::Rename] {
-            // The other one has renamed it by then.
-            let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
-            let rule = Rule { calls, when, action: Action::Fail(Status::NOENT) };
-            server.service(|service| service.set_faults(Faults::from(vec![rule])));
-            let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
-            let made = Place::remote(found)
-                .directory(&connections, &reporter, b"new", 0o755, false, Some(b"/source"))
-                .await;
-            let said = made.unwrap_err().to_string();
-            assert!(said.contains("/new: another run has just made this directory"), "{said}");
+            for is_there in [true, false] {
+                let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
+                let place = Place::remote_around(found, b"new", None, None);
+                // The other one has renamed it by then.
+                let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
+                let rule = Rule { calls, when, action: Action::Fail(Status::NOENT) };
+                server.service(|service| service.set_faults(Faults::from(vec![rule])));
+                if is_there {
+                    std::fs::create_dir(server.path("new")).unwrap();
+                    std::fs::write(server.path("new/file"), "").unwrap();
+                }
+                let made =
+                    place.directory(&connections, &reporter, b"new", 0o755, false, Some(b"/source\nkey"));
+                let said = made.await.map_or_else(|error| error.to_string(), |_| "made".to_owned());
+                let is_said = said.contains("/new: another run has just made this directory");
+                assert_eq!(is_said, is_there, "{procedure:?}: {said}");
+                let _ = std::fs::remove_dir_all(server.path("new"));
+            }
         }
     }
 

@@ -70,7 +70,7 @@ enum Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole<'a> {
     Always,
-    /// If it is what an interrupted run has made of the source with this path, or of any source if there is none.
+    /// If it is what an interrupted run has made of the source with this mark, or of any source if there is none.
     IfMarked(Option<&'a [u8]>),
     Never,
 }
@@ -85,7 +85,8 @@ impl Whole<'_> {
             (Self::Always, _) => Ok(true),
             (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
             (Self::IfMarked(Some(source)), Some(mark)) => {
-                mark::check(directory, &mark, source).map(|()| true)
+                let hint = "; with -T, what is named here completes it";
+                mark::check(directory, &mark, source, hint).map(|()| true)
             }
             (Self::IfMarked(None), Some(_)) => Ok(true),
         }
@@ -282,8 +283,28 @@ async fn find_sources(
                 let name = name.map(<[u8]>::to_vec);
                 // As the system does it for a local path.
                 let is_followed = copy.links != Links::Never || remote.names_directory;
-                let found = if is_followed { follow(connections, reporter, found).await? } else { found };
+                let shown = found.remote.clone();
+                let found = match is_followed {
+                    false => Ok(found),
+                    true => follow(connections, reporter, found).await,
+                };
+                // As a shell does it, of all that a pattern matches a slash behind it takes the directories.
+                let leaves_out = remote.names_directory && remote.pattern.is_some();
+                let found = match found {
+                    Err(error) if leaves_out && Exit::of(&error) == Exit::SourceMissing => continue,
+                    found => found?,
+                };
+                if remote.names_directory && !found.is_directory() {
+                    if leaves_out {
+                        continue;
+                    }
+                    return Err(Failure::with(Exit::SomeFailed, format!("{shown}: is not a directory")));
+                }
                 sources.push(Source { node: Node::remote(found), name });
+            }
+            if sources.is_empty() {
+                let text = format!("{remote}: matches no directory");
+                return Err(Failure::with(Exit::SourceMissing, text));
             }
             Ok(sources)
         }

@@ -69,7 +69,11 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["cp"], &["--reflink"], "not available: NFSv3 cannot share blocks between files."),
     (&["cp"], &["--remove-destination"], "not needed: a copy replaces a file only when it is complete."),
-    (&["cp"], &["--strip-trailing-slashes"], "not needed: a trailing slash means nothing."),
+    (
+        &["cp"],
+        &["--strip-trailing-slashes"],
+        "not available: of a link to a directory, SRC/ is the directory. Leave the slash out.",
+    ),
     (
         &["cp"],
         &["--delete", "--delete-after", "--delete-before", "--delete-during", "--delete-delay", "--del"],

@@ -37,6 +37,7 @@ struct OpenFile {
     node: NodeId,
     file: Arc<OwnedFd>,
     access: Access,
+    was_used: bool,
 }
 
 /// A file that was found where the table says it is.
@@ -136,7 +137,7 @@ impl State {
             open.node == node && (open.access == Access::ReadWrite || access == Access::ReadOnly)
         });
         if let Some(open) = open.and_then(|index| self.open_files.remove(index)) {
-            self.open_files.push_front(open);
+            self.open_files.push_front(OpenFile { was_used: true, ..open });
         } else {
             let located = self.locate(node)?;
             let found = located.reference.look().map_err(status)?;
@@ -178,15 +179,18 @@ impl State {
     pub(super) fn keep_open(&mut self, node: NodeId, file: OwnedFd, access: Access) {
         self.close(node);
         self.open_files.truncate(self.config.max_open_files.saturating_sub(1));
-        self.open_files.push_front(OpenFile { node, file: Arc::new(file), access });
+        self.open_files.push_front(OpenFile { node, file: Arc::new(file), access, was_used: true });
     }
 
     pub(super) fn close(&mut self, node: NodeId) {
         self.open_files.retain(|open| open.node != node);
     }
 
-    pub(super) fn close_all(&mut self) {
-        self.open_files.clear();
+    /// Takes the open files that were not used since this was last called, for the caller to close.
+    pub(super) fn take_unused(&mut self) -> Vec<Arc<OwnedFd>> {
+        let (used, unused): (Vec<_>, Vec<_>) = self.open_files.drain(..).partition(|open| open.was_used);
+        self.open_files.extend(used.into_iter().map(|open| OpenFile { was_used: false, ..open }));
+        unused.into_iter().map(|open| open.file).collect()
     }
 
     pub(super) fn find(

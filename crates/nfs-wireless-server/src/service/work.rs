@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use nfs_wire::{
     rpc::{CallHeader, Program, Rejection, ReplyHeader},
 };
 
-use super::{Peer, rejection};
+use super::{Peer, Service, rejection};
 use crate::{
     Timing,
     address_validation::Grant,
@@ -31,7 +31,7 @@ use crate::{
 /// A call of the back end that is to be made outside the service, on any thread.
 #[derive(Debug)]
 pub struct Work {
-    pub(super) common: std::sync::Arc<Common>,
+    pub(super) common: Arc<Common>,
     pub(super) task: Task,
     pub(super) job: Job,
     pub(super) arguments: Vec<u8>,
@@ -55,6 +55,14 @@ pub(super) struct Common {
     pub(super) backend: Box<dyn Vfs>,
     pub(super) mounts: Mutex<Mounts>,
     pub(super) export: Vec<u8>,
+}
+
+impl Service {
+    /// Returns what lets the back end [rest](Vfs::rest), which may wait; `None` where nothing is to be done.
+    pub(crate) fn rest(&self) -> Option<impl Fn() + Clone + Send + Sync + 'static> {
+        let common = Arc::clone(&self.common);
+        self.defers.then_some(move || common.backend.rest())
+    }
 }
 
 /// A call that has been let in.
@@ -111,7 +119,7 @@ impl Work {
     ///
     /// A back end that panics has lost this call, which is answered with SYSTEM_ERR; the others can go on.
     pub fn run(self) -> Done {
-        let common = std::sync::Arc::clone(&self.common);
+        let common = Arc::clone(&self.common);
         self.run_on(&*common.backend)
     }
 

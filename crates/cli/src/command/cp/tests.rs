@@ -236,7 +236,7 @@ async fn a_download_is_finished_after_an_end_at_any_step_of_its_marker() {
             let made = Marked::make(&above, b"copy", 0o755).unwrap();
             assert_eq!(names(trial.here.path()), [".copy.nfsw-part"]);
             if steps > 1 {
-                made.mark(&marked_path(false, &source)).unwrap();
+                made.mark(&mark_of(false, &source, &from)).unwrap();
             }
             if steps > 2 {
                 made.finish().unwrap();
@@ -254,11 +254,11 @@ async fn a_download_is_finished_after_an_end_at_any_step_of_its_marker() {
     }
 }
 
-/// The path of a source as its mark has it.
-fn marked_path(is_upload: bool, source: &Path) -> Vec<u8> {
-    let path = fs::canonicalize(source).unwrap();
-    let name = Path::new("/").join(path.file_name().unwrap());
-    if is_upload { path } else { name }.into_os_string().into_encoded_bytes()
+/// The beginning of the mark of a source: its path, in the words `from` if it is on the server, and the end of the line.
+fn mark_of(is_upload: bool, source: &Path, from: &str) -> Vec<u8> {
+    let path = fs::canonicalize(source).unwrap().into_os_string().into_encoded_bytes();
+    let far = from.split('?').next().unwrap().as_bytes().to_vec();
+    [if is_upload { path } else { far }, b"\n".to_vec()].concat()
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn a_marked_directory_is_complete_however_it_is_named() {
         fs::create_dir(into).unwrap();
         let above = Directory::open(into).unwrap();
         let made = Marked::make(&above, b"tree", 0o755).unwrap();
-        made.mark(&marked_path(is_upload, &source)).unwrap();
+        made.mark(&mark_of(is_upload, &source, &from)).unwrap();
         made.finish().unwrap();
         let into = to.replacen("/into/tree", "/into", 1);
         trial.copy(&["-r", &from, &into]).await.0.unwrap();

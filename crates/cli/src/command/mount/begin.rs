@@ -148,7 +148,7 @@ fn held(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<Option<Beg
     };
     let identity = (root.handle, root.numbers);
     let Some(root) = open(arguments, identity, reporter) else {
-        let text = format!("{}: what is held of it cannot be used by this mount", arguments.target());
+        let text = format!("{}: another nfsw uses its cache", arguments.target());
         return Err(Failure::with(Exit::Unreachable, text));
     };
     let place = Some(root.path().to_owned());

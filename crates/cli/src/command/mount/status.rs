@@ -113,7 +113,7 @@ fn words(state: &Value) -> String {
     let link = line::link_words(&text("link"), Duration::from_nanos(number("link_ns")));
     let hits = line::hit_words(number("hits"), number("operations"));
     let mut words = format!(
-        "{} at {}\n  since {since}, process {}\n  {link}; {hits}; {} held, {} of it before it was asked for\n",
+        "{} at {}\n  since {since}, process {}\n  {link}; {hits}; {} cached, {} of it prefetched\n",
         text("target"),
         escape(text("directory").as_bytes()),
         number("pid"),

@@ -10,7 +10,7 @@ const EXIT_STATUS: &[(&str, &str)] = &[
     ("2", "The command line is wrong."),
     ("3", "The server cannot be reached, or refuses the mount."),
     ("4", "A source is missing."),
-    ("5", "Gave up on a server that does not respond. The same command resumes."),
+    ("5", "Gave up: --timeout or --deadline has passed. The same command resumes."),
     ("6", "A copy differs from its source."),
     ("7", "A local file or disk failed."),
     ("130", "Interrupted by a signal. The same command resumes."),
@@ -21,14 +21,20 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "NFSW_LOG",
         "What is logged on standard error, as for tracing-subscriber's EnvFilter: debug, or nfs_proto=trace.",
     ),
+    ("NFSW_OPTS", "Long options for every command, quoted as for a shell."),
+    ("NO_COLOR", "If it is set, there are no colours, except with --color always."),
+    ("XDG_CONFIG_HOME", "Where the configuration is, instead of ~/.config."),
     ("XDG_STATE_HOME", "Where the state directory is, instead of ~/.local/state."),
-    ("XDG_CACHE_HOME", "Where the caches of paths and of nfsw mount are, instead of ~/.cache."),
+    ("XDG_CACHE_HOME", "Where the caches are, instead of ~/.cache."),
 ];
 
-const NETWORK_ENVIRONMENT: (&str, &str) =
-    ("NFSW_HOST", "Set for COMMAND: the address of this host, as seen from behind the link.");
+const NETWORK_ENVIRONMENT: &[(&str, &str)] = &[
+    ("NFSW_HOST", "Set for COMMAND: the address of this host, as seen from behind the link."),
+    ("NFSW_HOST6", "The same for IPv6."),
+];
 
 const FILES: &[(&str, &str)] = &[
+    ("~/.config/nfsw/config.toml", "Hosts, and defaults of options."),
     (
         ".NAME.nfsw-part",
         "The partial file of a copy, beside its target; renamed to NAME when it is complete.",
@@ -50,9 +56,13 @@ const FILES: &[(&str, &str)] = &[
 /// Returns the sections of a command's page in roff: exit status, environment, files, and what its help ends with.
 pub(super) fn after_options(page: &str, notes: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    list("EXIT STATUS", EXIT_STATUS, &mut text)?;
-    let network = (page == "nfsw-link-exec").then_some(NETWORK_ENVIRONMENT);
-    list("ENVIRONMENT", &[ENVIRONMENT, network.as_slice()].concat(), &mut text)?;
+    // It ends with the status of its command, as its notes say.
+    let is_link_exec = page == "nfsw-link-exec";
+    if !is_link_exec {
+        list("EXIT STATUS", EXIT_STATUS, &mut text)?;
+    }
+    let network = if is_link_exec { NETWORK_ENVIRONMENT } else { &[] };
+    list("ENVIRONMENT", &[ENVIRONMENT, network].concat(), &mut text)?;
     if ["nfsw", "nfsw-cp", "nfsw-sync", "nfsw-mount"].contains(&page) {
         list("FILES", FILES, &mut text)?;
     }
@@ -69,7 +79,7 @@ fn split(help: &str) -> (Vec<&str>, Vec<&str>) {
     let mut dropped = Vec::new();
     for line in help.lines() {
         match line {
-            "Examples:" => section = &mut examples,
+            "Example:" | "Examples:" => section = &mut examples,
             "Exit status:" => section = &mut dropped,
             "" => section = &mut notes,
             _ => section.push(line),
@@ -118,6 +128,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_help_text_becomes_sections() {
+        for help in ["Example:\n  nfsw ls nas:/", "Examples:\n  nfsw ls nas:/"] {
+            let page = String::from_utf8(after_options("nfsw-ls", help).unwrap()).unwrap();
+            assert!(page.contains(".SH EXAMPLES") && !page.contains(".SH NOTES"), "{page}");
+        }
         let help = "A note.\n\nExamples:\n  nfsw ls nas:/\n\nAnother.\n  As it is.\n\nExit status:\n  0 done\nAfter 5 again.";
         let page = String::from_utf8(after_options("nfsw-ls", help).unwrap()).unwrap();
         let headings = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect::<Vec<_>>();
@@ -133,5 +147,6 @@ mod tests {
         assert!(page("nfsw-cp").contains("nfsw\\-journal") && !page("nfsw-ls").contains(".SH FILES"));
         assert!(page("nfsw-link-exec").contains("NFSW_HOST") && !page("nfsw-cp").contains("NFSW_HOST"));
         assert!(!page("nfsw-cp").contains(".SH NOTES"));
+        assert!(!page("nfsw-link-exec").contains("EXIT STATUS"), "it is that of its command");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use nfs_wireless_client::{Client, Entry, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
+use nfs_wireless_client::{Client, Entry, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
 
 use super::{Present, made_by_another, set_times};
 use crate::{
@@ -183,6 +183,24 @@ impl RemotePlace {
         mode: u32,
         source: &[u8],
     ) -> anyhow::Result<Self> {
+        let made = self.make_marked(reporter, name, mode, source).await;
+        let status = made.as_ref().err().and_then(|error| error.downcast_ref().and_then(Error::status));
+        // Another run may have given its name to what this one was making; it was not there before.
+        let may_be_another =
+            matches!(status, Some(NfsStatus::NOENT | NfsStatus::EXIST | NfsStatus::NOTEMPTY));
+        if may_be_another && self.client.lookup(self.handle, name).await.is_ok() {
+            return Err(made_by_another(self.remote.join(name)));
+        }
+        made
+    }
+
+    async fn make_marked(
+        &self,
+        reporter: &Reporter,
+        name: &[u8],
+        mode: u32,
+        source: &[u8],
+    ) -> anyhow::Result<Self> {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, temporary) = (remote.join(name), name::temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
@@ -201,25 +219,12 @@ impl RemotePlace {
         };
         let made = made.at(&remote)?;
         let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
-        let mark = match client.create(made.handle, MARKER, attributes).await {
-            // It has its name by now.
-            Err(error) if is_missing(&error) => return Err(made_by_another(remote)),
-            mark => mark.at(&remote)?,
-        };
-        // Without a name in it, it is the mark of any copy.
+        let mark = client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        // Without a path in it, it is the mark of any copy.
         let naming = client.write(mark.handle, 0, source, Stability::Stable);
         let renaming = client.rename(made.handle, (*above, &temporary), (*above, name));
         let (_, renamed) = tokio::join!(naming, renaming);
-        match renamed {
-            Err(error)
-                if is_missing(&error)
-                    || has_status(&error, NfsStatus::NOTEMPTY)
-                    || has_status(&error, NfsStatus::EXIST) =>
-            {
-                return Err(made_by_another(remote));
-            }
-            renamed => renamed.at(&remote)?,
-        }
+        renamed.at(&remote)?;
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.
         let made = client.lookup(*above, name).await.at(&remote)?;
         reporter.activity().step();
