@@ -90,6 +90,12 @@ fn what_is_kept_is_listed_verified_and_dropped() {
     assert!(code == 4 && said.contains("nothing of it is in the cache"), "{code}: {said}");
     let dropped = events(&place, &["drop", "--all"], "dropped");
     assert_eq!((&dropped[0]["files"], &dropped[0]["bytes"]), (&2.into(), &301_000.into()));
+    // Right after an umount, too.
+    mount.again(&server.url("/"), &[]);
+    fs::read(mount.path("other")).unwrap();
+    common::ok(["umount", mount.path.to_str().unwrap()]);
+    let (code, _, said) = cache(&place, &["drop", "--all"]);
+    assert_eq!(code, 0, "{said}");
     let (code, printed, _) = cache(&place, &["ls"]);
     assert!(code == 0 && printed.starts_with("Nothing is in the cache"), "{printed}");
 }

@@ -64,15 +64,25 @@ fn below(directory: &[u8], path: &[u8]) -> Option<Vec<u8>> {
     is_whole.then(|| rest.strip_prefix(b"/").unwrap_or(rest).to_vec())
 }
 
+/// How long a view that was just unmounted may take to let go of its cache.
+const LETS_GO: Duration = Duration::from_secs(2);
+
 /// Keeps mounts and other runs out.
 fn locked(root: &mut Root) -> anyhow::Result<()> {
-    let shown = name(root);
-    root.lock().map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            Failure::with(Exit::LocalIo, format!("{shown} is mounted; unmount it first (nfsw umount)"))
+    let begun = Instant::now();
+    loop {
+        match root.lock() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                return Err(local(root.path(), &error));
+            }
+            Err(_) if begun.elapsed() < LETS_GO => std::thread::sleep(LETS_GO / 20),
+            Err(_) => {
+                let text = format!("{} is mounted; unmount it first (nfsw umount)", name(root));
+                return Err(Failure::with(Exit::LocalIo, text));
+            }
         }
-        _ => local(root.path(), &error),
-    })
+    }
 }
 
 /// How the user has named it last.
