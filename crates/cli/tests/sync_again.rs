@@ -125,20 +125,32 @@ fn a_directory_that_its_owner_may_not_write_gets_what_is_new_and_keeps_its_mode(
     assert!(as_nobody(["sync", "--delete", &server.url("/copy"), back_text]).status().unwrap().success());
     assert!(!server.path("copy/e").exists() && !back.join("e").exists());
 
-    // What stays in one keeps its mode.
+    // One that stays keeps its mode, and one in which nothing is deleted is left alone.
     for copy in [server.path("copy"), back.clone()] {
-        fs::create_dir(copy.join("e")).unwrap();
-        for name in ["e/gone", "e/kept"] {
+        for name in ["e", "e/sub", "g"] {
+            fs::create_dir(copy.join(name)).unwrap();
+        }
+        for name in ["e/sub/gone", "e/sub/kept", "g/kept"] {
             fs::write(copy.join(name), "").unwrap();
         }
-        set_mode(&copy.join("e"), 0o555);
-        chown(copy.join("e"), Some(NOBODY), None).unwrap();
+        for name in ["e/sub", "e", "g"] {
+            set_mode(&copy.join(name), 0o555);
+            chown(copy.join(name), Some(NOBODY), None).unwrap();
+        }
     }
+    let changed = |path: &std::path::Path| {
+        let found = fs::metadata(path).unwrap();
+        (found.ctime(), found.ctime_nsec())
+    };
+    let before = changed(&server.path("copy/g"));
     ok(["sync", "--delete", "--exclude", "kept", tree_text, &server.url("/copy")]);
     let options = ["sync", "--delete", "--exclude", "kept"];
     assert!(as_nobody(options.iter().chain(&[&*server.url("/copy"), back_text])).status().unwrap().success());
+    assert_eq!(changed(&server.path("copy/g")), before);
     for copy in [server.path("copy"), back] {
-        assert_eq!(common::names(&copy.join("e")), ["kept"]);
-        assert_eq!(fs::metadata(copy.join("e")).unwrap().mode() & 0o777, 0o555);
+        assert_eq!(common::names(&copy.join("e/sub")), ["kept"]);
+        for name in ["e", "e/sub", "g"] {
+            assert_eq!(fs::metadata(copy.join(name)).unwrap().mode() & 0o777, 0o555);
+        }
     }
 }

@@ -103,10 +103,10 @@ impl Vfs for Directory {
         true
     }
 
-    /// Closes open files: one that is removed on the host takes room on its disk until then.
+    /// Closes files that were removed on the host: they take room on its disk until then.
     fn rest(&self) {
-        let unused = self.lock().take_unused();
-        drop(unused);
+        let removed = self.lock().take_removed();
+        drop(removed);
     }
 
     fn attributes(&self, node: NodeId) -> Result<fattr3, Status> {
@@ -222,8 +222,13 @@ impl Vfs for Directory {
     }
 
     fn commit(&self, node: NodeId, _: u64, _: u32) -> Result<(), Status> {
-        let file = self.lock().file(node, Access::ReadOnly)?;
-        host::sync(&file)
+        let file = self.lock().file(node, Access::ReadOnly);
+        match file {
+            // Its mode does not let it be opened again.
+            Err(Status::ACCES) => rustix::fs::sync(),
+            file => host::sync(&file?)?,
+        }
+        Ok(())
     }
 
     fn create(

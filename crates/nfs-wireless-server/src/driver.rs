@@ -86,8 +86,8 @@ const MAX_STREAMS: usize = 64;
 /// Time for a first call, after which a connection without one is the first to make room.
 const FIRST_CALL_TIME: Duration = Duration::from_secs(2);
 
-/// Time without use after which the back end may let go of what it keeps.
-const UNUSED_TIME: Duration = Duration::from_secs(2);
+/// How often the back end may let go of what it keeps.
+const REST_TIME: Duration = Duration::from_secs(2);
 
 /// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
 /// bursts of WRITEs.
@@ -365,7 +365,7 @@ async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: wat
     if let Some(rest) = shared.lock().service.rest() {
         resting.spawn(async move {
             loop {
-                tokio::time::sleep(UNUSED_TIME).await;
+                tokio::time::sleep(REST_TIME).await;
                 let _ = tokio::task::spawn_blocking(rest.clone()).await;
             }
         });

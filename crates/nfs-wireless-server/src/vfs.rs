@@ -203,8 +203,8 @@ pub trait Vfs: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Lets go of what was kept for later calls, as open files are, and not used since this was last called. A driver calls it every
-    /// few seconds if methods [may wait](Self::may_block).
+    /// Lets go of what is kept for later calls that cannot come any more, such as open files that have no name. A driver calls it
+    /// every few seconds if methods [may wait](Self::may_block).
     fn rest(&self) {}
 
     /// Returns a file's attributes.

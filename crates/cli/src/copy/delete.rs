@@ -53,6 +53,12 @@ impl Doomed {
         self.present.kind == Kind::Directory
     }
 
+    /// Returns the path of the directory that holds it, if that is not the one of the group.
+    fn parent(&self) -> Option<&[u8]> {
+        let end = self.path.iter().rposition(|&byte| byte == b'/')?;
+        Some(&self.path[..end])
+    }
+
     fn depth(&self) -> usize {
         self.path.iter().filter(|&&byte| byte == b'/').count()
     }
@@ -101,11 +107,8 @@ impl Run<'_> {
             return Err(refuse(&format!("{root} is another directory now than when this began")));
         }
         let (doomed, kept) = self.expand(sync, groups).await?;
-        let narrow: Vec<_> = doomed
-            .iter()
-            .filter(|it| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300)
-            .cloned()
-            .collect();
+        let is_narrow = |it: &&Doomed| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300;
+        let mut narrow: Vec<_> = doomed.iter().filter(is_narrow).cloned().collect();
         let mut doomed: Vec<_> =
             doomed.into_iter().filter(|it| !kept.contains(&(it.group, it.path.clone()))).collect();
         self.leave_out_used(groups, &mut doomed).await?;
@@ -114,14 +117,14 @@ impl Run<'_> {
             let most = sync.options.max_delete.unwrap_or(0);
             return Err(refuse(&format!("{count} files and directories are more than --max-delete {most}")));
         }
-        if !self.copy.dry_run {
-            for group in &*groups {
-                self.check_names(group).await?;
-            }
-        }
         if self.copy.dry_run {
             return self.delete_all(sync, groups, doomed).await;
         }
+        for group in &*groups {
+            self.check_names(group).await?;
+        }
+        let parents: BTreeSet<_> = doomed.iter().filter_map(|it| Some((it.group, it.parent()?))).collect();
+        narrow.retain(|it| parents.contains(&(it.group, &it.path)));
         self.set_modes(groups, &narrow, 0o300).await;
         let deleted = self.delete_all(sync, groups, doomed).await;
         let failed = deleted.is_err() || self.reporter.has_failures();

@@ -28,9 +28,8 @@ pub(super) fn of(source: &Node) -> Vec<u8> {
 }
 
 /// Splits what a mark holds: the path of the source, and what tells it from others.
-fn split(mark: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = mark.iter().rposition(|&byte| byte == b'\n')?;
-    Some((&mark[..end], &mark[end..]))
+fn split(mark: &[u8]) -> (&[u8], &[u8]) {
+    mark.split_at(mark.iter().rposition(|&byte| byte == b'\n').unwrap_or(mark.len()))
 }
 
 /// Returns what the mark in a directory on this machine holds, if there is one.
@@ -65,8 +64,8 @@ pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Opt
 /// # Errors
 /// It is one of another directory. `hint` says what else can be done.
 pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &str) -> anyhow::Result<()> {
-    let (Some((path, key)), Some(source)) = (split(mark), split(source)) else { return Ok(()) };
-    if path == source.0 || key == source.1 {
+    let ((path, key), (source_path, source_key)) = (split(mark), split(source));
+    if mark.is_empty() || source.is_empty() || path == source_path || key == source_key {
         return Ok(());
     }
     let (path, marker) = (escape(path), escape(MARKER));

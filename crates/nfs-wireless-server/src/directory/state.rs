@@ -37,7 +37,6 @@ struct OpenFile {
     node: NodeId,
     file: Arc<OwnedFd>,
     access: Access,
-    was_used: bool,
 }
 
 /// A file that was found where the table says it is.
@@ -137,7 +136,7 @@ impl State {
             open.node == node && (open.access == Access::ReadWrite || access == Access::ReadOnly)
         });
         if let Some(open) = open.and_then(|index| self.open_files.remove(index)) {
-            self.open_files.push_front(OpenFile { was_used: true, ..open });
+            self.open_files.push_front(open);
         } else {
             let located = self.locate(node)?;
             let found = located.reference.look().map_err(status)?;
@@ -179,18 +178,19 @@ impl State {
     pub(super) fn keep_open(&mut self, node: NodeId, file: OwnedFd, access: Access) {
         self.close(node);
         self.open_files.truncate(self.config.max_open_files.saturating_sub(1));
-        self.open_files.push_front(OpenFile { node, file: Arc::new(file), access, was_used: true });
+        self.open_files.push_front(OpenFile { node, file: Arc::new(file), access });
     }
 
     pub(super) fn close(&mut self, node: NodeId) {
         self.open_files.retain(|open| open.node != node);
     }
 
-    /// Takes the open files that were not used since this was last called, for the caller to close.
-    pub(super) fn take_unused(&mut self) -> Vec<Arc<OwnedFd>> {
-        let (used, unused): (Vec<_>, Vec<_>) = self.open_files.drain(..).partition(|open| open.was_used);
-        self.open_files.extend(used.into_iter().map(|open| OpenFile { was_used: false, ..open }));
-        unused.into_iter().map(|open| open.file).collect()
+    /// Takes the open files that have no name any more, for the caller to close.
+    pub(super) fn take_removed(&mut self) -> Vec<Arc<OwnedFd>> {
+        let is_removed = |open: &OpenFile| rustix::fs::fstat(&open.file).is_ok_and(|it| it.st_nlink == 0);
+        let (removed, others): (Vec<_>, Vec<_>) = self.open_files.drain(..).partition(is_removed);
+        self.open_files.extend(others);
+        removed.into_iter().map(|open| open.file).collect()
     }
 
     pub(super) fn find(

@@ -21,7 +21,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "NFSW_LOG",
         "What is logged on standard error, as for tracing-subscriber's EnvFilter: debug, or nfs_proto=trace.",
     ),
-    ("NFSW_OPTS", "Long options for every command, quoted as for a shell."),
+    ("NFSW_OPTS", "Long options for the commands that talk to a server, quoted as for a shell."),
     ("NO_COLOR", "If it is set, there are no colours, except with --color always."),
     ("XDG_CONFIG_HOME", "Where the configuration is, instead of ~/.config."),
     ("XDG_STATE_HOME", "Where the state directory is, instead of ~/.local/state."),
