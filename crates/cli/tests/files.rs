@@ -251,7 +251,7 @@ fn a_mode_that_forbids_reading_can_be_set() {
     fs::write(server.path("file"), "x").unwrap();
     std::os::unix::fs::chown(server.path("file"), Some(common::NOBODY), None).unwrap();
     // The server cannot open it either.
-    fs::set_permissions(server.path("file"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(server.path("file"), fs::Permissions::from_mode(0o0)).unwrap();
     for mode in ["200", "000", "200", "400"] {
         ok(["chmod", mode, &server.url("/file")]);
         let set = fs::metadata(server.path("file")).unwrap().permissions().mode() & 0o777;
