@@ -94,7 +94,7 @@ pub(crate) struct CpArgs {
 }
 
 const EXAMPLES: &str = "\
-Of a link to a directory, SRC/ is the directory, and a file is copied to DST/ only if that is one. Otherwise a trailing slash makes no difference. SRC/. stands for the contents of SRC. With -r, symbolic links are copied as links. Fifos, sockets and \
+SRC/ follows a symbolic link to a directory. A file is copied to DST/ only if DST is an existing directory. Otherwise a trailing slash makes no difference. SRC/. stands for the contents of SRC. With -r, symbolic links are copied as links. Fifos, sockets and \
 devices in a tree are skipped with a warning; given as SRC, they are an error.
 
 If DST is a symbolic link, it is followed: SRC is copied into the directory it points to, or replaces the file it points to. A dangling link \

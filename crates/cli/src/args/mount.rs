@@ -25,6 +25,8 @@ The thumbnails that cameras put into photos go to the user's thumbnail cache, fo
 
 The attribute user.nfsw.state tells whether a file is fresh, or since when it is stale, and how much of it is in the cache.
 
+--timeout and --deadline do not end a mount: it waits for its server without limit. --wait limits how long a program waits.
+
 Examples:
   nfsw mount nas:/srv/photos ~/photos
   nfsw mount --offline nas:/srv/photos ~/photos
@@ -43,7 +45,7 @@ pub(crate) struct MountArgs {
     /// How to mount: as a FUSE file system, or with the system's NFS client, to which nfsw is a local server (as root).
     #[arg(long, value_enum, default_value_t)]
     pub(crate) via: Via,
-    /// With --via nfs: the address and port of that local server. Without DIR, nothing is mounted. [default: a free port of 127.0.0.1]
+    /// With --via nfs: the address and port on which nfsw serves the view. Without DIR, nothing is mounted. [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// How long a program waits for what is not in the cache, while no part of it arrives, before it gets an error.

@@ -72,7 +72,7 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
     (
         &["cp"],
         &["--strip-trailing-slashes"],
-        "not available: of a link to a directory, SRC/ is the directory. Leave the slash out.",
+        "not available: SRC/ follows a symbolic link to a directory. Leave the slash out.",
     ),
     (
         &["cp"],

@@ -58,8 +58,9 @@ pub(super) struct Common {
 }
 
 impl Service {
-    /// Returns what lets the back end [rest](Vfs::rest), which may wait; `None` where nothing is to be done.
-    pub(crate) fn rest(&self) -> Option<impl Fn() + Clone + Send + Sync + 'static> {
+    /// Returns what lets the back end [rest](Vfs::rest), which may wait, so that a driver calls it every few seconds on a thread for
+    /// blocking work; `None` where calls are not [deferred](Self::defer_calls).
+    pub fn rest(&self) -> Option<impl Fn() + Clone + Send + Sync + 'static> {
         let common = Arc::clone(&self.common);
         self.defers.then_some(move || common.backend.rest())
     }
