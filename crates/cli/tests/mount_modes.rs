@@ -62,7 +62,7 @@ fn a_mount_in_the_background_works_when_the_command_returns_and_tells_its_state(
     assert!(told["operations"].as_u64().unwrap() > 0 && told["held_bytes"] == 4, "{told}");
     let all = run(&["mount", "--status"].map(Path::new));
     let words = String::from_utf8_lossy(&all.stdout).into_owned();
-    assert!(words.contains("link up") && words.contains("4 B held"), "{words}");
+    assert!(words.contains("link up") && words.contains("4 B cached"), "{words}");
     let output = run(&[Path::new("umount"), &view]);
     assert!(output.status.success(), "{}", common::stderr(&output));
     until("its end", || status(&view, &runtime).is_none());

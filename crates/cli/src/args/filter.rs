@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use crate::copy::Filter;
-
 /// Which files of a tree are copied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FilterArgs {
@@ -44,7 +42,10 @@ struct Options {
 
 /// Takes a pattern that means something.
 fn pattern(text: &str) -> Result<String, String> {
-    Filter::new(&[(false, text.to_owned())], false).map(|_| text.to_owned())
+    if text.is_empty() {
+        return Err("expected a pattern".to_owned());
+    }
+    globset::Glob::new(text).map(|_| text.to_owned()).map_err(|error| error.kind().to_string())
 }
 
 impl FromArgMatches for FilterArgs {
