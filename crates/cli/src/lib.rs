@@ -28,6 +28,7 @@ mod mount;
 mod name;
 mod outcome;
 mod paths;
+mod pattern;
 mod process;
 mod progress;
 mod remote;

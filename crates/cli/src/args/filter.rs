@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use crate::pattern::Pattern;
+
 /// Which files of a tree are copied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FilterArgs {
     /// The patterns of `--include` (true) and `--exclude`, in the order in which they were given.
-    pub(crate) rules: Vec<(bool, String)>,
+    pub(crate) rules: Vec<(bool, Pattern)>,
     /// `--exclude-from`
     pub(crate) exclude_from: Vec<PathBuf>,
     /// `--files-from`
@@ -24,11 +26,11 @@ struct Options {
     /// Exclude matching files, and everything below matching directories. As with rsync, the first matching --exclude
     /// or --include decides. A pattern matches the end of a path. One that begins with / matches the whole path below
     /// SRC, one that ends with / only directories. * and ? do not match /, ** does.
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, value_parser = pattern)]
-    exclude: Vec<String>,
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    exclude: Vec<Pattern>,
     /// Include matching files, even if a later --exclude matches them.
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, value_parser = pattern)]
-    include: Vec<String>,
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    include: Vec<Pattern>,
     /// Exclude files that match a pattern in FILE, in the syntax of .gitignore.
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
@@ -38,14 +40,6 @@ struct Options {
     /// Exclude what the .gitignore files in SRC exclude, each in its own directory.
     #[arg(long)]
     gitignore: bool,
-}
-
-/// Takes a pattern that means something.
-fn pattern(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        return Err("expected a pattern".to_owned());
-    }
-    globset::Glob::new(text).map(|_| text.to_owned()).map_err(|error| error.kind().to_string())
 }
 
 impl FromArgMatches for FilterArgs {

@@ -17,9 +17,9 @@ use crate::{
 /// Reads patterns and lists of files.
 ///
 /// # Errors
-/// A pattern that means nothing, a file that cannot be read.
+/// A file that cannot be read.
 pub(super) fn filter(arguments: &FilterArgs) -> anyhow::Result<Filter> {
-    let mut filter = Filter::new(&arguments.rules, arguments.gitignore).map_err(Failure::usage)?;
+    let mut filter = Filter::new(arguments.rules.clone(), arguments.gitignore);
     for path in &arguments.exclude_from {
         let wrong = |error| Failure::usage(format!("--exclude-from {}: {error}", show(path)));
         filter.add_patterns(&read(path).map_err(|error| wrong(io_text(&error)))?).map_err(wrong)?;

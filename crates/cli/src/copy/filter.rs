@@ -10,11 +10,12 @@ use std::{
     rc::Rc,
 };
 
-use globset::{GlobBuilder, GlobMatcher};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
+
+use crate::pattern::Pattern;
 
 /// The name of the files that `--gitignore` reads.
 pub(super) const GITIGNORE: &[u8] = b".gitignore";
@@ -25,21 +26,13 @@ pub(super) const MAX_GITIGNORE_BYTES: u64 = 1 << 20;
 /// Chooses files by their path below SRC. A directory that is not taken is not looked into.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// The first one that matches decides.
-    rules: Vec<Rule>,
+    /// The patterns of `--include` (true) and `--exclude`: the first one that matches decides.
+    rules: Vec<(bool, Pattern)>,
     /// What `--exclude-from` says, for paths that no rule matches.
     ignores: Option<Rc<Ignores>>,
     /// Whether directories have `.gitignore` files that count.
     reads_gitignore: bool,
     listed: Option<Listed>,
-}
-
-/// One `--exclude` or `--include`.
-#[derive(Debug)]
-struct Rule {
-    includes: bool,
-    for_directories: bool,
-    matchers: Vec<GlobMatcher>,
 }
 
 /// The paths that `--files-from` lists, and which of them were not found yet.
@@ -61,19 +54,15 @@ pub(super) struct Ignores {
 }
 
 impl Filter {
-    /// Reads the patterns of `--exclude` and `--include` (true), in the order in which they were given.
-    ///
-    /// # Errors
-    /// A line for the user about a pattern that means nothing.
-    pub(crate) fn new(rules: &[(bool, String)], reads_gitignore: bool) -> Result<Self, String> {
-        let rules = rules.iter().map(|(includes, pattern)| Rule::parse(*includes, pattern));
-        Ok(Self { rules: rules.collect::<Result<_, _>>()?, reads_gitignore, ..Self::default() })
+    /// Takes the patterns of `--exclude` and `--include` (true), in the order in which they were given.
+    pub(crate) fn new(rules: Vec<(bool, Pattern)>, reads_gitignore: bool) -> Self {
+        Self { rules, reads_gitignore, ..Self::default() }
     }
 
     /// Adds the patterns of a file, in the syntax of gitignore(5).
     ///
     /// # Errors
-    /// As [`Filter::new`].
+    /// A line for the user about a pattern that means nothing.
     pub(crate) fn add_patterns(&mut self, text: &[u8]) -> Result<(), String> {
         self.ignores = Some(Rc::new(Ignores::new(Vec::new(), text, self.ignores.take())?));
         Ok(())
@@ -118,9 +107,9 @@ impl Filter {
         if self.listed.as_ref().is_some_and(|listed| !listed.takes(path, is_directory)) {
             return false;
         }
-        let rule = self.rules.iter().find(|rule| rule.matches(path, is_directory));
+        let rule = self.rules.iter().find(|(_, pattern)| pattern.matches(path, is_directory));
         let takes = match rule {
-            Some(rule) => rule.includes,
+            Some((includes, _)) => *includes,
             None => !ignores.is_some_and(|ignores| ignores.matches(path, is_directory)),
         };
         if !takes && is_directory {
@@ -153,44 +142,6 @@ impl Filter {
     pub(super) fn missing(&self) -> Vec<Vec<u8>> {
         let listed = self.listed.as_ref().filter(|listed| listed.has_source.get());
         listed.map(|listed| listed.missing.borrow().iter().cloned().collect()).unwrap_or_default()
-    }
-}
-
-impl Rule {
-    /// Reads a pattern of rsync's kind: one that begins with a slash is about the path from SRC on, any other about the end of
-    /// the path; `*` and `?` stand for no slash, `**` does; one that ends with a slash is about directories.
-    fn parse(includes: bool, pattern: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("the pattern {pattern:?} {why}");
-        let (body, with_contents) = match pattern.strip_suffix("/***") {
-            Some(body) => (body, true),
-            None => (pattern, false),
-        };
-        let (body, for_directories) = match body.strip_suffix('/') {
-            Some(body) => (body, true),
-            None => (body, false),
-        };
-        let body = match body.strip_prefix('/') {
-            Some(body) => body.to_owned(),
-            None => format!("**/{body}"),
-        };
-        if body.is_empty() || body == "**/" {
-            return Err(wrong("matches nothing"));
-        }
-        let glob = |glob: &str| {
-            let glob = GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build();
-            glob.map(|glob| glob.compile_matcher())
-                .map_err(|error| wrong(&format!("is wrong: {}", error.kind())))
-        };
-        let mut matchers = vec![glob(&body)?];
-        if with_contents {
-            matchers.push(glob(&format!("{body}/**"))?);
-        }
-        Ok(Self { includes, for_directories, matchers })
-    }
-
-    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
-        let path = Path::new(OsStr::from_bytes(path));
-        (is_directory || !self.for_directories) && self.matchers.iter().any(|glob| glob.is_match(path))
     }
 }
 
@@ -255,35 +206,13 @@ mod tests {
     use super::*;
 
     fn filter(rules: &[(bool, &str)]) -> Filter {
-        let rules: Vec<_> = rules.iter().map(|&(includes, pattern)| (includes, pattern.to_owned())).collect();
-        Filter::new(&rules, false).unwrap()
+        let rules = rules.iter().map(|&(includes, pattern)| (includes, pattern.parse().unwrap()));
+        Filter::new(rules.collect(), false)
     }
 
     fn takes(filter: &Filter, path: &str) -> bool {
         let (path, is_directory) = path.strip_suffix('/').map_or((path, false), |path| (path, true));
         filter.takes(path.as_bytes(), is_directory, filter.ignores().as_deref())
-    }
-
-    #[test]
-    fn patterns_mean_what_they_mean_to_rsync() {
-        for (pattern, matched, left) in [
-            ("*.o", &["a.o", "x/y/a.o", "a.o/"][..], &["a.oo", "o"][..]),
-            ("/build", &["build", "build/"], &["x/build", "builder"]),
-            ("cache/", &["cache/", "x/cache/"], &["cache", "x/cache"]),
-            ("a/b", &["a/b", "x/a/b"], &["a/x/b", "b"]),
-            ("/a/*/c", &["a/b/c"], &["a/b/b/c", "x/a/b/c"]),
-            ("/a/**/c", &["a/b/c", "a/b/b/c"], &["x/a/b/c"]),
-            ("d/***", &["d", "x/d/", "d/e", "x/d/e/f"], &["e"]),
-            ("[ab]?", &["ax", "y/bx"], &["cx", "a"]),
-            (r"\*", &["*"], &["a"]),
-        ] {
-            let filter = filter(&[(false, pattern)]);
-            matched.iter().for_each(|path| assert!(!takes(&filter, path), "{pattern} {path}"));
-            left.iter().for_each(|path| assert!(takes(&filter, path), "{pattern} {path}"));
-        }
-        for wrong in ["", "/", "[", "/***"] {
-            assert!(Filter::new(&[(false, wrong.to_owned())], false).is_err(), "{wrong:?}");
-        }
     }
 
     #[test]
