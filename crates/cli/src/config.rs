@@ -26,6 +26,9 @@ use crate::{
 /// Bytes of the file, at most.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Options of connections that are for a whole run, which may have several servers.
+const OF_WHOLE_RUNS: [&str; 2] = ["timeout", "deadline"];
+
 /// Options that nobody should have without seeing them: they destroy, or turn the command into another one.
 const NEVER_BY_DEFAULT: [&str; 11] = [
     "delete",
@@ -229,6 +232,14 @@ fn table<'a, 'b>(name: &str, value: &'a Spanned<DeValue<'b>>) -> Result<&'a DeTa
         .ok_or_else(|| Wrong::at(value.span(), format!("{name}: expected a table, [{name}]")))
 }
 
+/// Returns the keys of a host: its own, and the options of connections.
+fn host_keys(known: &[Known]) -> Vec<&str> {
+    let options =
+        known.iter().filter(|known| known.is_of_connection && !NEVER_BY_DEFAULT.contains(&&*known.name));
+    let options = options.map(|known| &*known.name).filter(|name| !OF_WHOLE_RUNS.contains(name));
+    ["name", "nfs-port", "mount-port", "security"].into_iter().chain(options).collect()
+}
+
 fn host(shown: &str, table: &DeTable<'_>, known: &[Known]) -> Result<Host, Wrong> {
     let mut host = Host::default();
     let mut connection = Vec::new();
@@ -256,7 +267,7 @@ fn host(shown: &str, table: &DeTable<'_>, known: &[Known]) -> Result<Host, Wrong
                     _ => return Err(wrong("expected \"sys\" or \"none\"; Kerberos is not available")),
                 }
             }
-            "timeout" | "deadline" => {
+            name if OF_WHOLE_RUNS.contains(&name) => {
                 return Err(wrong(
                     "is for whole runs, which may have several servers: write it in [defaults]",
                 ));
@@ -267,7 +278,11 @@ fn host(shown: &str, table: &DeTable<'_>, known: &[Known]) -> Result<Host, Wrong
                     known.check(&words).map_err(|why| wrong(&why))?;
                     connection.extend(words);
                 }
-                _ => return Err(Wrong::at(key.span(), format!("{shown}: there is no such key for hosts"))),
+                _ => {
+                    let keys = host_keys(known).join(", ");
+                    let why = format!("{shown}: there is no such key for hosts; the keys are {keys}");
+                    return Err(Wrong::at(key.span(), why));
+                }
             },
         }
     }

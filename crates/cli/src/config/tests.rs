@@ -63,7 +63,11 @@ fn what_is_wrong_is_named_with_its_place() {
         ("\n\n[host.nas]\nuid = -1", 4, "host.nas.uid: "),
         ("[host.nas]\nnfs-port = 65536", 2, "host.nas.nfs-port: expected a port"),
         ("[host.nas]\nsecurity = \"krb5\"", 2, "host.nas.security: expected \"sys\" or \"none\""),
-        ("[host.nas]\nbwlimit = \"1M\"", 2, "host.nas.bwlimit: there is no such key for hosts"),
+        (
+            "[host.nas]\nbwlimit = \"1M\"",
+            2,
+            "host.nas.bwlimit: there is no such key for hosts; the keys are name, nfs-port,",
+        ),
         ("[host.nas]\ntimeout = \"1m\"", 2, "host.nas.timeout: is for whole runs"),
         ("[host]\nnas = 3", 2, "host.nas: expected a table"),
         ("[hosts.nas]", 1, "hosts: unknown; there are [defaults] and [host.NAME]"),
