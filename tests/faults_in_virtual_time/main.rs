@@ -274,7 +274,7 @@ fn what_a_server_forgot_since_is_sent_again() {
 }
 
 #[test]
-fn a_temporary_file_that_is_another_is_not_gone_on_with() {
+fn a_temporary_file_that_is_another_is_not_resumed() {
     let data = contents(500_000);
     let time = nfstime3 { seconds: 1, nseconds: 0 };
     let replace: [fn(&mut World); 4] = [

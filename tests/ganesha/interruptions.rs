@@ -164,7 +164,7 @@ fn an_upload_goes_on_after_run_and_server_were_killed() {
 }
 
 #[test]
-fn a_tree_goes_on_without_the_files_that_are_complete() {
+fn a_tree_resumes_without_the_files_that_are_complete() {
     const FILES: u64 = 60;
     const BYTES: u64 = 20_000;
     let server = Ganesha::start(Options::default());

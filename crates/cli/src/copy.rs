@@ -488,7 +488,7 @@ impl Run<'_> {
             // A warning has said it to people.
             return self.reporter.passed_over(&event, reason);
         }
-        let line = format!("{}: left alone, it {}", target.shown, reason.words());
+        let line = format!("{}: skipped: it {}", target.shown, reason.words());
         self.reporter.skipped(line, &event, reason)
     }
 

@@ -75,10 +75,10 @@ impl Skip {
     const fn counted(self) -> &'static str {
         match self {
             Self::Complete => "copied by an earlier run",
-            Self::Exists => "left alone as they exist",
-            Self::NotOlder => "left alone as they are not older",
+            Self::Exists => "skipped (exists)",
+            Self::NotOlder => "skipped (not older)",
             Self::Unchanged => "unchanged",
-            Self::Special => "special and skipped",
+            Self::Special => "skipped (special)",
         }
     }
 }
@@ -245,11 +245,11 @@ mod tests {
         outcome.add_skipped(Skip::Complete);
         outcome.add_skipped(Skip::Special);
         outcome.add_failure(Exit::SomeFailed);
-        let line = "6 files: 3 copied (1 resumed), 1 copied by an earlier run, 1 special and skipped, 4 verified, 1 failed";
+        let line = "6 files: 3 copied (1 resumed), 1 copied by an earlier run, 1 skipped (special), 4 verified, 1 failed";
         assert_eq!(outcome.of_copies(), line);
         assert_eq!(
             outcome.of_sync(),
-            ", 1 copied by an earlier run, 1 special and skipped, 1 resumed, 4 verified, 1 failed"
+            ", 1 copied by an earlier run, 1 skipped (special), 1 resumed, 4 verified, 1 failed"
         );
         let json = outcome.to_json();
         assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));

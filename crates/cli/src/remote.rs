@@ -56,7 +56,7 @@ const MAX_DEPTH: usize = 512;
 /// Bytes that the entries take that match a pattern in one directory, at most, so that all of the program stays below 64 MiB.
 const MAX_HELD_BYTES: usize = 24 << 20;
 
-/// Bytes that one part of a directory takes: some 25,000 entries, which commands make into something larger.
+/// Bytes that one part of a directory takes: 20,000 entries with the longest names, 44,000 with short ones.
 const PART_BYTES: usize = 8 << 20;
 
 /// Bytes that an entry takes beside its name.
@@ -337,7 +337,7 @@ impl Children {
             if !is_plain(&entry.name) {
                 self.unsafe_names += 1;
                 if self.unsafe_names <= MAX_UNSAFE_NAMES {
-                    let text = format!("left out an entry with the unsafe name {}", abridged(&entry.name));
+                    let text = format!("skipped an entry with the unsafe name {}", abridged(&entry.name));
                     reporter.failed(failed(text))?;
                 }
             } else if wanted(&entry.name) {
@@ -359,7 +359,7 @@ impl Children {
         }
         if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
             let more = self.unsafe_names - MAX_UNSAFE_NAMES;
-            reporter.failed(failed(format!("left out {more} more entries with unsafe names")))?;
+            reporter.failed(failed(format!("skipped {more} more entries with unsafe names")))?;
         }
         let mut lookups = stream::iter(bare)
             .map(|name| async {
@@ -379,7 +379,7 @@ impl Children {
         let is_above = |child: &mut Child| above.contains(child.handle) || child.handle == client.root();
         for Child { name, .. } in complete.extract_if(.., is_above) {
             let text = format!(
-                "left out {}: the server gives it the handle of a directory that it lies in",
+                "skipped {}: the server gives it the handle of a directory that it lies in",
                 abridged(&name)
             );
             reporter.failed(failed(text))?;
@@ -396,7 +396,7 @@ impl Children {
         });
         if let Some(name) = twice {
             let text =
-                format!("the server lists {} twice, as different files; one is left out", abridged(&name));
+                format!("the server lists {} twice, as different files; one is skipped", abridged(&name));
             reporter.failed(failed(text))?;
         }
         Ok(complete)

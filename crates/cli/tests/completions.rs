@@ -174,7 +174,7 @@ fn options_are_offered_to_whoever_begins_one() {
 }
 
 #[test]
-fn who_waits_for_a_silent_server_waits_a_fifth_of_a_second() {
+fn who_waits_for_a_server_that_does_not_respond_waits_a_fifth_of_a_second() {
     let home = tempfile::tempdir().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();

@@ -64,7 +64,7 @@ fn a_server_that_is_not_there_is_3() {
 }
 
 #[test]
-fn a_silent_server_is_3_within_the_timeout() {
+fn a_server_that_does_not_respond_is_3_within_the_timeout() {
     let (_udp, _tcp, port) = silent();
     for transport in ["auto", "udp", "tcp"] {
         let started = Instant::now();
@@ -90,7 +90,7 @@ fn a_limit_of_0_is_none() {
 }
 
 #[test]
-fn a_silent_server_is_named_with_its_port() {
+fn a_server_that_does_not_respond_is_named_with_its_port() {
     let (_udp, _tcp, port) = silent();
     let url = format!("nfs://127.0.0.1:{port}/");
     let here = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn a_copy_that_differs_is_6() {
 }
 
 #[test]
-fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
+fn a_server_that_stops_responding_is_5_and_the_part_is_kept() {
     let server = Server::start();
     let here = tempfile::tempdir().unwrap();
     fs::write(server.path("file"), noise(4 << 20)).unwrap();
@@ -209,7 +209,7 @@ fn a_server_that_falls_silent_is_5_and_the_part_is_kept() {
 }
 
 #[test]
-fn a_slow_server_and_a_silent_one_are_told_apart() {
+fn a_slow_server_and_one_that_does_not_respond_are_told_apart() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
     let server =
@@ -287,7 +287,7 @@ fn an_interrupted_run_is_130_at_once() {
 }
 
 #[test]
-fn a_slow_pipe_is_not_a_silent_server() {
+fn a_slow_pipe_is_not_a_server_that_does_not_respond() {
     let server = Server::start();
     let mut copy =
         command(["cp", "--timeout", "300ms", "-", &server.url("/in")]).stdin(Stdio::piped()).spawn().unwrap();

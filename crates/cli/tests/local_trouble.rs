@@ -57,7 +57,7 @@ fn wait_for(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_full_disk_is_said_once_and_the_copy_goes_on_when_there_is_room() {
+fn a_full_disk_is_said_once_and_the_copy_resumes_when_there_is_space() {
     let server = Server::start();
     fs::create_dir(server.path("tree")).unwrap();
     for number in 0..5 {
@@ -80,7 +80,7 @@ fn a_full_disk_is_said_once_and_the_copy_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_server_whose_disk_is_full_is_1_and_the_upload_goes_on_when_there_is_room() {
+fn a_server_whose_disk_is_full_is_1_and_the_upload_resumes_when_there_is_space() {
     let disk = Disk::of("3m");
     let server = Server::at(disk.0.path());
     let here = tempfile::tempdir().unwrap();

@@ -87,7 +87,7 @@ fn nothing_can_be_changed_through_it() {
 }
 
 #[test]
-fn what_was_read_is_served_while_the_server_is_silent_and_the_rest_fails_in_time() {
+fn what_was_read_is_served_while_the_server_does_not_respond_and_the_rest_fails_in_time() {
     let server = Server::start();
     let (held, other) = (noise(300_000), noise(50_000));
     fs::create_dir(server.path("/album")).unwrap();

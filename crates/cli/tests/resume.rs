@@ -66,7 +66,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_killed_download_goes_on_where_it_was() {
+fn a_killed_download_resumes_where_it_was() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let content = noise(SIZE);
     fs::write(server.path("file"), &content).unwrap();
@@ -92,7 +92,7 @@ fn a_killed_download_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_killed_upload_goes_on_where_it_was() {
+fn a_killed_upload_resumes_where_it_was() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let (content, source) = (noise(SIZE), here.path().join("file"));
     fs::write(&source, &content).unwrap();
@@ -270,7 +270,7 @@ fn whatever_is_in_a_journal_the_copy_is_right() {
 }
 
 #[test]
-fn a_tree_goes_on_without_the_files_that_are_complete() {
+fn a_tree_resumes_without_the_files_that_are_complete() {
     const FILES: usize = 120;
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let tree = here.path().join("tree");
@@ -309,7 +309,7 @@ fn a_tree_goes_on_without_the_files_that_are_complete() {
 }
 
 #[test]
-fn a_tree_goes_on_in_whatever_words() {
+fn a_tree_resumes_in_whatever_words() {
     const FILES: usize = 60;
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let tree = here.path().join("tree");

@@ -158,7 +158,7 @@ fn the_first_write_leaves_after_three_round_trips_and_a_new_name_follows_the_las
 }
 
 #[test]
-fn what_is_made_ahead_on_a_long_way_takes_nobodys_place_and_is_left_nowhere() {
+fn what_is_made_ahead_on_a_long_path_takes_nobodys_place_and_is_left_nowhere() {
     let server = Server::everywhere();
     let place = tempfile::tempdir().unwrap();
     let source = place.path().join("file");

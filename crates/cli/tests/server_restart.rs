@@ -157,7 +157,7 @@ fn copies_go_on_when_the_server_has_forgotten_its_handles() {
 }
 
 #[test]
-fn a_stream_goes_on_when_the_server_has_forgotten_its_handles() {
+fn a_stream_resumes_when_the_server_has_forgotten_its_handles() {
     for command in [&["cat"][..], &["cp"]] {
         let (server, url) = in_memory();
         let mut nfsw = common::command(command.iter().copied().chain([&*url.replace("NAME", "down")]));

@@ -100,7 +100,7 @@ fn what_has_changed_since_is_left_alone() {
 }
 
 #[test]
-fn while_somebody_asks_or_the_server_is_silent_nothing_is_fetched() {
+fn while_somebody_asks_or_the_server_does_not_respond_nothing_is_fetched() {
     let mut world = world(CacheConfig::default());
     let node = read_then_confirm(&mut world, "a");
     for _ in 0..100 {

@@ -50,7 +50,7 @@ fn who_lists_again_and_again_never_waits() {
 }
 
 #[test]
-fn a_silent_server_is_found_out_before_anybody_waits_for_it() {
+fn a_server_that_does_not_respond_is_found_out_before_anybody_waits_for_it() {
     let mut world = world();
     assert!(world.run_at_once(|cache, now| cache.attributes(now, NodeId::ROOT)).is_ok());
     let listed = world.run_at_once(|cache, now| cache.list(now, NodeId::ROOT));
@@ -89,7 +89,7 @@ fn probes(cache: &mut Cache<MemoryStore>, now: &mut Instant) -> Vec<(Duration, C
 }
 
 #[test]
-fn while_somebody_waits_a_silent_server_is_asked_five_times_a_second() {
+fn while_somebody_waits_a_server_that_does_not_respond_is_asked_five_times_a_second() {
     let mut world = world();
     world.cache.lookup(world.now, NodeId::ROOT, b"unknown");
     let mut now = world.now;

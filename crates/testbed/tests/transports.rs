@@ -45,7 +45,7 @@ fn short_fades_cost_tcp_what_they_cost_a_kernel() {
 
 /// A connection on which nothing comes for a minute is made anew, and every call again on it.
 #[test]
-fn a_copy_goes_on_over_another_connection_when_one_has_died() {
+fn a_copy_continues_over_another_connection_when_one_has_died() {
     for operation in [Operation::Read, Operation::Write] {
         let mut plan = plan("modern", operation, Transport::Tcp);
         let (at, length) = (Duration::from_secs(3), Duration::from_secs(100));

@@ -179,7 +179,7 @@ pub(crate) enum Transport {
 /// `--policy`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// Replies to later calls, and probes; adapts to the link.
+    /// Detects losses by replies to later calls and by probes; adapts to the link.
     Adaptive,
     /// A timeout that grows by a few linear steps, then doubles.
     Hybrid,

@@ -59,7 +59,7 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) inplace: bool,
     /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
-    /// Holes are not sent.
+    /// Uploads do not send holes, except with --inplace.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
     /// Copy every file from the beginning instead of resuming an interrupted run.
@@ -108,7 +108,7 @@ a tree are skipped. The state is kept beside downloads (.NAME.nfsw-journal) and,
 ~/.local/state/nfsw. Copies with --inplace, from standard input or between servers always start from the beginning. --verify also compares \
 what an interrupted run has copied.
 
-Holes are not sent to a server, except with --inplace. A download does not write the zeros of a sparse file.
+A download does not write the zeros of a sparse file.
 
 -u compares only times, as cp -u does. It keeps a file that has the time of its source but another size, and warns.
 

@@ -19,7 +19,7 @@ milliseconds, and the same seed gives the same result on every machine. Lists ar
 0,20,..,160 stands for 0,20,40 and so on up to 160. All combinations are run with the same seeds, so that all meet the same fades.
 
 `over limit` is by how much a copy takes longer than the channel of its seed allows; `over edge` is the same for a limit that \
-allows for one lost block in every fade. Both limits include the headers of datagrams, so a copy over TCP can be some per cent faster.
+allows for one lost block in every fade. Both limits include the headers of datagrams, so a copy over TCP can be a few per cent faster than the limit.
 
 Examples:
   nfsw curve                                 the adaptive policy on the link of 1997
@@ -51,7 +51,7 @@ pub(crate) struct CurveArgs {
     /// Print the file of a room, as a basis for one of your own, and stop.
     #[arg(long, value_name = "NAME", add = names(testbed::Room::names))]
     pub(crate) print_room: Option<String>,
-    /// What to copy: from the server, to it, or one after the other.
+    /// Direction: from the server, to it, or one after the other.
     #[arg(long, value_enum, value_name = "OP", default_value = "both")]
     pub(crate) op: Op,
     /// Transport: UDP; one TCP connection, simulated like that of Linux (CUBIC, SACK, RACK-TLP); or auto, which
@@ -88,7 +88,7 @@ pub(crate) struct CurveArgs {
     /// Copy once before the measurement, so that the client knows the link.
     #[arg(long)]
     pub(crate) warm: bool,
-    /// Give a copy up after this time and count it as failed.
+    /// Give up a copy after this time, and count it as failed.
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = units::parse_duration)]
     pub(crate) patience: Duration,
     #[command(flatten)]

@@ -75,7 +75,7 @@ pub(crate) struct LinkProxyArgs {
 #[command(
     override_usage = "nfsw link exec [OPTIONS] -- COMMAND [ARGUMENT]...",
     after_help = "\
-COMMAND runs in a network of its own, whose only way out is the link. At the other end is this host, with the addresses in NFSW_HOST and, \
+COMMAND runs in a network namespace of its own, whose only way out is the link. At the other end is this host, with the addresses in NFSW_HOST and, \
 unless IPv6 is off or the MTU is below 1280, NFSW_HOST6. Services here that listen on all addresses can be reached there. Other destinations \
 can be reached if this host routes packets (sysctl \
 net.ipv4.ip_forward=1, and masquerading). TCP, UDP and ICMP all cross the same link, in packets up to its MTU. COMMAND also \
@@ -85,13 +85,13 @@ When COMMAND ends, the packets that it has sent still cross the link, for at mos
 COMMAND; SIGTERM and SIGHUP are passed on to it.
 
 Links of different runs are independent, unless --cell joins them: then each COMMAND is a mobile station of one cell. The first run owns the \
-link and ends last. In a link inside a link, the host is the network of the outer COMMAND.
+link, and ends only when all others have ended. If nfsw link exec runs inside another one, its host is the network namespace of the outer COMMAND.
 
 The exit status is that of COMMAND, 128+N if signal N ended it, 127 if there is no such command, 126 if it \
 cannot be run, and 125 if there is no link.
 
-Creating networks needs root and /dev/net/tun, and in a container the capabilities NET_ADMIN and SYS_ADMIN. A user who may open /dev/net/tun \
-needs no root in a network of their own, in which the server must run too: see the last example.
+Creating network namespaces needs root and /dev/net/tun, and in a container the capabilities NET_ADMIN and SYS_ADMIN. A user who may open /dev/net/tun \
+needs no root in a network namespace of their own, in which the server must run too: see the last example.
 
 Examples:
   sudo nfsw link exec --preset satellite-600 -- bash
@@ -123,13 +123,13 @@ pub(crate) struct LinkExecArgs {
 /// What is written down about a link.
 #[derive(Args, Debug)]
 pub(crate) struct CaptureArgs {
-    /// Write one JSON object for each datagram and frame: when it was offered, sent and lost, and why.
+    /// Write one JSON object for each datagram and frame: when it was offered, sent or lost, and why it was lost.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
     /// Write a capture of both ends as pcapng, for Wireshark; comments give the reason of each drop.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Write one line for each RPC message over UDP: XID, procedure, how often this XID was sent, fate and state of the channel.
+    /// Write one line for each RPC message over UDP: XID, procedure, how often this XID was sent, what became of the message, state of the channel.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_log: Option<PathBuf>,
 }
@@ -224,7 +224,7 @@ pub(crate) struct LinkOptions {
     /// Pause after a failed attempt.
     #[arg(long, value_name = "TIME")]
     pub(crate) arq_retry: Option<String>,
-    /// Whether stop-and-wait sends an RTS before it repeats a frame: on or off.
+    /// Send an RTS before stop-and-wait retransmits a frame, or not.
     #[arg(long, value_name = "ON|OFF")]
     pub(crate) arq_rts: Option<String>,
     /// Failed attempts before a frame is given up [default: no limit].
@@ -233,7 +233,7 @@ pub(crate) struct LinkOptions {
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
     #[arg(long, value_name = "NAME", add = names(schedulers))]
     pub(crate) scheduler: Option<String>,
-    /// Length of the queue before the medium, in packets [default: 50, or the packets of one round trip].
+    /// Length of the queue before the medium, in packets [default: one bandwidth-delay product, at least 50].
     #[arg(long, value_name = "PACKETS")]
     pub(crate) queue: Option<u32>,
     /// Random seed: the same seed gives the same fades.

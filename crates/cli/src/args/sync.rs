@@ -45,7 +45,7 @@ pub(crate) struct SyncArgs {
     #[arg(short = 'L', long, visible_alias = "copy-links")]
     pub(crate) dereference: bool,
     /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
-    /// Holes are not sent.
+    /// Uploads do not send holes.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
     /// Same as --sparse always.
@@ -136,7 +136,7 @@ Run the same command again to resume an interrupted run.
 
 Options of rsync and scp:
   -a, -r, -l, -p, -t, -H         always on; -o and -g where allowed
-  -P, --progress, --partial, -h  always on: progress, and resuming
+  -P, --progress, --partial, -h  always on: progress, resuming, sizes with units
   -v, -i                         name each file copied or deleted, and say why
   -n, --dry-run                  show what would be done
   --delete, --delete-after       delete what only DST has

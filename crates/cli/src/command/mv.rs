@@ -97,7 +97,7 @@ async fn rename(
     }
     if arguments.no_clobber && exists(connections, reporter, &target).await? {
         let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
-        let line = format!("{target}: left alone, it {}", Skip::Exists.words());
+        let line = format!("{target}: skipped: it {}", Skip::Exists.words());
         return reporter.skipped(line, &event, Skip::Exists);
     }
     let moved = client.rename(source.handle, (parent, old), (place.directory.handle, new)).await;

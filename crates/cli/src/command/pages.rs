@@ -41,7 +41,12 @@ pub(super) fn manual(arguments: &ManArgs) -> Exit {
     let notes = page.get_after_help().map(ToString::to_string);
     let mut text = Vec::new();
     let name = page.get_name().to_owned();
-    let made = clap_mangen::Man::new(page.after_help(None)).render(&mut text);
+    let usage = page.render_usage().to_string();
+    let page = page
+        .override_usage(usage.trim_start_matches("Usage: ").to_owned())
+        .after_help(None)
+        .mut_args(|option| option.hide_short_help(false).hide_long_help(false));
+    let made = clap_mangen::Man::new(page).render(&mut text);
     match made.and_then(|()| sections::after_options(&name, &notes.unwrap_or_default())) {
         Ok(sections) => print(&[text, sections].concat()),
         Err(_) => Exit::LocalIo,

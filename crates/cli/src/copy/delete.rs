@@ -115,7 +115,7 @@ impl Run<'_> {
         let count = doomed.len() as u64;
         if sync.options.max_delete.is_some_and(|most| count > most) {
             let most = sync.options.max_delete.unwrap_or(0);
-            return Err(refuse(&format!("{count} files and directories are more than --max-delete {most}")));
+            return Err(refuse(&format!("--delete would delete {count}, and --max-delete is {most}")));
         }
         if self.copy.dry_run {
             return self.delete_all(sync, groups, doomed).await;

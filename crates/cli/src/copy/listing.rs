@@ -74,7 +74,7 @@ impl Run<'_> {
             }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
                 let text = format!(
-                    "{node}: left out, the copy of a file beside it needs this name until it is complete"
+                    "{node}: skipped: the copy of a file beside it needs this name until it is complete"
                 );
                 self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 continue;
@@ -165,7 +165,7 @@ impl Run<'_> {
     async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
         let node = node.followed(self.connections, self.reporter).await?;
         if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
-            let text = format!("{node}: left out, it leads to a directory above itself");
+            let text = format!("{node}: skipped: it leads to a directory above itself");
             return Err(Failure::with(Exit::SomeFailed, text));
         }
         Ok(node)

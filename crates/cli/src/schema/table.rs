@@ -19,7 +19,7 @@ const COPIED: &[Field] = &[SOURCE, TARGET, Field("bytes", Integer, "size of the 
 const MADE: &[Field] = &[
     Field("source", MaybeName, "what was copied, for `cp` and `sync`"),
     Field("target", MaybeName, "the copy, for `cp` and `sync`"),
-    Field("path", MaybeName, "path on the server, for `mkdir` and `ln`"),
+    Field("path", MaybeName, "path on the server; `cp` and `sync` have source and target instead"),
     Field("bytes", MaybeInteger, "size of the source, for `cp` and `sync`"),
     CHANGE,
     DRY_RUN,
@@ -197,7 +197,7 @@ pub(super) const EVENTS: &[Event] = &[
     Event {
         name: "space",
         commands: "df",
-        meaning: "The room on a file system.",
+        meaning: "The space on a file system.",
         fields: &[
             PATH,
             Field("export", Name, "the export that holds the path"),
@@ -293,7 +293,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field("held_bytes", Integer, "file data in the cache"),
             Field("prefetched_bytes", Integer, "file data fetched before a program requested it"),
             Field("objects", Integer, "files and directories known"),
-            Field("hoard_is_full", Boolean, "there is no room for all hoarded files"),
+            Field("hoard_is_full", Boolean, "not all hoarded files fit into the cache"),
             Field("fetching", TextOrNull, "the file that is being fetched in the background"),
         ],
     },

@@ -29,7 +29,7 @@ misbehaviours! {
         for entry in honest.iter().filter(|it| is_tree && it.name.as_ref() == b".") {
             page.reply.entries.0.push(named(entry, b"deeper".to_vec(), entry.cookie));
         }
-    })), Say(1, "left out deeper: the server gives it the handle of a directory that it lies in");
+    })), Say(1, "skipped deeper: the server gives it the handle of a directory that it lies in");
     another_cookie_verifier_on_every_page: TREE, Reply(|c, r| page(c, r, |page, _| {
         page.cookieverf = cookieverf3([c.before as u8; 8]);
     })), BeRight;

@@ -101,11 +101,11 @@ fn a_block_size_is_exact_up_to_the_servers_limits() {
     }
 }
 
-/// The procedure whose replies get lost, in `a_tree_goes_on_after_an_end_at_any_step_of_its_marker`.
+/// The procedure whose replies get lost, in `a_tree_resumes_after_an_end_at_any_step_of_its_marker`.
 static LOST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(u32::MAX);
 
 #[test]
-fn a_tree_goes_on_after_an_end_at_any_step_of_its_marker() {
+fn a_tree_resumes_after_an_end_at_any_step_of_its_marker() {
     use std::sync::atomic::Ordering::Relaxed;
     const RUN: &[&str] = &["cp", "-r", "--transport", "tcp"];
     const NOBODY: u32 = u32::MAX;

@@ -144,7 +144,7 @@ fn what_must_not_run_twice_keeps_its_xid() {
 }
 
 #[test]
-fn on_a_long_way_a_null_call_shows_the_loss_of_a_small_one_that_is_alone() {
+fn on_a_long_path_a_null_call_shows_the_loss_of_a_small_one_that_is_alone() {
     let lost_after = |round_trip: u64| {
         let mut path = Path::new();
         for _ in 0..5 {

@@ -54,7 +54,7 @@ fn a_transfer_stays_while_it_waits_for_a_call_that_must_not_be_made_twice() {
 }
 
 #[test]
-fn a_transfer_that_could_not_leave_goes_on_where_it_is() {
+fn a_transfer_that_could_not_leave_continues_where_it_is() {
     let mut bench = Bench::new(|_| {});
     let transfer = bench.upload(Placement::Temporary(b".name".to_vec()));
     let create = bench.calls().remove(0);

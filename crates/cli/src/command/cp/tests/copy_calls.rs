@@ -360,7 +360,7 @@ async fn a_stream_of_a_file_that_shrinks_fails() {
 }
 
 #[tokio::test]
-async fn a_file_goes_on_to_another_server_when_its_own_forgets_its_handles() {
+async fn a_file_is_relayed_on_when_its_server_forgets_its_handles() {
     // In the middle, or after the last byte.
     for is_late in [false, true] {
         let (trial, other) = (Trial::start(), Trial::start());
