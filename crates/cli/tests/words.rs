@@ -193,8 +193,13 @@ fn help_says_what_the_command_is_for_and_tuning_has_a_help_of_its_own() {
     let manual = ok(["man", "ls"]).replace("\\-", "-");
     for option in ["--timeo ", "--block-size ", "--window ", "--uid ", "--max-entries "] {
         assert!(tuning.contains(option), "{option}: {tuning}");
-        assert!(manual.contains(option.trim_end()), "{option}: {manual}");
+        // Its name, and in the next line what it does.
+        let heading = format!("\\fB{}\\fR", option.trim_end());
+        let mut lines = manual.lines().skip_while(|line| !line.starts_with(&heading));
+        let explained = lines.nth(1).unwrap_or_else(|| panic!("{option}: {manual}"));
+        assert!(explained.split(' ').count() > 3, "{option}: {explained}");
     }
+    assert!(manual.contains("\\fBnfsw ls\\fR [OPTIONS] <TARGET>..."), "{manual}");
     assert!(short.contains("--help-connection"));
 }
 
