@@ -146,7 +146,7 @@ pub(crate) fn full(
     let bytes = units::bytes(bytes);
     let place = if exit == Exit::LocalIo { "" } else { " there" };
     let text = format!(
-        "{name}: {words} (the partial file {part} takes {bytes}; make room{place} and run it again, which resumes, or remove that file)"
+        "{name}: {words} (the partial file {part} takes {bytes}; free space{place} and run it again, which resumes, or remove that file)"
     );
     Failure::last(exit, NO_SPACE, text)
 }
@@ -207,7 +207,7 @@ pub(crate) fn exists(name: impl Display) -> anyhow::Error {
 /// Returns an error about a local file.
 pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
     let advice = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => " (make room and run it again)",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => " (free space and run it again)",
         ErrorKind::FileTooLarge => " (the file system or ulimit -f allows no file of this size)",
         ErrorKind::ReadOnlyFilesystem => " (choose another place, or mount it writable)",
         ErrorKind::PermissionDenied => " (check owner and mode)",
@@ -278,7 +278,7 @@ fn status_advice(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::ACCES | Status::PERM => "is --uid or --gid needed? the server may also map root to nobody",
         Status::ROFS => "the export is read-only",
-        Status::NOSPC | Status::DQUOT => "make room there and run it again",
+        Status::NOSPC | Status::DQUOT => "free space there and run it again",
         Status::STALE => "it was removed or replaced meanwhile; run it again",
         Status::NAMETOOLONG => "choose a shorter name",
         _ => return None,

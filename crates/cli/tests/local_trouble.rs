@@ -68,8 +68,8 @@ fn a_full_disk_is_said_once_and_the_copy_resumes_when_there_is_space() {
         let disk = Disk::of("3m");
         let arguments = ["cp", "-r", "--transport", "udp", &server.url(source), &disk.path(target)];
         let error = fails(7, arguments);
-        assert!(error.contains("no space left") && error.contains("make room and run it again"), "{error}");
-        assert!(error.contains(".nfsw-part takes ") && error.contains("iB; make room"), "{error}");
+        assert!(error.contains("no space left") && error.contains("free space and run it again"), "{error}");
+        assert!(error.contains(".nfsw-part takes ") && error.contains("iB; free space"), "{error}");
         disk.mount("remount,size=32m");
         let output = command(arguments).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -90,7 +90,7 @@ fn a_server_whose_disk_is_full_is_1_and_the_upload_resumes_when_there_is_space()
     let (source, copy) = (source.to_str().unwrap(), server.url("/copy"));
     let arguments = ["cp", "--window", "1", "--block-size", "64K", source, &copy];
     let error = fails(1, arguments);
-    assert!(error.contains("no space left") && error.contains("make room there"), "{error}");
+    assert!(error.contains("no space left") && error.contains("free space there"), "{error}");
     assert!(error.contains("/.copy.nfsw-part takes 3.0 MiB;"), "{error}");
     disk.mount("remount,size=32m");
     let output = command(arguments).output().unwrap();

@@ -124,7 +124,7 @@ fn words(state: &Value) -> String {
         words.push_str(&format!("  {} requests wait for the server\n", number("waiting")));
     }
     if state["hoard_is_full"] == true {
-        words.push_str("  no room for all that is to be hoarded (--cache-size)\n");
+        words.push_str("  not all hoarded files fit into the cache (--cache-size)\n");
     }
     if let Some(name) = state["fetching"].as_str() {
         words.push_str(&format!("  fetching {name}\n"));
