@@ -179,6 +179,29 @@ pub(crate) async fn find_all(
     }
 }
 
+/// As [`find_all`], for commands that do something to names and not to what they lead to: a name with a slash at its end is that of
+/// a directory.
+///
+/// # Errors
+/// As [`find_all`]; status 1 if such a name is that of something else.
+pub(crate) async fn find_entries(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Vec<Found>> {
+    let mut found = find_all(connections, reporter, remote).await?;
+    if remote.names_directory {
+        found.retain(Found::is_directory);
+    }
+    match remote.pattern {
+        _ if !found.is_empty() => Ok(found),
+        Some(_) => {
+            Err(Failure::with(Exit::SourceMissing, format!("{remote}: no directory on the server matches")))
+        }
+        None => Err(Failure::with(Exit::SomeFailed, format!("{remote}: is not a directory"))),
+    }
+}
+
 /// As [`find_all`]; where that fails, this is reported and nothing found.
 ///
 /// # Errors

@@ -144,6 +144,60 @@ fn files_are_moved_and_linked() {
 }
 
 #[test]
+fn no_file_is_lost_by_a_move() {
+    let server = Server::start();
+    let url = |path: &str| server.url(path);
+    let write = |path: &str| fs::write(server.path(path), path).unwrap();
+    let read = |path: &str| fs::read_to_string(server.path(path)).unwrap();
+    for path in ["logs/a", "logs/b", "all", "empty"] {
+        fs::create_dir_all(server.path(path)).unwrap();
+    }
+    ["one", "two", "logs/a/app.log", "logs/b/app.log"].iter().for_each(|path| write(path));
+
+    // A slash says that a directory is meant.
+    let error = fails(2, ["mv", &url("/one"), &url("/archive/")]);
+    assert!(error.contains("archive does not exist; create it first: nfsw mkdir "), "{error}");
+    let error = fails(2, ["mv", &url("/one"), &url("/two/")]);
+    assert!(error.contains("two: is not a directory"), "{error}");
+    fails(1, ["mv", &url("/one/"), &url("/three")]);
+    assert_eq!((read("one"), read("two")), ("one".to_owned(), "two".to_owned()));
+    ok(["mv", &url("/empty"), &url("/renamed/")]);
+    assert!(server.path("renamed").is_dir());
+
+    // Two of the same name cannot go into one directory.
+    let error = fails(1, ["mv", &url("/logs/*/app.log"), &url("/all")]);
+    assert!(error.contains("logs/b/app.log: not moved, an earlier source has the same name"), "{error}");
+    assert_eq!(
+        (read("all/app.log"), read("logs/b/app.log")),
+        ("logs/a/app.log".into(), "logs/b/app.log".into())
+    );
+
+    // Two names of one file stay: RENAME does nothing.
+    fs::hard_link(server.path("one"), server.path("other")).unwrap();
+    symlink("all", server.path("link")).unwrap();
+    for (from, to) in [("/one", "/other"), ("/one", "/one"), ("/all/app.log", "/link/app.log")] {
+        let error = fails(1, ["mv", &url(from), &url(to)]);
+        assert!(error.contains("are the same file"), "{from}: {error}");
+    }
+    assert!(server.path("one").exists() && server.path("other").exists());
+}
+
+#[test]
+fn a_name_with_a_slash_at_its_end_is_removed_only_if_it_is_a_directory() {
+    let server = Server::start();
+    fs::create_dir(server.path("dir")).unwrap();
+    fs::write(server.path("file"), b"").unwrap();
+    symlink("dir", server.path("link")).unwrap();
+    for path in ["/file/", "/link/"] {
+        let error = fails(1, ["rm", "-r", &server.url(path)]);
+        assert!(error.contains("is not a directory"), "{error}");
+    }
+    ok(["rm", "-r", &server.url("/*/")]);
+    assert_eq!(names(server.root.path()), ["file", "link"]);
+    fails(4, ["rm", "-r", &server.url("/*/")]);
+}
+
+#[test]
 fn permissions_are_changed_below_a_directory() {
     let server = Server::start();
     fs::create_dir(server.path("dir")).unwrap();

@@ -1,12 +1,14 @@
 //! `nfsw mv`: new names within an export.
 
+use std::collections::HashSet;
+
 use crate::{
     args::MvArgs,
     connections::Connections,
     error::ResultExt,
     exit::{Exit, Failure},
     outcome::Skip,
-    remote::{Found, find, find_all, find_if_exists, follow},
+    remote::{Found, find, find_entries, find_if_exists, follow},
     report::{Reporter, event},
     target::{Remote, is_within},
 };
@@ -23,18 +25,41 @@ pub(super) async fn run(
             reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        match find_all(connections, reporter, source).await {
+        match find_entries(connections, reporter, source).await {
             Ok(found) => sources.extend(found),
             Err(error) => reporter.failed(error)?,
         }
     }
     let place = Place::find(connections, reporter, &arguments.destination).await?;
+    let destination = &arguments.destination;
     if sources.len() > 1 && place.name.is_some() {
-        let text = format!("{}: not a directory, and there are several files to move", arguments.destination);
+        let text = format!("{destination}: not a directory, and there are several files to move");
         return Err(Failure::usage(text));
     }
+    // A directory gets a new name also if that has a slash at its end.
+    if destination.names_directory
+        && place.name.is_some()
+        && !sources.iter().all(|source| source.is_directory() && place.taken.is_none())
+    {
+        let text = match place.taken {
+            Some(_) => format!("{destination}: is not a directory"),
+            None => {
+                let word = destination.shell_word();
+                format!("{destination} does not exist; create it first: nfsw mkdir {word}")
+            }
+        };
+        return Err(Failure::usage(text));
+    }
+    let mut names = HashSet::new();
     for source in sources {
-        if let Err(error) = rename(arguments, connections, reporter, &source, &place).await {
+        let name = place.name.as_deref().or(source.remote.name());
+        let moved = if names.insert(name.map(<[u8]>::to_vec)) {
+            rename(arguments, connections, reporter, &source, &place).await
+        } else {
+            let text = format!("{}: not moved, an earlier source has the same name", source.remote);
+            Err(Failure::with(Exit::SomeFailed, text))
+        };
+        if let Err(error) = moved {
             reporter.failed(error)?;
         }
     }
@@ -46,6 +71,8 @@ struct Place {
     directory: Found,
     /// The new name; `None` to keep the old one.
     name: Option<Vec<u8>>,
+    /// What has that name.
+    taken: Option<Found>,
 }
 
 impl Place {
@@ -54,17 +81,19 @@ impl Place {
         reporter: &Reporter,
         destination: &Remote,
     ) -> anyhow::Result<Self> {
-        if let Some(found) = find_if_exists(connections, reporter, destination).await? {
+        let taken = find_if_exists(connections, reporter, destination).await?;
+        if let Some(found) = &taken {
             // A link that leads nowhere is a name like any other.
-            let followed = follow(connections, reporter, found.clone()).await.unwrap_or(found);
+            let followed =
+                follow(connections, reporter, found.clone()).await.unwrap_or_else(|_| found.clone());
             if followed.is_directory() {
-                return Ok(Self { directory: followed, name: None });
+                return Ok(Self { directory: followed, name: None, taken: None });
             }
         }
         let name = destination.name().map(<[u8]>::to_vec);
         let directory =
             follow(connections, reporter, find(connections, reporter, &destination.parent()).await?).await?;
-        Ok(Self { directory, name })
+        Ok(Self { directory, name, taken })
     }
 }
 
@@ -95,6 +124,13 @@ async fn rename(
             format!("{}: cannot move a directory into itself", source.remote),
         ));
     }
+    let is_same_name = parent == place.directory.handle && old == new;
+    // RENAME of a file to another of its names does nothing (RFC 1813 §3.3.14).
+    let may_be_same = !source.is_directory() && source.metadata.links > 1;
+    if is_same_name || may_be_same && is_same_file(connections, reporter, source, place, &target).await? {
+        let text = format!("{} and {target} are the same file", source.remote);
+        return Err(Failure::with(Exit::SomeFailed, text));
+    }
     if arguments.no_clobber && exists(connections, reporter, &target).await? {
         let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
         let line = format!("{target}: skipped: it {}", Skip::Exists.words());
@@ -105,6 +141,21 @@ async fn rename(
     reporter.activity().step();
     let event = event("moved", &[("source", &source.remote.path), ("target", &target.path)]);
     reporter.done(format_args!("{} -> {target}", source.remote), &event)
+}
+
+/// Whether another name of a source is where it is to go.
+async fn is_same_file(
+    connections: &Connections,
+    reporter: &Reporter,
+    source: &Found,
+    place: &Place,
+    target: &Remote,
+) -> anyhow::Result<bool> {
+    let found = match &place.taken {
+        Some(taken) => Some(taken.clone()),
+        None => find_if_exists(connections, reporter, target).await?,
+    };
+    Ok(found.is_some_and(|found| found.handle == source.handle))
 }
 
 async fn exists(connections: &Connections, reporter: &Reporter, target: &Remote) -> anyhow::Result<bool> {

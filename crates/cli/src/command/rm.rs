@@ -5,7 +5,7 @@ use crate::{
     connections::Connections,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Children, Found, find_all},
+    remote::{Children, Found, find_entries},
     report::{Reporter, event},
 };
 use futures_util::{StreamExt, stream};
@@ -25,7 +25,7 @@ pub(super) async fn run(
             reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        let found = match find_all(connections, reporter, target).await {
+        let found = match find_entries(connections, reporter, target).await {
             Ok(found) => found,
             Err(error) if arguments.force && Exit::of(&error) == Exit::SourceMissing => continue,
             Err(error) => {
