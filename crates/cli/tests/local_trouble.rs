@@ -80,6 +80,25 @@ fn a_full_disk_is_said_once_and_the_copy_resumes_when_there_is_space() {
 }
 
 #[test]
+fn on_a_full_disk_only_what_is_in_the_way_of_a_file_is_deleted() {
+    let server = Server::start();
+    fs::create_dir(server.path("tree")).unwrap();
+    fs::write(server.path("tree/file"), noise(SIZE)).unwrap();
+    let disk = Disk::of("3m");
+    fs::create_dir(disk.path("file")).unwrap();
+    fs::write(disk.path("other"), "").unwrap();
+    let arguments = ["sync", "--delete", &server.url("/tree"), &disk.path("")];
+    let output = command(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert!(stderr(&output).contains(" 1 deleted"), "{}", stderr(&output));
+    assert_eq!(names(disk.0.path()), [".file.nfsw-journal", ".file.nfsw-part", "other"]);
+    disk.mount("remount,size=32m");
+    let output = command(arguments).output().unwrap();
+    assert!(stderr(&output).contains("resuming after"), "{}", stderr(&output));
+    common::assert_same_tree(&server.path("tree"), disk.0.path(), false);
+}
+
+#[test]
 fn a_server_whose_disk_is_full_is_1_and_the_upload_resumes_when_there_is_space() {
     let disk = Disk::of("3m");
     let server = Server::at(disk.0.path());

@@ -154,3 +154,40 @@ fn a_directory_that_its_owner_may_not_write_gets_what_is_new_and_keeps_its_mode(
         }
     }
 }
+
+#[test]
+fn for_a_file_that_cannot_be_read_nothing_is_deleted() {
+    let (server, here) = (Server::of_nobody(), tempfile::tempdir().unwrap());
+    set_mode(here.path(), 0o755);
+    for [source, target] in
+        [[server.path("tree"), here.path().join("copy")], [here.path().join("tree"), server.path("copy")]]
+    {
+        // A directory is in the way of it.
+        fs::create_dir_all(target.join("f/inside")).unwrap();
+        fs::write(target.join("other"), "").unwrap();
+        for path in ["", "f", "f/inside", "other"] {
+            chown(target.join(path), Some(NOBODY), None).unwrap();
+        }
+        fs::create_dir(&source).unwrap();
+        fs::write(source.join("f"), "secret").unwrap();
+        set_mode(&source.join("f"), 0o600);
+        let shown = |path: &std::path::Path| match path.strip_prefix(server.root.path()) {
+            Ok(path) => server.url(&format!("/{}", path.display())),
+            Err(_) => path.to_str().unwrap().to_owned(),
+        };
+        for options in [&["sync", "--delete"][..], &["sync", "--delete", "--dry-run"]] {
+            let output =
+                as_nobody(options.iter().map(|&it| it.to_owned()).chain([shown(&source), shown(&target)]));
+            let output = { output }.output().unwrap();
+            let said = stderr(&output);
+            assert!(!output.status.success() && said.contains("permission denied"), "{said}");
+            assert!(said.contains("nothing is deleted"), "{said}");
+        }
+        assert!(target.join("f/inside").is_dir() && target.join("other").exists());
+        // All of it is once the file can be read.
+        set_mode(&source.join("f"), 0o644);
+        let output = as_nobody(["sync", "--delete", &shown(&source), &shown(&target)]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(common::names(&target), ["f"]);
+    }
+}

@@ -1,6 +1,7 @@
 //! Deleting what only the destination has, after everything was copied.
 //!
-//! Nothing is deleted unless every file was listed and copied; nothing outside the destination is, for every step goes by one name
+//! Nothing is deleted unless every file was listed and copied, but for what is in the way of a file of another kind: that goes right before
+//! the file is copied, and before anything else; nothing outside the destination is, for every step goes by one name
 //! in an open directory (or in one that a handle stands for) and no link is followed.
 
 use std::{
@@ -35,6 +36,18 @@ pub(super) struct Surplus {
     /// The names that were taken from the source.
     pub(super) taken: BTreeSet<Vec<u8>>,
     pub(super) entries: Vec<(Vec<u8>, Present)>,
+    /// Whether they are in the way of something that is to be copied.
+    pub(super) is_in_the_way: bool,
+}
+
+/// All that is to be deleted.
+#[derive(Debug)]
+pub(super) struct Deletions {
+    doomed: Vec<Doomed>,
+    /// Directories in which something stays.
+    kept: BTreeSet<(usize, Vec<u8>)>,
+    /// Directories in which their owner can delete nothing.
+    narrow: Vec<Doomed>,
 }
 
 /// Something that is to be deleted.
@@ -65,33 +78,22 @@ impl Doomed {
 }
 
 impl Run<'_> {
-    /// Deletes what the source does not have, if all is as it must be for that; whether everything else may go on.
+    /// Finds all that is to be deleted, if all is as it must be for that; `None` if something failed, which was said.
     ///
     /// # Errors
-    /// What ends the run.
-    pub(super) async fn delete(&self, sync: &Syncing) -> anyhow::Result<bool> {
-        let mut groups = sync.surplus.take();
-        groups.retain(|group| !group.entries.is_empty());
-        let deleted = match self.delete_groups(sync, &mut groups).await {
-            Ok(()) => Ok(!self.reporter.has_failures()),
-            Err(error) if super::ends_run(&error) => Err(error),
-            Err(error) => self.reporter.failed(error).map(|()| false),
-        };
-        let mut released = Ok(());
-        for group in groups {
-            released = released.and(self.release(group.frame).await);
-        }
-        released.and(deleted)
-    }
-
-    async fn delete_groups(&self, sync: &Syncing, groups: &mut Vec<Surplus>) -> anyhow::Result<()> {
+    /// Why nothing is deleted.
+    pub(super) async fn find_deletions(
+        &self,
+        sync: &Syncing,
+        groups: &[Surplus],
+    ) -> anyhow::Result<Option<Deletions>> {
         if groups.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let refuse = |why: &str| Failure::with(Exit::SomeFailed, format!("nothing is deleted: {why}"));
         if self.reporter.has_failures() {
-            self.reporter.warning("nothing is deleted, as something failed");
-            return Ok(());
+            self.reporter.warning("nothing is deleted, as not everything could be copied");
+            return Ok(None);
         }
         if sync.has_vanished.get() {
             return Err(refuse("the source changed while it was listed; run it again"));
@@ -106,25 +108,42 @@ impl Run<'_> {
         if !root.is_still_there().await? {
             return Err(refuse(&format!("{root} is another directory now than when this began")));
         }
-        let (doomed, kept) = self.expand(sync, groups).await?;
+        let (mut doomed, kept) = self.expand(sync, groups).await?;
         let is_narrow = |it: &&Doomed| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300;
-        let mut narrow: Vec<_> = doomed.iter().filter(is_narrow).cloned().collect();
-        let mut doomed: Vec<_> =
-            doomed.into_iter().filter(|it| !kept.contains(&(it.group, it.path.clone()))).collect();
+        let narrow = doomed.iter().filter(is_narrow).cloned().collect();
+        doomed.retain(|it| !kept.contains(&(it.group, it.path.clone())));
         self.leave_out_used(groups, &mut doomed).await?;
         let count = doomed.len() as u64;
-        if sync.options.max_delete.is_some_and(|most| count > most) {
-            let most = sync.options.max_delete.unwrap_or(0);
+        if let Some(most) = sync.options.max_delete.filter(|&most| count > most) {
             return Err(refuse(&format!("--delete would delete {count}, and --max-delete is {most}")));
         }
+        Ok(Some(Deletions { doomed, kept, narrow }))
+    }
+
+    /// Deletes what is in the way of something, or all else.
+    ///
+    /// # Errors
+    /// Why nothing of it is deleted, or what ends the run.
+    pub(super) async fn delete(
+        &self,
+        sync: &Syncing,
+        groups: &[Surplus],
+        deletions: &Deletions,
+        is_in_the_way: bool,
+    ) -> anyhow::Result<()> {
+        let Deletions { doomed, kept, narrow } = deletions;
+        let of_these = |it: &&Doomed| groups[it.group].is_in_the_way == is_in_the_way;
+        let mut doomed: Vec<_> = doomed.iter().filter(of_these).cloned().collect();
         if self.copy.dry_run {
             return self.delete_all(sync, groups, doomed).await;
         }
-        for group in &*groups {
+        for group in groups.iter().filter(|group| group.is_in_the_way == is_in_the_way) {
             self.check_names(group).await?;
         }
+        self.leave_out_used(groups, &mut doomed).await?;
         let parents: BTreeSet<_> = doomed.iter().filter_map(|it| Some((it.group, it.parent()?))).collect();
-        narrow.retain(|it| parents.contains(&(it.group, &it.path)));
+        let is_parent = |it: &&Doomed| parents.contains(&(it.group, &it.path));
+        let narrow: Vec<_> = narrow.iter().filter(is_parent).cloned().collect();
         self.set_modes(groups, &narrow, 0o300).await;
         let deleted = self.delete_all(sync, groups, doomed).await;
         let failed = deleted.is_err() || self.reporter.has_failures();
@@ -169,7 +188,8 @@ impl Run<'_> {
             self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
         });
         if !entries.is_empty() {
-            sync.surplus.borrow_mut().push(Surplus { frame: Rc::clone(frame), taken, entries });
+            let frame = Rc::clone(frame);
+            sync.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: false });
         }
         Ok(())
     }
@@ -365,7 +385,7 @@ impl Syncing {
     /// Adds what has the name of something of another kind.
     pub(super) fn add_surplus(&self, frame: &Rc<Frame>, entry: Option<(Vec<u8>, Present)>) {
         let (frame, taken, entries) = (Rc::clone(frame), BTreeSet::new(), entry.into_iter().collect());
-        self.surplus.borrow_mut().push(Surplus { frame, taken, entries });
+        self.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: true });
     }
 }
 

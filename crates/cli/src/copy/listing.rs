@@ -145,6 +145,10 @@ impl Run<'_> {
         }
         let Some(sync) = &self.sync else { return Ok(Some(work)) };
         if self.is_blocked(&work).await? {
+            if work.node.kind == Kind::File {
+                // Nothing is deleted for what cannot be read.
+                work.node.read_start(1).await?;
+            }
             self.add_blocker(sync, &work).await?;
             sync.blocked.borrow_mut().push(work);
             return Ok(None);

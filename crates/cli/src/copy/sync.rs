@@ -357,7 +357,6 @@ impl Run<'_> {
     pub(super) async fn follow_up(&self, sync: &Syncing) -> anyhow::Result<()> {
         let blocked = sync.blocked.take();
         self.make_hard_links(sync, !blocked.is_empty()).await?;
-        let may_go_on = self.delete(sync).await?;
         let mut works = Vec::with_capacity(blocked.len());
         for work in blocked {
             let Work { node, frame, name, is_named, rest } = work;
@@ -365,9 +364,50 @@ impl Run<'_> {
             works.push(Work { node, frame: again, name, is_named, rest });
             self.release(frame).await?;
         }
-        if may_go_on && !works.is_empty() {
+        let mut groups = sync.surplus.take();
+        groups.retain(|group| !group.entries.is_empty());
+        let mut ended = self.delete_and_copy(sync, &groups, works).await;
+        for group in groups {
+            ended = ended.and(self.release(group.frame).await);
+        }
+        ended?;
+        self.make_hard_links(sync, false).await
+    }
+
+    /// Deletes what is in the way of these, copies them, and deletes the rest.
+    async fn delete_and_copy(
+        &self,
+        sync: &Syncing,
+        groups: &[Surplus],
+        works: Vec<Work>,
+    ) -> anyhow::Result<()> {
+        let is_in_the_way = |group: &Surplus| group.is_in_the_way;
+        let deletions = self.go_on(self.find_deletions(sync, groups).await)?.flatten();
+        if let Some(deletions) = &deletions {
+            self.go_on(self.delete(sync, groups, deletions, true).await)?;
+        }
+        if self.reporter.has_failures() {
+            for work in works {
+                self.release(work.frame).await?;
+            }
+        } else if !works.is_empty() {
             self.work_off(works).await?;
         }
-        self.make_hard_links(sync, false).await
+        let Some(deletions) = deletions.filter(|_| !groups.iter().all(is_in_the_way)) else { return Ok(()) };
+        if self.reporter.has_failures() {
+            let other = if groups.iter().any(is_in_the_way) { "nothing else" } else { "nothing" };
+            self.reporter.warning(&format!("{other} is deleted, as not everything could be copied"));
+            return Ok(());
+        }
+        self.go_on(self.delete(sync, groups, &deletions, false).await).map(drop)
+    }
+
+    /// Reports what failed, unless that ends the run.
+    fn go_on<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if super::ends_run(&error) => Err(error),
+            Err(error) => self.reporter.failed(error).map(|()| None),
+        }
     }
 }
