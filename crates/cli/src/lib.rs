@@ -41,6 +41,7 @@ mod summary;
 mod target;
 mod text;
 mod units;
+mod wildcard;
 
 use std::{
     ffi::OsString,

@@ -1,22 +1,33 @@
 //! Patterns of `--exclude` and `--include`.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, str::FromStr};
+use std::str::FromStr;
 
-use globset::{GlobBuilder, GlobMatcher};
+use crate::wildcard::{Wildcard, characters};
 
-/// A pattern as rsync has it. One that begins with a slash matches the whole path from SRC on, any other one the end of the path;
-/// one that ends with a slash matches directories. `*` and `?` match no slash, `**` does.
+/// A pattern as rsync has it. One that begins with a slash matches the whole path from SRC on, any other one the end of the path; one
+/// that ends with a slash matches directories, and one that ends with `/***` a directory and all that is in it. `*`, `?` and `[...]`
+/// match no slash, `**` does. Without any of these, a backslash is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     for_directories: bool,
-    matchers: Vec<GlobMatcher>,
+    is_anchored: bool,
+    matcher: Wildcard,
+    contents: Option<Wildcard>,
 }
 
 impl Pattern {
     /// Whether a path below SRC matches.
     pub(crate) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
-        let path = Path::new(OsStr::from_bytes(path));
-        (is_directory || !self.for_directories) && self.matchers.iter().any(|glob| glob.is_match(path))
+        let path = characters(path);
+        let behind_slashes =
+            path.iter().enumerate().filter(|(_, it)| **it == Some('/')).map(|(at, _)| at + 1);
+        let mut starts =
+            [0].into_iter().chain(behind_slashes).take(if self.is_anchored { 1 } else { usize::MAX });
+        starts.any(|start| {
+            let end = &path[start..];
+            ((is_directory || !self.for_directories) && self.matcher.matches(end))
+                || self.contents.as_ref().is_some_and(|contents| contents.matches(end))
+        })
     }
 }
 
@@ -24,30 +35,32 @@ impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(pattern: &str) -> Result<Self, String> {
+        if let Some(rest) = pattern.strip_prefix("- ").or_else(|| pattern.strip_prefix("+ ")) {
+            return Err(format!("rules of rsync are not known here; give --exclude or --include {rest}"));
+        }
         let (body, with_contents) = match pattern.strip_suffix("/***") {
             Some(body) => (body, true),
             None => (pattern, false),
         };
-        let (body, for_directories) = match body.strip_suffix('/') {
+        let (body, with_slash) = match body.strip_suffix('/') {
             Some(body) => (body, true),
             None => (body, false),
         };
-        let body = match body.strip_prefix('/') {
-            Some(body) => body.to_owned(),
-            None => format!("**/{body}"),
+        let (body, is_anchored) = match body.strip_prefix('/') {
+            Some(body) => (body, true),
+            None => (body, false),
         };
-        if body.is_empty() || body == "**/" {
+        // It may be at the beginning of the path, too.
+        let body = if is_anchored { body } else { body.strip_prefix("**/").unwrap_or(body) };
+        if body.is_empty() {
             return Err("it matches nothing".to_owned());
         }
-        let glob = |glob: &str| {
-            let glob = GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build();
-            glob.map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
+        let matcher = match pattern.contains(['*', '?', '[']) {
+            true => Wildcard::new(body)?,
+            false => Wildcard::literal(body),
         };
-        let mut matchers = vec![glob(&body)?];
-        if with_contents {
-            matchers.push(glob(&format!("{body}/**"))?);
-        }
-        Ok(Self { for_directories, matchers })
+        let contents = with_contents.then(|| Wildcard::new(&format!("{body}/**"))).transpose()?;
+        Ok(Self { for_directories: with_slash || with_contents, is_anchored, matcher, contents })
     }
 }
 
@@ -64,7 +77,14 @@ mod tests {
             ("a/b", &["a/b", "x/a/b"], &["a/x/b", "b"]),
             ("/a/*/c", &["a/b/c"], &["a/b/b/c", "x/a/b/c"]),
             ("/a/**/c", &["a/b/c", "a/b/b/c"], &["x/a/b/c"]),
-            ("d/***", &["d", "x/d/", "d/e", "x/d/e/f"], &["e"]),
+            ("d/***", &["d/", "x/d/", "d/e", "x/d/e/f"], &["d", "e", "dd/e"]),
+            ("**/x", &["x", "a/x"], &["ax"]),
+            ("b**z", &["bz", "b/a/z", "x/b/z"], &["ab/z", "b/a"]),
+            ("b/**z", &["b/z", "b/a/z", "x/b/az"], &["bz"]),
+            ("{x,y}.c", &["{x,y}.c"], &["x.c", "y.c"]),
+            ("[[:alpha:]].o", &["x.o", "a/x.o"], &["1.o"]),
+            (r"x\.o", &[r"x\.o"], &["x.o"]),
+            (r"x\.*", &["x.o"], &[r"x\.o"]),
             ("[ab]?", &["ax", "y/bx"], &["cx", "a"]),
             (r"\*", &["*"], &["a"]),
         ] {
@@ -76,7 +96,7 @@ mod tests {
             matched.iter().for_each(|path| assert!(matches(path), "{pattern} {path}"));
             left.iter().for_each(|path| assert!(!matches(path), "{pattern} {path}"));
         }
-        for wrong in ["", "/", "[", "/***"] {
+        for wrong in ["", "/", "[", "/***", "- *.o", "+ *.o"] {
             assert!(wrong.parse::<Pattern>().is_err(), "{wrong:?}");
         }
     }

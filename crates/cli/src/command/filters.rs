@@ -12,6 +12,7 @@ use crate::{
     error::{io_text, show},
     exit::Failure,
     local::is_closed_input,
+    text::escape,
 };
 
 /// Reads patterns and lists of files.
@@ -22,13 +23,32 @@ pub(super) fn filter(arguments: &FilterArgs) -> anyhow::Result<Filter> {
     let mut filter = Filter::new(arguments.rules.clone(), arguments.gitignore);
     for path in &arguments.exclude_from {
         let wrong = |error| Failure::usage(format!("--exclude-from {}: {error}", show(path)));
-        filter.add_patterns(&read(path).map_err(|error| wrong(io_text(&error)))?).map_err(wrong)?;
+        let text = read(path).map_err(|error| wrong(io_text(&error)))?;
+        refuse_rules(&text).map_err(wrong)?;
+        filter.add_patterns(&text).map_err(wrong)?;
     }
     if let Some(path) = &arguments.files_from {
         let wrong = |error| Failure::usage(format!("--files-from {}: {error}", show(path)));
         filter.set_listed(&read(path).map_err(|error| wrong(io_text(&error)))?).map_err(wrong)?;
     }
     Ok(filter)
+}
+
+/// Refuses lines that mean something else to rsync: `- /cache/` would protect nothing.
+fn refuse_rules(text: &[u8]) -> Result<(), String> {
+    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let (sign, rest) = match line {
+            [b'-', b' ', rest @ ..] => ("", rest),
+            [b'+', b' ', rest @ ..] => ("!", rest),
+            _ => continue,
+        };
+        let [line, rest] = [line, rest].map(escape);
+        let index = index + 1;
+        return Err(format!(
+            "line {index}: {line}: is a rule of rsync; this file has the syntax of .gitignore: {sign}{rest}"
+        ));
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -1,15 +1,15 @@
 //! Patterns in server paths, matched against directory listings.
 
-mod component;
-
 use nfs_wireless_client::FileType;
 
-use self::component::Matcher;
 use super::{Found, find_if_exists, follow, matching_children};
 use crate::{
     connections::Connections,
+    exit::Failure,
     report::Reporter,
     target::{Remote, is_pattern},
+    text::escape,
+    wildcard::{Wildcard, characters},
 };
 
 /// Finds what a pattern matches, in the order of the names.
@@ -59,8 +59,14 @@ async fn step(
         found.extend(find_if_exists(connections, reporter, &place.remote.join(component)).await?);
         return Ok(());
     }
-    let matcher = Matcher::new(component)?;
-    let wanted = |name: &[u8]| matcher.matches(name);
+    let wrong =
+        |reason: String| Failure::usage(format!("the pattern {} is not valid: {reason}", escape(component)));
+    let text = str::from_utf8(component).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+    let wildcard = Wildcard::new(text).map_err(wrong)?;
+    // As in the shell, a name that begins with a dot is matched only by a pattern that does.
+    let matches_hidden = text.starts_with('.');
+    let wanted =
+        |name: &[u8]| (matches_hidden || !name.starts_with(b".")) && wildcard.matches(&characters(name));
     let matching = matching_children(connections, reporter, &place, wanted).await?;
     found.extend(matching.into_iter().map(|child| place.child(child)));
     Ok(())
