@@ -21,7 +21,7 @@ pub(crate) use self::{
     front::Front,
     hoard::Patterns,
     nfs::{Export, Readers},
-    point::{MountPoint, SOURCE, is_mounted, served_port, unmount, unmount_unused},
+    point::{MountPoint, SOURCE, device, served_port, unmount, unmount_unused},
     thumbnails::{PHOTOS, Thumbnails},
     view::{Notice, Snapshot, View},
 };

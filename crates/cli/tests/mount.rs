@@ -245,6 +245,26 @@ fn what_is_in_use_leaves_the_tree_at_once() {
 }
 
 #[test]
+fn what_was_in_use_leaves_the_next_mount_there_alone() {
+    let server = Server::start();
+    fs::write(server.path("/file"), "text").unwrap();
+    // The last program that uses the old one ends, or a signal ends it.
+    for signal in [None, Some(Signal::TERM)] {
+        let mut mount = Mount::of(&server, &[]);
+        let used = File::open(mount.path("file")).unwrap();
+        assert!(nfsw([Path::new("umount"), &mount.path]).status.success());
+        let mut old = mount.replaced(&server.url("/"));
+        match signal {
+            Some(signal) => send(&old, signal),
+            None => drop(used),
+        }
+        assert_eq!(old.wait().unwrap().code(), Some(0));
+        assert_eq!(fs::read(mount.path("file")).unwrap(), b"text", "{signal:?}");
+        assert_eq!(mount.end(Signal::TERM), Some(0));
+    }
+}
+
+#[test]
 fn a_mount_whose_program_was_killed_is_replaced() {
     let server = Server::start();
     fs::write(server.path("/file"), "text").unwrap();

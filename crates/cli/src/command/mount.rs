@@ -7,6 +7,7 @@ mod via_nfs;
 use std::{
     convert::Infallible,
     future::pending,
+    mem,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -31,7 +32,7 @@ use crate::{
     mount::{
         Front, MountPoint, Notice, Patterns, SOURCE, Snapshot, Thumbnails, View,
         background::{self, Ready, Started},
-        carry, line,
+        carry, device, line,
         status::Teller,
         unmount, unmount_unused,
     },
@@ -148,6 +149,9 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         };
         let (target, seeker) = (arguments.target(), begun.seeker());
         let (view, session) = mount(target, begun.cache, &point.path)?;
+        // While programs still use it after `nfsw umount`, something else may be mounted there.
+        let mounted = device(&point.path);
+        let is_there = || device(&point.path) == mounted;
         let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
         reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
         let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
@@ -179,7 +183,9 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             biased;
             // The session would leave a mount in the file tree that is in use, and nobody behind it.
             () = &mut end => {
-                if let Err(error) = unmount(&point.path) {
+                if is_there()
+                    && let Err(error) = unmount(&point.path)
+                {
                     tracing::debug!(%error, "cannot unmount");
                 }
             }
@@ -190,13 +196,18 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             never = links::watch(changed) => match never {},
             never = tell_state(teller.as_ref(), &view, &identity) => match never {},
             never = show_state(reporter, &view) => match never {},
-            longest = unused(&view, || Some(point.path.clone()), arguments.idle) => {
+            longest = unused(&view, || is_there().then(|| point.path.clone()), arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&point.path)));
             }
         }
-        // Taken out of the file tree; programs that still use it get errors.
-        drop(session);
+        // Taken out of the file tree; programs that still use it get errors when this program ends. fuser would unmount what is
+        // there now.
+        if is_there() {
+            drop(session)
+        } else {
+            mem::forget(session)
+        }
         view.keep_all();
         reporter.note(format!("{} is unmounted", show(&point.path)));
         reporter.event(&unmounted(&point.path, false))?;

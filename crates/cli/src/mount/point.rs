@@ -131,15 +131,16 @@ pub(crate) fn served_port(path: &Path) -> Option<u16> {
     mounts().ok()?.iter().rfind(|mount| mount.path == path)?.served_port
 }
 
-/// Whether something is mounted on a directory.
-pub(crate) fn is_mounted(path: &Path) -> bool {
-    mounts().is_ok_and(|mounts| mounts.iter().any(|mount| mount.path == path))
+/// Returns what tells the mount on a directory from every other, its device number, and `None` if there is no mount.
+pub(crate) fn device(path: &Path) -> Option<Vec<u8>> {
+    mounts().ok()?.into_iter().rfind(|mount| mount.path == path).map(|mount| mount.device)
 }
 
 /// A line of /proc/self/mountinfo.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     path: PathBuf,
+    device: Vec<u8>,
     is_ours: bool,
     /// Port of the server on this machine, where it is mounted from one by NFS.
     served_port: Option<u16>,
@@ -154,7 +155,8 @@ fn mounts() -> anyhow::Result<Vec<Mount>> {
 /// Parses a line of mountinfo (proc_pid_mountinfo(5)).
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let device = fields.nth(2)?.to_vec();
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
     let mut fields = fields.skip_while(|&field| field != b"-");
     let (kind, source, options) = (fields.nth(1)?, unescape(fields.next()?), fields.next()?);
     let is_here = [&b"127.0.0.1:/"[..], b"[::1]:/"].contains(&&source[..]);
@@ -163,7 +165,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
         true => port().and_then(|port| std::str::from_utf8(port).ok()?.parse().ok()),
         false => None,
     };
-    Some(Mount { path, is_ours: source.starts_with(SOURCE.as_bytes()), served_port })
+    Some(Mount { path, device, is_ours: source.starts_with(SOURCE.as_bytes()), served_port })
 }
 
 /// Undoes the kernel's escapes: `\` and three octal digits.
@@ -204,16 +206,17 @@ mod tests {
     fn lines_of_mountinfo_are_read() {
         let line =
             br"99 28 0:54 / /mnt/my\040files ro,nosuid,nodev shared:5 - fuse nfsw\043nas:/a\040b ro,user_id=0";
-        let mount =
-            |path: &str, is_ours, served_port| Some(Mount { path: path.into(), is_ours, served_port });
-        assert_eq!(parse(line), mount("/mnt/my files", true, None));
+        let mount = |path: &str, is_ours, served_port| {
+            Some(Mount { path: path.into(), device: b"0:45".to_vec(), is_ours, served_port })
+        };
+        assert_eq!(parse(line), mount("/mnt/my files", "0:54", true, None));
         let line = b"24 28 0:22 / /proc rw - proc proc rw";
-        assert_eq!(parse(line), mount("/proc", false, None));
+        assert_eq!(parse(line), mount("/proc", "0:22", false, None));
         let line = b"60 28 0:48 / /mnt ro,relatime - nfs 127.0.0.1:/ ro,vers=3,rsize=262144,port=20490,mountport=20490";
-        assert_eq!(parse(line), mount("/mnt", false, Some(20490)));
+        assert_eq!(parse(line), mount("/mnt", "0:48", false, Some(20490)));
         let line =
             b"60 28 0:48 / /mnt ro,relatime - nfs nas:/ ro,vers=3,rsize=262144,port=20490,mountport=20490";
-        assert_eq!(parse(line), mount("/mnt", false, None), "of another machine");
+        assert_eq!(parse(line), mount("/mnt", "0:48", false, None), "of another machine");
         assert_eq!(parse(b""), None);
     }
 }

@@ -53,6 +53,14 @@ impl Mount {
         assert!(self.try_again(url, options), "not mounted: {}", self.said);
     }
 
+    /// Mounts at the same place before it has ended, and returns the process that serves what was there.
+    pub(crate) fn replaced(&mut self, url: &str) -> Child {
+        let launched = launch(url, &self.path, &self.cache, &[], &[]);
+        let (process, said) = launched.unwrap_or_else(|said| panic!("not mounted: {said}"));
+        self.said = said;
+        std::mem::replace(&mut self.process, process)
+    }
+
     /// The same in an environment with more variables.
     pub(crate) fn again_with(&mut self, url: &str, options: &[&str], variables: &[(&str, &Path)]) {
         let launched = launch(url, &self.path, &self.cache, options, variables);

@@ -26,7 +26,7 @@ use crate::{
     error::{explain, io_text, local, show},
     exit::{Exit, Failure},
     links,
-    mount::{Export, Patterns, Readers, View, background, carry, is_mounted, served_port, unmount},
+    mount::{Export, Patterns, Readers, View, background, carry, served_port, unmount},
     report::{Reporter, put_name},
     signals::interrupted,
     units,
@@ -166,7 +166,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         };
         tokio::select! {
             () = &mut end => {}
-            () = unmounted(&shown_at), if is_mounted => {}
+            () = unmounted(&shown_at, address.port()), if is_mounted => {}
             longest = unused(&view, mounted_at, arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&shown_at)));
@@ -337,9 +337,9 @@ fn has_client() -> bool {
         .is_ok_and(|text| text.lines().any(|line| line.trim_end().ends_with("\tnfs")))
 }
 
-/// Returns when it is not mounted any more.
-async fn unmounted(point: &Path) {
-    while is_mounted(point) {
+/// Returns when what this port serves is not mounted any more.
+async fn unmounted(point: &Path, port: u16) {
+    while served_port(point) == Some(port) {
         tokio::time::sleep(LOOK).await;
     }
 }
