@@ -484,7 +484,7 @@ impl Run<'_> {
         self.reporter.activity().file_done();
         let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
         event["reason"] = reason.name().into();
-        if reason == Skip::Special {
+        if matches!(reason, Skip::Special | Skip::Partial) {
             // A warning has said it to people.
             return self.reporter.passed_over(&event, reason);
         }

@@ -44,10 +44,13 @@ pub(crate) enum Skip {
     Unchanged,
     /// It is a fifo, a socket or a device.
     Special,
+    /// It is what an interrupted copy of the file beside it has left, and its name is needed for the copy of that file.
+    Partial,
 }
 
 impl Skip {
-    const ALL: [Self; 5] = [Self::Complete, Self::Exists, Self::NotOlder, Self::Unchanged, Self::Special];
+    const ALL: [Self; 6] =
+        [Self::Complete, Self::Exists, Self::NotOlder, Self::Unchanged, Self::Special, Self::Partial];
 
     /// Returns the word for JSON.
     pub(crate) const fn name(self) -> &'static str {
@@ -57,6 +60,7 @@ impl Skip {
             Self::NotOlder => "not_older",
             Self::Unchanged => "unchanged",
             Self::Special => "special",
+            Self::Partial => "partial",
         }
     }
 
@@ -68,6 +72,7 @@ impl Skip {
             Self::NotOlder => "is not older than its source",
             Self::Unchanged => "is as its source",
             Self::Special => "is a special file",
+            Self::Partial => "is left of an interrupted copy of the file beside it",
         }
     }
 
@@ -79,6 +84,7 @@ impl Skip {
             Self::NotOlder => "skipped (not older)",
             Self::Unchanged => "unchanged",
             Self::Special => "skipped (special)",
+            Self::Partial => "skipped (partial)",
         }
     }
 }
@@ -255,7 +261,7 @@ mod tests {
         assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));
         assert_eq!(
             json["skipped"],
-            json!({"complete": 1, "exists": 0, "not_older": 0, "unchanged": 0, "special": 1})
+            json!({"complete": 1, "exists": 0, "not_older": 0, "unchanged": 0, "special": 1, "partial": 0})
         );
     }
 }

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     exit::{Exit, Failure},
     name::{MARKER, is_ours, journal, temporary},
+    outcome::Skip,
     remote::Children,
 };
 
@@ -73,10 +74,9 @@ impl Run<'_> {
                 continue;
             }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
-                let text = format!(
-                    "{node}: skipped: the copy of a file beside it needs this name until it is complete"
-                );
-                self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                let reason = Skip::Partial;
+                self.reporter.warning_of(&node, &format!("skipped: it {}", reason.words()));
+                self.skip(&node, &frame.place.name(&name), reason)?;
                 continue;
             }
             if node.kind == Kind::Symlink && self.copy.links == Links::All {

@@ -206,8 +206,8 @@ mod tests {
     fn lines_of_mountinfo_are_read() {
         let line =
             br"99 28 0:54 / /mnt/my\040files ro,nosuid,nodev shared:5 - fuse nfsw\043nas:/a\040b ro,user_id=0";
-        let mount = |path: &str, is_ours, served_port| {
-            Some(Mount { path: path.into(), device: b"0:45".to_vec(), is_ours, served_port })
+        let mount = |path: &str, device: &str, is_ours, served_port| {
+            Some(Mount { path: path.into(), device: device.into(), is_ours, served_port })
         };
         assert_eq!(parse(line), mount("/mnt/my files", "0:54", true, None));
         let line = b"24 28 0:22 / /proc rw - proc proc rw";
