@@ -19,6 +19,9 @@ use crate::{
 const NO_LINKS: [NfsStatus; 5] =
     [NfsStatus::XDEV, NfsStatus::MLINK, NfsStatus::NOTSUPP, NfsStatus::PERM, NfsStatus::INVAL];
 
+/// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
+const SET_ID: u32 = 0o6000;
+
 impl Place {
     /// The same directory, of which nothing is known; in a dry run one in which there is nothing.
     pub(in crate::copy) fn again(&self, dry_run: bool) -> anyhow::Result<Self> {
@@ -162,12 +165,24 @@ impl Place {
                 let set = async |at: &RemotePlace| {
                     let attributes = times.map(set_times).unwrap_or_default();
                     let attributes = SetAttributes { mode, ..attributes };
-                    match at.client.set_attributes(at.handle_of(name).await?, attributes).await {
+                    let file = at.handle_of(name).await?;
+                    match at.client.set_attributes(file, attributes).await {
                         Err(error)
                             if has_status(&error, NfsStatus::PERM)
                                 || has_status(&error, NfsStatus::NOTSUPP) =>
                         {
                             Ok(false)
+                        }
+                        Ok(()) if mode.is_some_and(|mode| mode & SET_ID != 0) => {
+                            let kept = at.client.metadata(file).await.at(at.remote.join(name))?;
+                            let are_kept = mode.is_some_and(|mode| mode & SET_ID == kept.mode & SET_ID);
+                            if !are_kept {
+                                reporter.warning_once(&format!(
+                                    "{}: set-user-ID and set-group-ID bits are not kept",
+                                    at.remote.server()
+                                ));
+                            }
+                            Ok(are_kept)
                         }
                         set => set.at(at.remote.join(name)).map(|()| true),
                     }
