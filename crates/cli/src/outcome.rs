@@ -40,6 +40,8 @@ pub(crate) enum Skip {
     Exists,
     /// What has its name is newer, or as new.
     NotOlder,
+    /// What has its name is newer and was not to be replaced, which is a failure of the run.
+    Newer,
     /// It is as its source.
     Unchanged,
     /// It is a fifo, a socket or a device.
@@ -49,8 +51,15 @@ pub(crate) enum Skip {
 }
 
 impl Skip {
-    const ALL: [Self; 6] =
-        [Self::Complete, Self::Exists, Self::NotOlder, Self::Unchanged, Self::Special, Self::Partial];
+    const ALL: [Self; 7] = [
+        Self::Complete,
+        Self::Exists,
+        Self::NotOlder,
+        Self::Newer,
+        Self::Unchanged,
+        Self::Special,
+        Self::Partial,
+    ];
 
     /// Returns the word for JSON.
     pub(crate) const fn name(self) -> &'static str {
@@ -58,6 +67,7 @@ impl Skip {
             Self::Complete => "complete",
             Self::Exists => "exists",
             Self::NotOlder => "not_older",
+            Self::Newer => "newer",
             Self::Unchanged => "unchanged",
             Self::Special => "special",
             Self::Partial => "partial",
@@ -70,6 +80,7 @@ impl Skip {
             Self::Complete => "was copied by the interrupted run",
             Self::Exists => "exists",
             Self::NotOlder => "is not older than its source",
+            Self::Newer => "is newer than its source",
             Self::Unchanged => "is as its source",
             Self::Special => "is a special file",
             Self::Partial => "is left of an interrupted copy of the file beside it",
@@ -82,6 +93,7 @@ impl Skip {
             Self::Complete => "copied by an earlier run",
             Self::Exists => "skipped (exists)",
             Self::NotOlder => "skipped (not older)",
+            Self::Newer => "kept (newer)",
             Self::Unchanged => "unchanged",
             Self::Special => "skipped (special)",
             Self::Partial => "skipped (partial)",
@@ -143,16 +155,20 @@ impl Outcome {
             || self.failed.values().sum::<u64>() > 1
     }
 
-    /// Whether anything of the work failed so far.
+    /// Whether anything of the work failed so far, or a newer file was kept.
     pub(crate) fn has_failures(&self) -> bool {
-        !self.failed.is_empty()
+        !self.failed.is_empty() || self.count(Skip::Newer) > 0
     }
 
     /// Returns the exit status. What ended the run outweighs all, failures of one kind keep their status, and where
     /// something succeeded or kinds differ, some files failed.
     pub(crate) fn exit(&self) -> Exit {
         let Some((&first, _)) = self.failed.first_key_value() else {
-            return if self.is_unprinted { Exit::LocalIo } else { Exit::Done };
+            return match (self.has_failures(), self.is_unprinted) {
+                (true, _) => Exit::SomeFailed,
+                (false, true) => Exit::LocalIo,
+                (false, false) => Exit::Done,
+            };
         };
         let ending = [Exit::Interrupted, Exit::GaveUp, Exit::Unreachable, Exit::Usage];
         if let Some(exit) = ending.into_iter().find(|exit| self.failed.contains_key(exit)) {
@@ -261,7 +277,19 @@ mod tests {
         assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));
         assert_eq!(
             json["skipped"],
-            json!({"complete": 1, "exists": 0, "not_older": 0, "unchanged": 0, "special": 1, "partial": 0})
+            json!({"complete": 1, "exists": 0, "not_older": 0, "newer": 0, "unchanged": 0, "special": 1, "partial": 0})
         );
+    }
+
+    #[test]
+    fn a_newer_file_that_is_kept_fails_the_run() {
+        let mut outcome = Outcome::default();
+        outcome.add_done();
+        assert_eq!((outcome.exit(), outcome.has_failures()), (Exit::Done, false));
+        outcome.add_skipped(Skip::Newer);
+        assert_eq!((outcome.exit(), outcome.has_failures()), (Exit::SomeFailed, true));
+        assert_eq!(outcome.of_sync(), ", 1 kept (newer)");
+        outcome.add_failure(Exit::Interrupted);
+        assert_eq!(outcome.exit(), Exit::Interrupted);
     }
 }

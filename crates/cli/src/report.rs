@@ -248,6 +248,13 @@ impl Reporter {
         self.event(event)
     }
 
+    /// Says that a newer file was kept, which is a failure of the run; errors are those of [`Reporter::print`].
+    pub(crate) fn kept(&self, line: &str, event: &Value) -> anyhow::Result<()> {
+        self.log(line);
+        self.tell_once_of_many(Style::Error, line);
+        self.passed_over(event, Skip::Newer)
+    }
+
     /// Says that something was deleted, and counts it.
     ///
     /// # Errors
@@ -358,17 +365,14 @@ impl Reporter {
     /// Says once that this run cannot be resumed, for its state cannot be written.
     pub(crate) fn keeps_nothing(&self, error: &io::Error) {
         self.warning_once(&format!(
-            "an interrupted run will not be gone on with: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
+            "if this run is interrupted, it cannot be resumed: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
             crate::error::io_text(error)
         ));
     }
 
-    /// Says once that this run cannot be resumed, for another one has the state of a target on
-    /// another server that looks the same.
+    /// Says once that this run cannot be resumed, for another one has the state of its target.
     pub(crate) fn keeps_nothing_beside_another(&self) {
-        self.warning_once(
-            "an interrupted run will not be resumed: another nfsw is copying to a server whose file handles are the same",
-        );
+        self.warning_once("if this run is interrupted, it cannot be resumed: another nfsw is copying there");
     }
 
     /// Says on standard error what failed, and goes on.

@@ -18,7 +18,6 @@ use super::{
     update::Age,
 };
 use crate::{
-    exit::{Exit, Failure},
     outcome::{Skip, Totals},
     report::event,
     text::escape,
@@ -219,7 +218,12 @@ impl Run<'_> {
                 "--force replaces it, --update skips it"
             };
             let text = format!("{}: kept, it is newer than its source ({hint})", frame.place.show(name));
-            return Err(Failure::with(Exit::SomeFailed, text));
+            self.reporter.activity().file_done();
+            let mut event =
+                event("skipped", &[("source", &node.to_bytes()), ("target", &frame.place.name(name).bytes)]);
+            event["reason"] = Skip::Newer.name().into();
+            self.reporter.kept(&text, &event)?;
+            return Ok(None);
         }
         if change.is_none() {
             let is_same = age == Age::Same || compare == Compare::Size;

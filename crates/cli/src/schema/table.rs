@@ -131,7 +131,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field(
                 "reason",
                 MaybeText,
-                "`complete`, `exists`, `not_older`, `unchanged`, `special` or `partial`; missing for `mv`: it exists",
+                "`complete`, `exists`, `not_older`, `newer` (the exit status is 1), `unchanged`, `special` or `partial`; missing for `mv`: it exists",
             ),
         ],
     },
