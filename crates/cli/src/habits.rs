@@ -34,6 +34,11 @@ pub(crate) fn sentence(error: &clap::Error, line: &[OsString]) -> Option<String>
             if command == "mount" && ["-o", "--options"].contains(&typed) {
                 return Some(format!("mount {typed}: {}", mount_options(line)));
             }
+            if command == "sync" && !typed.starts_with('-') {
+                return Some(format!(
+                    "sync takes one SRC and DST, and {typed} is one more. nfsw cp -a SRC... DST copies several files and directories."
+                ));
+            }
             let (.., instead) = OPTIONS
                 .iter()
                 .find(|(commands, options, _)| commands.contains(&command) && options.contains(&typed))?;

@@ -179,6 +179,18 @@ pub(crate) async fn find_all(
     }
 }
 
+/// Refuses a directory that is so deep that nothing here would list it.
+///
+/// # Errors
+/// That it is.
+pub(crate) fn check_depth(shown: &Remote) -> anyhow::Result<()> {
+    if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
+        let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
+        return Err(Failure::with(Exit::SomeFailed, text));
+    }
+    Ok(())
+}
+
 /// As [`find_all`], for commands that do something to names and not to what they lead to: a name with a slash at its end is that of
 /// a directory.
 ///
@@ -298,10 +310,7 @@ impl Children {
     }
 
     fn below(above: &Above, client: &Client, directory: FileHandle, shown: &Remote) -> anyhow::Result<Self> {
-        if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
-            let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
-            return Err(Failure::with(Exit::SomeFailed, text));
-        }
+        check_depth(shown)?;
         Ok(Self {
             entries: client.read_dir(directory),
             client: client.clone(),

@@ -50,8 +50,10 @@ impl Target {
     /// A line for the user when it looks remote but is not complete.
     pub(crate) fn parse(argument: &OsStr) -> Result<Self, String> {
         let bytes = argument.as_bytes();
-        if bytes == b"-" {
-            return Ok(Self::Standard);
+        match bytes {
+            b"" => return Err("expected a path, and not an empty word".to_owned()),
+            b"-" => return Ok(Self::Standard),
+            _ => {}
         }
         if let Some(rest) = bytes.strip_prefix(b"nfs://") {
             return url::parse(rest).map(Self::Remote);

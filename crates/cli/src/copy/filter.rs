@@ -77,10 +77,16 @@ impl Filter {
         // As rsync does, lines are ignored that are empty or comments.
         let is_path = |line: &&[u8]| !matches!(line.first(), None | Some(b'#' | b';'));
         for line in text.split(|&byte| byte == b'\n').filter(is_path) {
-            let names = line.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-            let names: Vec<_> = names.collect();
-            if names.contains(&&b".."[..]) {
-                return Err(format!("{} leads out of SRC", crate::text::escape(line)));
+            let mut names = Vec::new();
+            for name in line.split(|&byte| byte == b'/') {
+                match name {
+                    b"" | b"." => {}
+                    b".." if names.pop().is_none() => {
+                        return Err(format!("{} leads out of SRC", crate::text::escape(line)));
+                    }
+                    b".." => {}
+                    name => names.push(name),
+                }
             }
             all.insert(names.join(&b'/'));
         }
@@ -238,7 +244,7 @@ mod tests {
     #[test]
     fn listed_files_are_taken_with_what_leads_to_them_and_what_is_in_them() {
         let mut filter = Filter::default();
-        filter.set_listed(b"a/b\n./c/\n\n/d/e/f\nnowhere\n").unwrap();
+        filter.set_listed(b"a/x/../b\n./c/\n\n/d/e/f\nnowhere\n").unwrap();
         for taken in ["a/", "a/b", "a/b/", "a/b/x", "c/", "c/x/y", "d/", "d/e/", "d/e/f"] {
             assert!(takes(&filter, taken), "{taken}");
         }

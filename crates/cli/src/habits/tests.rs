@@ -14,6 +14,12 @@ fn said(words: &[&str]) -> Option<String> {
 }
 
 #[test]
+fn a_sync_of_several_sources_is_answered() {
+    let said = said(&["nfsw", "sync", "a", "b", "nas:/c"]).unwrap();
+    assert!(said.contains("nas:/c is one more") && said.contains("nfsw cp -a SRC... DST"), "{said}");
+}
+
+#[test]
 fn every_entry_is_about_something_that_is_not_available_and_is_found() {
     for (commands, options, instead) in OPTIONS {
         for command in *commands {

@@ -121,6 +121,7 @@ impl RemotePlace {
         present: Option<Present>,
     ) -> anyhow::Result<Self> {
         let remote = self.remote.join(name);
+        remote::check_depth(&remote)?;
         let client = self.client.clone();
         let known = present.and_then(|it| Some((it.handle?, it.attributes.file)));
         let (handle, file) = match known {
