@@ -52,7 +52,7 @@ pub(super) async fn run(
     }
     let mut names = HashSet::new();
     for source in sources {
-        let name = place.name.as_deref().or(source.remote.name());
+        let name = place.name.as_deref().or_else(|| source.remote.name());
         let moved = if names.insert(name.map(<[u8]>::to_vec)) {
             rename(arguments, connections, reporter, &source, &place).await
         } else {

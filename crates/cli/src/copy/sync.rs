@@ -400,7 +400,7 @@ impl Run<'_> {
         let Some(deletions) = deletions.filter(|_| !groups.iter().all(is_in_the_way)) else { return Ok(()) };
         if self.reporter.has_failures() {
             let other = if groups.iter().any(is_in_the_way) { "nothing else" } else { "nothing" };
-            self.reporter.warning(&format!("{other} is deleted, as not everything could be copied"));
+            self.reporter.warning(format!("{other} is deleted, as not everything could be copied"));
             return Ok(());
         }
         self.go_on(self.delete(sync, groups, &deletions, false).await).map(drop)
