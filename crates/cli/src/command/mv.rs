@@ -124,17 +124,17 @@ async fn rename(
             format!("{}: cannot move a directory into itself", source.remote),
         ));
     }
+    if arguments.no_clobber && exists(connections, reporter, &target).await? {
+        let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
+        let line = format!("{target}: skipped: it {}", Skip::Exists.words());
+        return reporter.skipped(line, &event, Skip::Exists);
+    }
     let is_same_name = parent == place.directory.handle && old == new;
     // RENAME of a file to another of its names does nothing (RFC 1813 §3.3.14).
     let may_be_same = !source.is_directory() && source.metadata.links > 1;
     if is_same_name || may_be_same && is_same_file(connections, reporter, source, place, &target).await? {
         let text = format!("{} and {target} are the same file", source.remote);
         return Err(Failure::with(Exit::SomeFailed, text));
-    }
-    if arguments.no_clobber && exists(connections, reporter, &target).await? {
-        let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
-        let line = format!("{target}: skipped: it {}", Skip::Exists.words());
-        return reporter.skipped(line, &event, Skip::Exists);
     }
     let moved = client.rename(source.handle, (parent, old), (place.directory.handle, new)).await;
     moved.at(format_args!("{} to {target}", source.remote))?;
