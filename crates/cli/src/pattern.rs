@@ -51,15 +51,23 @@ impl FromStr for Pattern {
             None => (body, false),
         };
         // It may be at the beginning of the path, too.
-        let body = if is_anchored { body } else { body.strip_prefix("**/").unwrap_or(body) };
-        if body.is_empty() {
+        let behind_stars = body.trim_start_matches('*');
+        let body = match behind_stars.strip_prefix('/') {
+            Some(rest) if !is_anchored && body.starts_with("**") => rest,
+            _ => body,
+        };
+        if body.is_empty() && !with_contents {
             return Err("it matches nothing".to_owned());
         }
         let matcher = match pattern.contains(['*', '?', '[']) {
             true => Wildcard::new(body)?,
             false => Wildcard::literal(body),
         };
-        let contents = with_contents.then(|| Wildcard::new(&format!("{body}/**"))).transpose()?;
+        let contents = match (with_contents, body) {
+            (false, _) => None,
+            (true, "") => Some(Wildcard::new("**")?),
+            (true, body) => Some(Wildcard::new(&format!("{body}/**"))?),
+        };
         Ok(Self { for_directories: with_slash || with_contents, is_anchored, matcher, contents })
     }
 }
@@ -79,6 +87,8 @@ mod tests {
             ("/a/**/c", &["a/b/c", "a/b/b/c"], &["x/a/b/c"]),
             ("d/***", &["d/", "x/d/", "d/e", "x/d/e/f"], &["d", "e", "dd/e"]),
             ("**/x", &["x", "a/x"], &["ax"]),
+            ("***/x", &["x", "a/x"], &["ax"]),
+            ("/***", &["x", "a/x", "a/"], &[]),
             ("b**z", &["bz", "b/a/z", "x/b/z"], &["ab/z", "b/a"]),
             ("b/**z", &["b/z", "b/a/z", "x/b/az"], &["bz"]),
             ("{x,y}.c", &["{x,y}.c"], &["x.c", "y.c"]),
@@ -96,7 +106,7 @@ mod tests {
             matched.iter().for_each(|path| assert!(matches(path), "{pattern} {path}"));
             left.iter().for_each(|path| assert!(!matches(path), "{pattern} {path}"));
         }
-        for wrong in ["", "/", "[", "/***", "- *.o", "+ *.o"] {
+        for wrong in ["", "/", "[", "- *.o", "+ *.o"] {
             assert!(wrong.parse::<Pattern>().is_err(), "{wrong:?}");
         }
     }

@@ -172,6 +172,11 @@ fn no_file_is_lost_by_a_move() {
         ("logs/a/app.log".into(), "logs/b/app.log".into())
     );
 
+    // One that is missing makes the last name no new name for the other.
+    let error = common::stderr(&nfsw(["mv", &url("/nowhere"), &url("/one"), &url("/new")]));
+    assert!(error.contains("not a directory, and there are several files to move"), "{error}");
+    assert!(server.path("one").exists());
+
     // Two names of one file stay: RENAME does nothing.
     fs::hard_link(server.path("one"), server.path("other")).unwrap();
     symlink("all", server.path("link")).unwrap();

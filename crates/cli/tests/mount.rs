@@ -260,8 +260,24 @@ fn what_was_in_use_leaves_the_next_mount_there_alone() {
         }
         assert_eq!(old.wait().unwrap().code(), Some(0));
         assert_eq!(fs::read(mount.path("file")).unwrap(), b"text", "{signal:?}");
+        let output = nfsw(["mount".as_ref(), "--status".as_ref(), mount.path.as_os_str()]);
+        assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(mount.end(Signal::TERM), Some(0));
     }
+}
+
+#[test]
+fn what_is_in_use_out_of_the_tree_is_not_idle() {
+    let server = Server::start();
+    fs::create_dir(server.path("/d")).unwrap();
+    let mut mount = Mount::of(&server, &["--idle", "200ms"]);
+    let mut user = Command::new("sleep").arg("100").current_dir(mount.path("d")).spawn().unwrap();
+    assert!(nfsw([Path::new("umount"), &mount.path]).status.success());
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(mount.process.try_wait().unwrap(), None);
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert_eq!(mount.process.wait().unwrap().code(), Some(0));
 }
 
 #[test]

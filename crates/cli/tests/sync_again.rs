@@ -68,11 +68,12 @@ fn all_bits_of_a_mode_are_compared() {
     assert_same_tree(&tree, &server.path("copy"), true);
 
     // `nfsw serve` does not keep these bits, which is not a change of every run.
-    set_mode(&tree.join("f"), 0o4755);
-    for _ in 0..2 {
+    set_mode(&tree.join("f"), 0o4711);
+    for changed in [1, 0, 0] {
         let output = nfsw(["sync", source, &target]);
         let said = stderr(&output);
-        assert!(output.status.success() && said.contains("0 new and 0 changed"), "{said}");
+        let totals = format!("0 new and {changed} changed");
+        assert!(output.status.success() && said.contains(&totals), "{said}");
         assert!(said.contains("set-user-ID and set-group-ID bits are not kept"), "{said}");
     }
 }
@@ -199,4 +200,70 @@ fn for_a_file_that_cannot_be_read_nothing_is_deleted() {
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(common::names(&target), ["f"]);
     }
+}
+
+#[test]
+fn what_is_in_the_way_of_names_of_one_file_is_deleted_and_all_are_linked_before_the_rest_is() {
+    for up in [true, false] {
+        let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+        let ends = [here.path().join("tree"), server.path("tree")];
+        let [source, target] = if up { &ends } else { &[ends[1].clone(), ends[0].clone()] };
+        fs::create_dir_all(source.join("d")).unwrap();
+        fs::write(source.join("first"), "first").unwrap();
+        for name in ["second", "d/third"] {
+            fs::hard_link(source.join("first"), source.join(name)).unwrap();
+        }
+        for path in ["first/inside", "d/third/inside", "extra"] {
+            fs::create_dir_all(target.join(path)).unwrap();
+        }
+        let url = server.url("/tree");
+        let local = ends[0].to_str().unwrap();
+        let ends = if up { [local, &url] } else { [&url, local] };
+        let planned = ok(["sync", "-n", "--delete"].iter().chain(&ends));
+        assert!(planned.contains("delete 5;"), "{planned}");
+        let output = nfsw(["sync", "-v", "--delete"].iter().chain(&ends));
+        let said = stderr(&output);
+        assert!(output.status.success() && said.contains("5 deleted"), "{said}");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let at = |words: &str| lines.find(words).unwrap_or_else(|| panic!("{words}: {lines}"));
+        assert!(at("deleted  d/third/") < lines.rfind("new      d/third").unwrap(), "{lines}");
+        assert!(lines.rfind("(hard link)").unwrap() < at("deleted  extra/"), "{lines}");
+        assert_same_tree(source, target, false);
+        assert_eq!(fs::metadata(target.join("d/third")).unwrap().nlink(), 3);
+    }
+}
+
+#[test]
+fn what_is_excluded_or_cannot_be_listed_stays_in_the_way() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (source, target) = (here.path().join("tree"), server.path("tree"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("x"), "file").unwrap();
+    fs::create_dir_all(target.join("x/inside")).unwrap();
+    fs::write(target.join("x/inside/k.o"), "").unwrap();
+    let ends = [source.to_str().unwrap(), &server.url("/tree")];
+    for filter in ["--exclude=x/", "--exclude=*.o"] {
+        let output = nfsw(["sync", "--delete", filter].iter().chain(&ends));
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains("x: is a directory"), "{said}");
+        assert!(target.join("x/inside/k.o").exists(), "{said}");
+    }
+    ok(["sync", "--delete"].iter().chain(&ends));
+    assert_same_tree(&source, &target, false);
+}
+
+#[test]
+fn what_only_looks_like_a_leftover_is_not_passed_over_in_silence() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for name in ["f", ".f.nfsw-journal", "g"] {
+        fs::write(here.path().join(name), name).unwrap();
+    }
+    fs::create_dir(here.path().join(".g.nfsw-part")).unwrap();
+    let output = nfsw(["sync", here.path().to_str().unwrap(), &server.url("/copy")]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(".g.nfsw-part: skipped: the copy of a file beside it needs this name"), "{said}");
+    assert!(said.contains(".f.nfsw-journal: skipped: it is left of an interrupted copy"), "{said}");
+    assert!(said.contains("1 skipped (partial), 1 failed"), "{said}");
+    assert_eq!(common::names(&server.path("copy")), [".nfsw-incomplete", "f", "g"]);
 }

@@ -196,7 +196,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             never = links::watch(changed) => match never {},
             never = tell_state(teller.as_ref(), &view, &identity) => match never {},
             never = show_state(reporter, &view) => match never {},
-            longest = unused(&view, || is_there().then(|| point.path.clone()), arguments.idle) => {
+            longest = unused(&view, || Some(point.path.clone()), is_there, arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&point.path)));
             }
@@ -274,14 +274,20 @@ async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
     pending().await
 }
 
-/// Returns when no program has used the mount for so long, and unmounts it, if it is mounted on this machine then.
-async fn unused(view: &View, point: impl Fn() -> Option<PathBuf>, longest: Option<Duration>) -> Duration {
+/// Returns when no program has used the mount for so long, and unmounts it, if it is mounted on this machine then. What is not there any
+/// more but is still in use ends with the last program.
+async fn unused(
+    view: &View,
+    point: impl Fn() -> Option<PathBuf>,
+    is_there: impl Fn() -> bool,
+    longest: Option<Duration>,
+) -> Duration {
     let Some(longest) = longest else { return pending().await };
     let look = (longest / 10).clamp(Duration::from_millis(50), Duration::from_secs(10));
     loop {
         sleep(look).await;
         let Snapshot { is_unused, used_at, .. } = view.snapshot();
-        if !is_unused || used_at.elapsed() < longest {
+        if !is_unused || used_at.elapsed() < longest || !is_there() {
             continue;
         }
         let Some(path) = point() else { return longest };

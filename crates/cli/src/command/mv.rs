@@ -32,7 +32,8 @@ pub(super) async fn run(
     }
     let place = Place::find(connections, reporter, &arguments.destination).await?;
     let destination = &arguments.destination;
-    if sources.len() > 1 && place.name.is_some() {
+    // Also when all but one are missing: what was asked for cannot be meant.
+    if sources.len().max(arguments.sources.len()) > 1 && place.name.is_some() {
         let text = format!("{destination}: not a directory, and there are several files to move");
         return Err(Failure::usage(text));
     }

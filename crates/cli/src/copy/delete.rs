@@ -1,8 +1,8 @@
 //! Deleting what only the destination has, after everything was copied.
 //!
-//! Nothing is deleted unless every file was listed and copied, but for what is in the way of a file of another kind: that goes right before
-//! the file is copied, and before anything else; nothing outside the destination is, for every step goes by one name
-//! in an open directory (or in one that a handle stands for) and no link is followed.
+//! Nothing is deleted unless every file was listed and copied, but for what is in the way of something of another kind: that is deleted first,
+//! before those are copied. Nothing outside the destination is deleted, for every step goes by one name in an open directory (or in one that
+//! a handle stands for) and no link is followed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -111,7 +111,17 @@ impl Run<'_> {
         let (mut doomed, kept) = self.expand(sync, groups).await?;
         let is_narrow = |it: &&Doomed| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300;
         let narrow = doomed.iter().filter(is_narrow).cloned().collect();
-        doomed.retain(|it| !kept.contains(&(it.group, it.path.clone())));
+        if self.reporter.has_failures() {
+            self.reporter.warning("nothing is deleted, as not everything could be listed");
+            return Ok(None);
+        }
+        // What is in the way goes whole, or it stays in the way.
+        let stays_in_the_way = |it: &Doomed| {
+            let group = &groups[it.group];
+            group.is_in_the_way
+                && group.entries.iter().any(|(name, _)| kept.contains(&(it.group, name.clone())))
+        };
+        doomed.retain(|it| !kept.contains(&(it.group, it.path.clone())) && !stays_in_the_way(it));
         self.leave_out_used(groups, &mut doomed).await?;
         let count = doomed.len() as u64;
         if let Some(most) = sync.options.max_delete.filter(|&most| count > most) {

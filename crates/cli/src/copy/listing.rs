@@ -74,6 +74,11 @@ impl Run<'_> {
                 continue;
             }
             if reserved.contains(&name) || (is_part && is_ours(&name)) {
+                if is_part || node.kind != Kind::File {
+                    let text = format!("{node}: skipped: the copy of a file beside it needs this name");
+                    self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                    continue;
+                }
                 let reason = Skip::Partial;
                 self.reporter.warning_of(&node, &format!("skipped: it {}", reason.words()));
                 self.skip(&node, &frame.place.name(&name), reason)?;
@@ -146,7 +151,7 @@ impl Run<'_> {
         let Some(sync) = &self.sync else { return Ok(Some(work)) };
         if self.is_blocked(&work).await? {
             if work.node.kind == Kind::File {
-                // Nothing is deleted for what cannot be read.
+                // Nothing is deleted for a file that cannot be read.
                 work.node.read_start(1).await?;
             }
             self.add_blocker(sync, &work).await?;

@@ -250,7 +250,11 @@ impl Run<'_> {
         if !self.copy.dry_run {
             let last = (!is_same_mode).then_some(node.attributes.mode);
             let times = (!is_same_time).then_some(node.attributes.times);
-            if !frame.place.set_file(self.connections, self.reporter, name, last, times).await? {
+            if !frame
+                .place
+                .set_file(self.connections, self.reporter, name, (present.attributes.mode, last), times)
+                .await?
+            {
                 return Ok(false);
             }
         }
@@ -348,10 +352,17 @@ impl Run<'_> {
             return Ok(false);
         }
         let present = work.frame.place.present(self.connections, self.reporter, name).await?;
-        Ok(present.is_some_and(|present| match (work.node.kind, present.kind) {
+        let is_of_another_kind = present.is_some_and(|present| match (work.node.kind, present.kind) {
             (Kind::Directory, there) => there != Kind::Directory,
             (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
-        }))
+        });
+        // What filters exclude stays, and the copy fails.
+        let is_excluded = |present: Present| {
+            let path = below(work.frame.relative(), name);
+            let is_directory = present.kind == Kind::Directory;
+            !self.copy.filter.takes(&path, is_directory, work.frame.ignores().as_deref())
+        };
+        Ok(is_of_another_kind && !present.is_some_and(is_excluded))
     }
 
     /// Does what follows the copying: further names of files, deletions, and what had to wait for these.
@@ -374,8 +385,7 @@ impl Run<'_> {
         for group in groups {
             ended = ended.and(self.release(group.frame).await);
         }
-        ended?;
-        self.make_hard_links(sync, false).await
+        ended
     }
 
     /// Deletes what is in the way of these, copies them, and deletes the rest.
@@ -390,13 +400,14 @@ impl Run<'_> {
         if let Some(deletions) = &deletions {
             self.go_on(self.delete(sync, groups, deletions, true).await)?;
         }
-        if self.reporter.has_failures() {
+        if deletions.is_some() || !self.reporter.has_failures() {
+            self.work_off(works).await?;
+        } else {
             for work in works {
                 self.release(work.frame).await?;
             }
-        } else if !works.is_empty() {
-            self.work_off(works).await?;
         }
+        self.make_hard_links(sync, false).await?;
         let Some(deletions) = deletions.filter(|_| !groups.iter().all(is_in_the_way)) else { return Ok(()) };
         if self.reporter.has_failures() {
             let other = if groups.iter().any(is_in_the_way) { "nothing else" } else { "nothing" };

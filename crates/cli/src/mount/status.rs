@@ -7,7 +7,11 @@ use std::{
     io::{self, Read},
     os::{
         fd::AsRawFd,
-        unix::{ffi::OsStrExt, fs::DirBuilderExt, net::UnixStream},
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt, MetadataExt},
+            net::UnixStream,
+        },
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -40,6 +44,7 @@ pub(crate) enum Told {
 pub(crate) struct Teller {
     listener: UnixListener,
     path: PathBuf,
+    inode: u64,
 }
 
 impl Teller {
@@ -58,7 +63,8 @@ impl Teller {
             _ => {}
         }
         let listener = short(&directory, &name, |path| UnixListener::bind(path))?;
-        Ok(Self { listener, path })
+        let inode = fs::symlink_metadata(&path)?.ino();
+        Ok(Self { listener, path, inode })
     }
 
     /// Answers everybody.
@@ -80,7 +86,10 @@ impl Teller {
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        // The next mount at this point may have made one of its own.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -64,7 +64,7 @@ async fn step(
     let text = str::from_utf8(component).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
     let wildcard = Wildcard::new(text).map_err(wrong)?;
     // As in the shell, a name that begins with a dot is matched only by a pattern that does.
-    let matches_hidden = text.starts_with('.');
+    let matches_hidden = text.trim_start_matches('\\').starts_with('.');
     let wanted =
         |name: &[u8]| (matches_hidden || !name.starts_with(b".")) && wildcard.matches(&characters(name));
     let matching = matching_children(connections, reporter, &place, wanted).await?;

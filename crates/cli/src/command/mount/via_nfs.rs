@@ -167,7 +167,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         tokio::select! {
             () = &mut end => {}
             () = unmounted(&shown_at, address.port()), if is_mounted => {}
-            longest = unused(&view, mounted_at, arguments.idle) => {
+            longest = unused(&view, mounted_at, || true, arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&shown_at)));
             }

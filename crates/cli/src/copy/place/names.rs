@@ -147,13 +147,13 @@ impl Place {
         }
     }
 
-    /// Sets mode and times of a file, which is no link; false where the file system does not keep them.
+    /// Sets mode, if it is not as `before`, and times of a file, which is no link; false if the file system changes nothing.
     pub(in crate::copy) async fn set_file(
         &self,
         connections: &Connections,
         reporter: &Reporter,
         name: &[u8],
-        mode: Option<u32>,
+        (before, mode): (u32, Option<u32>),
         times: Option<Times>,
     ) -> anyhow::Result<bool> {
         match self {
@@ -182,7 +182,7 @@ impl Place {
                                     at.remote.server()
                                 ));
                             }
-                            Ok(are_kept)
+                            Ok(are_kept || times.is_some() || kept.mode & 0o7777 != before & 0o7777)
                         }
                         set => set.at(at.remote.join(name)).map(|()| true),
                     }
