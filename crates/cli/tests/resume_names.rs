@@ -173,7 +173,11 @@ fn two_servers_with_the_same_handles_are_two() {
     wait_for(|| one.written() > SIZE / 16);
     let second = cp(state.path(), &[text(&source), &other.url("/file")]).output().unwrap();
     assert_eq!(resumed(&second), (0, SIZE), "{}", stderr(&second));
-    assert!(stderr(&second).contains("cannot be resumed: another nfsw is copying there"), "{}", stderr(&second));
+    assert!(
+        stderr(&second).contains("cannot be resumed: another nfsw is copying there"),
+        "{}",
+        stderr(&second)
+    );
     assert_eq!(first.try_wait().unwrap(), None, "both were running");
     assert!(first.wait().unwrap().success());
     assert!(one.holds("/file", &content) && other.holds("/file", &content));
