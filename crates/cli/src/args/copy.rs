@@ -108,7 +108,7 @@ a tree are skipped. The state is kept beside downloads (.NAME.nfsw-journal) and,
 ~/.local/state/nfsw. Copies with --inplace, from standard input or between servers always start from the beginning. --verify also compares \
 what an interrupted run has copied.
 
-A download does not write the zeros of a sparse file.
+NFSv3 does not report holes: with --sparse auto, a download makes holes of all zeros of a file that takes less space on the server than its size.
 
 -u compares only times, as cp -u does. It keeps a file that has the time of its source but another size, and warns.
 

@@ -173,7 +173,7 @@ pub(crate) struct LinkPresetsArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkOptions {
-    /// A named link; `nfsw link presets` lists them [default: 1 Mbit/s without fades].
+    /// A named link; `nfsw link presets` lists them [default: 1 Mbit/s without fades; for curve, the link of --room].
     #[arg(long, value_name = "NAME", add = names(presets))]
     pub(crate) preset: Option<String>,
     /// A link described in a TOML file.
@@ -233,7 +233,7 @@ pub(crate) struct LinkOptions {
     /// Which frame goes next: fifo, round-robin-frame, round-robin-datagram or channel-state.
     #[arg(long, value_name = "NAME", add = names(schedulers))]
     pub(crate) scheduler: Option<String>,
-    /// Length of the queue before the medium, in packets [default: one bandwidth-delay product, at least 50].
+    /// Length of the queue before the medium, in packets [default: one bandwidth-delay product, at least 50; presets and rooms have their own].
     #[arg(long, value_name = "PACKETS")]
     pub(crate) queue: Option<u32>,
     /// Random seed: the same seed gives the same fades.

@@ -17,7 +17,7 @@ pub(crate) struct SyncArgs {
     /// The directory that receives the same contents; it is created if it does not exist.
     #[arg(value_name = "DST", add = Completes::Anywhere)]
     pub(crate) destination: OsString,
-    /// Delete what only DST has, after everything else is copied; delete nothing if anything failed before.
+    /// Delete what only DST has, after everything is copied; delete nothing if anything failed before.
     #[arg(long, aliases = ["delete-after", "delete-delay"])]
     pub(crate) delete: bool,
     /// Delete nothing if more than N files and directories would be deleted.
@@ -130,8 +130,8 @@ A file counts as unchanged if it has the size and time of its source. A file tha
 1; --update skips it without an error, --force replaces it.
 
 --delete deletes nothing if anything failed or was kept, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is) and --force is \
-not given, or if more than --max-delete files and directories would be deleted. What is in the way of something of another type is \
-deleted first, before that is copied. It never deletes what --exclude excludes or what is mounted in DST, and never follows symbolic links there.
+not given, or if more than --max-delete files and directories would be deleted. If something of another type is in the way of a file \
+or directory of SRC, it is deleted before that is copied. It never deletes what --exclude excludes or what is mounted in DST, and never follows symbolic links there.
 
 Run the same command again to resume an interrupted run.
 
