@@ -18,8 +18,8 @@ The protocol code of client and server runs with an emulated link under one virt
 milliseconds, and the same seed gives the same result on every machine. Lists are separated by commas; \
 0,20,..,160 stands for 0,20,40 and so on up to 160. All combinations are run with the same seeds, so that all meet the same fades.
 
-`over limit` is by how much a copy takes longer than the channel of its seed allows; `over edge` is the same for a limit that \
-allows for one lost block in every fade. Both limits include the headers of datagrams, so a copy over TCP can be a few per cent faster than the limit.
+`over limit` says how much longer a copy takes than the channel of its seed allows (the limit); `over edge` says the same for the \
+edge-aware limit, which also counts one lost block for each fade. Both limits include the headers of datagrams, so a copy over TCP can be a few per cent faster than the limit.
 
 Examples:
   nfsw curve                                 the adaptive policy on the link of 1997

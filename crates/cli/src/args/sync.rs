@@ -129,9 +129,9 @@ are kept, and owners where allowed. Fifos, sockets and devices are skipped with 
 A file counts as unchanged if it has the size and time of its source. A file that is newer in DST is kept and reported, and the exit status is \
 1; --update skips it without an error, --force replaces it.
 
---delete deletes nothing if anything failed or was kept, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is) and --force is \
+--delete deletes nothing if anything failed or a newer file was kept, if SRC changed while it was listed, if SRC is empty (as an unmounted file system is) and --force is \
 not given, or if more than --max-delete files and directories would be deleted. If something of another type is in the way of a file \
-or directory of SRC, it is deleted before that is copied. It never deletes what --exclude excludes or what is mounted in DST, and never follows symbolic links there.
+or directory of SRC, it is deleted before that is copied. --delete never deletes what filters exclude or what is mounted in DST, and never follows symbolic links there.
 
 Run the same command again to resume an interrupted run.
 

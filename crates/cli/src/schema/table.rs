@@ -6,8 +6,11 @@ use super::{
 };
 
 const DRY_RUN: Field = Field("dry_run", MaybeBoolean, "with `--dry-run`: nothing was done");
-const CHANGE: Field =
-    Field("change", MaybeText, "what differed, for `sync`: `new`, `size`, `time`, `contents` ...");
+const CHANGE: Field = Field(
+    "change",
+    MaybeText,
+    "what differed, for `sync`: `new`, `replaced`, `size`, `time`, `contents`, `target` (of a link), `kind`, `attributes` (only mode or time was set) or `hard_link` (another name of a file)",
+);
 const PATH: Field = Field("path", Name, "path on the server");
 const SOURCE: Field = Field("source", Name, "what is copied");
 const TARGET: Field = Field("target", Name, "where to");
