@@ -187,7 +187,7 @@ pub const ALL: &[Lane] = &[
     },
     Lane {
         name: "nfsserve",
-        is: "nfsserve 0.11.0 (Rust), in a program of ours",
+        is: "nfsserve 0.11.0 (Rust), in a small test program of this repository",
         groups: &["all"],
         udp: false,
         start: nfsserve::start,
