@@ -59,7 +59,7 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) inplace: bool,
     /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
-    /// Uploads do not send holes, except with --inplace.
+    /// Uploads do not send holes, except with never or --inplace.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
     /// Copy every file from the beginning instead of resuming an interrupted run.

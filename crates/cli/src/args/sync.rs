@@ -45,7 +45,7 @@ pub(crate) struct SyncArgs {
     #[arg(short = 'L', long, visible_alias = "copy-links")]
     pub(crate) dereference: bool,
     /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
-    /// Uploads do not send holes.
+    /// Uploads do not send holes, except with never.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) sparse: Sparse,
     /// Same as --sparse always.

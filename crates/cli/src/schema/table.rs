@@ -73,7 +73,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field(
                 "withdrawn",
                 Object,
-                "READs and WRITEs withdrawn, by reason: `resegment` (smaller blocks replace it), `too_large` (the server takes no block of that size), `hand_over` (another connection continues the transfer)",
+                "READs and WRITEs withdrawn, by reason: `resegment` (smaller blocks replace them), `too_large` (the server takes no block of that size), `hand_over` (another connection continues the transfer)",
             ),
             Field("spurious_resends", Integer, "spurious retransmissions: an earlier attempt was answered"),
             Field("rtt_ms", Object, "round trips in milliseconds: `p50`, `p95`, `p99`, or null"),
@@ -162,7 +162,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field(
                 "ranges",
                 List,
-                "pairs of offsets: the first byte that differs, and the byte after the last",
+                "pairs of offsets: the start of a range of MiB that differ, and the byte after its end",
             ),
         ],
     },
