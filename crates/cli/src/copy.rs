@@ -482,8 +482,7 @@ impl Run<'_> {
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
         self.reporter.activity().file_done();
-        let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-        event["reason"] = reason.name().into();
+        let event = skipped_event(node, target, reason);
         if matches!(reason, Skip::Special | Skip::Partial) {
             // A warning has said it to people.
             return self.reporter.passed_over(&event, reason);
@@ -536,6 +535,13 @@ impl Queue {
         }
         self.small.pop().or_else(|| self.directories.pop()).map(|work| (work, false))
     }
+}
+
+/// Returns the event that says why a file is left as it is.
+fn skipped_event(node: &Node, target: &Name, reason: Skip) -> serde_json::Value {
+    let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
+    event["reason"] = reason.name().into();
+    event
 }
 
 /// Whether every other file would fail for the same reason.

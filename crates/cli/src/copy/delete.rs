@@ -12,7 +12,7 @@ use std::{
 use futures_util::{StreamExt, stream};
 
 use super::{
-    Run,
+    Run, Work,
     filter::below,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin},
@@ -392,9 +392,10 @@ impl Run<'_> {
 }
 
 impl Syncing {
-    /// Adds what has the name of something of another kind.
-    pub(super) fn add_surplus(&self, frame: &Rc<Frame>, entry: Option<(Vec<u8>, Present)>) {
-        let (frame, taken, entries) = (Rc::clone(frame), BTreeSet::new(), entry.into_iter().collect());
+    /// Adds what is in the way of something.
+    pub(super) fn add_surplus(&self, work: &Work, present: Present) {
+        let entries = work.name.iter().map(|name| (name.clone(), present)).collect();
+        let (frame, taken) = (Rc::clone(&work.frame), BTreeSet::new());
         self.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: true });
     }
 }

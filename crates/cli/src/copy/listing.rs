@@ -7,7 +7,6 @@ use super::{
     filter::{self, GITIGNORE, Ignores, MAX_GITIGNORE_BYTES},
     frame::Frame,
     node::{Kind, Node},
-    sync::Syncing,
 };
 use crate::{
     exit::{Exit, Failure},
@@ -149,25 +148,18 @@ impl Run<'_> {
             self.copy.filter.note_source();
         }
         let Some(sync) = &self.sync else { return Ok(Some(work)) };
-        if self.is_blocked(&work).await? {
+        if let Some(present) = self.blocker(&work).await? {
             if work.node.kind == Kind::File {
                 // Nothing is deleted for a file that cannot be read.
                 work.node.read_start(1).await?;
             }
-            self.add_blocker(sync, &work).await?;
+            sync.add_surplus(&work, present);
             sync.blocked.borrow_mut().push(work);
             return Ok(None);
         }
         let Work { node, frame, name: Some(name), is_named, rest } = work else { return Ok(Some(work)) };
         let node = sync.hard_links.defer(node, &frame, &name);
         Ok(node.map(|node| Work { node, frame, name: Some(name), is_named, rest }))
-    }
-
-    async fn add_blocker(&self, sync: &Syncing, work: &Work) -> anyhow::Result<()> {
-        let Some(name) = &work.name else { return Ok(()) };
-        let present = work.frame.place.present(self.connections, self.reporter, name).await?;
-        sync.add_surplus(&work.frame, present.map(|present| (name.clone(), present)));
-        Ok(())
     }
 
     /// Returns what a link in a directory stands for.

@@ -15,6 +15,7 @@ use super::{
     hard_links::HardLinks,
     node::{Attributes, Kind, Node},
     place::{Name, Present},
+    skipped_event,
     update::Age,
 };
 use crate::{
@@ -219,10 +220,7 @@ impl Run<'_> {
             };
             let text = format!("{}: kept, it is newer than its source ({hint})", frame.place.show(name));
             self.reporter.activity().file_done();
-            let mut event =
-                event("skipped", &[("source", &node.to_bytes()), ("target", &frame.place.name(name).bytes)]);
-            event["reason"] = Skip::Newer.name().into();
-            self.reporter.kept(&text, &event)?;
+            self.reporter.kept(&text, &skipped_event(node, &frame.place.name(name), Skip::Newer))?;
             return Ok(None);
         }
         if change.is_none() {
@@ -267,9 +265,7 @@ impl Run<'_> {
             sync.tally.borrow_mut().unchanged += 1;
         }
         self.reporter.activity().file_done();
-        let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-        event["reason"] = Skip::Unchanged.name().into();
-        self.reporter.passed_over(&event, Skip::Unchanged)
+        self.reporter.passed_over(&skipped_event(node, target, Skip::Unchanged), Skip::Unchanged)
     }
 
     /// Says what was copied, or would be.
@@ -342,27 +338,27 @@ impl Run<'_> {
         if self.copy.dry_run { self.reporter.tell_planned(&sync.tally.borrow().planned()) } else { Ok(()) }
     }
 
-    /// Whether something of another kind, which is to be deleted, has the name of what is to be copied.
-    pub(super) async fn is_blocked(&self, work: &Work) -> anyhow::Result<bool> {
+    /// Returns what has the name of what is to be copied, is of another kind, and is to be deleted.
+    pub(super) async fn blocker(&self, work: &Work) -> anyhow::Result<Option<Present>> {
         let (Some(sync), Some(name), false) = (&self.sync, &work.name, work.is_named) else {
-            return Ok(false);
+            return Ok(None);
         };
         let deletes = sync.options.delete && self.copy.overwrite != Overwrite::Never;
         if !deletes || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
-            return Ok(false);
+            return Ok(None);
         }
         let present = work.frame.place.present(self.connections, self.reporter, name).await?;
-        let is_of_another_kind = present.is_some_and(|present| match (work.node.kind, present.kind) {
+        let is_of_another_kind = |present: &Present| match (work.node.kind, present.kind) {
             (Kind::Directory, there) => there != Kind::Directory,
             (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
-        });
+        };
         // What filters exclude stays, and the copy fails.
-        let is_excluded = |present: Present| {
+        let is_excluded = |present: &Present| {
             let path = below(work.frame.relative(), name);
             let is_directory = present.kind == Kind::Directory;
             !self.copy.filter.takes(&path, is_directory, work.frame.ignores().as_deref())
         };
-        Ok(is_of_another_kind && !present.is_some_and(is_excluded))
+        Ok(present.filter(|present| is_of_another_kind(present) && !is_excluded(present)))
     }
 
     /// Does what follows the copying: further names of files, deletions, and what had to wait for these.

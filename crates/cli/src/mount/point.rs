@@ -73,9 +73,7 @@ impl MountPoint {
 /// If there is no such mount, or the system refuses.
 pub(crate) fn unmount(path: &Path) -> anyhow::Result<bool> {
     let path = absolute(path)?;
-    // The last one lies above the others.
-    let mount = mounts()?.into_iter().rfind(|mount| mount.path == path);
-    let Some(mount) = mount.filter(|mount| mount.is_ours || mount.served_port.is_some()) else {
+    let Some(mount) = mount_at(&path)?.filter(|mount| mount.is_ours || mount.served_port.is_some()) else {
         let text = format!("{} is no mount of nfsw", show(&path));
         return Err(Failure::with(Exit::LocalIo, text));
     };
@@ -128,12 +126,12 @@ fn with_helper(path: &Path) -> anyhow::Result<()> {
 /// Returns the port of the server on this machine that is mounted on a directory by NFS.
 pub(crate) fn served_port(path: &Path) -> Option<u16> {
     let path = absolute(path).ok()?;
-    mounts().ok()?.iter().rfind(|mount| mount.path == path)?.served_port
+    mount_at(&path).ok()??.served_port
 }
 
 /// Returns what tells the mount on a directory from every other, its device number, and `None` if there is no mount.
 pub(crate) fn device(path: &Path) -> Option<Vec<u8>> {
-    mounts().ok()?.into_iter().rfind(|mount| mount.path == path).map(|mount| mount.device)
+    mount_at(path).ok()?.map(|mount| mount.device)
 }
 
 /// A line of /proc/self/mountinfo.
@@ -144,6 +142,11 @@ struct Mount {
     is_ours: bool,
     /// Port of the server on this machine, where it is mounted from one by NFS.
     served_port: Option<u16>,
+}
+
+/// Returns the mount on a directory that lies above all others there.
+fn mount_at(path: &Path) -> anyhow::Result<Option<Mount>> {
+    Ok(mounts()?.into_iter().rfind(|mount| mount.path == path))
 }
 
 fn mounts() -> anyhow::Result<Vec<Mount>> {
