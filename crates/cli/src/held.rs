@@ -55,6 +55,10 @@ impl Store for Holder {
         either!(self, store => store.recall(node, key))
     }
 
+    fn rename(&mut self, node: NodeId, key: &[u8]) {
+        either!(self, store => store.rename(node, key));
+    }
+
     fn keep(&mut self, node: NodeId, record: &Record<'_>) {
         either!(self, store => store.keep(node, record));
     }

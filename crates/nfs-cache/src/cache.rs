@@ -84,6 +84,12 @@ pub struct Cache<S> {
     gone_before: CallId,
     link: Link,
     last_heard: Instant,
+    /// Since when the server is asked and does not respond.
+    silent_since: Option<Instant>,
+    /// Since when it says that it does not know the root.
+    rootless_since: Option<Instant>,
+    /// When the front began an operation last.
+    used_at: Instant,
     /// When the latest call was sent that the server answered.
     answered_until: Instant,
     /// Until then names and attributes are taken without asking that are not too old: the server was seen to be slow.
@@ -137,6 +143,8 @@ struct Operation {
     insists: bool,
     failed: Option<Failure>,
     fruitless: u32,
+    /// How often an answer to one of its calls was not enough.
+    rounds: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -185,6 +193,9 @@ impl<S: Store> Cache<S> {
             gone_before: CallId(0),
             link: Link::Up,
             last_heard: now,
+            silent_since: None,
+            rootless_since: None,
+            used_at: now,
             answered_until: now,
             slow_until: now,
             not_before: now,
@@ -257,6 +268,7 @@ impl<S: Store> Cache<S> {
     /// Closes a file. Reads of it that wait still fail.
     pub fn release(&mut self, open: OpenId) {
         let Some(Open { node, .. }) = self.opens.remove(&open) else { return };
+        self.was_used(open, node);
         let reads =
             |operation: &Operation| matches!(operation.asked, Asked::Read { open: of, .. } if of == open);
         let waiting = self.operations.iter().filter(|(_, operation)| reads(operation));
@@ -351,6 +363,7 @@ impl<S: Store> Cache<S> {
         let call = *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.now))?.0;
         let sent = self.prefetch.rate.sent(self.now);
         self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
+        self.silent_since.get_or_insert(self.now);
         let question = &self.calls[&call].question;
         let (procedure, arguments) =
             question.encode(self.listing(question), self.path.page_bytes(&self.config));
@@ -385,9 +398,7 @@ impl<S: Store> Cache<S> {
         let object = self.objects.get(node)?;
         let held = object.held();
         let size_bytes = object.known.metadata.size;
-        let held_bytes = held.map_or(0, |held| {
-            held.present.iter().map(|&grain| crate::data::grain_length(size_bytes, grain)).sum()
-        });
+        let held_bytes = held.map_or(0, |held| held.present.values().map(|&length| u64::from(length)).sum());
         let is_kept = object.known.call == CallId::KEPT;
         let later = now.saturating_duration_since(self.now);
         let fresh = !object.over && self.link == Link::Up && !is_kept && !self.is_used_up(object, later);
@@ -429,7 +440,9 @@ impl<S: Store> Cache<S> {
             insists: false,
             failed: None,
             fruitless: 0,
+            rounds: 0,
         };
+        self.used_at = self.now;
         self.operations.insert(operation, asked);
         self.stats.operations += 1;
         let calls = self.next;

@@ -28,6 +28,8 @@ impl CallId {
     pub(crate) const KEPT: Self = Self(0);
     /// Stands for what was told before the first call.
     pub(crate) const FIRST: Self = Self(1);
+    /// After all calls.
+    pub(crate) const LAST: Self = Self(u64::MAX);
 }
 
 /// A call to make.
@@ -84,6 +86,17 @@ pub(crate) struct Call {
     pub(crate) waiters: BTreeSet<OperationId>,
     /// Pause before it is sent again after the server asked for time.
     pub(crate) pause: Duration,
+    /// It is sent once a call for the root's attributes was answered, this one or a later one.
+    pub(crate) after: Option<CallId>,
+    /// How often the server did not know the handle.
+    pub(crate) stale: u32,
+}
+
+impl Call {
+    /// Whether it was sent, and its outcome is not known.
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.sent.is_some() && self.send_at.is_none() && self.after.is_none()
+    }
 }
 
 impl Question {

@@ -5,7 +5,9 @@ use std::{
     time::Instant,
 };
 
-use crate::call::CallId;
+use nfs_proto::attr::Metadata;
+
+use crate::{cache::OpenId, call::CallId};
 
 /// Bytes of a grain, what is held or not as a whole: two READs of the largest safe datagram.
 pub const GRAIN_BYTES: u64 = 64 << 10;
@@ -13,32 +15,80 @@ pub const GRAIN_BYTES: u64 = 64 << 10;
 /// The data of one version of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Grains in the store.
-    pub(crate) present: BTreeSet<u64>,
-    /// Those of them that were fetched so soon after the last change that it is not proven of which version they are, and when the
-    /// fetch began.
+    /// Grains in the store, with their lengths in bytes.
+    pub(crate) present: BTreeMap<u64, u32>,
+    /// Those of them of which it is not proven that they are of the newest version, and when they were what the file had.
     pub(crate) unproven: BTreeMap<u64, Instant>,
+    /// When the latest open began that the server has confirmed: unproven grains that are older have to be fetched again.
+    pub(crate) since: Option<Instant>,
+    /// The file has changed in a way that may have kept the bytes that are held.
+    pub(crate) doubt: Option<Doubt>,
+    /// Names the version in which it was met first, if its attributes have changed since: see [`crate::Identity`].
+    pub(crate) origin: Option<u64>,
     /// Grains that are to be fetched again when that proves of which version they are.
     pub(crate) again: BTreeSet<u64>,
-    /// Unproven grains were held since the last open that dropped them: a front may have them.
-    pub(crate) tainted: bool,
+    pub(crate) pages: Pages,
     pub(crate) fetches: BTreeMap<u64, Fetch>,
     /// The store was asked what it has kept.
     pub(crate) recalled: bool,
     /// A front has opened it.
     pub(crate) wanted: bool,
+    /// A front was given bytes of it.
+    pub(crate) given: bool,
 }
+
+/// A change after which it is looked at what is held: one grain is fetched again and compared.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    /// The attributes under which the grains were fetched.
+    pub(crate) before: Metadata,
+    /// The grains that were held then, and whether their version was proven.
+    pub(crate) old: BTreeMap<u64, bool>,
+    /// The file has grown: bytes before its end may have changed as well, although one grain has not.
+    pub(crate) has_grown: bool,
+}
+
+/// What a front may have kept of the file: the pages of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// What the file has.
+    #[default]
+    Good,
+    /// Maybe older bytes.
+    Doubtful,
+    /// This open has told the front to drop them. That is done when the front uses the open file.
+    Dropping(OpenId),
+}
+
+/// Bytes that are compared after a change.
+const WITNESS_BYTES: u64 = 1024;
 
 /// What is held of a file of which nothing is held.
 pub(crate) static NOTHING: Held = Held {
-    present: BTreeSet::new(),
+    present: BTreeMap::new(),
     unproven: BTreeMap::new(),
+    since: None,
+    doubt: None,
+    origin: None,
     again: BTreeSet::new(),
-    tainted: false,
+    pages: Pages::Good,
     fetches: BTreeMap::new(),
     recalled: false,
     wanted: false,
+    given: false,
 };
+
+impl Held {
+    /// Whether a grain is missing, or a part of it since the file has grown.
+    pub(crate) fn lacks(&self, grain: u64, size: u64) -> bool {
+        self.present.get(&grain).is_none_or(|&length| u64::from(length) < grain_length(size, grain))
+    }
+
+    /// Returns the grain to fetch again and to compare, while there is a doubt: the last one, where files grow.
+    pub(crate) fn witness(&self) -> Option<u64> {
+        self.doubt.as_ref()?.old.keys().next_back().copied()
+    }
+}
 
 /// A grain on its way.
 #[derive(Debug)]
@@ -56,6 +106,10 @@ pub(crate) struct Fetch {
     pub(crate) counted: CallId,
     /// Nobody waits for it: prefetch asks for its parts one after the other.
     pub(crate) quiet: bool,
+    /// Bytes that came before the file changed in a way that may have kept them, and where they are: they are asked for again and compared.
+    witness: Option<(u64, Vec<u8>)>,
+    /// How often it began anew because the file had changed.
+    pub(crate) restarts: u32,
     /// Bytes of its READs: the same while they are larger elsewhere, or parts would be asked for twice.
     block: u64,
 }
@@ -65,7 +119,49 @@ impl Fetch {
         let missing = BTreeMap::from([(0, length)]);
         let data = vec![0; length as usize];
         let (confirm, fruitless, counted, quiet) = (None, 0, first, false);
-        Self { data, missing, begun, first, confirm, fruitless, counted, quiet, block: u64::MAX }
+        let (witness, restarts, block) = (None, 0, u64::MAX);
+        Self { data, missing, begun, first, confirm, fruitless, counted, quiet, witness, restarts, block }
+    }
+
+    /// The file has changed, and is maybe longer: some of what has come is asked for again; or all, where replies do not say of which
+    /// version they are.
+    pub(crate) fn doubt(&mut self, length: u64) {
+        if self.confirm.take().is_some() {
+            self.restarts += 1;
+            (self.missing, self.witness) = (BTreeMap::from([(0, self.data.len() as u64)]), None);
+        } else if self.witness.is_none() {
+            let start = self.missing.get(&0).copied().unwrap_or(0);
+            let next = self.missing.range(start..).next().map_or(self.data.len() as u64, |(&next, _)| next);
+            let end = next.min(start + WITNESS_BYTES);
+            if start < end {
+                self.witness = Some((start, self.data[start as usize..end as usize].to_vec()));
+                self.missing.insert(start, end);
+            }
+        }
+        let before = self.data.len() as u64;
+        if before < length {
+            self.data.resize(length as usize, 0);
+            self.missing.insert(before, length);
+        }
+    }
+
+    /// Compares what has come with what came before a change. If it differs, nothing of that counts.
+    fn compare(&mut self, offset: u64, bytes: &[u8]) {
+        let Some((start, witness)) = self.witness.take() else { return };
+        let (end, stop) = (start + witness.len() as u64, offset + bytes.len() as u64);
+        let (from, to) = (start.max(offset), end.min(stop));
+        if from >= to {
+            self.witness = Some((start, witness));
+            return;
+        }
+        let part = |of: &[u8], at: u64| of[(from - at) as usize..(to - at) as usize].to_vec();
+        if part(&witness, start) != part(bytes, offset) {
+            self.missing = BTreeMap::from([(0, self.data.len() as u64)]);
+        } else if to < end {
+            self.witness = Some((to, witness[(to - start) as usize..].to_vec()));
+        } else if from > start {
+            self.witness = Some((start, witness[..(from - start) as usize].to_vec()));
+        }
     }
 
     /// Returns the bytes of its next READs: `most`, or less if there were less before.
@@ -81,6 +177,7 @@ impl Fetch {
 
     /// Takes in bytes at an offset within the grain; whether any of them were missing.
     pub(crate) fn fill(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        self.compare(offset, bytes);
         let end = offset + bytes.len() as u64;
         let mut filled = false;
         let touched: Vec<(u64, u64)> = self

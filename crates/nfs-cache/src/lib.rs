@@ -32,6 +32,7 @@ mod object;
 mod record;
 mod server_clock;
 mod store;
+mod version;
 
 pub use self::{
     cache::{Answer, Cache, Event, Failure, ListEntry, OpenId, OperationId, Stats, Wanted},

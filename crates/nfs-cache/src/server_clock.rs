@@ -10,10 +10,15 @@ use nfs_proto::attr::Time;
 pub(crate) struct ServerClock {
     /// When a stamp was seen, and what it said.
     latest: Option<(Instant, Duration)>,
+    /// A change was seen with a stamp that the clock of this machine makes impossible.
+    is_off: bool,
 }
 
 /// Clocks differ by less than 1 part in this many: NTP slews by at most 500 ppm (RFC 5905 §11.3).
 const DRIFT: u32 = 1000;
+
+/// How far a server's clock may be from that of this machine without being off: one of them may take local time for UTC.
+const OFF: Duration = Duration::from_secs(24 * 3600);
 
 /// What a stamp may lag behind the server's clock: ticks of a file system.
 const TICK: Duration = Duration::from_secs(2);
@@ -33,6 +38,19 @@ impl ServerClock {
         if self.at_least(since).is_some_and(|bound| since_1970(stamp) + TICK < bound) {
             self.latest = Some((at, since_1970(stamp)));
         }
+    }
+
+    /// Compares the stamp of a change that was just made with the clock of this machine: `since` and `wall` are what it showed, since 1970,
+    /// before the change and after it.
+    pub(crate) fn compare(&mut self, since: Duration, wall: Duration, stamp: Time) {
+        let stamp = since_1970(stamp);
+        self.is_off |= stamp + OFF < since || stamp > wall + OFF;
+    }
+
+    /// Whether a stamp is older than any server's clock can be behind the clock of this machine, which shows `wall`. Not said of a server
+    /// whose clock is known to be further off.
+    pub(crate) fn is_long_before(&self, stamp: Time, wall: Duration) -> bool {
+        !self.is_off && since_1970(stamp) + OFF < wall
     }
 
     /// Returns what the clock showed at least at `at`, since 1970.
@@ -87,6 +105,18 @@ mod tests {
             Duration::from_secs(999),
             "an older stamp says less"
         );
+    }
+
+    #[test]
+    fn what_is_a_week_old_by_our_clock_is_old_unless_the_servers_clock_is_off() {
+        let (mut clock, wall) = (ServerClock::default(), Duration::from_secs(10_000_000));
+        let week = at(10_000_000 - 7 * 86_400);
+        assert!(clock.is_long_before(week, wall));
+        assert!(!clock.is_long_before(at(10_000_000 - 3600), wall), "it may take local time for UTC");
+        clock.compare(wall, wall, at(10_003_600));
+        assert!(clock.is_long_before(week, wall), "an hour is not much");
+        clock.compare(wall, wall, week);
+        assert!(!clock.is_long_before(week, wall), "it stamps what changes now with that");
     }
 
     #[test]

@@ -56,6 +56,10 @@ pub trait Store {
         None
     }
 
+    /// Takes note that a node has another key now: its attributes have changed, its bytes have not, or only behind their old end. What was
+    /// kept with the new key before is of no use.
+    fn rename(&mut self, _node: NodeId, _key: &[u8]) {}
+
     /// Keeps a record in the place of an older one with the same key, together with the grains held of that node.
     fn keep(&mut self, _node: NodeId, _record: &Record<'_>) {}
 

@@ -8,7 +8,7 @@ mod model;
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -58,8 +58,8 @@ struct Opened {
     node: NodeId,
     /// When it was begun, if its version must be of that time or later.
     fresh_since: Option<Duration>,
-    /// The times and sizes of versions that everything read so far is of.
-    stamps: Vec<(u64, usize)>,
+    /// The times and sizes of versions that something read so far is not of.
+    refuted: BTreeSet<(u64, usize)>,
 }
 
 struct World {
@@ -430,6 +430,8 @@ fn every_byte_is_of_one_version_and_not_older_than_the_open() {
             let least = if outcome == "heads" { 300 } else { 1000 };
             assert!(done.get(outcome).is_some_and(|&count| count > least), "{outcome}: {done:?}");
         }
+        let count = |outcome: &str| done.get(outcome).copied().unwrap_or(0);
+        assert!(count("asked") * 20 < count("disconnected"), "{done:?}");
         for outcome in ["restarted", "restarted disconnected"] {
             assert!(done.get(outcome).is_some_and(|&count| count > 200), "{done:?}");
         }

@@ -45,6 +45,10 @@ fn an_open_tells_that_pages_are_old_though_a_question_came_between() {
     open(&mut world, node);
     let read = world.run_at_once(|cache, now| cache.read(now, file, 0, SIZE as u32));
     assert!(matches!(read, Ok(Answer::Data(_))), "{read:?}");
+    let (last, keeps) = open(&mut world, node);
+    assert!(!keeps, "nobody has used an open file since what was read is proven");
+    let read = world.run_at_once(|cache, now| cache.read(now, last, 0, SIZE as u32));
+    assert!(matches!(read, Ok(Answer::Data(_))), "{read:?}");
     assert!(open(&mut world, node).1, "a minute after the change it is proven");
 }
 

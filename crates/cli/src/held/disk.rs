@@ -208,6 +208,33 @@ impl Store for DiskStore {
         entry.map(|_| body)
     }
 
+    fn rename(&mut self, node: NodeId, key: &[u8]) {
+        let (objects, name) = (self.root.objects(), Name::of(key));
+        let Some(before) = self.nodes.get(&node).map(|held| held.name).filter(|before| *before != name) else {
+            return;
+        };
+        // What was kept with this name before.
+        self.idle.take(name);
+        let is_free = !self.names.contains_key(&name);
+        let renamed = is_free && {
+            name.delete(&objects);
+            let renamed = fs::rename(before.data(&objects), name.data(&objects));
+            renamed.is_ok() || renamed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if !renamed {
+            // Nothing is held of it then: what is missing is fetched.
+            before.delete(&objects);
+            self.close(node);
+            return;
+        }
+        let _ = fs::remove_file(before.record(&objects));
+        self.names.remove(&before);
+        self.names.insert(name, node);
+        if let Some(held) = self.nodes.get_mut(&node) {
+            held.name = name;
+        }
+    }
+
     fn keep(&mut self, node: NodeId, record: &Record<'_>) {
         let objects = self.root.objects();
         let Some(held) = self.nodes.get_mut(&node) else { return };

@@ -15,6 +15,22 @@ use crate::{
     store::Store,
 };
 
+/// Rounds of calls for one operation after which the next ones are made more slowly: the server contradicts itself, or everything
+/// changes all the time.
+const QUICK_ROUNDS: u32 = 4;
+
+/// Pause before the first of them; it doubles with each.
+const SLOWER: Duration = Duration::from_millis(50);
+
+/// The longest of these pauses.
+const SLOWEST: Duration = Duration::from_secs(1);
+
+/// How often the root is asked for where another server was seen: it may have been a short visit.
+const ANOTHER_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long after the last operation of a front the server is asked whether it responds again, though nobody waits.
+const USED: Duration = Duration::from_secs(2);
+
 /// Calls in flight at once that ask whether the server responds.
 const MOST_PROBES: usize = 8;
 
@@ -32,9 +48,19 @@ impl<S: Store> Cache<S> {
             let id = CallId(self.unique());
             // Before the server is identified nothing else is sent.
             let may_send = matches!(self.link, Link::Up | Link::Down);
-            let send_at = may_send.then_some(self.now.max(self.not_before));
-            let (begun, waiters, pause) = (self.now, BTreeSet::new(), Duration::ZERO);
-            self.calls.insert(id, Call { question, begun, send_at, sent: None, waiters, pause });
+            let rounds = operation.and_then(|it| self.operations.get(&it)).map_or(0, |it| it.rounds);
+            let send_at = may_send.then_some(self.now.max(self.not_before) + slower(rounds));
+            let call = Call {
+                question,
+                begun: self.now,
+                send_at,
+                sent: None,
+                waiters: BTreeSet::new(),
+                pause: Duration::ZERO,
+                after: None,
+                stale: 0,
+            };
+            self.calls.insert(id, call);
             id
         });
         if let Some(operation) = operation {
@@ -77,18 +103,33 @@ impl<S: Store> Cache<S> {
             return;
         }
         let call = self.ask(None, question, CallId(0));
-        let send_at = Some(self.now.max(self.not_before));
+        let pause = if self.link == Link::Another { ANOTHER_PAUSE } else { Duration::ZERO };
+        let send_at = Some(self.now.max(self.not_before) + pause);
         self.calls.entry(call).and_modify(|call| call.send_at = send_at);
     }
 
-    /// When the server is asked again whether it responds: it is silent, and somebody waits.
+    /// Puts a call back that counts only if the root is seen again: by a call not before `root`.
+    pub(super) fn ask_after_root(&mut self, id: CallId, mut call: Call, root: CallId) {
+        (call.after, call.send_at) = (Some(root), None);
+        self.calls.insert(id, call);
+    }
+
+    /// The root was seen by this call: others waited for that.
+    pub(super) fn root_was_seen(&mut self, by: CallId) {
+        for call in self.calls.values_mut().filter(|call| call.after.is_some_and(|root| by >= root)) {
+            (call.after, call.send_at) = (None, Some(self.now));
+        }
+    }
+
+    /// When the server is asked again whether it responds: it is silent, and somebody waits or was just given what may be out of date.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         let is_silent = matches!(self.link, Link::Down | Link::Unidentified { .. });
         let sent =
             self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
         // On a slow link, one in each round trip would leave little room for others.
         let pause = self.config.probe.max(2 * self.path.round_trip());
-        sent.filter(|_| is_silent && !self.operations.is_empty()).map(|sent| sent.at + pause)
+        let is_used = !self.operations.is_empty() || self.now < self.used_at + USED;
+        sent.filter(|_| is_silent && is_used).map(|sent| sent.at + pause)
     }
 
     /// Asks once more, if it is time. What was lost is not made up for: of many calls the first and the latest ones stay.
@@ -119,8 +160,13 @@ impl<S: Store> Cache<S> {
             .map(|(&id, it)| (id, it))
     }
 
+    /// Whether a question is for the root's attributes.
+    pub(super) fn is_probe(&self, question: &Question) -> bool {
+        self.probe().as_ref() == Some(question)
+    }
+
     /// What shows whether the server responds, and who it is: the attributes of the root.
-    fn probe(&self) -> Option<Question> {
+    pub(super) fn probe(&self) -> Option<Question> {
         self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle()))
     }
 
@@ -129,9 +175,7 @@ impl<S: Store> Cache<S> {
         let probe = self.probe();
         let unwanted = |_, call: &Call| call.waiters.is_empty() && Some(&call.question) != probe.as_ref();
         self.withdraw(unwanted);
-        if self.link != Link::Another {
-            self.ensure_probe();
-        }
+        self.ensure_probe();
     }
 
     /// Cancels all calls.
@@ -146,6 +190,9 @@ impl<S: Store> Cache<S> {
             let Some(call) = self.calls.remove(&id) else { continue };
             self.abandon_question(&call.question);
             self.cancels.push_back(id);
+        }
+        if !self.calls.values().any(Call::is_in_flight) {
+            self.silent_since = None;
         }
     }
 
@@ -174,5 +221,13 @@ impl<S: Store> Cache<S> {
         let Question::Page(handle) = question else { return None };
         let (_, object) = self.objects.at(handle)?;
         Some(&object.directory()?.run.as_ref()?.listing)
+    }
+}
+
+/// Returns for how long the next call of an operation waits that has had so many rounds of calls.
+fn slower(rounds: u32) -> Duration {
+    match rounds.checked_sub(QUICK_ROUNDS) {
+        Some(more) => SLOWER.saturating_mul(1 << more.min(8)).min(SLOWEST),
+        None => Duration::ZERO,
     }
 }

@@ -7,6 +7,7 @@ use nfs_wire::FileHandle;
 use super::{Answer, Asked, Cache, Failure, Operation, OperationId, steps::Step};
 use crate::{
     call::Question,
+    data::Held,
     object::{NodeId, Object},
     store::Store,
 };
@@ -55,17 +56,21 @@ impl<S: Store> Cache<S> {
             return Some(Err(Failure::Stale));
         }
         let (handle, metadata) = (object.handle(), object.known.metadata);
-        let is_confirmed = object.known.call >= first;
+        let witness = object.held().and_then(Held::witness);
+        let is_confirmed = object.known.call >= first && witness.is_none();
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
             // As for an open: what may be of another version with the same attributes is fetched again.
             if is_confirmed {
-                self.drop_unproven(node, begun);
+                self.confirm_open(node, begun);
             }
             self.objects.touch(node);
             return Some(Ok(Answer::Attributes(metadata)));
         }
-        self.ask(Some(id), Question::Getattr(handle), first);
+        match witness {
+            Some(witness) => self.fetch(Some(id), node, witness),
+            None => _ = self.ask(Some(id), Question::Getattr(handle), first),
+        }
         None
     }
 }

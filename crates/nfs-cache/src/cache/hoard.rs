@@ -64,6 +64,13 @@ impl Hoard {
     pub(super) fn next_walk(&self) -> Option<Instant> {
         self.next_walk.filter(|_| self.wanted.is_some())
     }
+
+    /// A file that is fetched has another version now.
+    pub(super) fn follow(&mut self, over: NodeId, node: NodeId) {
+        if let Some((whole, _)) = self.whole.as_mut().filter(|(whole, _)| whole.node == over) {
+            *whole = Whole { node, next: 0 };
+        }
+    }
 }
 
 /// Longer paths are of no use to systems, and a server may have endless ones.

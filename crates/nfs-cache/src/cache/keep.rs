@@ -18,7 +18,7 @@ use super::{Cache, Link};
 use crate::{
     call::CallId,
     config::CacheConfig,
-    data::grain_length,
+    data::{Pages, grain_length},
     directory::{Directory, Edge, Name, Source, Target},
     handle::SharedHandle,
     object::{Identity, Kind, Known, NodeId, Object},
@@ -142,7 +142,7 @@ impl<S: Store> Cache<S> {
     /// Returns what names the object of a node beyond the life of this cache.
     pub fn identity(&self, node: NodeId) -> Option<Identity> {
         let object = self.objects.get(node)?;
-        Some(Identity { handle: object.handle(), version: record::version(&object.known.metadata) })
+        Some(Identity { handle: object.handle(), version: origin(object) })
     }
 
     /// Returns the node of an object that an earlier cache, too, may have named so. Where nothing in memory has the handle, all that a
@@ -171,7 +171,7 @@ impl<S: Store> Cache<S> {
             }
         }
         let (node, object) = self.objects.at(&identity.handle)?;
-        (record::version(&object.known.metadata) == identity.version).then_some(node)
+        (origin(object) == identity.version).then_some(node)
     }
 
     /// Takes note that the record of an object is to be written after a change.
@@ -300,7 +300,7 @@ impl<S: Store> Cache<S> {
             return;
         }
         let mut runs: Vec<(u64, u64, bool)> = Vec::new();
-        for &grain in &held.present {
+        for &grain in held.present.keys() {
             let proven = !held.unproven.contains_key(&grain);
             match runs.last_mut() {
                 Some((_, end, is)) if *end == grain && *is == proven => *end += 1,
@@ -412,12 +412,12 @@ impl<S: Store> Cache<S> {
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         for (start, end, proven) in kept.runs {
             for grain in start..end {
-                if held.present.insert(grain) {
-                    self.held_bytes += grain_length(metadata.size, grain);
-                }
+                let length = grain_length(metadata.size, grain) as u32;
+                self.held_bytes += u64::from(length);
+                self.held_bytes -= u64::from(held.present.insert(grain, length).unwrap_or(0));
                 if !proven {
                     held.unproven.insert(grain, before);
-                    held.tainted = true;
+                    held.pages = Pages::Doubtful;
                 }
             }
         }
@@ -442,12 +442,22 @@ impl<S: Store> Cache<S> {
             directory.lacks = true;
         }
         if let Some(object) = self.objects.remove(node) {
-            let size = object.known.metadata.size;
-            let grains = object.held().into_iter().flat_map(|held| &held.present);
-            self.held_bytes -= grains.map(|&grain| grain_length(size, grain)).sum::<u64>();
+            let lengths = object.held().into_iter().flat_map(|held| held.present.values());
+            self.held_bytes -= lengths.map(|&length| u64::from(length)).sum::<u64>();
             let key = record::key(&object.handle(), &object.known.metadata);
             self.store.release(node, &key, object.over);
             self.loose.retain(|(of, ..)| *of != node);
+        }
+    }
+
+    /// The attributes of a file have changed, and its data is still its own: the store keeps it under another key.
+    pub(super) fn rename_kept(&mut self, node: NodeId) {
+        if self.store.is_lasting()
+            && let Some(object) = self.objects.get(node)
+            && object.held().is_some_and(|held| held.recalled)
+        {
+            self.store.rename(node, &record::key(&object.handle(), &object.known.metadata));
+            self.changed(node);
         }
     }
 
@@ -469,12 +479,16 @@ impl<S: Store> Cache<S> {
 
     /// Returns what the wall clock showed, in milliseconds since 1970; 0 if there is none.
     fn wall_at(&self, at: Instant) -> u64 {
-        let Some((now, wall)) = self.wall else { return 0 };
-        let time = match at.checked_duration_since(now) {
+        self.wall_clock(at).map_or(0, |time| time.as_millis() as u64)
+    }
+
+    /// Returns what the wall clock showed, since 1970.
+    pub(super) fn wall_clock(&self, at: Instant) -> Option<Duration> {
+        let (now, wall) = self.wall?;
+        Some(match at.checked_duration_since(now) {
             Some(later) => wall + later,
             None => wall.saturating_sub(now.saturating_duration_since(at)),
-        };
-        time.as_millis() as u64
+        })
     }
 
     /// Returns when the wall clock showed that; no later than the beginning of this cache.
@@ -483,4 +497,10 @@ impl<S: Store> Cache<S> {
         let age = wall.saturating_sub(Duration::from_millis(asked));
         now.checked_sub(age).map_or(self.started, |at| at.min(self.started))
     }
+}
+
+/// Names the version of an object in which it was met first.
+fn origin(object: &Object) -> u64 {
+    let origin = object.held().and_then(|held| held.origin);
+    origin.unwrap_or_else(|| record::version(&object.known.metadata))
 }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use nfs_proto::attr::Time;
 
-use super::Cache;
+use super::{Cache, OpenId};
 use crate::{
-    data::grain_length,
+    data::Pages,
     directory::Source,
     object::{Kind, Known, NodeId, Object},
     record,
@@ -49,61 +50,81 @@ impl<S: Store> Cache<S> {
     /// Whether what was asked at `at` shows the version with these attributes and no later one: a later change would have stamped
     /// a later time.
     pub(super) fn proves(&self, at: Instant, object: &Object) -> bool {
-        self.clock.age(at, object.known.metadata.ctime) >= self.config.racy
+        let ctime = object.known.metadata.ctime;
+        self.clock.age(at, ctime) >= self.config.racy || self.is_long_ago(ctime)
     }
 
     /// From when on what is asked shows that.
     pub(super) fn proves_from(&self, object: &Object) -> Option<Instant> {
-        self.clock.aged_at(object.known.metadata.ctime, self.config.racy)
+        let ctime = object.known.metadata.ctime;
+        if self.is_long_ago(ctime) {
+            return Some(self.now);
+        }
+        self.clock.aged_at(ctime, self.config.racy)
     }
 
-    /// Drops what was fetched before `begun` and may be of another version with the same attributes.
-    pub(super) fn drop_unproven(&mut self, node: NodeId, begun: Instant) {
+    /// Whether a stamp is so old by the clock of this machine that no clock of a server makes it a new one.
+    fn is_long_ago(&self, stamp: Time) -> bool {
+        self.wall_clock(self.now).is_some_and(|wall| self.clock.is_long_before(stamp, wall))
+    }
+
+    /// Takes note that an open which began at `begun` was confirmed: what was fetched before, and may be of another version with the same
+    /// attributes, is fetched again when it is read. Until that is there, it stays.
+    pub(super) fn confirm_open(&mut self, node: NodeId, begun: Instant) {
         let Some(object) = self.objects.get(node) else { return };
         let Some(held) = object.held() else { return };
-        let grains: Vec<u64> =
-            held.unproven.iter().filter(|&(_, &at)| at < begun).map(|(&grain, _)| grain).collect();
         let fetches: Vec<u64> = held
             .fetches
             .iter()
             .filter(|(_, fetch)| fetch.begun < begun && !self.proves(fetch.begun, object))
             .map(|(&grain, _)| grain)
             .collect();
-        for grain in grains {
-            self.drop_grain(node, grain);
-            self.fetch_again(node, grain);
-        }
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
+        held.since = held.since.max(Some(begun));
         for grain in fetches {
-            if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
-                held.fetches.remove(&grain);
-            }
+            held.fetches.remove(&grain);
         }
         self.loose.retain(|(of, ..)| *of != node);
     }
 
-    /// Whether a front that opens a file may keep what it has read of it: nothing unproven was held since it was last told.
-    pub(super) fn takes_pages(&mut self, node: NodeId) -> bool {
+    /// Whether a front that opens a file may keep what it has read of it.
+    pub(super) fn takes_pages(&mut self, node: NodeId, open: OpenId) -> bool {
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
-        let is_tainted = !held.unproven.is_empty();
-        !std::mem::replace(&mut held.tainted, is_tainted)
+        let takes = held.pages == Pages::Good;
+        held.pages = match held.pages {
+            // Whatever is read through this open may be older than what the next one is to have.
+            _ if !held.unproven.is_empty() => Pages::Doubtful,
+            Pages::Doubtful => Pages::Dropping(open),
+            other => other,
+        };
+        takes
+    }
+
+    /// Takes note that a front uses an open file: what it was told with it, it has done.
+    pub(super) fn was_used(&mut self, open: OpenId, node: NodeId) {
+        let held = self.objects.get_mut(node).and_then(Object::held_mut);
+        if let Some(held) = held.filter(|held| held.pages == Pages::Dropping(open)) {
+            held.pages = Pages::Good;
+        }
     }
 
     /// Holds a grain, or keeps it for those who wait where there is no room.
     pub(super) fn hold(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
         let length = data.len() as u64;
         self.recall_data(node);
-        let more = if self.is_present(node, grain) { 0 } else { length };
-        self.make_room(more);
+        let before = self.present_bytes(node, grain);
+        self.make_room(length.saturating_sub(before));
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.proves(begun, object);
-        let has_room = self.total_bytes() + more <= self.config.size_bytes;
+        let has_room = self.total_bytes() + length - self.present_bytes(node, grain) <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
-        held.tainted |= !is_proven;
+        if !is_proven {
+            held.pages = Pages::Doubtful;
+        }
         if is_held {
-            if held.present.insert(grain) {
-                self.held_bytes += length;
-            }
+            self.held_bytes += length;
+            self.held_bytes -= u64::from(held.present.insert(grain, data.len() as u32).unwrap_or(0));
             if is_proven {
                 held.unproven.remove(&grain);
             } else {
@@ -119,10 +140,16 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// Bytes of a grain that are held.
+    fn present_bytes(&self, node: NodeId, grain: u64) -> u64 {
+        let held = self.objects.get(node).and_then(Object::held);
+        held.and_then(|held| held.present.get(&grain)).map_or(0, |&length| length.into())
+    }
+
     /// Whether a grain is held.
     pub(super) fn is_present(&self, node: NodeId, grain: u64) -> bool {
         let held = self.objects.get(node).and_then(Object::held);
-        held.is_some_and(|held| held.present.contains(&grain))
+        held.is_some_and(|held| held.present.contains_key(&grain))
     }
 
     /// Bytes of data in the store, also of what is not known to this cache yet.
@@ -196,7 +223,7 @@ impl<S: Store> Cache<S> {
     /// Drops the data of a file.
     pub(super) fn drop_data(&mut self, node: NodeId) {
         let Some(held) = self.objects.get(node).and_then(Object::held) else { return };
-        let grains: Vec<u64> = held.present.iter().copied().collect();
+        let grains: Vec<u64> = held.present.keys().copied().collect();
         for grain in grains {
             self.drop_grain(node, grain);
         }
@@ -207,13 +234,12 @@ impl<S: Store> Cache<S> {
         self.loose.retain(|(of, ..)| *of != node);
     }
 
-    fn drop_grain(&mut self, node: NodeId, grain: u64) {
+    pub(super) fn drop_grain(&mut self, node: NodeId, grain: u64) {
         let Some(object) = self.objects.get_mut(node) else { return };
-        let length = grain_length(object.known.metadata.size, grain);
         let Some(held) = object.held_mut() else { return };
         held.unproven.remove(&grain);
-        if held.present.remove(&grain) {
-            self.held_bytes -= length;
+        if let Some(length) = held.present.remove(&grain) {
+            self.held_bytes -= u64::from(length);
             self.store.remove(node, grain);
             self.changed(node);
         }

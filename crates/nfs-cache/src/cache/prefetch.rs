@@ -281,14 +281,15 @@ impl<S: Store> Cache<S> {
         let Some(object) = self.objects.get_mut(piece.node).filter(|object| !object.over) else {
             return false;
         };
-        let length = grain_length(object.known.metadata.size, piece.grain);
+        let size = object.known.metadata.size;
+        let length = grain_length(size, piece.grain);
         let Some(held) = object.held_mut() else { return false };
         if length == 0 {
             return false;
         }
         let (is_held, is_unproven) =
-            (held.present.contains(&piece.grain), held.unproven.contains_key(&piece.grain));
-        if is_held && !(piece.is_again && is_unproven) {
+            (!held.lacks(piece.grain, size), held.unproven.contains_key(&piece.grain));
+        if is_held && !(piece.is_again && is_unproven) && held.witness() != Some(piece.grain) {
             if self.tell_head(piece) {
                 self.prefetch.paid_until = Some(self.now + TELL_PAUSE);
             }
@@ -347,7 +348,7 @@ impl<S: Store> Cache<S> {
             self.prefetch.told.clear();
         }
         if self.prefetch.told.insert(piece.node)
-            && let Some(data) = self.grain(piece.node, 0)
+            && let Some(data) = self.grain(piece.node, 0, None, false)
         {
             self.events.push_back(Event::Head { path, metadata, data });
             return true;
@@ -461,9 +462,11 @@ impl<S: Store> Cache<S> {
     pub(super) fn next_grain(&mut self, whole: &mut Whole, is_hoarded: bool) -> Option<Piece> {
         self.recall_data(whole.node);
         let object = self.objects.get(whole.node).filter(|object| !object.over)?;
-        let end = object.known.metadata.size.div_ceil(GRAIN_BYTES);
+        let size = object.known.metadata.size;
         let held = object.held()?;
-        let grain = (whole.next..end).find(|grain| !held.present.contains(grain))?;
+        let witness = held.witness();
+        let is_wanted = |&grain: &u64| held.lacks(grain, size) || witness == Some(grain);
+        let grain = (whole.next..size.div_ceil(GRAIN_BYTES)).find(is_wanted)?;
         whole.next = grain + 1;
         Some(Piece { node: whole.node, grain, is_hoarded, is_again: false, path: None })
     }
@@ -530,7 +533,7 @@ impl<S: Store> Cache<S> {
                 }
                 path = visit.path.as_deref().map(|path| join(path, &name));
             }
-            if path.is_none() && grains.iter().all(|grain| held.present.contains(grain)) {
+            if path.is_none() && grains.iter().all(|grain| held.present.contains_key(grain)) {
                 continue;
             }
             let piece = |grain| Piece { node, grain, is_hoarded: false, is_again: false, path: path.clone() };

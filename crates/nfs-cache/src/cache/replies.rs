@@ -13,14 +13,16 @@ use nfs_wire::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Cache, Failure, Link, OperationId, path::SMALLEST_PAGE};
+use super::{Asked, Cache, Failure, Link, OperationId, path::SMALLEST_PAGE};
 use crate::{
     call::{Call, CallId, Outcome, Question},
-    data::GRAIN_BYTES,
+    data::{Doubt, GRAIN_BYTES, Pages, grain_length},
     directory::{Edge, Run, Source, Target},
     handle::SharedHandle,
     object::{Kind, Known, NodeId, Object},
+    record,
     store::Store,
+    version::{Change, change},
 };
 
 /// Longest pause after the server asked for time.
@@ -28,6 +30,17 @@ const LONGEST_JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long no call is sent after one could not be.
 const NOT_ASKED_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a server may say that it does not know the root before it counts as another one.
+const ROOTLESS: Duration = Duration::from_secs(10);
+
+/// How often it may say that of another handle: once is not enough. Some servers say it of a page of a listing whose entries go away.
+const fn most_stale(question: &Question) -> u32 {
+    match question {
+        Question::Page(_) => 4,
+        Question::Getattr(_) | Question::Lookup { .. } | Question::Readlink(_) | Question::Read { .. } => 1,
+    }
+}
 
 /// What a reply came to.
 enum Taken {
@@ -66,14 +79,15 @@ impl<S: Store> Cache<S> {
             Outcome::Rejected(rejection) => Err(rejection),
         };
         (self.last_heard, self.not_before) = (self.now, self.now);
+        self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.now);
         self.answered_until = call.sent.map_or(self.answered_until, |sent| sent.at.max(self.answered_until));
-        if matches!(self.link, Link::Unidentified { .. } | Link::Another) {
-            return self.identify(call, id, outcome.ok());
+        match self.link {
+            Link::Unidentified { .. } | Link::Another => return self.identify(call, id, outcome.ok()),
+            // Whoever answers after a silence has to show that it is the same server: nothing else counts.
+            Link::Down if !self.is_probe(&call.question) => return self.ask_after_root(id, call, CallId(0)),
+            Link::Down => return self.identify(call, id, outcome.ok()),
+            Link::Up => {}
         }
-        if self.link == Link::Down {
-            self.end_probes();
-        }
-        self.set_link(Link::Up);
         let taken = match outcome {
             Ok(results) => self.take_results(id, &call, &results),
             Err(rejection) => self.take_rejection(&call, rejection),
@@ -81,7 +95,12 @@ impl<S: Store> Cache<S> {
         match taken {
             Taken::Done => {
                 for operation in &call.waiters {
-                    self.operations.entry(*operation).and_modify(|it| it.brought = self.now);
+                    self.operations.entry(*operation).and_modify(|it| {
+                        it.brought = self.now;
+                        // Listings and data take many answers; they have bounds of their own.
+                        let takes_data = matches!(it.asked, Asked::Read { .. } | Asked::Open(_) | Asked::Confirm(_));
+                        it.rounds += u32::from(!takes_data && !matches!(call.question, Question::Page(_)));
+                    });
                 }
             }
             Taken::Later => return self.ask_later(id, call),
@@ -89,6 +108,9 @@ impl<S: Store> Cache<S> {
                 self.abandon_question(&call.question);
                 self.fail(&call, |_, _| Some(failure.clone()));
             }
+            Taken::Gone if self.is_probe(&call.question) => return self.lose_root(id, call),
+            Taken::Gone if call.stale < most_stale(&call.question) => return self.doubt_stale(id, call),
+            Taken::Gone if matches!(call.question, Question::Page(_)) => self.begin_listing_again(&call),
             Taken::Gone => {
                 self.abandon_question(&call.question);
                 self.end_unknown(&call.question);
@@ -101,6 +123,41 @@ impl<S: Store> Cache<S> {
         // Others may wait for what this one told as well: those of the same object.
         self.step_all();
         self.drop_objects();
+    }
+
+    /// The server does not know a handle. A server that is just starting knows none: only if it knows the root, and says the same once
+    /// more, is that believed.
+    fn doubt_stale(&mut self, id: CallId, mut call: Call) {
+        call.stale += 1;
+        let Some(probe) = self.probe() else { return };
+        let root = self.ask(None, probe, CallId(self.next));
+        self.ask_after_root(id, call, root);
+    }
+
+    /// A directory changes so fast that its pages cannot be had: from the beginning, if it is still there.
+    fn begin_listing_again(&mut self, call: &Call) {
+        self.abandon_question(&call.question);
+        let Question::Page(handle) = call.question else { return };
+        let earliest = CallId(self.next);
+        for &operation in &call.waiters {
+            self.operations.entry(operation).and_modify(|it| it.rounds += 1);
+            self.ask(Some(operation), Question::Getattr(handle), earliest);
+        }
+    }
+
+    /// The server does not know the root: it is just starting, or it is another one.
+    fn lose_root(&mut self, id: CallId, call: Call) {
+        let since = *self.rootless_since.get_or_insert(self.now);
+        if self.now.saturating_duration_since(since) >= ROOTLESS {
+            self.set_link(Link::Another);
+            self.withdraw_calls();
+            self.ensure_probe();
+        } else {
+            self.withdraw_calls();
+            self.ask_later(id, call);
+            self.set_link(Link::Unidentified { silent: true });
+        }
+        self.step_all();
     }
 
     fn ask_later(&mut self, id: CallId, mut call: Call) {
@@ -128,9 +185,7 @@ impl<S: Store> Cache<S> {
         if self.link == Link::Up {
             self.set_link(Link::Down);
         }
-        if self.link != Link::Another {
-            self.ensure_probe();
-        }
+        self.ensure_probe();
         self.step_all();
         // What they were given is held: a listing that nobody waits for is not continued later.
         if self.calls.values().all(|other| other.question != call.question) {
@@ -142,21 +197,31 @@ impl<S: Store> Cache<S> {
     fn identify(&mut self, call: Call, id: CallId, results: Option<Bytes>) {
         let Some(root) = self.objects.get(NodeId::ROOT) else { return };
         let (handle, before) = (root.handle(), root.known.metadata);
-        if call.question != Question::Getattr(handle) || self.link == Link::Another {
+        if call.question != Question::Getattr(handle) {
             return;
         }
         let identity = |it: &Metadata| (it.fsid, it.fileid, it.file_type);
         let shown = results.and_then(|results| reply::decode::<GETATTR3resok>(&results).ok());
         match shown {
             Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
+                self.rootless_since = None;
                 self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
-                self.withdraw_calls();
+                if self.link == Link::Down {
+                    self.end_probes();
+                    self.root_was_seen(CallId::LAST);
+                } else {
+                    self.withdraw_calls();
+                }
                 self.set_link(Link::Up);
             }
             Some(Err(Status::JUKEBOX)) => self.ask_later(id, call),
+            Some(Err(Status::STALE | Status::BADHANDLE)) if self.link != Link::Another => {
+                return self.lose_root(id, call);
+            }
             Some(_) => {
                 self.set_link(Link::Another);
                 self.withdraw_calls();
+                self.ensure_probe();
             }
             None => {
                 self.not_before = self.now + NOT_ASKED_PAUSE;
@@ -188,6 +253,10 @@ impl<S: Store> Cache<S> {
     ) -> Result<Taken, Taken> {
         let found: GETATTR3resok = reply::decode(results)??;
         self.observe(handle, Metadata::from(&found.obj_attributes), id, call);
+        if self.is_probe(&call.question) {
+            self.rootless_since = None;
+            self.root_was_seen(id);
+        }
         self.confirm_fetches(handle);
         Ok(Taken::Done)
     }
@@ -331,6 +400,13 @@ impl<S: Store> Cache<S> {
         let is_confirmed = fetch.confirm.is_none_or(|since| confirmed_by >= since);
         if fetch.missing.is_empty() && is_confirmed {
             let fetch = held.fetches.remove(&grain).expect("it was just there");
+            if !self.settle_doubt(node, grain, &fetch.data) {
+                let known = self.objects.get(node).map(|object| object.known);
+                if let Some(node) = known.and_then(|known| self.begin_version(node, known)) {
+                    self.hold(node, grain, fetch.data.into(), fetch.begun);
+                }
+                return;
+            }
             if fetch.quiet {
                 self.hold_prefetched(node, grain, fetch.data.into(), fetch.begun);
             } else {
@@ -510,35 +586,135 @@ impl<S: Store> Cache<S> {
         }
         let is_same_kind =
             before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
-        let is_same = is_same_kind
-            && self.is_nameless(&before.metadata) == self.is_nameless(&metadata)
-            && before.metadata.is_same_version(&metadata);
-        if !is_same {
-            self.clock.observe_change(before.asked_at, self.now, metadata.ctime);
-        }
-        let is_file = matches!(object.kind, Kind::File(_));
-        if !is_same && (is_file || !is_same_kind) && node != NodeId::ROOT {
-            let (pinned, hoarded, parent) = (object.pinned, object.hoarded, object.parent);
-            self.retire(node);
-            self.objects.end(node);
-            self.drop_if_unused(node);
-            let node = self.objects.insert(self.now, handle, known);
-            if let Some(object) = self.objects.get_mut(node) {
-                (object.changed_by, object.pinned, object.parent) = (known.call, pinned, parent);
-                object.hoarded = hoarded;
+        let change = match change(&before.metadata, &metadata) {
+            _ if !is_same_kind => Change::Bytes,
+            Change::None if self.is_nameless(&before.metadata) == self.is_nameless(&metadata) => Change::None,
+            Change::Attributes | Change::Growth if !self.is_nameless(&metadata) => {
+                change(&before.metadata, &metadata)
             }
-            self.told(node, true);
+            _ => Change::Bytes,
+        };
+        let is_file = matches!(object.kind, Kind::File(_));
+        if change != Change::None {
+            self.clock.observe_change(before.asked_at, self.now, metadata.ctime);
+            if let (Some(since), Some(wall)) = (self.wall_clock(before.asked_at), self.wall_clock(self.now)) {
+                self.clock.compare(since, wall, metadata.ctime);
+            }
+        }
+        let is_new = match change {
+            Change::None => false,
+            Change::Bytes => is_file || !is_same_kind,
+            Change::Attributes | Change::Growth => is_file && !self.doubt(node, &before, &metadata, change),
+        };
+        if is_new && node != NodeId::ROOT {
+            self.begin_version(node, known);
             return;
         }
         if let Some(object) = self.objects.get_mut(node) {
             object.known = known;
             match &mut object.kind {
-                Kind::Link(target) if !is_same => *target = None,
+                Kind::Link(target) if change != Change::None => *target = None,
                 Kind::Directory(directory) => directory.see(self.now, metadata),
                 Kind::Link(_) | Kind::File(_) | Kind::Other => {}
             }
-            self.told(node, !is_same);
+            if change != Change::None && is_file {
+                self.rename_kept(node);
+            }
+            self.told(node, change != Change::None);
         }
+    }
+
+    /// What is held of a file may still be what the file has: what was read stays readable, and a grain is compared before other bytes are
+    /// read or the file is opened. Returns false if nothing can be compared although a front was given bytes.
+    fn doubt(&mut self, node: NodeId, before: &Known, after: &Metadata, change: Change) -> bool {
+        self.recall_data(node);
+        let Some(object) = self.objects.get_mut(node) else { return false };
+        let is_open = object.open > 0;
+        let Some(held) = object.held_mut() else { return false };
+        let has_grown = change == Change::Growth;
+        for (&grain, fetch) in &mut held.fetches {
+            fetch.doubt(grain_length(after.size, grain));
+        }
+        if held.fetches.values().any(|fetch| fetch.restarts > self.config.fruitless_calls) {
+            return false;
+        }
+        if held.given || held.wanted {
+            held.pages = Pages::Doubtful;
+        }
+        held.origin.get_or_insert_with(|| record::version(&before.metadata));
+        if held.present.is_empty() {
+            return !(held.given && is_open);
+        }
+        let old = held.present.keys().map(|&grain| (grain, !held.unproven.contains_key(&grain)));
+        let old = old.collect::<BTreeMap<u64, bool>>();
+        // Until then it was what the file had.
+        for &grain in old.keys() {
+            held.unproven.entry(grain).or_insert(before.asked_at);
+        }
+        match &mut held.doubt {
+            Some(doubt) => doubt.has_grown |= has_grown,
+            None => held.doubt = Some(Doubt { before: before.metadata, old, has_grown }),
+        }
+        true
+    }
+
+    /// Compares a grain that was fetched again with what was held, where that decides whether the file has other bytes now. Returns false
+    /// if it has: then the node is over.
+    fn settle_doubt(&mut self, node: NodeId, grain: u64, data: &[u8]) -> bool {
+        let held = self.objects.get(node).and_then(Object::held);
+        let Some(doubt) = held.and_then(|held| held.doubt.as_ref()) else { return true };
+        if !doubt.old.contains_key(&grain) {
+            return true;
+        }
+        let before = self.store.get(node, grain);
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
+        let Some(doubt) = &mut held.doubt else { return true };
+        match before {
+            Some(before) if data.starts_with(&before) => {
+                let doubt = held.doubt.take().expect("it was just there");
+                // Bytes before the end of a file that has grown may be other ones all the same.
+                for grain in doubt.old.iter().filter(|(_, was_proven)| **was_proven && !doubt.has_grown) {
+                    held.unproven.remove(grain.0);
+                }
+                true
+            }
+            Some(_) => false,
+            // The store has lost it.
+            None => {
+                doubt.old.remove(&grain);
+                let is_last = doubt.old.is_empty();
+                self.drop_grain(node, grain);
+                !is_last
+            }
+        }
+    }
+
+    /// A file has other bytes: what was known of it is over, and what its handle leads to is a new node.
+    fn begin_version(&mut self, node: NodeId, known: Known) -> Option<NodeId> {
+        let object = self.objects.get_mut(node)?;
+        let handle = object.handle();
+        let (pinned, hoarded, parent) = (object.pinned, object.hoarded, object.parent);
+        // It stays what it was before it was in doubt.
+        if let Some(held) = object.held_mut()
+            && let Some(doubt) = held.doubt.take()
+        {
+            let later = held.present.keys().filter(|grain| !doubt.old.contains_key(grain));
+            let later: Vec<u64> = later.copied().collect();
+            object.known.metadata = doubt.before;
+            later.into_iter().for_each(|grain| self.drop_grain(node, grain));
+            self.rename_kept(node);
+        }
+        let over = node;
+        self.retire(over);
+        self.objects.end(over);
+        self.drop_if_unused(over);
+        let node = self.objects.insert(self.now, handle, known);
+        let object = self.objects.get_mut(node)?;
+        (object.changed_by, object.pinned, object.parent) = (known.call, pinned, parent);
+        object.hoarded = hoarded;
+        self.prefetch.hoard.follow(over, node);
+        self.told(node, true);
+        Some(node)
     }
 
     /// Whether a file has no name any more. Servers keep such files while somebody has them open; some servers count no links at all.

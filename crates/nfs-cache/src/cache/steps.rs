@@ -14,6 +14,12 @@ use crate::{
     store::Store,
 };
 
+/// What every operation waits for the server, however long that has been silent: it may just be back. Kernels repeat reads that have failed.
+const LAST_CHANCE: Duration = Duration::from_millis(100);
+
+/// Rounds of calls that an operation takes which needs one or two answers: more, and the server contradicts itself.
+const MOST_ROUNDS: u32 = 10;
+
 /// `None`: it waits for a call.
 pub(super) type Step = Option<Result<Answer, Failure>>;
 
@@ -51,14 +57,23 @@ impl<S: Store> Cache<S> {
         if self.link == Link::Another {
             return Some(Err(Failure::AnotherServer));
         }
+        if operation.rounds > MOST_ROUNDS {
+            return Some(Err(Failure::Protocol));
+        }
         (self.given_up_at(operation) <= self.now).then_some(Err(Failure::Unreachable))
     }
 
-    /// When an operation has waited for long enough, as far as is known: the server is silent since, or it has answered calls that were
-    /// sent so much later than one of this operation. Otherwise it may wait behind others in a queue.
+    /// When an operation has waited for long enough, as far as is known: the server has been silent for that long, even if a part of the
+    /// silence was before the operation began; or it has answered calls that were sent so much later than one of this operation.
+    /// Otherwise it may wait behind others in a queue.
     pub(super) fn given_up_at(&self, operation: &Operation) -> Instant {
         let end = operation.brought + self.config.wait;
-        if end <= self.answered_until { end } else { end.max(self.last_heard + self.config.wait) }
+        if end <= self.answered_until {
+            return end;
+        }
+        let end = end.max(self.last_heard + self.config.wait);
+        let silent = self.silent_since.map_or(end, |since| since + self.config.wait);
+        silent.max(operation.begun + LAST_CHANCE).min(end)
     }
 
     /// Whether an operation is given what is held although nothing confirms it.
@@ -90,15 +105,9 @@ impl<S: Store> Cache<S> {
     }
 
     /// Whether what is known of the names of a directory is new enough for an operation.
-    fn are_names_confirmed(
-        &self,
-        id: OperationId,
-        directory: &Object,
-        source: &Source,
-        is_absent: bool,
-    ) -> bool {
+    fn are_names_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let longest = if is_absent { self.ttl(directory) } else { self.longest_age(operation, directory) };
+        let longest = self.longest_age(operation, directory);
         let has_changed = directory.directory().is_some_and(|it| it.has_changed_since(source));
         let is_recent = source.call != CallId::KEPT
             && !has_changed
@@ -109,6 +118,14 @@ impl<S: Store> Cache<S> {
             || !operation.insists && holds && self.is_confirmed_within(operation, directory, longest)
     }
 
+    /// Whether the server has said since an operation began that a name is not there: a program that waits for a file which another one
+    /// makes on the server finds it as soon as it looks.
+    fn is_absence_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
+        let Some(operation) = self.operations.get(&id) else { return false };
+        let is_same = source.holds(&directory.known.metadata) && !operation.insists;
+        source.call >= operation.first || is_same && directory.known.call >= operation.first
+    }
+
     fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &[u8]) -> Step {
         self.recall_names(directory, self.takes_stale(id));
         let Some(parent) = self.objects.get(directory) else { return Some(Err(Failure::Stale)) };
@@ -116,8 +133,9 @@ impl<S: Store> Cache<S> {
         let handle = parent.handle();
         let stale = self.takes_stale(id);
         let edge = names.find(name);
-        let is_confirmed = edge.as_ref().is_some_and(|edge| {
-            self.are_names_confirmed(id, parent, &edge.source, edge.target == Target::Absent)
+        let is_confirmed = edge.as_ref().is_some_and(|edge| match edge.target {
+            Target::Absent => self.is_absence_confirmed(id, parent, &edge.source),
+            Target::Handle(..) | Target::Listed(_) => self.are_names_confirmed(id, parent, &edge.source),
         });
         if let Some(edge) = &edge
             && (is_confirmed || stale)
@@ -200,7 +218,7 @@ impl<S: Store> Cache<S> {
         }
         let stale = self.takes_stale(id);
         if let Some(complete) = directory.complete.clone() {
-            let are_confirmed = self.are_names_confirmed(id, object, &complete, false);
+            let are_confirmed = self.are_names_confirmed(id, object, &complete);
             let mut are_known = true;
             let mut is_due = self.are_names_due(object, &complete);
             let entry = |(name, edge): (&Name, &Edge)| {
@@ -274,13 +292,14 @@ impl<S: Store> Cache<S> {
         }
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
-        let is_confirmed = object.known.call >= first;
+        let is_confirmed = object.known.call >= first && held.doubt.is_none();
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
             if is_confirmed {
-                self.drop_unproven(node, begun);
+                self.confirm_open(node, begun);
             }
-            let keep_cache = !is_confirmed || self.takes_pages(node);
+            let open = OpenId(self.unique());
+            let keep_cache = !is_confirmed || self.takes_pages(node, open);
             self.objects.touch(node);
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;
@@ -288,16 +307,19 @@ impl<S: Store> Cache<S> {
                     held.wanted = true;
                 }
             }
-            let open = OpenId(self.unique());
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache }));
         }
         if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
         }
+        if let Some(witness) = held.witness() {
+            self.fetch(Some(id), node, witness);
+            return None;
+        }
         // The first READ of what is not held also asks for the version.
         let is_missing =
-            size > 0 && !held.present.contains(&0) && held.fetches.get(&0).is_none_or(|it| it.quiet);
+            size > 0 && !held.present.contains_key(&0) && held.fetches.get(&0).is_none_or(|it| it.quiet);
         if is_missing {
             self.fetch(Some(id), node, 0);
         } else {
@@ -308,6 +330,8 @@ impl<S: Store> Cache<S> {
 
     fn step_read(&mut self, id: OperationId, open: OpenId, offset: u64, count: u32) -> Step {
         let Some(&Open { node, ahead, .. }) = self.opens.get(&open) else { return Some(Err(Failure::Stale)) };
+        self.was_used(open, node);
+        let begun = self.operations.get(&id)?.begun;
         let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let size = object.known.metadata.size;
@@ -316,17 +340,24 @@ impl<S: Store> Cache<S> {
             return Some(Ok(Answer::Data(Vec::new())));
         }
         let grains = offset / GRAIN_BYTES..(end - 1) / GRAIN_BYTES + 1;
-        let is_over = object.over;
+        let (is_over, stale) = (object.over, self.takes_stale(id));
+        // What was read by another open is as good as what this one asks for itself: they share what the front keeps.
+        let is_disconnected = stale || is_over && self.link != Link::Up;
+        let since = if is_disconnected { None } else { held.since.map(|since| since.min(begun)) };
+        // While it is not known whether what was held is still what the file has, nothing else goes with it.
+        let witness = held.witness().filter(|_| !is_over && !stale);
         let ahead = (grains.end..(grains.end + u64::from(ahead)).min(size.div_ceil(GRAIN_BYTES)))
-            .filter(|grain| !held.present.contains(grain) && !held.fetches.contains_key(grain));
+            .filter(|grain| !held.present.contains_key(grain) && !held.fetches.contains_key(grain));
         let ahead: Vec<u64> = if is_over || self.link != Link::Up { Vec::new() } else { ahead.collect() };
+        let is_old = |grain: &u64| held.doubt.as_ref().is_some_and(|doubt| doubt.old.contains_key(grain));
+        let is_mixed = witness.is_some() && !grains.clone().all(|grain| is_old(&grain));
         let mut pieces = Vec::new();
         let mut is_complete = true;
         for grain in grains {
-            if let Some(data) = self.grain(node, grain) {
+            if let Some(data) = self.grain(node, grain, since, is_over || stale) {
                 let start = grain * GRAIN_BYTES;
                 let (from, to) = (offset.max(start) - start, (end - start).min(data.len() as u64));
-                pieces.push(data.slice(from as usize..to as usize));
+                pieces.push(data.slice((from.min(to)) as usize..to as usize));
                 continue;
             }
             // What has changed is not fetched: its bytes would be those of another version.
@@ -336,28 +367,55 @@ impl<S: Store> Cache<S> {
             is_complete = false;
             self.fetch(Some(id), node, grain);
         }
+        if let Some(witness) = witness
+            && (is_mixed || !is_complete)
+        {
+            is_complete = false;
+            self.fetch(Some(id), node, witness);
+        }
         for grain in ahead {
             self.fetch(None, node, grain);
         }
         self.objects.touch(node);
-        is_complete.then_some(Ok(Answer::Data(pieces)))
+        if !is_complete {
+            return None;
+        }
+        if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
+            held.given = true;
+        }
+        Some(Ok(Answer::Data(pieces)))
     }
 
-    /// Returns a grain that is held. What the store has lost is no longer held.
-    pub(super) fn grain(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
+    /// Returns a grain that is held and was what the file had at `since` or later. What the store has lost is no longer held. The last
+    /// grain of a file that has grown ends where the file did, and is given only if `may_be_short`.
+    pub(super) fn grain(
+        &mut self,
+        node: NodeId,
+        grain: u64,
+        since: Option<Instant>,
+        may_be_short: bool,
+    ) -> Option<Bytes> {
         let object = self.objects.get_mut(node)?;
         let length = crate::data::grain_length(object.known.metadata.size, grain);
         let held = object.held_mut()?;
-        if held.present.contains(&grain) {
-            if let Some(data) = self.store.get(node, grain).filter(|data| data.len() as u64 == length) {
-                return Some(data);
+        if held.present.contains_key(&grain) {
+            let unproven = held.unproven.get(&grain).copied();
+            if unproven.is_some() && unproven < since {
+                return self.loose(node, grain);
             }
-            held.present.remove(&grain);
-            held.unproven.remove(&grain);
-            self.held_bytes -= length;
-            self.store.remove(node, grain);
-            self.changed(node);
+            match self.store.get(node, grain) {
+                Some(data) if data.len() as u64 == length => return Some(data),
+                Some(data) if unproven.is_some() && (data.len() as u64) < length => {
+                    return Some(data).filter(|_| may_be_short);
+                }
+                _ => self.drop_grain(node, grain),
+            }
         }
+        self.loose(node, grain)
+    }
+
+    /// Returns a grain that the store had no room for.
+    fn loose(&self, node: NodeId, grain: u64) -> Option<Bytes> {
         let loose = self.loose.iter().find(|(of, at, _)| (*of, *at) == (node, grain));
         loose.map(|(_, _, data)| data.clone())
     }

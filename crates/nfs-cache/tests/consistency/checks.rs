@@ -1,6 +1,6 @@
 //! What every answer of the cache must fulfil.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use nfs_cache::{Answer, Event, Failure, GRAIN_BYTES, NodeId, OpenId, OperationId};
 use nfs_wire::Status;
@@ -30,10 +30,21 @@ impl World {
             let open = *self.opens.iter().find(|(_, open)| open.node == node).expect("it is open").0;
             let read = self.cache.read(now, open, 0, 1 << 20);
             let answers: Vec<Event> = std::iter::from_fn(|| self.cache.poll_event()).collect();
+            // The path has changed, and what is held is to be confirmed: a server that is there has a second for that.
+            if answers.is_empty() {
+                self.cache.abandon(now, read);
+                *self.done.entry("asked").or_default() += 1;
+                continue;
+            }
             let [Event::Done { operation, result: Ok(Answer::Data(pieces)) }] = &answers[..] else {
                 panic!("seed {}: {answers:?}, though all is held", self.seed)
             };
             assert_eq!(*operation, read);
+            if self.server.habits.tick > 1
+                && let Some(opened) = self.opens.get_mut(&open)
+            {
+                opened.fresh_since = None;
+            }
             self.check_data(open, 0, &pieces.concat());
             *self.done.entry("disconnected").or_default() += 1;
         }
@@ -96,12 +107,18 @@ impl World {
                 }
                 let fresh_since = reachable.then_some(begun);
                 let file = self.nodes[&node];
-                let versions = &self.server.files[&file].versions;
-                let stamps = versions.iter().map(|version| (version.stamp, version.data.len())).collect();
-                self.opens.insert(open, Opened { file, node, fresh_since, stamps });
+                self.opens.insert(open, Opened { file, node, fresh_since, refuted: BTreeSet::new() });
             }
             (Doing::Read { open, offset, count }, Ok(Answer::Data(pieces))) => {
                 let data = pieces.concat();
+                // Without the server, what was held before the open is better than nothing; whether it was of a version before with the
+                // same times was to be asked.
+                if self.server.habits.tick > 1
+                    && !self.cache.is_connected()
+                    && let Some(opened) = self.opens.get_mut(&open)
+                {
+                    opened.fresh_since = None;
+                }
                 self.check_data(open, offset, &data);
                 if let Some(Opened { node, .. }) = self.opens.get(&open) {
                     self.pages.entry(*node).or_default().insert((offset, count), data);
@@ -141,7 +158,7 @@ impl World {
     }
 
     /// Every byte belongs to one version that existed, all bytes of an open file to versions with the same times and size, and these
-    /// are not older than the open.
+    /// are not older than the open. What was read before something was appended is of the longer version as well.
     pub(super) fn check_data(&mut self, open: OpenId, offset: u64, data: &[u8]) {
         let Some(opened) = self.opens.get_mut(&open) else { return };
         let versions = &self.server.files[&opened.file].versions;
@@ -172,10 +189,12 @@ impl World {
             }
             true
         };
-        opened.stamps.retain(is_of);
+        let stamps: BTreeSet<_> = versions.iter().map(|version| (version.stamp, version.data.len())).collect();
+        let refuted: Vec<_> = stamps.iter().copied().filter(|stamp| !is_of(stamp)).collect();
+        opened.refuted.extend(refuted);
         let (seed, now, file) = (self.seed, self.now, opened.file);
         assert!(
-            !opened.stamps.is_empty(),
+            !stamps.is_subset(&opened.refuted),
             "seed {seed} at {now:?}: file {file} at {offset}: bytes of no version, or of several"
         );
     }

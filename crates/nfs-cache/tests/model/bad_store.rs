@@ -41,6 +41,10 @@ impl Store for BadStore {
         self.store.recall(node, key)
     }
 
+    fn rename(&mut self, node: NodeId, key: &[u8]) {
+        self.store.rename(node, key);
+    }
+
     fn keep(&mut self, node: NodeId, record: &Record<'_>) {
         self.store.keep(node, record);
     }

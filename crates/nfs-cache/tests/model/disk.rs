@@ -121,6 +121,22 @@ impl Store for Disk {
         Some(body.clone())
     }
 
+    fn rename(&mut self, node: NodeId, key: &[u8]) {
+        let Some(platter) = &self.platter else { return };
+        let Some(before) = self.nodes.remove(&node).filter(|before| before != key) else { return };
+        let platter = &mut platter.borrow_mut();
+        if self.nodes.values().any(|it| it == key) {
+            self.sums.remove(&node);
+            return Self::delete(platter, &before);
+        }
+        Self::delete(platter, &key.to_vec());
+        platter.records.remove(&before);
+        let grains = std::mem::take(&mut platter.grains);
+        let renamed = |((of, grain), data)| ((if of == before { key.to_vec() } else { of }, grain), data);
+        platter.grains = grains.into_iter().map(renamed).collect();
+        self.nodes.insert(node, key.to_vec());
+    }
+
     fn keep(&mut self, node: NodeId, record: &Record<'_>) {
         let Some(platter) = &self.platter else { return };
         if self.nodes.get(&node).is_none_or(|key| key != record.key) {
