@@ -84,6 +84,8 @@ pub(crate) struct Run {
     /// The attributes of the directory with the first page; `None` once another page had others, or none.
     pub(crate) under: Option<Arc<Metadata>>,
     pub(crate) pages: u32,
+    /// Names in them, also those that came twice.
+    pub(crate) entries: u64,
     pub(crate) names: BTreeMap<Name, Target>,
 }
 

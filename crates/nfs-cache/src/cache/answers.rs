@@ -27,6 +27,13 @@ pub enum Event {
     Connected,
     /// Where the server was is another one, which is not asked for anything.
     AnotherServer,
+    /// The server's listing of a directory makes no sense; whoever asked for it gets this failure.
+    Unlisted {
+        /// Where the directory is below the one that the cache shows.
+        path: Vec<u8>,
+        /// What is wrong.
+        failure: Failure,
+    },
     /// The beginning of a file that was read, or whose directory was listed, is held: see [`CacheConfig::told_heads`](crate::CacheConfig::told_heads).
     Head {
         /// Where the file is below the directory that the cache shows.

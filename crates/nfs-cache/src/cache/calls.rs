@@ -191,7 +191,7 @@ impl<S: Store> Cache<S> {
             self.abandon_question(&call.question);
             self.cancels.push_back(id);
         }
-        if !self.calls.values().any(Call::is_in_flight) {
+        if self.link == Link::Up && !self.calls.values().any(Call::is_in_flight) {
             self.silent_since = None;
         }
     }

@@ -13,7 +13,7 @@ use nfs_wire::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Asked, Cache, Failure, Link, OperationId, path::SMALLEST_PAGE};
+use super::{Asked, Cache, Event, Failure, Link, OperationId, path::SMALLEST_PAGE};
 use crate::{
     call::{Call, CallId, Outcome, Question},
     data::{Doubt, GRAIN_BYTES, Pages, grain_length},
@@ -42,6 +42,16 @@ const fn most_stale(question: &Question) -> u32 {
     }
 }
 
+/// Names of a directory that are always taken, and at most.
+const FEW_ENTRIES: u64 = 80_000;
+const MANY_ENTRIES: u64 = 1_000_000;
+
+/// Returns how many names a directory of so many bytes may have: no file system stores one in less than a byte, but some tell the same
+/// size for all directories. Nothing else tells a large directory from an endless one.
+fn most_entries(size: u64) -> u64 {
+    size.clamp(FEW_ENTRIES, MANY_ENTRIES)
+}
+
 /// What a reply came to.
 enum Taken {
     Done,
@@ -51,6 +61,8 @@ enum Taken {
     Failed(Failure),
     /// The server does not know the handle.
     Gone,
+    /// The place in a listing does not exist any more.
+    Moved,
 }
 
 impl From<DecodeError> for Taken {
@@ -106,11 +118,13 @@ impl<S: Store> Cache<S> {
             Taken::Later => return self.ask_later(id, call),
             Taken::Failed(failure) => {
                 self.abandon_question(&call.question);
+                self.tell_unlisted(&call.question, &failure);
                 self.fail(&call, |_, _| Some(failure.clone()));
             }
             Taken::Gone if self.is_probe(&call.question) => return self.lose_root(id, call),
             Taken::Gone if call.stale < most_stale(&call.question) => return self.doubt_stale(id, call),
             Taken::Gone if matches!(call.question, Question::Page(_)) => self.begin_listing_again(&call),
+            Taken::Moved => self.begin_listing_again(&call),
             Taken::Gone => {
                 self.abandon_question(&call.question);
                 self.end_unknown(&call.question);
@@ -142,6 +156,15 @@ impl<S: Store> Cache<S> {
         for &operation in &call.waiters {
             self.operations.entry(operation).and_modify(|it| it.rounds += 1);
             self.ask(Some(operation), Question::Getattr(handle), earliest);
+        }
+    }
+
+    /// A listing makes no sense: the user should know which.
+    fn tell_unlisted(&mut self, question: &Question, failure: &Failure) {
+        if let (Question::Page(handle), Failure::Listing(_) | Failure::Protocol) = (question, failure)
+            && let Some(path) = self.objects.node(handle).and_then(|node| self.path(node))
+        {
+            self.events.push_back(Event::Unlisted { path, failure: failure.clone() });
         }
     }
 
@@ -453,6 +476,7 @@ impl<S: Store> Cache<S> {
                 begun: now,
                 under: None,
                 pages: 0,
+                entries: 0,
                 names: BTreeMap::new(),
             })
         });
@@ -479,6 +503,7 @@ impl<S: Store> Cache<S> {
             self.observe(handle, metadata, id, call);
         }
         let Some(node) = self.objects.node(&handle) else { return Ok(Taken::Done) };
+        let size = self.objects.get(node).map_or(0, |object| object.known.metadata.size);
         let Some(run) =
             self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
         else {
@@ -489,6 +514,12 @@ impl<S: Store> Cache<S> {
         let under = if is_first { before } else { run.under.take() };
         run.under = under.filter(|under| shown.is_some_and(|shown| shown.is_same_version(under)));
         run.pages += 1;
+        run.entries += entries.len() as u64;
+        let (procedure, most) = (run.listing.procedure(), most_entries(size));
+        if run.entries > most {
+            let reason = "the directory has more names than its size allows, or does not end";
+            return Err(Taken::Failed(Failure::Listing(TransferError::NoProgress { procedure, reason })));
+        }
         for DirEntry { name, fileid, metadata, handle, .. } in entries {
             if let (Some(handle), Some(metadata)) = (handle, metadata) {
                 self.observe(handle, metadata, id, call);
@@ -541,6 +572,7 @@ impl<S: Store> Cache<S> {
     const fn listing_failed(error: TransferError) -> Taken {
         match error {
             TransferError::Status { status: Status::JUKEBOX, .. } => Taken::Later,
+            TransferError::Status { status: Status::BAD_COOKIE | Status::NOT_SYNC, .. } => Taken::Moved,
             TransferError::Status { status: Status::STALE | Status::BADHANDLE, .. } => Taken::Gone,
             TransferError::Status { status, .. } => Taken::Failed(Failure::Status(status)),
             other => Taken::Failed(Failure::Listing(other)),
@@ -628,6 +660,7 @@ impl<S: Store> Cache<S> {
     /// read or the file is opened. Returns false if nothing can be compared although a front was given bytes.
     fn doubt(&mut self, node: NodeId, before: &Known, after: &Metadata, change: Change) -> bool {
         self.recall_data(node);
+        self.loose.retain(|(of, ..)| *of != node);
         let Some(object) = self.objects.get_mut(node) else { return false };
         let is_open = object.open > 0;
         let Some(held) = object.held_mut() else { return false };

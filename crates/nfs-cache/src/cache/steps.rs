@@ -8,7 +8,7 @@ use nfs_wire::{FileHandle, Status};
 use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operation, OperationId, SLOW};
 use crate::{
     call::{CallId, Question},
-    data::GRAIN_BYTES,
+    data::{GRAIN_BYTES, grain_length},
     directory::{Edge, Name, Source, Target},
     object::{Kind, NodeId, Object},
     store::Store,
@@ -358,6 +358,10 @@ impl<S: Store> Cache<S> {
                 let start = grain * GRAIN_BYTES;
                 let (from, to) = (offset.max(start) - start, (end - start).min(data.len() as u64));
                 pieces.push(data.slice((from.min(to)) as usize..to as usize));
+                // The file ended here when it was read.
+                if (data.len() as u64) < grain_length(size, grain) {
+                    break;
+                }
                 continue;
             }
             // What has changed is not fetched: its bytes would be those of another version.
@@ -396,7 +400,7 @@ impl<S: Store> Cache<S> {
         may_be_short: bool,
     ) -> Option<Bytes> {
         let object = self.objects.get_mut(node)?;
-        let length = crate::data::grain_length(object.known.metadata.size, grain);
+        let length = grain_length(object.known.metadata.size, grain);
         let held = object.held_mut()?;
         if held.present.contains_key(&grain) {
             let unproven = held.unproven.get(&grain).copied();

@@ -40,11 +40,7 @@ impl World {
                 panic!("seed {}: {answers:?}, though all is held", self.seed)
             };
             assert_eq!(*operation, read);
-            if self.server.habits.tick > 1
-                && let Some(opened) = self.opens.get_mut(&open)
-            {
-                opened.fresh_since = None;
-            }
+            self.expect_old_data(open);
             self.check_data(open, 0, &pieces.concat());
             *self.done.entry("disconnected").or_default() += 1;
         }
@@ -111,14 +107,7 @@ impl World {
             }
             (Doing::Read { open, offset, count }, Ok(Answer::Data(pieces))) => {
                 let data = pieces.concat();
-                // Without the server, what was held before the open is better than nothing; whether it was of a version before with the
-                // same times was to be asked.
-                if self.server.habits.tick > 1
-                    && !self.cache.is_connected()
-                    && let Some(opened) = self.opens.get_mut(&open)
-                {
-                    opened.fresh_since = None;
-                }
+                self.expect_old_data(open);
                 self.check_data(open, offset, &data);
                 if let Some(Opened { node, .. }) = self.opens.get(&open) {
                     self.pages.entry(*node).or_default().insert((offset, count), data);
@@ -138,6 +127,16 @@ impl World {
             }
             (Doing::Attributes, Ok(Answer::Attributes(_))) | (_, Err(_)) => {}
             (doing, result) => panic!("seed {seed}: {doing:?} gives {result:?}"),
+        }
+    }
+
+    /// Without the server, what was held before the open is better than nothing, though it may be of a version before with the same times.
+    /// Others who have the file open share what a kernel keeps of it.
+    fn expect_old_data(&mut self, open: OpenId) {
+        let Some(node) = self.opens.get(&open).map(|opened| opened.node) else { return };
+        if self.server.habits.tick > 1 && !self.cache.is_connected() {
+            let same = self.opens.values_mut().filter(|opened| opened.node == node);
+            same.for_each(|opened| opened.fresh_since = None);
         }
     }
 

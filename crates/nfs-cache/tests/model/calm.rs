@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nfs_cache::{Answer, Cache, CacheConfig, Event, Failure, NodeId, OperationId, Outcome, Store};
+use nfs_wire::{Procedure, Status};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 use super::{Habits, NAMES, ROOT, Server};
@@ -14,7 +15,14 @@ pub(crate) struct World<S> {
     pub(crate) cache: Cache<S>,
     /// Calls are answered.
     pub(crate) is_up: bool,
+    /// Calls to answer so, as long as this says so.
+    pub(crate) fault: Option<Fault>,
+    /// READs that were answered.
+    pub(crate) reads: u64,
 }
+
+/// What a server says instead of its results.
+pub(crate) type Fault = fn(Procedure) -> Option<Status>;
 
 /// Bytes of every file.
 pub(crate) const SIZE: u64 = 100_000;
@@ -38,7 +46,7 @@ impl<S: Store> World<S> {
 
     pub(crate) fn with(mut cache: Cache<S>, server: Server, now: Instant) -> Self {
         cache.set_wall_clock(now, Duration::from_secs(1_700_000_000));
-        Self { now, random: ChaCha8Rng::seed_from_u64(1), server, cache, is_up: true }
+        Self { now, random: ChaCha8Rng::seed_from_u64(1), server, cache, is_up: true, fault: None, reads: 0 }
     }
 
     /// Runs an operation to its end.
@@ -85,7 +93,11 @@ impl<S: Store> World<S> {
     /// Makes the calls that are to be made now.
     pub(crate) fn call(&mut self) {
         while let Some(sent) = self.cache.poll_transmit(self.now) {
-            let outcome = if self.is_up {
+            let fault = self.fault.and_then(|fault| fault(sent.procedure));
+            let outcome = if let Some(status) = fault.filter(|_| self.is_up) {
+                Outcome::Results(status.code().to_be_bytes().to_vec().into())
+            } else if self.is_up {
+                self.reads += u64::from(sent.procedure == Procedure::Read);
                 let results =
                     self.server.answer(Duration::ZERO, &mut self.random, sent.procedure, &sent.arguments);
                 Outcome::Results(results)

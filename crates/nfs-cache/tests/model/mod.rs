@@ -193,6 +193,13 @@ impl Server {
         self.rename(now, |names| _ = names.insert(name, file));
     }
 
+    /// Changes attributes of a file, and none of its bytes.
+    pub(crate) fn change_mode(&mut self, now: Duration, file: u64) {
+        let changed = self.stamp(now);
+        let version = self.files.get_mut(&file).and_then(|file| file.versions.last_mut());
+        version.expect("written once").changed = changed;
+    }
+
     pub(crate) fn handle(file: u64) -> FileHandle {
         FileHandle::try_from(&file.to_be_bytes()[..]).expect("eight bytes")
     }
