@@ -31,7 +31,7 @@ const PROMPT: Duration = Duration::from_millis(5);
 
 /// How long until a server that could not be reached is tried again: this part of the time for which it has not been there, within these bounds.
 const AGAIN_PART: u32 = 64;
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(500);
 const MAX_AGAIN: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether the user has pinned something.
