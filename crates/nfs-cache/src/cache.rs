@@ -324,6 +324,7 @@ impl<S: Store> Cache<S> {
         let silent = matches!(self.link, Link::Down | Link::Another | Link::Unidentified { silent: true });
         self.set_link(Link::Unidentified { silent });
         self.path = PathEstimate::default();
+        self.not_before = self.now;
         self.withdraw_calls();
         self.ensure_probe();
     }

@@ -4,13 +4,16 @@ mod ahead;
 mod exports;
 mod first;
 mod looking;
+mod lookups;
 mod search;
 
 use std::{
+    future::poll_fn,
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
     pin::Pin,
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -28,10 +31,11 @@ use nfs_wire::{
 
 use self::ahead::null_and_lookups;
 use self::exports::{exports, list_and_mount, mnt, mount_among, umnt};
+pub(crate) use self::lookups::Lookups;
 pub(crate) use self::search::{Candidates, Root, all, listed_export};
 use crate::{
     config::{ClientConfig, TransportChoice},
-    driver::{Answer, CallFailure, Connection, Reactor},
+    driver::{Answer, CallFailure, Connection, Reactor, clock},
     endpoint::Path,
     error::Error,
 };
@@ -56,6 +60,12 @@ const KNOWN_TIME: Duration = Duration::from_secs(2);
 
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
+
+/// How much later the next address of a name is asked (RFC 8305 §5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Addresses of a name that are asked, at most.
+const MOST_ADDRESSES: usize = 16;
 
 /// Looks for a server's services on behalf of a client.
 #[derive(Debug)]
@@ -162,27 +172,62 @@ impl Finder<'_> {
         }
     }
 
-    /// Looks where the server is now: the address of its NFS service over `protocol`, and the handle of an export's root.
-    /// `before` is where it was.
+    /// Looks where the server is now: the address of its NFS service over `protocol`, and the handle of an export's root, which is `root`
+    /// if that is anywhere. `before` is where it was.
     pub(crate) async fn find_again(
         &self,
         before: SocketAddr,
         protocol: Protocol,
-        export: &[u8],
+        (export, root): (&[u8], FileHandle),
     ) -> Result<(SocketAddr, FileHandle), Error> {
         let mut addresses = self.addresses().await?;
         addresses.sort_by_key(|address| address.ip() != before.ip());
-        let mut last = Error::ConnectTimeout { host: self.host.into(), elapsed: TIME_TO_ANSWER };
-        for address in addresses {
+        self.find_at(&addresses, protocol, (export, root)).await
+    }
+
+    /// The same at these addresses. Each is asked a little later than the one before, and does not wait until that one has failed.
+    pub(crate) async fn find_at(
+        &self,
+        addresses: &[SocketAddr],
+        protocol: Protocol,
+        (export, root): (&[u8], FileHandle),
+    ) -> Result<(SocketAddr, FileHandle), Error> {
+        let silent = || Error::ConnectTimeout { host: self.host.into(), elapsed: TIME_TO_ANSWER };
+        let ask = async |address| {
             let found =
                 async { tokio::try_join!(self.root_at(address, export), self.nfs_over(address, protocol)) };
-            match tokio::time::timeout(TIME_TO_ANSWER, found).await {
-                Ok(Ok((root, path))) => return Ok((path.address(), root)),
-                Ok(Err(error)) => last = error,
-                Err(_) => {}
+            let found = tokio::time::timeout(TIME_TO_ANSWER, found).await.unwrap_or_else(|_| Err(silent()));
+            found.map(|(root, path)| (path.address(), root))
+        };
+        let mut asked: Vec<_> = (0..)
+            .zip(addresses.iter().take(MOST_ADDRESSES))
+            .map(|(number, &address)| {
+                Some(Box::pin(async move {
+                    tokio::time::sleep(NEXT_ADDRESS * number).await;
+                    ask(address).await
+                }))
+            })
+            .collect();
+        let mut best = Err(silent());
+        poll_fn(|context| {
+            for attempt in &mut asked {
+                let Some(Poll::Ready(found)) = attempt.as_mut().map(|it| it.as_mut().poll(context)) else {
+                    continue;
+                };
+                *attempt = None;
+                match found {
+                    Ok((_, its)) if its == root => {
+                        best = found;
+                        return Poll::Ready(());
+                    }
+                    found if best.is_err() => best = found,
+                    _ => {}
+                }
             }
-        }
-        Err(last)
+            if asked.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        best
     }
 
     /// Lists what the server exports.
@@ -211,12 +256,55 @@ impl Finder<'_> {
         Ok(Path::new(connection, protocol, address, round_trip))
     }
 
+    /// Asks at every address of the host, and also where its name leads meanwhile, as long as nobody answers.
     async fn on_each_address<'a, T>(
         &'a self,
         attempt: impl Fn(SocketAddr) -> Attempt<'a, T>,
     ) -> Result<T, Error> {
+        let began = clock();
+        let addresses = self.addresses().await?;
+        let mut lookups = Lookups::new(self.host, began);
+        let mut tried: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+        let mut searches = vec![Box::pin(self.search_among(addresses, &attempt))];
+        loop {
+            let found = poll_fn(|context| {
+                let mut done = None;
+                searches.retain_mut(|search| match search.as_mut().poll(context) {
+                    Poll::Ready(found) => {
+                        done = done.take().filter(Result::is_ok).or(Some(found));
+                        false
+                    }
+                    Poll::Pending => true,
+                });
+                done.map_or(Poll::Pending, Poll::Ready)
+            });
+            tokio::select! {
+                biased;
+                // Where another one is asked, an address that nobody answers on is no result.
+                found = found => match found {
+                    Err(Error::Unreachable { .. }) if !searches.is_empty() => {}
+                    found => return found,
+                },
+                mut addresses = lookups.next() => {
+                    addresses.retain(|address| !tried.contains(&address.ip()));
+                    if !addresses.is_empty() && tried.len() < MOST_ADDRESSES {
+                        tracing::debug!(?addresses, "the name leads elsewhere");
+                        tried.extend(addresses.iter().map(SocketAddr::ip));
+                        searches.push(Box::pin(self.search_among(addresses, &attempt)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks at these addresses, one after the other.
+    async fn search_among<'a, T>(
+        &'a self,
+        addresses: Vec<SocketAddr>,
+        attempt: &impl Fn(SocketAddr) -> Attempt<'a, T>,
+    ) -> Result<T, Error> {
         let mut last = self.unresolved(io::Error::other("the name has no address"));
-        for address in self.addresses().await? {
+        for address in addresses {
             match attempt(address).await {
                 Ok(value) => return Ok(value),
                 // Only an address that nobody answers on is a reason to try the next one.

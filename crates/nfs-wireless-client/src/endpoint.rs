@@ -178,7 +178,8 @@ impl Endpoint {
 
     /// Goes to another address with the connections over a transport.
     pub(crate) fn move_to(&self, protocol: Protocol, address: SocketAddr) {
-        for path in self.connections.all().iter().filter(|path| path.protocol == protocol) {
+        let moved = |path: &Path| path.protocol == protocol && path.address() != address;
+        for path in self.connections.all().iter().filter(|path| moved(path)) {
             *lock(&path.address) = address;
             path.connection.change(Change::Server(address));
         }

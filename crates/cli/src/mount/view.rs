@@ -181,7 +181,7 @@ impl View {
 
     /// Says that the server can be asked now.
     pub(crate) fn reached(&self) {
-        self.bell.notify_one();
+        self.path_changed();
     }
 
     /// Writes what is held, and not on the disk yet, for later mounts.

@@ -1,24 +1,26 @@
 //! Where the server is, for as long as a client lives: names and ports may lead elsewhere after a while.
 
 use std::{
+    future::pending,
+    net::SocketAddr,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
-use tokio::time::sleep;
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{Client, Inner};
 use crate::{
-    connect::Finder,
+    connect::{Finder, Lookups, all},
     driver::{Change, Snapshot, clock},
     endpoint::Endpoint,
     error::Error,
 };
 
 /// How often it is looked whether the server is silent.
-const TICK: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_millis(250);
 
-/// Silence after which the server is looked for where its name leads now, and shortest time between two looks. A look asks the port mapper and
+/// Silence after which the server is looked for where it was, and shortest time between two such looks. A look asks the port mapper and
 /// MOUNT over both transports: on a slow link, where a page of a listing alone takes five seconds, it must not be in the way.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 
@@ -28,17 +30,47 @@ const FIRST_LOOK_AFTER_EVENT: Duration = Duration::from_secs(1);
 /// Longest time between two looks; until then it is a quarter of the silence.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// Looks at a time where the name leads elsewhere: one ends after 4 s, and what is asked for in it may be lost until the server is there.
+const MOST_LOOKS: usize = 4;
+
 /// Looks for the server again whenever it is silent, until the client is gone.
 pub(super) async fn follow(client: Weak<Inner>) {
     let mut silence = Silence::default();
+    let mut lookups: Option<Lookups> = None;
+    // Where it was, and where its name leads now.
+    let (mut again, mut elsewhere) = (JoinSet::new(), JoinSet::new());
     while let Some(bell) = client.upgrade().map(|inner| Arc::clone(&inner.bell)) {
-        let rang = tokio::select! {
-            () = bell.notified() => true,
-            () = sleep(TICK) => false,
+        let resolved = async {
+            match &mut lookups {
+                Some(lookups) => lookups.next().await,
+                None => pending().await,
+            }
         };
+        let (mut rang, mut addresses) = (false, Vec::new());
+        tokio::select! {
+            () = bell.notified() => rang = true,
+            () = sleep(TICK) => {}
+            found = resolved => addresses = found,
+            Some(found) = again.join_next() => silence.looked_in_vain = !found.unwrap_or(false),
+            Some(_) = elsewhere.join_next() => {}
+        }
         let Some(inner) = client.upgrade() else { return };
-        if silence.is_worth_a_look(clock(), rang, &inner.endpoint.snapshot()) {
-            silence.looked_in_vain = !inner.look(silence.looked_in_vain).await;
+        let (now, snapshot) = (clock(), inner.endpoint.snapshot());
+        if silence.is_worth_a_look(now, rang, &snapshot) && again.is_empty() {
+            let (inner, looked_in_vain) = (Arc::clone(&inner), silence.looked_in_vain);
+            again.spawn(async move { inner.look(looked_in_vain).await });
+        }
+        lookups = match (silence.since, lookups.take()) {
+            (Some(since), Some(lookups)) if lookups.since() == since => Some(lookups),
+            (Some(since), _) => Some(Lookups::new(&inner.host, since)),
+            (None, _) => None,
+        };
+        if rang && let Some(lookups) = &mut lookups {
+            lookups.hurry(now);
+        }
+        if lookups.is_some() && elsewhere.len() < MOST_LOOKS && inner.is_elsewhere(&addresses) {
+            let inner = Arc::clone(&inner);
+            elsewhere.spawn(async move { inner.go_where_it_leads(&addresses, snapshot.last_heard).await });
         }
     }
 }
@@ -102,7 +134,7 @@ impl Inner {
         let Endpoint { reactor, config, .. } = &self.endpoint;
         let finder = Finder { reactor, config, host: &self.host };
         for (protocol, before) in self.endpoint.addresses() {
-            match finder.find_again(before, protocol, &self.export).await {
+            match finder.find_again(before, protocol, (&self.export, self.root)).await {
                 Ok((address, _)) if address == before => {
                     if looked_in_vain {
                         self.endpoint.change(Change::Link);
@@ -124,6 +156,38 @@ impl Inner {
             }
         }
         true
+    }
+
+    /// Whether the name leads to addresses of which none is in use.
+    fn is_elsewhere(&self, addresses: &[SocketAddr]) -> bool {
+        let used = self.endpoint.addresses();
+        let is_used = |address: &SocketAddr| used.iter().any(|(_, used)| used.ip() == address.ip());
+        !addresses.is_empty() && !addresses.iter().any(is_used)
+    }
+
+    /// Goes where the name leads now, if the same server is there, and nothing was heard meanwhile from where it was: that may only be slow.
+    async fn go_where_it_leads(&self, addresses: &[SocketAddr], heard: Option<Instant>) {
+        let Endpoint { reactor, config, .. } = &self.endpoint;
+        let finder = Finder { reactor, config, host: &self.host };
+        let protocols = self.endpoint.addresses().into_iter().map(|(protocol, _)| protocol);
+        let found = all(protocols.map(async |protocol| {
+            (protocol, finder.find_at(addresses, protocol, (&self.export, self.root)).await)
+        }));
+        let found = found.await;
+        if self.endpoint.snapshot().last_heard != heard {
+            return;
+        }
+        for (protocol, found) in found {
+            match found {
+                Ok((address, root)) if root == self.root => {
+                    tracing::debug!(?protocol, %address, "the server has moved");
+                    self.endpoint.move_to(protocol, address);
+                }
+                // Who else is there is a matter of looks that take more time.
+                Ok((address, _)) => tracing::debug!(%address, "another server"),
+                Err(error) => tracing::debug!(%error, "nobody is where the name leads"),
+            }
+        }
     }
 
     /// Says why a connection has ended.

@@ -29,8 +29,10 @@ const REACH: Duration = Duration::from_secs(5);
 /// How long a program that opens nothing waits for news of what is less than a minute old: a server nearby has answered by then.
 const PROMPT: Duration = Duration::from_millis(5);
 
-/// How long until a server that could not be reached is tried again.
-const AGAIN: Duration = Duration::from_secs(2);
+/// How long until a server that could not be reached is tried again: this part of the time for which it has not been there, within these bounds.
+const AGAIN_PART: u32 = 64;
+const AGAIN: Duration = Duration::from_millis(500);
+const MAX_AGAIN: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether the user has pinned something.
 const LOOK: Duration = Duration::from_secs(2);
@@ -198,9 +200,9 @@ impl Seeker {
         reporter: &Reporter,
         view: &View,
     ) -> Infallible {
-        let mut was_another = false;
+        let (mut was_another, began) = (false, Instant::now());
         while self.server.get().is_none() && !arguments.offline {
-            sleep(AGAIN).await;
+            sleep((began.elapsed() / AGAIN_PART).clamp(AGAIN, MAX_AGAIN)).await;
             let Ok(found) = reach(arguments, connections, reporter).await else { continue };
             if (found.handle, (found.metadata.fsid, found.metadata.fileid)) == self.root {
                 // Nobody else sets it.
