@@ -201,7 +201,8 @@ fn a_program_that_waits_can_be_killed() {
 fn it_ends_cleanly_on_signals_and_when_it_is_unmounted() {
     let server = Server::start();
     fs::write(server.path("/file"), "text").unwrap();
-    for signal in [Signal::TERM, Signal::INT] {
+    // SIGHUP: the terminal was closed.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mut mount = Mount::of(&server, &[]);
         assert_eq!(fs::read(mount.path("file")).unwrap(), b"text");
         assert_eq!(mount.end(signal), Some(0));
@@ -292,6 +293,67 @@ fn a_mount_whose_program_was_killed_is_replaced() {
     assert_eq!(fs::read(mount.path("file")).unwrap(), b"text");
     let text = fails(7, ["mount".as_ref(), server.url("/").as_ref(), mount.path.as_os_str()]);
     assert!(text.contains("is mounted already (nfsw umount "), "{text}");
+}
+
+#[test]
+fn a_mount_that_shall_outlive_its_terminal_does() {
+    let server = Server::start();
+    fs::write(server.path("/file"), "text").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (view, said) = (place.path().join("view"), place.path().join("said"));
+    fs::create_dir(&view).unwrap();
+    let mut process = Command::new("nohup")
+        .arg(env!("CARGO_BIN_EXE_nfsw"))
+        .args(["mount", "--cache"])
+        .arg(place.path().join("cache"))
+        .arg(server.url("/"))
+        .arg(&view)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    common::until("it is mounted", || fs::read_to_string(&said).unwrap().contains("is mounted at"));
+    send(&process, Signal::HUP);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(fs::read(view.join("file")).unwrap(), b"text");
+    send(&process, Signal::TERM);
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_link_to_the_mount_point_unmounts_it() {
+    let server = Server::start();
+    let mut mount = Mount::of(&server, &[]);
+    let place = tempfile::tempdir().unwrap();
+    let (link, second) = (place.path().join("link"), place.path().join("second"));
+    symlink(&mount.path, &link).unwrap();
+    symlink("link", &second).unwrap();
+    let text = fails(7, ["mount".as_ref(), server.url("/").as_ref(), second.as_os_str()]);
+    assert!(text.contains("is mounted already (nfsw umount "), "{text}");
+    let output = nfsw([Path::new("umount"), &second]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    assert_eq!(mount.process.wait().unwrap().code(), Some(0));
+    assert_eq!(names(&link), Vec::<&str>::new());
+}
+
+#[test]
+fn a_mount_whose_program_is_stopped_hangs_neither_mount_nor_umount() {
+    let server = Server::start();
+    let mut mount = Mount::of(&server, &[]);
+    send(&mount.process, Signal::STOP);
+    let begun = Instant::now();
+    let text = fails(7, ["mount".as_ref(), server.url("/").as_ref(), mount.path.as_os_str()]);
+    assert!(text.contains("is mounted already (nfsw umount "), "{text}");
+    let inside = mount.path("directory");
+    let text = fails(7, ["mount".as_ref(), server.url("/").as_ref(), inside.as_os_str()]);
+    assert!(text.contains("its file system does not respond"), "{text}");
+    let output = nfsw([Path::new("umount"), &mount.path]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(names(&mount.path), Vec::<&str>::new());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    send(&mount.process, Signal::CONT);
+    assert_eq!(mount.process.wait().unwrap().code(), Some(0));
 }
 
 #[test]

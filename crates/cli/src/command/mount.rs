@@ -6,8 +6,9 @@ mod via_nfs;
 
 use std::{
     convert::Infallible,
+    ffi::OsString,
     future::pending,
-    mem,
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,9 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fuser::{BackgroundSession, Config, MountOption, Session};
 use nfs_cache::Cache;
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
+    time::sleep,
+};
 
 use self::status::Identity;
 
@@ -30,9 +34,9 @@ use crate::{
     held::Holder,
     links,
     mount::{
-        Front, MountPoint, Notice, Patterns, SOURCE, Snapshot, Thumbnails, View,
+        Front, MountPoint, Mounted, Notice, Patterns, SOURCE, Session, Snapshot, Thumbnails, View,
         background::{self, Ready, Started},
-        carry, device, line,
+        carry, device, ignores_hangup, line,
         status::Teller,
         unmount, unmount_unused,
     },
@@ -41,11 +45,12 @@ use crate::{
     signals::interrupted,
     summary::Summary,
     target::Remote,
+    text::{cut, escape},
     units,
 };
 
-/// Event loops: one that answers while another reads the next request.
-const LOOPS: usize = 2;
+/// Characters of a name that no program can use, at most.
+const UNUSABLE: usize = 60;
 
 pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     if let Some(directory) = &arguments.status {
@@ -136,7 +141,7 @@ fn unmounted(directory: &Path, in_use: bool) -> serde_json::Value {
 fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
-        let end = interrupted();
+        let end = asked_to_end();
         tokio::pin!(end);
         let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
         let point = MountPoint::prepare(arguments.directory())?;
@@ -148,10 +153,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
         };
         let (target, seeker) = (arguments.target(), begun.seeker());
-        let (view, session) = mount(target, begun.cache, &point.path)?;
-        // While programs still use it after `nfsw umount`, something else may be mounted there.
-        let mounted = device(&point.path);
-        let is_there = || device(&point.path) == mounted;
+        let (view, session, mounted) = mount(target, begun.cache, &point.path)?;
         let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
         reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
         let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
@@ -168,7 +170,6 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         if !arguments.hoard.is_empty() {
             view.hoard(Box::new(hoard));
         }
-        let over = ended(&session);
         let tell = || {
             view.take_notices().into_iter().for_each(|notice| {
                 tell(reporter, target, notice);
@@ -181,33 +182,20 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         };
         tokio::select! {
             biased;
-            // The session would leave a mount in the file tree that is in use, and nobody behind it.
-            () = &mut end => {
-                if is_there()
-                    && let Err(error) = unmount(&point.path)
-                {
-                    tracing::debug!(%error, "cannot unmount");
-                }
-            }
-            () = over => {}
+            () = &mut end => {}
+            () = session.ended() => {}
             never = carry(&view, &begun.server, tell) => match never {},
             never = seeker.seek(arguments, connections, reporter, &view) => match never {},
             never = begin::follow_pins(&view, begun.place) => match never {},
             never = links::watch(changed) => match never {},
             never = tell_state(teller.as_ref(), &view, &identity) => match never {},
             never = show_state(reporter, &view) => match never {},
-            longest = unused(&view, || Some(point.path.clone()), is_there, arguments.idle) => {
+            longest = unused(&view, || Some(point.path.clone()), || mounted.is_there(), arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&point.path)));
             }
         }
-        // Taken out of the file tree; programs that still use it get errors when this program ends. fuser would unmount what is
-        // there now.
-        if is_there() {
-            drop(session)
-        } else {
-            mem::forget(session)
-        }
+        drop(mounted);
         view.keep_all();
         reporter.note(format!("{} is unmounted", show(&point.path)));
         reporter.event(&unmounted(&point.path, false))?;
@@ -217,34 +205,49 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
     result
 }
 
+/// Returns when the user or the system asks the mount to end, or its terminal is closed; signals count from this call on.
+fn asked_to_end() -> impl Future<Output = ()> {
+    let interrupted = interrupted();
+    // Whoever ignores it wants the mount to outlive the terminal.
+    let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));
+    async move {
+        let closed = async {
+            match hangup {
+                Some(Ok(mut hangup)) => _ = hangup.recv().await,
+                Some(Err(_)) | None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = interrupted => {}
+            () = closed => {}
+        }
+    }
+}
+
 /// Puts it into the file tree.
 fn mount(
     target: &Remote,
     cache: Cache<Holder>,
     point: &Path,
-) -> anyhow::Result<(Arc<View>, BackgroundSession)> {
+) -> anyhow::Result<(Arc<View>, Session, Mounted)> {
     let view = Arc::new(View::new(cache));
-    let mut options = Config::default();
-    options.mount_options = vec![
-        MountOption::RO,
-        MountOption::NoDev,
-        MountOption::NoSuid,
-        MountOption::NoAtime,
-        // A comma would end the option.
-        MountOption::FSName(format!("{SOURCE}{target}").replace(',', "_")),
-    ];
-    (options.n_threads, options.clone_fd) = (Some(LOOPS), true);
-    let session = Session::new(Front(Arc::clone(&view)), point, &options).and_then(Session::spawn);
-    let session = session.map_err(|error| {
+    let front = Front(Arc::clone(&view));
+    let source = OsString::from(format!("{SOURCE}{target}"));
+    let begin = || {
+        let device = device::mount(&source, point)?;
+        let mounted = Mounted::new(point);
+        Ok((Session::start(device, move |request, answer| front.take(&request, answer))?, mounted))
+    };
+    let (session, mounted) = begin().map_err(|error: io::Error| {
         let text = format!("cannot mount at {}: {}", show(point), crate::error::io_text(&error));
         let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => " (ordinary users need fusermount3, of package fuse3)",
-            std::io::ErrorKind::PermissionDenied => " (are you allowed to use /dev/fuse?)",
+            io::ErrorKind::NotFound => " (ordinary users need fusermount3, of package fuse3)",
+            io::ErrorKind::PermissionDenied => " (are you allowed to use /dev/fuse?)",
             _ => "",
         };
         Failure::with(Exit::LocalIo, text + hint)
     })?;
-    Ok((view, session))
+    Ok((view, session, mounted))
 }
 
 /// Listens for those who want to know the state; without a place for that there are none.
@@ -299,19 +302,15 @@ async fn unused(
     }
 }
 
-/// Returns when somebody else has unmounted it.
-async fn ended(session: &BackgroundSession) {
-    const LOOK: Duration = Duration::from_millis(100);
-    while !session.guard.is_finished() {
-        sleep(LOOK).await;
-    }
-}
-
 fn tell(reporter: &Reporter, server: &Remote, notice: Notice) {
     reporter.note(match notice {
         Notice::Disconnected => format!("{server}: the server does not respond; what is held is served"),
         Notice::Connected => format!("{server}: the server responds again"),
         Notice::AnotherServer => another(server),
+        Notice::Unusable(name) => {
+            let name = cut(&escape(&name), UNUSABLE);
+            format!("{server}: no program can use \"{name}\" as the name of a file; such names are left out")
+        }
     });
 }
 

@@ -4,11 +4,11 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     future::pending,
+    pin::pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use fuser::ReplyStatfs;
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Abortable, BoxFuture},
@@ -16,12 +16,15 @@ use futures_util::{
 };
 use nfs_cache::{CallId, Outcome, Transmit};
 use nfs_wireless_client::{Client, Error};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-use super::view::View;
+use super::{fuse::Space, view::View};
 
-/// How often waiting threads are looked at, whether they are to die.
+/// How often waiting threads are looked at, whether they are to die; however busy we are otherwise.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long after the beginning the space of the file system is asked for, for those who ask in an outage.
+const SPACE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a program that asks for free space waits for a silent server.
 const SPACE_WAIT: Duration = Duration::from_secs(1);
@@ -38,7 +41,11 @@ type Calls = FuturesUnordered<Abortable<BoxFuture<'static, (CallId, Outcome)>>>;
 pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: impl Fn()) -> Infallible {
     let mut calls = Calls::new();
     let mut handles: BTreeMap<CallId, AbortHandle> = BTreeMap::new();
-    let mut space: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+    // Told by one call, however many ask.
+    let mut space: Option<BoxFuture<'static, Option<Space>>> = None;
+    let (mut has_begun, mut beginning) = (false, pin!(sleep(SPACE_AFTER)));
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (next, is_waited_for, has_notices) = {
             let mut inner = view.lock();
@@ -66,7 +73,9 @@ pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: imp
                 calls.push(Abortable::new(made.boxed(), registration));
             }
             inner.answer();
-            space.extend(inner.space.drain(..).map(|reply| tell_space(client.cloned(), reply).boxed()));
+            if space.is_none() && inner.space.is_open(has_begun) {
+                space = Some(ask_space(client.cloned()).boxed());
+            }
             inner.cache.keep(now, KEPT_AT_ONCE);
             let next = inner.cache.poll_timeout().into_iter().chain(inner.cache.next_keep()).min();
             (next, inner.is_waited_for(), !inner.notices.is_empty())
@@ -80,14 +89,16 @@ pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: imp
                 None => pending().await,
             }
         };
-        let look = async {
-            match is_waited_for {
-                true => sleep(LOOK).await,
-                false => pending().await,
+        let space_told = async {
+            match &mut space {
+                Some(asked) => asked.await,
+                None => pending().await,
             }
         };
         tokio::select! {
             biased;
+            // Before all else: it is due seldom, and others may be ready all the time.
+            _ = look.tick(), if is_waited_for => view.end_interrupted(),
             () = view.bell.notified() => {}
             Some(ended) = calls.next() => {
                 // An error: it was cancelled.
@@ -96,9 +107,12 @@ pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: imp
                     view.lock().cache.handle_reply(std::time::Instant::now(), call, outcome);
                 }
             }
-            Some(()) = space.next() => {}
+            told = space_told => {
+                view.lock().space.answer(told);
+                space = None;
+            }
+            () = &mut beginning, if !has_begun => has_begun = true,
             () = due => {}
-            () = look => view.lock().end_interrupted(),
         }
     }
 }
@@ -115,26 +129,15 @@ fn outcome(result: Result<bytes::Bytes, Error>) -> Outcome {
     }
 }
 
-/// Answers a question for the space of the file system; nobody knows while the server is silent.
-async fn tell_space(client: Option<Client>, reply: ReplyStatfs) {
-    const BLOCK: u64 = 4096;
-    let asked = async {
-        match client {
-            Some(client) => client.fs_stat(client.root()).await.ok(),
-            None => None,
-        }
-    };
-    match timeout(SPACE_WAIT, asked).await {
-        Ok(Some(it)) => reply.statfs(
-            it.tbytes / BLOCK,
-            it.fbytes / BLOCK,
-            it.abytes / BLOCK,
-            it.tfiles,
-            it.ffiles,
-            BLOCK as u32,
-            255,
-            BLOCK as u32,
-        ),
-        _ => reply.statfs(0, 0, 0, 0, 0, BLOCK as u32, 255, BLOCK as u32),
-    }
+/// Asks for the space of the file system; nobody knows while the server is silent.
+async fn ask_space(client: Option<Client>) -> Option<Space> {
+    let client = client?;
+    let told = timeout(SPACE_WAIT, client.fs_stat(client.root())).await.ok()?.ok()?;
+    Some(Space {
+        total_bytes: told.tbytes,
+        free_bytes: told.fbytes,
+        available_bytes: told.abytes,
+        total_files: told.tfiles,
+        free_files: told.ffiles,
+    })
 }

@@ -1,181 +1,105 @@
 //! Requests of the kernel.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use fuser::{
-    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyXattr, Request,
-};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use nfs_cache::{NodeId, OpenId, State};
+use rustix::{fs::Access, io::Errno};
 
-use super::view::{DirectoryReader, Reply, View};
+use super::{
+    fuse::{Answer, Operation, Request},
+    view::{Asker, DirectoryReader, Reply, View},
+};
 
 /// Extended attribute that says how a file in the cache relates to the one on the server.
-const STATE: &str = "user.nfsw.state";
-
-/// Requests that the kernel has under way for reading ahead.
-const MAX_BACKGROUND: u16 = 64;
+const STATE: &[u8] = b"user.nfsw.state";
 
 /// The file system that the kernel sees: every request becomes an operation of the cache. Nothing here waits.
 #[derive(Debug)]
 pub(crate) struct Front(pub(crate) Arc<View>);
 
-impl Filesystem for Front {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = [
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-        ];
-        for flag in wanted {
-            // Older kernels do without.
-            let _ = config.add_capabilities(flag);
+impl Front {
+    /// Takes a request, which is answered now or later.
+    pub(crate) fn take(&self, request: &Request<'_>, answer: Answer) {
+        let (view, asker, node) = (&self.0, Asker::from(request), NodeId::from_number(request.node));
+        match request.operation {
+            // Agreed on before.
+            Operation::Init { .. } => answer.none(),
+            Operation::Destroy => answer.done(),
+            Operation::Refused(error) => answer.fail(error),
+            Operation::Forget(forgotten) => {
+                answer.none();
+                let cache = &mut view.lock().cache;
+                forgotten.each(|node, times| cache.forget(NodeId::from_number(node), times));
+            }
+            Operation::Interrupt { unique } => {
+                answer.none();
+                view.interrupted(unique);
+            }
+            Operation::Lookup { name } => {
+                view.begin(asker, Reply::Entry(answer), |cache, now| cache.lookup(now, node, name));
+            }
+            Operation::GetAttributes => {
+                let reply = Reply::Attributes(answer);
+                view.begin(asker, reply, |cache, now| cache.attributes(now, node));
+            }
+            Operation::Access { mask } => {
+                let reply = Reply::Access(Access::from_bits_retain(mask), answer);
+                view.begin(asker, reply, |cache, now| cache.attributes(now, node));
+            }
+            Operation::ReadLink => {
+                view.begin(asker, Reply::Data(answer), |cache, now| cache.read_link(now, node));
+            }
+            Operation::Open => {
+                view.begin(asker, Reply::Open(answer), |cache, now| cache.open(now, node));
+            }
+            Operation::Read { handle, offset, size } => {
+                let open = OpenId::from_number(handle);
+                view.begin(asker, Reply::Data(answer), |cache, now| cache.read(now, open, offset, size));
+            }
+            Operation::Release { handle } => {
+                view.lock().release(OpenId::from_number(handle));
+                answer.done();
+            }
+            Operation::OpenDirectory => {
+                let reply = Reply::OpenDirectory(node, answer);
+                view.begin(asker, reply, |cache, now| cache.list(now, node));
+            }
+            Operation::ReadDirectory { handle, offset, size, with_attributes } => {
+                let reader = DirectoryReader { node, handle, offset, room: size, with_attributes };
+                let mut inner = view.lock();
+                if let Some(entries) = inner.listing(reader) {
+                    return inner.send_listing(reader, answer, &entries);
+                }
+                drop(inner);
+                let reply = Reply::Directory(reader, answer);
+                view.begin(asker, reply, |cache, now| cache.list(now, node));
+            }
+            Operation::ReleaseDirectory { handle } => {
+                view.lock().close_directory(handle);
+                answer.done();
+            }
+            Operation::Space => view.ask_space(asker, Reply::Space(answer)),
+            Operation::GetXattr { name: STATE, size } => self.state(node, size, answer),
+            Operation::GetXattr { name, .. } => {
+                // Programs that look for access lists and labels, as `ls -l` does, ask no more after the first file then.
+                answer.fail(if name.starts_with(b"user.") { Errno::NODATA } else { Errno::OPNOTSUPP });
+            }
+            // The state is not listed: programs that copy extended attributes would keep what is no part of the file.
+            Operation::ListXattr { size } => answer.xattr(b"", size),
         }
-        let _ = config.set_max_background(MAX_BACKGROUND);
-        Ok(())
     }
 
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (parent, name) = (node(parent), name.as_bytes());
-        self.0.begin(request.pid(), Reply::Entry(reply), |cache, now| cache.lookup(now, parent, name));
-    }
-
-    fn forget(&self, _: &Request, number: INodeNo, times: u64) {
-        self.0.lock().cache.forget(node(number), times);
-    }
-
-    fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let node = node(number);
-        let reply = Reply::Attributes(node, reply);
-        self.0.begin(request.pid(), reply, |cache, now| cache.attributes(now, node));
-    }
-
-    fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
-        let node = node(number);
-        self.0.begin(request.pid(), Reply::Data(reply), |cache, now| cache.read_link(now, node));
-    }
-
-    fn open(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let node = node(number);
-        self.0.begin(request.pid(), Reply::Open(reply), |cache, now| cache.open(now, node));
-    }
-
-    fn read(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        open: FileHandle,
-        offset: u64,
-        count: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let open = OpenId::from_number(open.0);
-        let reply = Reply::Data(reply);
-        self.0.begin(request.pid(), reply, |cache, now| cache.read(now, open, offset, count));
-    }
-
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        open: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.0.lock().release(OpenId::from_number(open.0));
-        reply.ok();
-    }
-
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let handle = self.0.lock().open_directory();
-        reply.opened(handle, FopenFlags::empty());
-    }
-
-    fn readdir(
-        &self,
-        request: &Request,
-        directory: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        reply: ReplyDirectory,
-    ) {
-        let reader = DirectoryReader { node: node(directory), handle, offset };
-        let inner = self.0.lock();
-        if let Some(entries) = inner.listing(reader) {
-            inner.send_names(reader, reply, &entries);
-            return;
-        }
-        drop(inner);
-        let reply = Reply::Names(reader, reply);
-        self.0.begin(request.pid(), reply, |cache, now| cache.list(now, reader.node));
-    }
-
-    fn readdirplus(
-        &self,
-        request: &Request,
-        directory: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        reply: ReplyDirectoryPlus,
-    ) {
-        let reader = DirectoryReader { node: node(directory), handle, offset };
-        let mut inner = self.0.lock();
-        if let Some(entries) = inner.listing(reader) {
-            inner.send_entries(reader, reply, &entries);
-            return;
-        }
-        drop(inner);
-        let reply = Reply::Entries(reader, reply);
-        self.0.begin(request.pid(), reply, |cache, now| cache.list(now, reader.node));
-    }
-
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.0.lock().close_directory(handle);
-        reply.ok();
-    }
-
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.0.lock().space.push(reply);
-        self.0.bell.notify_one();
-    }
-
-    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if name != STATE {
-            // Programs that look for access lists and labels, as `ls -l` does, ask no more after the first file then.
-            let is_possible = name.as_bytes().starts_with(b"user.");
-            return reply.error(if is_possible { Errno::ENODATA } else { Errno::EOPNOTSUPP });
-        }
+    fn state(&self, node: NodeId, room: u32, answer: Answer) {
         let now = Instant::now();
         let mut inner = self.0.lock();
-        inner.cache.recall(node(number));
-        let state = inner.cache.state(now, node(number));
+        inner.cache.recall(node);
+        let state = inner.cache.state(now, node);
         drop(inner);
-        let Some(state) = state else {
-            return reply.error(Errno::ESTALE);
-        };
-        let text = describe(&state, now);
-        match u32::try_from(text.len()) {
-            Ok(length) if size == 0 => reply.size(length),
-            Ok(length) if length <= size => reply.data(text.as_bytes()),
-            _ => reply.error(Errno::ERANGE),
+        match state {
+            Some(state) => answer.xattr(describe(&state, now).as_bytes(), room),
+            None => answer.fail(Errno::STALE),
         }
-    }
-
-    fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
-        // The state is not listed: programs that copy extended attributes would keep what is no part of the file.
-        if size == 0 { reply.size(0) } else { reply.data(&[]) }
-    }
-
-    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // Whoever may use the mount has the rights that the server gives; the kernel asks no more.
-        reply.error(Errno::ENOSYS);
     }
 }
 
@@ -194,8 +118,4 @@ fn describe(state: &State, now: Instant) -> String {
         text.push_str(&format!(", partial {share} %"));
     }
     text
-}
-
-fn node(number: INodeNo) -> NodeId {
-    NodeId::from_number(number.0)
 }

@@ -1,7 +1,7 @@
 //! Whether a thread that waits for us is to die.
 //!
-//! The kernel tells a file system of signals by FUSE_INTERRUPT, which the library answers with ENOSYS; a thread that waits cannot even be
-//! killed then. So its pending signals are looked at instead.
+//! The kernel tells of any signal (FUSE_INTERRUPT), also of those that a program takes note of and goes on waiting: EINTR for these would
+//! be an error that no other file system gives. So the thread's pending signals are looked at.
 
 use std::fs;
 
@@ -20,13 +20,20 @@ pub(super) fn is_interrupted(thread: u32) -> bool {
     }
 }
 
+/// Whether this process was started to go on when its terminal is closed, as by nohup(1).
+pub(crate) fn ignores_hangup() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| mask(&status, "SigIgn") & bit(1) != 0)
+}
+
 /// Whether /proc/PID/status speaks of such a signal (proc_pid_status(5)).
 fn is_pending(status: &str) -> bool {
-    let mask = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-    };
+    let mask = |name: &str| mask(status, name);
     (mask("SigPnd") | mask("ShdPnd")) & !mask("SigBlk") & !mask("SigIgn") & ENDING != 0
+}
+
+fn mask(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 const fn bit(signal: u32) -> u64 {

@@ -9,13 +9,7 @@ mod handles;
 mod names;
 mod owner;
 
-use std::{
-    cell::RefCell,
-    convert::Infallible,
-    future::pending,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{cell::RefCell, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use nfs_cache::{Answer, Failure, NodeId, OperationId};
@@ -28,11 +22,11 @@ use nfs_wire::{
         READDIR3args, READDIRPLUS3args, READLINK3args, fattr3, ftype3, nfs_fh3, nfstime3, specdata3,
     },
 };
-use nfs_wireless_client::{Client, FileType, Metadata, NfsStatus, Time};
+use nfs_wireless_client::{FileType, Metadata, NfsStatus, Time};
 use nfs_wireless_server::{Done, Server, Service, ServiceConfig, Work, vfs::Space};
 use tokio::{
     sync::{mpsc::UnboundedReceiver, oneshot},
-    time::{Instant, interval, timeout},
+    time::{Instant, interval},
 };
 
 use self::{
@@ -41,7 +35,7 @@ use self::{
     handles::Handles,
     owner::Owners,
 };
-use super::view::{Reply, View};
+use super::view::{Asker, Reply, View};
 use crate::held::Holder;
 
 /// What is shown.
@@ -52,9 +46,6 @@ const MAX_WAITING: usize = 1024;
 
 /// Most bytes of a READ: what a kernel reads ahead in one call without making others wait for long.
 const READ_BYTES: u32 = 256 << 10;
-
-/// How long a program that asks for free space waits for a silent server.
-const SPACE_WAIT: Duration = Duration::from_secs(1);
 
 /// How often files that nobody reads any more are closed.
 const TIDY: Duration = Duration::from_secs(10);
@@ -75,8 +66,6 @@ pub(crate) enum Readers {
 #[derive(Debug)]
 pub(crate) struct Export {
     view: Arc<View>,
-    /// The connection, once there is one.
-    client: Arc<OnceLock<Client>>,
     root: FileHandle,
     uid: u32,
     readers: Readers,
@@ -107,16 +96,11 @@ type Answers = (Result<Option<Known>, NfsStatus>, Body);
 
 impl Export {
     /// Serves the directory `root`, with its numbers of file system and file, which `view` shows.
-    pub(crate) fn new(
-        view: Arc<View>,
-        client: Arc<OnceLock<Client>>,
-        (root, numbers): (FileHandle, (u64, u64)),
-        readers: Readers,
-    ) -> Self {
+    pub(crate) fn new(view: Arc<View>, (root, numbers): (FileHandle, (u64, u64)), readers: Readers) -> Self {
         let handles = RefCell::new(Handles::new(&root, numbers));
         let uid = rustix::process::geteuid().as_raw();
         let (owners, state) = Default::default();
-        Self { view, client, root, uid, readers, owners, handles, state }
+        Self { view, root, uid, readers, owners, handles, state }
     }
 
     /// Returns the service that takes its calls, for [`Server::bind_deferred`].
@@ -188,7 +172,7 @@ impl Export {
             Some(Procedure::Fsstat) => {
                 let arguments: FSSTAT3args = decode(arguments)?;
                 let object = self.look(&arguments.fsroot).await;
-                (object.map(Some), Body::Space(self.space().await))
+                (object.map(Some), self.space().await)
             }
             Some(Procedure::Lookup) => {
                 let arguments: LOOKUP3args<'_> = decode(arguments)?;
@@ -249,7 +233,7 @@ impl Export {
         ask: impl FnOnce(&mut Cache, std::time::Instant) -> OperationId,
     ) -> (OperationId, Result<Answer, Failure>) {
         let (sender, receiver) = oneshot::channel();
-        let operation = self.view.begin(0, Reply::Task(sender), ask);
+        let operation = self.view.begin(Asker::NOBODY, Reply::Task(sender), ask);
         (operation, receiver.await.unwrap_or(Err(Failure::Unreachable)))
     }
 
@@ -322,21 +306,17 @@ impl Export {
         if is_same { Ok(self.known(&held)) } else { Err(NfsStatus::STALE) }
     }
 
-    async fn space(&self) -> Space {
-        let asked = async {
-            let client = self.client.get()?;
-            client.fs_stat(client.root()).await.ok()
-        };
-        match timeout(SPACE_WAIT, asked).await {
-            Ok(Some(it)) => Space {
-                total_bytes: it.tbytes,
-                free_bytes: it.fbytes,
-                available_bytes: it.abytes,
-                total_files: it.tfiles,
-                free_files: it.ffiles,
-            },
-            // Nobody knows while the server is silent.
-            _ => Space::default(),
+    /// Returns the space of the server's file system, as it was told last.
+    async fn space(&self) -> Body {
+        match self.view.space().await {
+            Some(it) => Body::Space(Space {
+                total_bytes: it.total_bytes,
+                free_bytes: it.free_bytes,
+                available_bytes: it.available_bytes,
+                total_files: it.total_files,
+                free_files: it.free_files,
+            }),
+            None => Body::Failed(NfsStatus::IO),
         }
     }
 }

@@ -6,6 +6,9 @@ use std::{
     os::unix::{ffi::OsStringExt, fs::FileTypeExt},
     path::{Path, PathBuf},
     process::Command,
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use rustix::{io::Errno, mount::UnmountFlags};
@@ -40,30 +43,105 @@ impl MountPoint {
                 return Err(Failure::with(Exit::LocalIo, text));
             }
         }
-        // Not its attributes: the kernel knows these for a while after the program was killed.
-        let was_dead = matches!(rustix::fs::statvfs(path), Err(Errno::NOTCONN));
-        if was_dead {
-            detach(&absolute(path)?)?;
-        }
-        let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                let shown = show(path);
-                Failure::with(
-                    Exit::LocalIo,
-                    format!("{shown} does not exist; create it first: mkdir {shown}"),
-                )
-            }
-            _ => local(path, &error),
-        })?;
-        if !metadata.is_dir() {
-            return Err(Failure::with(Exit::LocalIo, format!("{} is not a directory", show(path))));
-        }
-        let path = fs::canonicalize(path).map_err(|error| local(path, &error))?;
-        if mounts()?.iter().any(|mount| mount.path == path && mount.is_ours) {
+        bounded(path, prepare)
+    }
+}
+
+/// Checks that something can be mounted on a directory, and returns its absolute path, without links.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn directory(path: &Path) -> anyhow::Result<PathBuf> {
+    bounded(path, |path| checked(absolute(&path)?))
+}
+
+fn prepare(path: PathBuf) -> anyhow::Result<MountPoint> {
+    let path = absolute(&path)?;
+    let mut was_dead = false;
+    // What is mounted already may be stopped, and whoever touches it then waits for ever.
+    while let Some(mount) = mount_at(&path)? {
+        if is_dead(&path) {
+            detach(&path)?;
+            was_dead = true;
+        } else if mount.is_ours {
             let text = format!("{0} is mounted already (nfsw umount {0})", show(&path));
             return Err(Failure::with(Exit::LocalIo, text));
+        } else {
+            break;
         }
-        Ok(Self { path, was_dead })
+    }
+    Ok(MountPoint { path: checked(path)?, was_dead })
+}
+
+/// Whether the program that served a mount is gone. The kernel knows the attributes of its root for a while then, but not its space.
+fn is_dead(path: &Path) -> bool {
+    /// How long one that lives may take to answer; one that does not is known at once.
+    const ALIVE: Duration = Duration::from_secs(1);
+    let path = path.to_owned();
+    within(ALIVE, move || rustix::fs::statvfs(path).err()) == Some(Some(Errno::NOTCONN))
+}
+
+fn checked(path: PathBuf) -> anyhow::Result<PathBuf> {
+    let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let shown = show(&path);
+            Failure::with(Exit::LocalIo, format!("{shown} does not exist; create it first: mkdir {shown}"))
+        }
+        _ => local(&path, &error),
+    })?;
+    if !metadata.is_dir() {
+        return Err(Failure::with(Exit::LocalIo, format!("{} is not a directory", show(&path))));
+    }
+    Ok(path)
+}
+
+/// Looks at a path, which may be on a file system that does not respond.
+fn bounded<T: Send + 'static>(
+    path: &Path,
+    look: impl FnOnce(PathBuf) -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    const LONGEST: Duration = Duration::from_secs(5);
+    let owned = path.to_owned();
+    within(LONGEST, || look(owned)).unwrap_or_else(|| {
+        let text = format!("{}: its file system does not respond", show(path));
+        Err(Failure::with(Exit::LocalIo, text))
+    })
+}
+
+/// Runs something that may hang on a thread of its own; `None` if it takes longer.
+fn within<T: Send + 'static>(longest: Duration, run: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(run()));
+    receiver.recv_timeout(longest).ok()
+}
+
+/// What was mounted by this program. It is taken out of the file tree when this is dropped, also while programs use it: these get errors
+/// once this program has ended.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    path: PathBuf,
+    number: Option<Vec<u8>>,
+}
+
+impl Mounted {
+    /// Takes charge of what was just mounted.
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), number: number(path) }
+    }
+
+    /// Whether it is still in the file tree. While programs use it after `nfsw umount`, something else may be mounted in its place.
+    pub(crate) fn is_there(&self) -> bool {
+        self.number.is_some() && number(&self.path) == self.number
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_there()
+            && let Err(error) = unmount(&self.path)
+        {
+            tracing::debug!(%error, "cannot unmount");
+        }
     }
 }
 
@@ -130,7 +208,7 @@ pub(crate) fn served_port(path: &Path) -> Option<u16> {
 }
 
 /// Returns what tells the mount on a directory from every other, its device number, and `None` if there is no mount.
-pub(crate) fn device(path: &Path) -> Option<Vec<u8>> {
+fn number(path: &Path) -> Option<Vec<u8>> {
     mount_at(path).ok()?.map(|mount| mount.device)
 }
 
@@ -191,14 +269,25 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes a path absolute without touching its last component, which may be a dead mount.
+/// Makes a path absolute, and follows links, without touching what is mounted there, which may be dead or stopped.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    let absolute = std::path::absolute(path).map_err(|error| local(path, &error))?;
-    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Ok(absolute) };
-    match fs::canonicalize(parent) {
-        Ok(parent) => Ok(parent.join(name)),
-        Err(error) => Err(local(parent, &error)),
+    /// Links that lead on (Linux' limit).
+    const MAX_LINKS: usize = 40;
+    let mut path = std::path::absolute(path).map_err(|error| local(path, &error))?;
+    let real = |path: &Path| fs::canonicalize(path).map_err(|error| local(path, &error));
+    for _ in 0..MAX_LINKS {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return real(&path) };
+        let parent = real(parent)?;
+        path = parent.join(name);
+        if mount_at(&path)?.is_some() {
+            return Ok(path);
+        }
+        match fs::read_link(&path) {
+            Ok(target) => path = parent.join(target),
+            Err(_) => return Ok(path),
+        }
     }
+    Err(local(&path, &Errno::LOOP.into()))
 }
 
 #[cfg(test)]
@@ -221,5 +310,32 @@ mod tests {
             b"60 28 0:48 / /mnt ro,relatime - nfs nas:/ ro,vers=3,rsize=262144,port=20490,mountport=20490";
         assert_eq!(parse(line), mount("/mnt", "0:48", false, None), "of another machine");
         assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn links_are_followed_and_circles_end() {
+        let place = tempfile::tempdir().unwrap();
+        let place = fs::canonicalize(place.path()).unwrap();
+        fs::create_dir_all(place.join("a/view")).unwrap();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, place.join(name)).unwrap();
+        link("a/view", "one");
+        link("../one", "a/two");
+        link("three", "three");
+        link("a/view/..", "four");
+        for name in ["a/view", "one", "a/two", "a/../one", "a/view/."] {
+            assert_eq!(absolute(&place.join(name)).unwrap(), place.join("a/view"), "{name}");
+        }
+        assert_eq!(absolute(&place.join("four")).unwrap(), place.join("a"));
+        assert_eq!(absolute(&place.join("missing")).unwrap(), place.join("missing"));
+        assert!(absolute(&place.join("three")).is_err());
+    }
+
+    #[test]
+    fn what_hangs_is_not_waited_for() {
+        let begun = std::time::Instant::now();
+        let (_sender, receiver) = mpsc::channel::<()>();
+        assert_eq!(within(Duration::from_millis(50), move || receiver.recv().is_ok()), None);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert_eq!(within(Duration::from_secs(10), || 7), Some(7));
     }
 }

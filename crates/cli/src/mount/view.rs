@@ -1,32 +1,31 @@
 //! What the threads of a mount share.
 
+mod answers;
+mod interrupted;
+mod listings;
+
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
-use fuser::{
-    Errno, FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
-};
-use nfs_cache::{Answer, Cache, Event, Failure, ListEntry, NodeId, OpenId, OperationId, Stats, Wanted};
-use nfs_wireless_client::Metadata;
+use nfs_cache::{Cache, Event, OpenId, OperationId, Stats, Wanted};
 use tokio::sync::{Notify, oneshot};
 
+use self::listings::OpenDirectory;
+pub(super) use self::{
+    answers::{Asker, Reply},
+    listings::DirectoryReader,
+};
 use super::{
-    attributes::{attributes, errno, kind, unknown},
-    interrupt::is_interrupted,
+    fuse::Space,
     thumbnails::{Head, Thumbnails},
 };
 use crate::held::Holder;
 
-/// How long the kernel may use names and attributes without asking: an upcall costs microseconds, and the cache behind it knows
-/// what is still true.
-pub(super) const KERNEL_TTL: Duration = Duration::from_secs(1);
-
 /// Something to tell the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// The server does not respond any more.
     Disconnected,
@@ -34,6 +33,8 @@ pub(crate) enum Notice {
     Connected,
     /// Another server is there.
     AnotherServer,
+    /// A directory on the server has a name that no program can use.
+    Unusable(Box<[u8]>),
 }
 
 /// Whether the server responds.
@@ -86,12 +87,12 @@ pub(crate) struct View {
 pub(super) struct Inner {
     pub(super) cache: Cache<Holder>,
     waiting: BTreeMap<OperationId, Waiting>,
-    /// Open directories, with the listing that their reader goes through.
-    directories: BTreeMap<u64, Option<Arc<Vec<ListEntry>>>>,
+    directories: BTreeMap<u64, OpenDirectory>,
     next_directory: u64,
-    /// Requests for the space of the file system, which is not held.
-    pub(super) space: Vec<ReplyStatfs>,
+    pub(super) space: SpaceQuestions,
     pub(super) notices: Vec<Notice>,
+    /// The user was told of a name that no program can use.
+    told_unusable: bool,
     way: (Way, Instant),
     /// Files that the kernel has open.
     open_files: u64,
@@ -102,29 +103,17 @@ pub(super) struct Inner {
 /// A request without an answer yet.
 #[derive(Debug)]
 struct Waiting {
-    thread: u32,
+    asker: Asker,
     reply: Reply,
 }
 
-/// How the kernel is to be answered.
-#[derive(Debug)]
-pub(super) enum Reply {
-    Entry(ReplyEntry),
-    Attributes(NodeId, ReplyAttr),
-    Open(ReplyOpen),
-    Data(ReplyData),
-    Names(DirectoryReader, ReplyDirectory),
-    Entries(DirectoryReader, ReplyDirectoryPlus),
-    /// Not the kernel: a task of this program.
-    Task(oneshot::Sender<Result<Answer, Failure>>),
-}
-
-/// Who reads a directory, and how far that is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DirectoryReader {
-    pub(super) node: NodeId,
-    pub(super) handle: FileHandle,
-    pub(super) offset: u64,
+/// Requests for the space of the file system, which the cache does not hold: the last answer of the server is remembered.
+#[derive(Debug, Default)]
+pub(super) struct SpaceQuestions {
+    waiting: Vec<Waiting>,
+    last: Option<Space>,
+    /// It is to be asked for, although nobody waits.
+    is_wanted: bool,
 }
 
 impl View {
@@ -136,8 +125,9 @@ impl View {
             waiting: BTreeMap::new(),
             directories: BTreeMap::new(),
             next_directory: 1,
-            space: Vec::new(),
+            space: SpaceQuestions { is_wanted: true, ..SpaceQuestions::default() },
             notices: Vec::new(),
+            told_unusable: false,
             way: (way, Instant::now()),
             open_files: 0,
             used_at: Instant::now(),
@@ -150,10 +140,10 @@ impl View {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an operation for a thread, and answers what can be answered.
+    /// Begins an operation, and answers what can be answered.
     pub(super) fn begin(
         &self,
-        thread: u32,
+        asker: Asker,
         reply: Reply,
         ask: impl FnOnce(&mut Cache<Holder>, Instant) -> OperationId,
     ) -> OperationId {
@@ -161,7 +151,7 @@ impl View {
         inner.used_at = now;
         let before = inner.cache.poll_timeout();
         let operation = ask(&mut inner.cache, now);
-        inner.waiting.insert(operation, Waiting { thread, reply });
+        inner.waiting.insert(operation, Waiting { asker, reply });
         inner.answer();
         let is_done = !inner.waiting.contains_key(&operation);
         // Reading ahead may want calls although the operation is done.
@@ -226,7 +216,7 @@ impl View {
             stats: inner.cache.stats(),
             way: inner.way.0,
             way_since: inner.way.1,
-            waiting: inner.waiting.len(),
+            waiting: inner.waiting.len() + inner.space.waiting.len(),
             fetching: inner.cache.prefetching().map(<[u8]>::to_vec),
             is_unused: inner.open_files == 0 && inner.directories.is_empty() && inner.waiting.is_empty(),
             used_at: inner.used_at,
@@ -283,179 +273,43 @@ impl Inner {
 
     /// Whether somebody waits for an answer.
     pub(super) fn is_waited_for(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Ends the requests of threads that are to die.
-    pub(super) fn end_interrupted(&mut self) {
-        let interrupted = |waiting: &Waiting| is_interrupted(waiting.thread);
-        let gone: Vec<OperationId> =
-            self.waiting.iter().filter(|(_, waiting)| interrupted(waiting)).map(|(&id, _)| id).collect();
-        for operation in gone {
-            self.cache.abandon(Instant::now(), operation);
-            if let Some(Waiting { reply, .. }) = self.waiting.remove(&operation) {
-                reply.fail(Errno::EINTR);
-            }
-        }
-    }
-
-    /// Opens a directory for reading.
-    pub(super) fn open_directory(&mut self) -> FileHandle {
-        let handle = self.next_directory;
-        self.next_directory += 1;
-        self.directories.insert(handle, None);
-        FileHandle(handle)
-    }
-
-    /// Closes a directory.
-    pub(super) fn close_directory(&mut self, handle: FileHandle) {
-        self.directories.remove(&handle.0);
-        self.used_at = Instant::now();
-    }
-
-    /// Returns the listing that a reader goes through; one at its beginning has none.
-    pub(super) fn listing(&self, reader: DirectoryReader) -> Option<Arc<Vec<ListEntry>>> {
-        if reader.offset == 0 {
-            return None;
-        }
-        self.directories.get(&reader.handle.0)?.clone()
-    }
-
-    fn send(&mut self, reply: Reply, result: Result<Answer, Failure>) {
-        match (reply, result) {
-            // A task that was given up does not listen.
-            (Reply::Task(task), result) => drop(task.send(result)),
-            (reply, Err(failure)) => reply.fail(errno(&failure)),
-            (Reply::Entry(reply), Ok(Answer::Entry { node, metadata })) => {
-                reply.entry(&KERNEL_TTL, &attributes(node, &metadata), Generation(0));
-            }
-            (Reply::Attributes(node, reply), Ok(Answer::Attributes(metadata))) => {
-                reply.attr(&KERNEL_TTL, &attributes(node, &metadata));
-            }
-            (Reply::Open(reply), Ok(Answer::Opened { open, keep_cache })) => {
-                let flags = if keep_cache { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
-                self.open_files += 1;
-                reply.opened(FileHandle(open.number()), flags);
-            }
-            (Reply::Data(reply), Ok(Answer::Data(pieces))) => match pieces.as_slice() {
-                [piece] => reply.data(piece),
-                pieces => reply.data(&pieces.concat()),
-            },
-            (Reply::Data(reply), Ok(Answer::Target(target))) => reply.data(&target),
-            (Reply::Names(reader, reply), Ok(Answer::Listing(entries))) => {
-                self.keep_listing(reader, &entries);
-                self.send_names(reader, reply, &entries);
-            }
-            (Reply::Entries(reader, reply), Ok(Answer::Listing(entries))) => {
-                self.keep_listing(reader, &entries);
-                self.send_entries(reader, reply, &entries);
-            }
-            (reply, Ok(_)) => reply.fail(Errno::EIO),
-        }
-    }
-
-    fn keep_listing(&mut self, reader: DirectoryReader, entries: &Arc<Vec<ListEntry>>) {
-        if let Some(listing) = self.directories.get_mut(&reader.handle.0) {
-            *listing = Some(Arc::clone(entries));
-        }
-    }
-
-    /// Sends names with attributes, of which the kernel makes nodes.
-    pub(super) fn send_entries(
-        &mut self,
-        reader: DirectoryReader,
-        mut reply: ReplyDirectoryPlus,
-        entries: &[ListEntry],
-    ) {
-        for (offset, name) in dots(reader) {
-            let own = unknown(reader.node.number(), fuser::FileType::Directory);
-            // The kernel makes no node of these.
-            if reply.add(own.ino, offset, name, &KERNEL_TTL, &own, Generation(0)) {
-                return reply.ok();
-            }
-        }
-        for (offset, entry) in after(reader, entries) {
-            let name = os(&entry.name);
-            let is_full = match self.known(entry) {
-                Some((node, metadata)) => {
-                    let known = attributes(node, &metadata);
-                    let is_full = reply.add(known.ino, offset, name, &KERNEL_TTL, &known, Generation(0));
-                    if !is_full {
-                        self.cache.reference(node);
-                    }
-                    is_full
-                }
-                // Node 0: it is looked up when it is needed.
-                None => {
-                    let known = unknown(entry.fileid, fuser::FileType::RegularFile);
-                    reply.add(INodeNo(0), offset, name, &KERNEL_TTL, &known, Generation(0))
-                }
-            };
-            if is_full {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    /// Sends names alone.
-    pub(super) fn send_names(
-        &self,
-        reader: DirectoryReader,
-        mut reply: ReplyDirectory,
-        entries: &[ListEntry],
-    ) {
-        for (offset, name) in dots(reader) {
-            if reply.add(INodeNo(reader.node.number()), offset, fuser::FileType::Directory, name) {
-                return reply.ok();
-            }
-        }
-        for (offset, entry) in after(reader, entries) {
-            let (number, kind) = match self.known(entry) {
-                Some((node, metadata)) => (node.number(), kind(metadata.file_type)),
-                None => (entry.fileid, fuser::FileType::RegularFile),
-            };
-            if reply.add(INodeNo(number), offset, kind, os(&entry.name)) {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    /// What an entry is, and its attributes, while they are known.
-    fn known(&self, entry: &ListEntry) -> Option<(NodeId, Metadata)> {
-        let node = entry.node?;
-        Some((node, self.cache.known(node)?))
+        !self.waiting.is_empty() || !self.space.waiting.is_empty()
     }
 }
 
-impl Reply {
-    pub(super) fn fail(self, error: Errno) {
-        match self {
-            Self::Entry(reply) => reply.error(error),
-            Self::Attributes(_, reply) => reply.error(error),
-            Self::Open(reply) => reply.error(error),
-            Self::Data(reply) => reply.error(error),
-            Self::Names(_, reply) => reply.error(error),
-            Self::Entries(_, reply) => reply.error(error),
-            Self::Task(task) => drop(task),
+impl View {
+    /// Asks for the space of the file system. While the server does not respond, what it said last is true for all that is known.
+    pub(super) fn ask_space(&self, asker: Asker, reply: Reply) {
+        let mut inner = self.lock();
+        inner.used_at = Instant::now();
+        match inner.space.last {
+            Some(last) if inner.way.0 != Way::Up => reply.space(Some(last)),
+            _ => inner.space.waiting.push(Waiting { asker, reply }),
         }
+        drop(inner);
+        self.bell.notify_one();
+    }
+
+    /// Returns the space of the file system, if that is known.
+    pub(super) async fn space(&self) -> Option<Space> {
+        let (sender, receiver) = oneshot::channel();
+        self.ask_space(Asker::NOBODY, Reply::SpaceTask(sender));
+        receiver.await.ok().flatten()
     }
 }
 
-const DOTS: [&str; 2] = [".", ".."];
+impl SpaceQuestions {
+    /// Whether the server is to be asked; where nobody waits, only once the mount `has_begun`.
+    pub(super) const fn is_open(&self, has_begun: bool) -> bool {
+        self.is_wanted && has_begun || !self.waiting.is_empty()
+    }
 
-/// The two names that every directory has, from a reader's offset on, each with the offset after it.
-fn dots(reader: DirectoryReader) -> impl Iterator<Item = (u64, &'static str)> {
-    (1..).zip(DOTS).skip(usize::try_from(reader.offset).unwrap_or(usize::MAX))
-}
-
-/// The entries from a reader's offset on, each with the offset after it.
-fn after(reader: DirectoryReader, entries: &[ListEntry]) -> impl Iterator<Item = (u64, &ListEntry)> {
-    let skipped = reader.offset.saturating_sub(DOTS.len() as u64);
-    (DOTS.len() as u64 + 1..).zip(entries).skip(usize::try_from(skipped).unwrap_or(usize::MAX))
-}
-
-fn os(name: &[u8]) -> &std::ffi::OsStr {
-    std::os::unix::ffi::OsStrExt::from_bytes(name)
+    /// Takes in what the server said, if it did.
+    pub(super) fn answer(&mut self, told: Option<Space>) {
+        self.is_wanted = false;
+        self.last = told.or(self.last);
+        for Waiting { reply, .. } in self.waiting.drain(..) {
+            reply.space(self.last);
+        }
+    }
 }

@@ -35,6 +35,11 @@ impl<S: Store> Cache<S> {
         self.objects.get(node).map(Object::handle)
     }
 
+    /// Returns the directory that a node was found in last, as far as that is known.
+    pub fn parent(&self, node: NodeId) -> Option<NodeId> {
+        self.objects.get(node)?.parent
+    }
+
     pub(super) fn step_find(&mut self, id: OperationId, handle: FileHandle) -> Step {
         if let Some((node, object)) = self.objects.at(&handle) {
             let metadata = object.known.metadata;

@@ -18,7 +18,9 @@ use nfs_wireless_server::Server;
 use serde_json::json;
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{begin, status::Identity, tell, tell_state, teller, unmounted as unmounted_event, unused};
+use super::{
+    asked_to_end, begin, status::Identity, tell, tell_state, teller, unmounted as unmounted_event, unused,
+};
 use crate::{
     args::MountArgs,
     command::serve::url,
@@ -26,9 +28,8 @@ use crate::{
     error::{explain, io_text, local, show},
     exit::{Exit, Failure},
     links,
-    mount::{Export, Patterns, Readers, View, background, carry, served_port, unmount},
+    mount::{Export, Patterns, Readers, View, background, carry, directory, served_port, unmount},
     report::{Reporter, put_name},
-    signals::interrupted,
     units,
 };
 
@@ -80,7 +81,7 @@ pub(super) fn run(
 }
 
 async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
-    let mut end = pin!(interrupted());
+    let mut end = pin!(asked_to_end());
     let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
     let (place, listen) = prepare(arguments)?;
     let begun = tokio::select! {
@@ -93,7 +94,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         view.hoard(Box::new(hoard));
     }
     let readers = if listen.ip().is_loopback() { Readers::Owner } else { Readers::Everybody };
-    let export = Export::new(Arc::clone(&view), Arc::clone(&begun.server), begun.root, readers);
+    let export = Export::new(Arc::clone(&view), begun.root, readers);
     let service = export.service(RandomState::new().hash_one(SystemTime::now()));
     let (server, works) =
         Server::bind_deferred(listen, service).await.map_err(|error| unbound(&place, listen, &error))?;
@@ -243,21 +244,6 @@ fn unbound(place: &Place, listen: SocketAddr, error: &io::Error) -> anyhow::Erro
         _ => format!("cannot listen on {listen}: {} (--listen takes another)", io_text(error)),
     };
     Failure::with(Exit::LocalIo, text)
-}
-
-/// Checks that a directory can be mounted on.
-fn directory(path: &Path) -> anyhow::Result<PathBuf> {
-    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            let shown = show(path);
-            Failure::with(Exit::LocalIo, format!("{shown} does not exist; create it first: mkdir {shown}"))
-        }
-        _ => local(path, &error),
-    })?;
-    if !metadata.is_dir() {
-        return Err(Failure::with(Exit::LocalIo, format!("{} is not a directory", show(path))));
-    }
-    fs::canonicalize(path).map_err(|error| local(path, &error))
 }
 
 /// Checks that what a run before this one has left mounted is what is served now.

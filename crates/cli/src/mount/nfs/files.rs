@@ -195,7 +195,7 @@ impl Export {
     async fn rows(&self, directory: &Held<'_>) -> Result<Arc<[Row]>, NfsStatus> {
         let node = directory.node;
         let listing = match self.ask(|cache, now| cache.list(now, node)).await.1 {
-            Ok(Answer::Listing(listing)) => listing,
+            Ok(Answer::Listing(listing)) => self.view.lock().usable(listing),
             Ok(_) => return Err(NfsStatus::SERVERFAULT),
             Err(Failure::WrongKind) => return Err(NfsStatus::NOTDIR),
             Err(failure) => return Err(status(&failure)),
