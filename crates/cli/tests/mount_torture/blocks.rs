@@ -48,12 +48,12 @@ pub(crate) fn contents(label: Label, places: std::ops::Range<u64>) -> Vec<u8> {
     places.flat_map(|place| block(label, place)).collect()
 }
 
-/// Whose bytes are that were read at a multiple of the size of blocks; `None` of no bytes.
+/// Whose bytes are that were read at a multiple of the size of blocks: all labels of one descriptor should be one.
 ///
 /// # Errors
-/// What is wrong: they belong to several, to another place, or to nothing.
-pub(crate) fn check(bytes: &[u8], offset: u64) -> Result<Option<Label>, String> {
-    let mut all = None;
+/// What is wrong: they belong to another place, or to nothing.
+pub(crate) fn check(bytes: &[u8], offset: u64) -> Result<Vec<Label>, String> {
+    let mut all = Vec::new();
     for (place, read) in (offset / BLOCK as u64..).zip(bytes.chunks(BLOCK)) {
         if read.len() < BLOCK {
             return Err(format!("a torn block at {place}"));
@@ -63,18 +63,18 @@ pub(crate) fn check(bytes: &[u8], offset: u64) -> Result<Option<Label>, String> 
         if read != block(label, place) {
             return Err(format!("block {place} says {label} at {said}, and is not that"));
         }
-        if *all.get_or_insert(label) != label {
-            return Err(format!("block {place} is of {label}, those before of {}", all.unwrap()));
+        if all.last() != Some(&label) {
+            all.push(label);
         }
     }
     Ok(all)
 }
 
 #[test]
-fn what_is_not_of_one_version_is_found() {
+fn whose_a_block_is_can_be_seen_and_what_is_damaged_too() {
     let [old, new] = [1, 2].map(|version| contents(Label { file: 7, version }, 0..8));
-    assert_eq!(check(&new[BLOCK..], BLOCK as u64), Ok(Some(Label { file: 7, version: 2 })));
-    assert!(check(&[&old[..BLOCK], &new[BLOCK..]].concat(), 0).is_err());
+    assert_eq!(check(&new[BLOCK..], BLOCK as u64), Ok(vec![Label { file: 7, version: 2 }]));
+    assert_eq!(check(&[&old[..BLOCK], &new[BLOCK..]].concat(), 0).unwrap().len(), 2);
     assert!(check(&new, BLOCK as u64).is_err());
     assert!(check(&new[..BLOCK - 1], 0).is_err());
     assert!(check(&[0; BLOCK], 0).is_err());

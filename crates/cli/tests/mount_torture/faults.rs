@@ -11,6 +11,8 @@ pub(crate) struct Faults {
     pub(crate) entries: Entries,
     /// READDIRPLUS is answered with NOTSUPP.
     pub(crate) no_readdirplus: bool,
+    /// Cookies are good only until the directory changes; then it is BAD_COOKIE.
+    pub(crate) strict_cookies: bool,
     /// Attributes come in GETATTR, and nowhere else.
     pub(crate) no_post_op: bool,
     /// Directories have another fileid in every reply.

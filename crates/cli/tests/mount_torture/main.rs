@@ -12,6 +12,7 @@ mod mounted;
 
 mod blocks;
 mod faults;
+mod model;
 mod procedures;
 mod program;
 mod server;
@@ -22,3 +23,4 @@ mod contents;
 mod lies;
 mod listings;
 mod outages;
+mod torture;

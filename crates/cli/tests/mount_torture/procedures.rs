@@ -171,13 +171,17 @@ impl Call<'_> {
             }
             Procedure::Readdir => {
                 let cookie = arguments.u64("cookie")?;
-                arguments.u64("verifier")?;
+                if arguments.u64("verifier")? != self.verifier() && cookie > 0 {
+                    return Ok(Err(Status::BAD_COOKIE));
+                }
                 let count = arguments.u32("count")?;
                 return Ok(self.list(cookie, count as usize, usize::MAX, false));
             }
             Procedure::Readdirplus if !self.state.faults.no_readdirplus => {
                 let cookie = arguments.u64("cookie")?;
-                arguments.u64("verifier")?;
+                if arguments.u64("verifier")? != self.verifier() && cookie > 0 {
+                    return Ok(Err(Status::BAD_COOKIE));
+                }
                 let (names, count) = (arguments.u32("dircount")?, arguments.u32("maxcount")?);
                 return Ok(self.list(cookie, count as usize, names as usize, true));
             }
@@ -273,6 +277,12 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// What the cookies of a listing are good for.
+    const fn verifier(&self) -> u64 {
+        let time = self.known.mtime;
+        if self.state.faults.strict_cookies { (time.seconds as u64) << 32 | time.nseconds as u64 } else { 0 }
+    }
+
     /// READDIR and READDIRPLUS.
     fn list(&mut self, cookie: u64, most: usize, most_names: usize, plus: bool) -> Result<(), Status> {
         let directory = self.state.tree.directory(self.id)?;
@@ -296,7 +306,7 @@ impl Call<'_> {
             .collect();
         let count = all.len();
         self.begin();
-        self.put(&0_u64);
+        self.put(&self.verifier());
         let (most, mut names, mut told) = (most.min(self.limit), 0, 0);
         for (cookie, name, id) in all {
             let mut entry = Vec::new();
