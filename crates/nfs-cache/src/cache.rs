@@ -88,6 +88,8 @@ pub struct Cache<S> {
     silent_since: Option<Instant>,
     /// Since when it says that it does not know the root.
     rootless_since: Option<Instant>,
+    /// When the root was seen after something had looked like another server's.
+    identified_at: Option<Instant>,
     /// When the front began an operation last.
     used_at: Instant,
     /// When the latest call was sent that the server answered.
@@ -145,6 +147,8 @@ struct Operation {
     fruitless: u32,
     /// How often an answer to one of its calls was not enough.
     rounds: u32,
+    /// Since when a call about the same file has no answer, if it was sent before the operation began.
+    mute_since: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -195,6 +199,7 @@ impl<S: Store> Cache<S> {
             last_heard: now,
             silent_since: None,
             rootless_since: None,
+            identified_at: None,
             used_at: now,
             answered_until: now,
             slow_until: now,
@@ -432,6 +437,7 @@ impl<S: Store> Cache<S> {
         let operation = OperationId(self.unique());
         let first = CallId(since.map_or(self.next, |since| since.0));
         let (begun, brought) = (self.now, self.now);
+        let mute_since = self.mute_since(&asked);
         let asked = Operation {
             asked,
             begun,
@@ -442,6 +448,7 @@ impl<S: Store> Cache<S> {
             failed: None,
             fruitless: 0,
             rounds: 0,
+            mute_since,
         };
         self.used_at = self.now;
         self.operations.insert(operation, asked);
@@ -454,6 +461,19 @@ impl<S: Store> Cache<S> {
         self.stats.without_calls +=
             u64::from(calls == self.next && !self.operations.contains_key(&operation));
         operation
+    }
+
+    /// Returns since when the server is silent about the file of an operation, as far as that is known.
+    fn mute_since(&self, asked: &Asked) -> Option<Instant> {
+        let node = match asked {
+            Asked::Attributes(node) | Asked::List(node) | Asked::ReadLink(node) => *node,
+            Asked::Open(node) | Asked::Confirm(node) => *node,
+            Asked::Read { open, .. } => self.opens.get(open)?.node,
+            Asked::Lookup { .. } | Asked::Find(_) => return None,
+        };
+        let handle = self.objects.get(node)?.handle();
+        let calls = self.calls.values().filter(|call| call.is_in_flight() && *call.question.handle() == handle);
+        calls.filter_map(|call| call.sent.map(|sent| sent.at)).min()
     }
 
     /// Operations, calls and open files are numbered together.

@@ -100,6 +100,14 @@ impl Call {
 }
 
 impl Question {
+    /// Returns the handle that it is about.
+    pub(crate) const fn handle(&self) -> &FileHandle {
+        match self {
+            Self::Getattr(handle) | Self::Readlink(handle) | Self::Page(handle) => handle,
+            Self::Read { handle, .. } | Self::Lookup { directory: handle, .. } => handle,
+        }
+    }
+
     pub(crate) fn encode(&self, listing: Option<&Listing>, page_bytes: u32) -> (Procedure, Vec<u8>) {
         let mut arguments = Vec::new();
         let procedure = match self {

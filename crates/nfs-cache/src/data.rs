@@ -35,6 +35,8 @@ pub(crate) struct Held {
     pub(crate) wanted: bool,
     /// A front was given bytes of it.
     pub(crate) given: bool,
+    /// When its attributes changed last, though it is the same version.
+    pub(crate) altered_at: Option<Instant>,
 }
 
 /// A change after which it is looked at what is held: one grain is fetched again and compared.
@@ -76,6 +78,7 @@ pub(crate) static NOTHING: Held = Held {
     recalled: false,
     wanted: false,
     given: false,
+    altered_at: None,
 };
 
 impl Held {

@@ -25,7 +25,7 @@ fn bytes(number: u64) -> Vec<u8> {
 
 fn open(world: &mut World<MemoryStore>, node: NodeId) -> (OpenId, bool) {
     match world.run(|cache, now| cache.open(now, node)) {
-        Ok(Answer::Opened { open, keep_cache }) => (open, keep_cache),
+        Ok(Answer::Opened { open, keep_cache, .. }) => (open, keep_cache),
         other => panic!("{other:?}"),
     }
 }
@@ -99,7 +99,7 @@ fn who_opens_at_the_same_moment_keeps_no_old_pages() {
     world.call();
     let mut opened = Vec::new();
     while let Some(event) = world.cache.poll_event() {
-        if let nfs_cache::Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache }) } = event {
+        if let nfs_cache::Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache, .. }) } = event {
             assert!(begun.contains(&operation));
             opened.push((open, keep_cache));
         }

@@ -20,7 +20,7 @@ fn node(world: &mut World<MemoryStore>, name: &str) -> NodeId {
 
 fn open(world: &mut World<MemoryStore>, node: NodeId) -> (OpenId, bool) {
     match world.run_at_once(|cache, now| cache.open(now, node)) {
-        Ok(Answer::Opened { open, keep_cache }) => (open, keep_cache),
+        Ok(Answer::Opened { open, keep_cache, .. }) => (open, keep_cache),
         other => panic!("{other:?}"),
     }
 }

@@ -307,6 +307,10 @@ fn tell(reporter: &Reporter, server: &Remote, notice: Notice) {
         Notice::Disconnected => format!("{server}: the server does not respond; what is held is served"),
         Notice::Connected => format!("{server}: the server responds again"),
         Notice::AnotherServer => another(server),
+        Notice::Unlisted(path, failure) => {
+            let path = cut(&escape(&path), UNUSABLE);
+            format!("{server}: the directory \"{path}\" cannot be listed: {failure}")
+        }
         Notice::Unusable(name) => {
             let name = cut(&escape(&name), UNUSABLE);
             format!("{server}: no program can use \"{name}\" as the name of a file; such names are left out")

@@ -51,7 +51,7 @@ impl Front {
                 view.begin(asker, Reply::Data(answer), |cache, now| cache.read_link(now, node));
             }
             Operation::Open => {
-                view.begin(asker, Reply::Open(answer), |cache, now| cache.open(now, node));
+                view.begin(asker, Reply::Open(node, answer), |cache, now| cache.open(now, node));
             }
             Operation::Read { handle, offset, size } => {
                 let open = OpenId::from_number(handle);

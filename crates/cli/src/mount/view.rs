@@ -5,12 +5,12 @@ mod interrupted;
 mod listings;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
-use nfs_cache::{Cache, Event, OpenId, OperationId, Stats, Wanted};
+use nfs_cache::{Cache, Event, Failure, OpenId, OperationId, Stats, Wanted};
 use tokio::sync::{Notify, oneshot};
 
 use self::listings::OpenDirectory;
@@ -24,6 +24,9 @@ use super::{
 };
 use crate::held::Holder;
 
+/// Directories remembered that cannot be listed.
+const MOST_UNLISTED: usize = 1000;
+
 /// Something to tell the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
@@ -35,6 +38,8 @@ pub(crate) enum Notice {
     AnotherServer,
     /// A directory on the server has a name that no program can use.
     Unusable(Box<[u8]>),
+    /// A directory, by its path below the mounted one, cannot be listed; and why.
+    Unlisted(Vec<u8>, Failure),
 }
 
 /// Whether the server responds.
@@ -93,6 +98,8 @@ pub(super) struct Inner {
     pub(super) notices: Vec<Notice>,
     /// The user was told of a name that no program can use.
     told_unusable: bool,
+    /// Directories that cannot be listed, of which the user was told.
+    unlisted: BTreeSet<Vec<u8>>,
     way: (Way, Instant),
     /// Files that the kernel has open.
     open_files: u64,
@@ -128,6 +135,7 @@ impl View {
             space: SpaceQuestions { is_wanted: true, ..SpaceQuestions::default() },
             notices: Vec::new(),
             told_unusable: false,
+            unlisted: BTreeSet::new(),
             way: (way, Instant::now()),
             open_files: 0,
             used_at: Instant::now(),
@@ -248,6 +256,13 @@ impl Inner {
                 Event::Disconnected => self.notice(Notice::Disconnected, Way::Down),
                 Event::Connected => self.notice(Notice::Connected, Way::Up),
                 Event::AnotherServer => self.notice(Notice::AnotherServer, Way::AnotherServer),
+                // However often a program asks.
+                Event::Unlisted { path, failure } if self.unlisted.insert(path.clone()) => {
+                    self.notices.push(Notice::Unlisted(path, failure));
+                    if self.unlisted.len() > MOST_UNLISTED {
+                        self.unlisted.clear();
+                    }
+                }
                 Event::Head { path, metadata, data } => {
                     if let Some(thumbnails) = &self.thumbnails {
                         let changed = metadata.mtime.seconds;

@@ -1,6 +1,6 @@
 //! What a front learns.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use nfs_proto::{attr::Metadata, transfer::TransferError};
@@ -68,6 +68,8 @@ pub enum Answer {
         open: OpenId,
         /// Whether pages that the front has of this node are still those of the file.
         keep_cache: bool,
+        /// When the attributes of this node changed last, if they ever did: what a front has kept since before is out of date.
+        altered_at: Option<Instant>,
     },
     /// Bytes of a file, one piece after the other.
     Data(Vec<Bytes>),

@@ -31,6 +31,9 @@ const LONGEST_JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
 /// How long no call is sent after one could not be.
 const NOT_ASKED_PAUSE: Duration = Duration::from_secs(1);
 
+/// For how long the root's identity answers for files that are on another file system than before.
+const IDENTIFIED: Duration = Duration::from_secs(2);
+
 /// How long a server may say that it does not know the root before it counts as another one.
 const ROOTLESS: Duration = Duration::from_secs(10);
 
@@ -108,7 +111,7 @@ impl<S: Store> Cache<S> {
             Taken::Done => {
                 for operation in &call.waiters {
                     self.operations.entry(*operation).and_modify(|it| {
-                        it.brought = self.now;
+                        (it.brought, it.mute_since) = (self.now, None);
                         // Listings and data take many answers; they have bounds of their own.
                         let takes_data = matches!(it.asked, Asked::Read { .. } | Asked::Open(_) | Asked::Confirm(_));
                         it.rounds += u32::from(!takes_data && !matches!(call.question, Question::Page(_)));
@@ -228,6 +231,7 @@ impl<S: Store> Cache<S> {
         match shown {
             Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
                 self.rootless_since = None;
+                self.identified_at = Some(self.now);
                 self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
                 if self.link == Link::Down {
                     self.end_probes();
@@ -255,6 +259,9 @@ impl<S: Store> Cache<S> {
     }
 
     fn take_results(&mut self, id: CallId, call: &Call, results: &Bytes) -> Taken {
+        if self.is_alien(&call.question, results) {
+            return self.suspect();
+        }
         let taken = match &call.question {
             Question::Getattr(handle) => self.take_getattr(id, call, *handle, results),
             Question::Lookup { directory, name } => self.take_lookup(id, call, *directory, name, results),
@@ -265,6 +272,41 @@ impl<S: Store> Cache<S> {
             Question::Page(handle) => self.take_page(id, call, *handle, results),
         };
         taken.unwrap_or_else(|taken| taken)
+    }
+
+    /// Whether a reply shows the file that was asked about on another file system than before: then another server may be there. The
+    /// root's identity decides.
+    fn is_alien(&self, question: &Question, results: &[u8]) -> bool {
+        let shown = match question {
+            Question::Getattr(_) => match reply::decode::<GETATTR3resok>(results) {
+                Ok(Ok(found)) => Some(Metadata::from(&found.obj_attributes)),
+                _ => None,
+            },
+            Question::Lookup { .. } => match reply::decode::<LOOKUP3resok>(results) {
+                Ok(Ok(found)) => optional(&found.dir_attributes),
+                _ => None,
+            },
+            Question::Readlink(_) | Question::Read { .. } | Question::Page(_) => {
+                let leading = reply::leading_attributes(results).ok().flatten();
+                leading.as_ref().map(Metadata::from)
+            }
+        };
+        let known = self.objects.at(question.handle()).map(|(node, object)| (node, object.known.metadata));
+        let (Some(shown), Some((node, known))) = (shown, known) else { return false };
+        if node == NodeId::ROOT && (shown.fileid, shown.file_type) != (known.fileid, known.file_type) {
+            return true;
+        }
+        // A server may have put another file system in this place: then the root is the same.
+        let is_identified = self.identified_at.is_some_and(|at| self.now < at + IDENTIFIED);
+        shown.fsid != known.fsid && (node == NodeId::ROOT || !is_identified)
+    }
+
+    /// Believes nothing more before the root was seen.
+    fn suspect(&mut self) -> Taken {
+        self.withdraw_calls();
+        self.set_link(Link::Unidentified { silent: false });
+        self.ensure_probe();
+        Taken::Done
     }
 
     fn take_getattr(
@@ -661,6 +703,7 @@ impl<S: Store> Cache<S> {
     fn doubt(&mut self, node: NodeId, before: &Known, after: &Metadata, change: Change) -> bool {
         self.recall_data(node);
         self.loose.retain(|(of, ..)| *of != node);
+        let now = self.now;
         let Some(object) = self.objects.get_mut(node) else { return false };
         let is_open = object.open > 0;
         let Some(held) = object.held_mut() else { return false };
@@ -674,6 +717,7 @@ impl<S: Store> Cache<S> {
         if held.given || held.wanted {
             held.pages = Pages::Doubtful;
         }
+        held.altered_at = Some(now);
         held.origin.get_or_insert_with(|| record::version(&before.metadata));
         if held.present.is_empty() {
             return !(held.given && is_open);
@@ -757,11 +801,7 @@ impl<S: Store> Cache<S> {
 
     /// The server does not know the handle that was asked about: names lead elsewhere now.
     fn end_unknown(&mut self, question: &Question) {
-        let handle = match question {
-            Question::Getattr(handle) | Question::Readlink(handle) | Question::Page(handle) => handle,
-            Question::Read { handle, .. } => handle,
-            Question::Lookup { directory, .. } => directory,
-        };
+        let handle = question.handle();
         if let Some((node, object)) = self.objects.at(handle)
             && node != NodeId::ROOT
         {

@@ -67,8 +67,10 @@ impl<S: Store> Cache<S> {
     /// silence was before the operation began; or it has answered calls that were sent so much later than one of this operation.
     /// Otherwise it may wait behind others in a queue.
     pub(super) fn given_up_at(&self, operation: &Operation) -> Instant {
-        let end = operation.brought + self.config.wait;
-        if end <= self.answered_until {
+        // What others have asked of the same file in vain counts as well.
+        let since = operation.mute_since.map_or(operation.brought, |since| since.min(operation.brought));
+        let end = (since + self.config.wait).max(operation.begun + LAST_CHANCE);
+        if since + self.config.wait <= self.answered_until {
             return end;
         }
         let end = end.max(self.last_heard + self.config.wait);
@@ -301,14 +303,16 @@ impl<S: Store> Cache<S> {
             let open = OpenId(self.unique());
             let keep_cache = !is_confirmed || self.takes_pages(node, open);
             self.objects.touch(node);
+            let mut altered_at = None;
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;
                 if let Some(held) = object.held_mut() {
                     held.wanted = true;
+                    altered_at = held.altered_at;
                 }
             }
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
-            return Some(Ok(Answer::Opened { open, keep_cache }));
+            return Some(Ok(Answer::Opened { open, keep_cache, altered_at }));
         }
         if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;

@@ -97,7 +97,7 @@ impl World {
                     self.check_name(begun, name, entry.map(|entry| entry.fileid), reachable);
                 }
             }
-            (Doing::Open(node), Ok(Answer::Opened { open, keep_cache })) => {
+            (Doing::Open(node), Ok(Answer::Opened { open, keep_cache, .. })) => {
                 if !keep_cache {
                     self.pages.remove(&node);
                 }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{
         errors::errno,
-        fuse::{Answer, Attributes, Complete, FileNumber, Request, Space},
+        fuse::{Answer, Attributes, Complete, FileNumber, LIFETIME, Request, Space},
     },
     DirectoryReader, Inner,
 };
@@ -40,7 +40,7 @@ pub(in super::super) enum Reply {
     Attributes(Answer),
     /// Whether a file may be used in this way.
     Access(Access, Answer),
-    Open(Answer),
+    Open(NodeId, Answer),
     Data(Answer),
     OpenDirectory(NodeId, Answer),
     Directory(DirectoryReader, Answer),
@@ -57,7 +57,7 @@ impl Reply {
             Self::Entry(answer)
             | Self::Attributes(answer)
             | Self::Access(_, answer)
-            | Self::Open(answer)
+            | Self::Open(_, answer)
             | Self::Data(answer)
             | Self::OpenDirectory(_, answer)
             | Self::Directory(_, answer)
@@ -102,8 +102,12 @@ impl Inner {
                     None => answer.done(),
                 }
             }
-            (Reply::Open(answer), Ok(Found::Opened { open, keep_cache })) => {
+            (Reply::Open(node, answer), Ok(Found::Opened { open, keep_cache, altered_at })) => {
                 self.open_files += 1;
+                // Or what has grown would end where it did.
+                if altered_at.is_some_and(|at| at.elapsed() < 2 * LIFETIME) {
+                    answer.forget_attributes(node);
+                }
                 if !answer.opened(open.number(), keep_cache) {
                     self.release(open);
                 }
