@@ -220,14 +220,3 @@ fn an_open_soon_after_a_short_outage_shows_the_newest_version() {
         stale.last().unwrap().1
     );
 }
-
-/// Issue 40.9. "SIGHUP leaves a dead mount."
-#[test]
-fn sighup_ends_the_mount() {
-    let server = Server::new(Faults::default());
-    server.edit(album);
-    let mut mount = Mount::at(&server.url("/"), &[]);
-    read_all(&mount).unwrap();
-    mount.end(rustix::process::Signal::HUP);
-    assert_eq!(fs::read_dir(&mount.path).expect("no dead mount is left").count(), 0);
-}
