@@ -283,3 +283,16 @@ fn programs_that_use_what_is_held_see_no_error_in_any_row_of_table_i() {
 fn what_is_held_can_be_mounted_in_any_row_of_table_i() {
     all(not_mounted);
 }
+
+/// Issue 40. "A new address of the server by name: 7 to 10 s."
+#[test]
+fn a_new_address_of_the_server_is_used_within_two_seconds() {
+    let field = Field::new();
+    (ROWS[1].start)(&field.network);
+    let begun = Instant::now();
+    while !fs::read(field.seen("view/other0")).is_ok_and(|read| read == noise(3000)) {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    println!("from the new address after {:.2?}", begun.elapsed());
+    assert!(begun.elapsed() <= Duration::from_secs(2), "{:.2?}", begun.elapsed());
+}

@@ -84,6 +84,14 @@ impl Knfsd {
         self.wait_until_ready()
     }
 
+    /// Runs a script in the exported directory, as somebody who works on the server, and returns what it printed.
+    ///
+    /// # Errors
+    /// Where it ends with another status than 0.
+    pub fn run(&self, script: &str) -> Result<String> {
+        self.machine().shell(&format!("cd /export\n{script}"))
+    }
+
     fn machine(&self) -> &Machine {
         self.machine.as_ref().expect("booted when this was made")
     }

@@ -12,7 +12,7 @@ use crate::{
     common::noise,
     faults::Faults,
     mounted::Mount,
-    program::{Program, meanwhile},
+    program::{Program, meanwhile, resident},
     server::Server,
 };
 
@@ -73,13 +73,6 @@ fn a_server_that_answers_without_progress_gets_few_calls_and_programs_end() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-/// Memory of a mount in KiB.
-fn resident(mount: &Mount) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", mount.process.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Issue 40.7. "An endless READDIR: 205 MiB in 75 s." At most 64 MiB more, and an error that names the directory.

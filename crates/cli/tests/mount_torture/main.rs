@@ -23,4 +23,6 @@ mod contents;
 mod lies;
 mod listings;
 mod outages;
+mod points;
+mod soak;
 mod torture;

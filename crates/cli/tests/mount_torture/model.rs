@@ -77,9 +77,9 @@ impl Model {
         some.map(|it| it.content).collect()
     }
 
-    /// Everything that a name has ever stood for.
-    pub(crate) fn ever(&self, name: &str) -> Vec<Content> {
-        self.names.get(name).into_iter().flatten().filter_map(|moment| moment.content).collect()
+    /// Whether something was so of a file, under whatever name: an open file may have been renamed.
+    pub(crate) fn ever_was(&self, is_so: impl Fn(&Content) -> bool) -> bool {
+        self.names.values().flatten().any(|moment| moment.content.as_ref().is_some_and(&is_so))
     }
 
     /// Every size that a version has had, under any name.

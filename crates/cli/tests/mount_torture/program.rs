@@ -1,6 +1,7 @@
 //! Programs that run in a mount.
 
 use std::{
+    fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -11,7 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::stderr;
+use crate::{common::stderr, mounted::Mount};
 
 /// Runs a script in a directory, which must succeed without a complaint, and returns what it printed.
 pub(crate) fn run(script: &str, directory: &Path) -> String {
@@ -77,6 +78,13 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.process.kill();
     }
+}
+
+/// Memory of a mount in KiB.
+pub(crate) fn resident(mount: &Mount) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", mount.process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Does a piece of work again and again, with its number, in a thread, while something else runs.

@@ -214,12 +214,14 @@ impl Field {
 
     /// Whether an error is one that this moment explains.
     fn is_explained(&self, name: &str, error: &str, window: (Instant, Instant)) -> bool {
-        let stays = name.contains("stays");
+        // Held data stays readable without the server, that of files which stay, for it was read before all else; a server that gives
+        // errors may be believed.
+        let must_be_held =
+            name.contains("stays") && self.situation.outage.as_ref().is_none_or(|it| it.silent);
         match error.split(' ').next() {
             Some("2") => self.allowed(name, window).contains(&None),
-            // Held data stays readable: that of files which stay was read before all else.
             // A page of a mapping that cannot be had is a bad address.
-            Some("5" | "14" | "116") => !stays && self.outage(window).is_some(),
+            Some("5" | "14" | "116") => !must_be_held && self.outage(window).is_some(),
             _ => false,
         }
     }
@@ -269,7 +271,11 @@ impl Field {
                 return false;
             }
             // A file that is not in the cache has the version of the first READ: that of the open, or a later one.
-            let is_new = |it: &Content| it.label.file == label.file && it.label.version <= label.version;
+            // A handle that was given to another file at that moment leads to that one.
+            let is_new = |it: &Content| {
+                it.label.file == label.file && it.label.version <= label.version
+                    || self.situation.reuses && it.label.file < label.file
+            };
             if is_first && !allowed.iter().flatten().any(is_new) {
                 let newest: Vec<_> =
                     allowed.iter().flatten().map(|content| content.label.to_string()).collect();
@@ -308,7 +314,7 @@ impl Field {
             let told = (content.mode.into(), content.owner.into(), content.blocks * BLOCK as u64);
             told == (mode & 0o7777, owner, size)
         };
-        if time < 1_000_000_000 || !self.model(|model| model.ever(name)).iter().any(is_so) {
+        if time < 1_000_000_000 || !self.model(|model| model.ever_was(is_so)) {
             self.wrong(format!("stat {name}: {mode:o}, owner {owner}, {size} bytes, {time}: never so"));
         }
     }
@@ -317,9 +323,12 @@ impl Field {
     fn judge_listing(&self, directory: &str, answer: Answer, window: (Instant, Instant)) {
         let words = match answer.words {
             Ok(words) => words,
-            // Listings are read at the beginning, and are held.
+            // It was listed at the beginning, too.
             Err(error) => {
-                return self.wrong(format!("ls {directory}: {error}, {:?}", self.outage(window).is_some()));
+                if !self.is_explained("stays", &error, window) {
+                    self.wrong(format!("ls {directory}: {error}"));
+                }
+                return;
             }
         };
         for number in 0..STAYING {
