@@ -40,7 +40,13 @@ pub(super) fn execute(command: &CacheCommand) -> Exit {
 }
 
 fn home(place: &CachePlace) -> anyhow::Result<Home> {
-    Home::new(place.cache.as_deref()).map_err(|error| Failure::with(Exit::LocalIo, io_text(&error)))
+    let home = Home::new(place.cache.as_deref());
+    let home = home.map_err(|error| Failure::with(Exit::LocalIo, io_text(&error)))?;
+    match std::fs::read_dir(home.path()) {
+        // What cannot be read is not empty.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(local(home.path(), &error)),
+        _ => Ok(home),
+    }
 }
 
 /// Returns what is held of the directory that a target lies in, and the rest of its path.

@@ -1,7 +1,7 @@
 //! Holds grains and records in files.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs::{self, File},
     io,
     os::unix::fs::FileExt,
@@ -13,7 +13,7 @@ use nfs_cache::{NodeId, Record, Store, StoreFull};
 use rustix::io::Errno;
 
 use super::{
-    entry::{Entry, Name, Sum, offset, open},
+    entry::{Entry, Name, Sum, offset, open, open_to_read},
     home::Root,
     idle::Idle,
 };
@@ -47,6 +47,8 @@ pub(crate) struct DiskStore {
     /// Bytes written since the space was looked at; `None` before the first look.
     written: Option<u64>,
     wanted: u64,
+    /// What the cache has done away with in a place where it is not deleted.
+    gone: BTreeSet<Name>,
 }
 
 /// An object that is in use.
@@ -61,7 +63,8 @@ struct Held {
 impl DiskStore {
     /// Opens what is held of a root.
     pub(crate) fn new(root: Root) -> Self {
-        let idle = Idle::look(&root.objects());
+        // What stays whatever happens takes no room from others.
+        let idle = if root.is_read_only { Idle::default() } else { Idle::look(&root.objects()) };
         Self {
             root,
             nodes: BTreeMap::new(),
@@ -71,6 +74,7 @@ impl DiskStore {
             recent: VecDeque::new(),
             written: None,
             wanted: 0,
+            gone: BTreeSet::new(),
         }
     }
 
@@ -78,6 +82,7 @@ impl DiskStore {
     fn file(&mut self, node: NodeId) -> Option<io::Result<&File>> {
         let held = self.nodes.get(&node)?;
         if held.file.is_none() {
+            let open = if self.root.is_read_only { open_to_read } else { open };
             let file = match open(&held.name.data(&self.root.objects())) {
                 Ok(file) => file,
                 Err(error) => return Some(Err(error)),
@@ -113,6 +118,22 @@ impl DiskStore {
         self.wanted == 0
     }
 
+    /// Removes both files of an object.
+    fn delete(&mut self, name: Name) {
+        if self.root.is_read_only {
+            self.disown(name);
+        } else {
+            name.delete(&self.root.objects());
+        }
+    }
+
+    /// Remembers that what stays on the disk is not to be used.
+    fn disown(&mut self, name: Name) {
+        if name.record(&self.root.objects()).exists() {
+            self.gone.insert(name);
+        }
+    }
+
     fn close(&mut self, node: NodeId) -> Option<Held> {
         let held = self.nodes.remove(&node)?;
         self.names.remove(&held.name);
@@ -125,7 +146,8 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
-        if !self.nodes.contains_key(&node) || !self.has_space(data.len() as u64) {
+        let is_known = self.nodes.contains_key(&node);
+        if !is_known || self.root.is_read_only || !self.has_space(data.len() as u64) {
             return Err(StoreFull);
         }
         let written = match self.file(node) {
@@ -172,14 +194,17 @@ impl Store for DiskStore {
     }
 
     fn remove(&mut self, node: NodeId, grain: u64) {
-        let objects = self.root.objects();
         let Some(held) = self.nodes.get_mut(&node) else { return };
         held.sums.remove(&grain);
         if held.sums.is_empty() {
-            held.name.delete(&objects);
+            let name = held.name;
             if held.file.take().is_some() {
                 self.opened.retain(|opened| *opened != node);
             }
+            self.delete(name);
+        } else if self.root.is_read_only {
+            let name = held.name;
+            self.disown(name);
         }
     }
 
@@ -196,8 +221,8 @@ impl Store for DiskStore {
         self.names.insert(name, node);
         self.idle.take(name);
         let objects = self.root.objects();
-        let entry = Entry::read(&objects, name);
-        if entry.as_ref().is_some_and(|entry| !entry.sums.is_empty()) {
+        let entry = Entry::read(&objects, name).filter(|_| !self.gone.contains(&name));
+        if !self.root.is_read_only && entry.as_ref().is_some_and(|entry| !entry.sums.is_empty()) {
             // What is used stays longest.
             let used =
                 File::open(name.record(&objects)).and_then(|file| file.set_modified(SystemTime::now()));
@@ -238,7 +263,7 @@ impl Store for DiskStore {
     fn keep(&mut self, node: NodeId, record: &Record<'_>) {
         let objects = self.root.objects();
         let Some(held) = self.nodes.get_mut(&node) else { return };
-        if held.name != Name::of(record.key) {
+        if held.name != Name::of(record.key) || self.root.is_read_only {
             return;
         }
         held.path = record.path.map(<[u8]>::to_vec).or_else(|| held.path.take());
@@ -251,7 +276,12 @@ impl Store for DiskStore {
     }
 
     fn retire(&mut self, key: &[u8]) {
-        let _ = fs::remove_file(Name::of(key).record(&self.root.objects()));
+        let name = Name::of(key);
+        if self.root.is_read_only {
+            self.disown(name);
+        } else {
+            let _ = fs::remove_file(name.record(&self.root.objects()));
+        }
     }
 
     fn release(&mut self, node: NodeId, key: &[u8], discard: bool) {
@@ -263,8 +293,8 @@ impl Store for DiskStore {
         }
         if discard {
             self.idle.take(name);
-            name.delete(&self.root.objects());
-        } else if bytes > 0 {
+            self.delete(name);
+        } else if bytes > 0 && !self.root.is_read_only {
             self.idle.put(name, bytes);
         }
     }

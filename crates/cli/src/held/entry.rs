@@ -194,6 +194,12 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     })
 }
 
+/// Opens a file for reading alone.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
+}
+
 /// Makes a directory for the user alone, and those above it.
 pub(super) fn make(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)

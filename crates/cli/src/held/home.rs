@@ -46,6 +46,8 @@ pub(crate) struct Root {
     pub(crate) used: SystemTime,
     /// While this is there, no other process changes it.
     lock: Option<File>,
+    /// Nothing in it is changed, as that is not possible or not allowed.
+    pub(crate) is_read_only: bool,
 }
 
 impl Home {
@@ -76,8 +78,26 @@ impl Home {
     }
 
     /// Returns the root that a target led to last.
-    pub(crate) fn find(&self, target: &[u8]) -> Option<Root> {
-        self.roots().into_iter().find(|root| root.targets.iter().any(|it| it == target))
+    ///
+    /// # Errors
+    /// Where none is found, and what could not be read may have been it.
+    pub(crate) fn find(&self, target: &[u8]) -> Result<Option<Root>, (PathBuf, io::Error)> {
+        let found = self.roots().into_iter().find(|root| root.targets.iter().any(|it| it == target));
+        if found.is_some() {
+            return Ok(found);
+        }
+        let there = |path: PathBuf, result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err((path, error)),
+            _ => Ok(()),
+        };
+        there(self.0.clone(), fs::read_dir(&self.0).map(drop))?;
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let file = entry.path().join("root");
+            if entry.file_type().is_ok_and(|it| it.is_dir()) {
+                there(file.clone(), File::open(&file).map(drop))?;
+            }
+        }
+        Ok(None)
     }
 
     /// Opens what is held of a root, for this process alone, and remembers how the user has named it.
@@ -96,6 +116,7 @@ impl Home {
             targets: vec![target.to_vec()],
             used: SystemTime::now(),
             lock: None,
+            is_read_only: false,
         };
         root.lock()?;
         root.targets.extend(before.into_iter().filter(|it| it != target));
@@ -121,7 +142,7 @@ impl Root {
         }
         let (handle, targets) = pieces.split_first()?;
         let handle = FileHandle::try_from(&handle[..]).ok()?;
-        Some(Self { path, handle, numbers, targets: targets.to_vec(), used, lock: None })
+        Some(Self { path, handle, numbers, targets: targets.to_vec(), used, lock: None, is_read_only: false })
     }
 
     fn write(&self) -> io::Result<()> {
@@ -145,6 +166,21 @@ impl Root {
         }
         self.lock = Some(file);
         Ok(())
+    }
+
+    /// Opens it for reads alone, beside others who only read. Where nobody can have made a lock, nobody changes it either.
+    ///
+    /// # Errors
+    /// `WouldBlock` while another process may change it.
+    pub(crate) fn open_read_only(mut self) -> io::Result<Self> {
+        self.is_read_only = true;
+        self.lock = File::open(self.path.join("lock")).ok();
+        match &self.lock {
+            Some(file) if flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            _ => Ok(self),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

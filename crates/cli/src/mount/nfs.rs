@@ -69,7 +69,8 @@ pub(crate) struct Export {
     root: FileHandle,
     uid: u32,
     readers: Readers,
-    owners: RefCell<Owners>,
+    /// Who is asked, once it is known where this is served.
+    owners: RefCell<Option<Owners>>,
     handles: RefCell<Handles>,
     state: RefCell<State>,
 }
@@ -117,6 +118,7 @@ impl Export {
 
     /// Answers calls for as long as it is polled.
     pub(crate) async fn serve(&self, server: &Server, mut works: UnboundedReceiver<Work>) -> Infallible {
+        self.owners.replace(Some(Owners::new(server.local_addr())));
         let mut calls = FuturesUnordered::new();
         let mut tidy = interval(TIDY);
         loop {
@@ -138,7 +140,11 @@ impl Export {
 
     async fn make(&self, work: Work) -> Done {
         // What is garbage is rejected by the server crate, whatever the answer.
-        let answers = self.answer(&work).await.unwrap_or((Err(NfsStatus::IO), Body::Nothing));
+        let mut answers = self.answer(&work).await.unwrap_or((Err(NfsStatus::IO), Body::Nothing));
+        // Who has asked may be gone by now, and another user have its address, where the answer goes.
+        if !self.is_allowed(&work) {
+            answers = (Err(NfsStatus::ACCES), Body::Nothing);
+        }
         work.run_on(&self.answered(answers))
     }
 
@@ -218,8 +224,9 @@ impl Export {
             return true;
         }
         let is_reader = |uid| uid == self.uid || uid == ROOT_UID;
-        let owner = self.owners.borrow_mut().of(work.peer(), Instant::now().into_std());
-        owner.is_some_and(is_reader) && work.uid().is_none_or(is_reader)
+        let owned =
+            self.owners.borrow_mut().as_mut().is_some_and(|owners| owners.are(work.peer(), is_reader));
+        owned && work.uid().is_none_or(is_reader)
     }
 
     /// An answer without more than the object.

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::pending,
+    io::ErrorKind,
     path::PathBuf,
     sync::{Arc, OnceLock},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -15,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     args::{MountArgs, Via},
     connections::Connections,
-    error::{io_text, show},
+    error::{io_text, local, show},
     exit::{Exit, Failure},
     held::{DiskStore, Holder, Home, Root, pins},
     mount::{PHOTOS, View},
@@ -135,7 +136,7 @@ fn open(arguments: &MountArgs, root: (FileHandle, (u64, u64)), reporter: &Report
     };
     match home.open(root.0, root.1, &target.to_bytes()) {
         Ok(root) => Some(root),
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
             without("another nfsw has the cache of this directory".to_owned())
         }
         Err(error) => without(format!("{}: {}", show(home.path()), io_text(&error))),
@@ -144,13 +145,21 @@ fn open(arguments: &MountArgs, root: (FileHandle, (u64, u64)), reporter: &Report
 
 /// Begins with what an earlier mount has left.
 fn held(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<Option<Begun>> {
-    let found = Home::new(arguments.cache.as_deref()).ok();
-    let Some(root) = found.and_then(|home| home.find(&arguments.target().to_bytes())) else {
-        return Ok(None);
-    };
+    let target = arguments.target();
+    // The home directory that is not there holds nothing.
+    let Ok(home) = Home::new(arguments.cache.as_deref()) else { return Ok(None) };
+    let found = home.find(&target.to_bytes()).map_err(|(path, error)| local(&path, &error))?;
+    let Some(root) = found else { return Ok(None) };
     let identity = (root.handle, root.numbers);
-    let Some(root) = open(arguments, identity, reporter) else {
-        let text = format!("{}: another nfsw uses its cache", arguments.target());
+    let opened = match home.open(root.handle, root.numbers, &target.to_bytes()) {
+        Err(error) if error.kind() != ErrorKind::WouldBlock => root.open_read_only().inspect(|_| {
+            let (path, error) = (show(home.path()), io_text(&error));
+            reporter.note(format!("{path}: {error}; what it has is shown, and nothing is added to it"));
+        }),
+        opened => opened,
+    };
+    let Ok(root) = opened else {
+        let text = format!("{target}: another nfsw uses its cache");
         return Err(Failure::with(Exit::Unreachable, text));
     };
     let place = Some(root.path().to_owned());

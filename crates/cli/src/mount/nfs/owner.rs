@@ -1,72 +1,236 @@
 //! Whose a connection on this machine is.
 //!
-//! What a call says of its user is a claim that every program can make. The kernel knows whose the socket is that it came from.
+//! What a call says of its user is a claim that every program can make. The kernel knows whose the socket is that it came from. It is asked for
+//! exactly this socket, each time: others may have the same port (`SO_REUSEADDR`), and have it a moment later.
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::{Duration, Instant},
 };
 
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::{
+    SockDiagMessage,
+    constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, TCP_CLOSE, TCP_LISTEN, TCP_TIME_WAIT},
+    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags},
+};
+use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
 use nfs_wireless_server::{Peer, Protocol};
 
-/// How long an owner is remembered: sockets of one owner follow those of another at the same port.
-const REMEMBERED: Duration = Duration::from_secs(1);
+/// Sockets at one UDP port that are looked at. Where there are more, it is not known whose a datagram is.
+const MOST_SOCKETS: usize = 64;
 
-/// Most of them; then all are looked up again.
-const MAX_REMEMBERED: usize = 1024;
+/// Bytes of the kernel's messages that are taken at a time (`NLMSG_GOODSIZE` is at most that).
+const RECEIVE_BYTES: usize = 32 << 10;
 
-/// State of a TCP connection that is over (`TCP_TIME_WAIT`).
-const TIME_WAIT: &str = "06";
+/// The owners of sockets that are connected to a server, or may send to it.
+#[derive(Debug)]
+pub(super) struct Owners {
+    /// The server's own address.
+    server: SocketAddr,
+    kernel: Option<Kernel>,
+}
 
-/// Owners of sockets.
-#[derive(Debug, Default)]
-pub(super) struct Owners(BTreeMap<Peer, (Option<u32>, Instant)>);
+/// A socket, as the kernel describes it.
+#[derive(Clone, Copy, Debug)]
+struct Described {
+    local: SocketAddr,
+    remote: SocketAddr,
+    state: u8,
+    uid: u32,
+    /// Zero where no program has it any more; then the owner is none either.
+    inode: u64,
+}
+
+/// A conversation with the kernel about sockets (sock_diag(7)).
+#[derive(Debug)]
+struct Kernel {
+    socket: Socket,
+    sequence: u32,
+}
 
 impl Owners {
-    /// Returns the user whose socket a peer on this machine is, if the kernel knows it.
-    pub(super) fn of(&mut self, peer: Peer, now: Instant) -> Option<u32> {
-        if let Some(&(owner, at)) = self.0.get(&peer)
-            && now.saturating_duration_since(at) < REMEMBERED
-        {
-            return owner;
+    pub(super) const fn new(server: SocketAddr) -> Self {
+        Self { server, kernel: None }
+    }
+
+    /// Whether a peer is a socket on this machine of somebody who `is_reader`, and cannot be another one.
+    pub(super) fn are(&mut self, peer: Peer, is_reader: impl Fn(u32) -> bool) -> bool {
+        let found = match self.ask(peer) {
+            Ok(found) if !found.is_empty() => found,
+            answer => {
+                if answer.is_err() {
+                    // It may have more to say about what it was asked.
+                    self.kernel = None;
+                }
+                // There may be no sock_diag for this protocol: then there is none for anything.
+                tables(peer.protocol)
+            }
+        };
+        are(&found, peer, self.server, is_reader)
+    }
+
+    fn ask(&mut self, peer: Peer) -> io::Result<Vec<Described>> {
+        if self.kernel.is_none() {
+            self.kernel = Some(Kernel::new()?);
         }
-        if self.0.len() >= MAX_REMEMBERED {
-            self.0.clear();
+        let Some(kernel) = &mut self.kernel else { return Ok(Vec::new()) };
+        let (local, server) = (peer.address, self.server);
+        match peer.protocol {
+            Protocol::Tcp => kernel.connection(local, server),
+            Protocol::Udp => {
+                let mut found = kernel.sockets_at(AF_INET6, local.port())?;
+                // Sockets of IPv6 send to IPv4 addresses, too, but not the other way round.
+                if local.is_ipv4() {
+                    found.extend(kernel.sockets_at(AF_INET, local.port())?);
+                }
+                Ok(found)
+            }
         }
-        let owner = look(peer).ok().flatten();
-        self.0.insert(peer, (owner, now));
-        owner
     }
 }
 
-fn look(peer: Peer) -> io::Result<Option<u32>> {
-    let tables = match peer.protocol {
+/// Whether all sockets that a message from a peer to the server can have come from, and that an answer can go to, are those of readers.
+fn are(found: &[Described], peer: Peer, server: SocketAddr, is_reader: impl Fn(u32) -> bool) -> bool {
+    let is_same = |one: SocketAddr, other: SocketAddr| {
+        one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
+    };
+    let matches = |it: &&Described| match peer.protocol {
+        Protocol::Tcp => {
+            let is_over = [TCP_TIME_WAIT, TCP_CLOSE, TCP_LISTEN].contains(&it.state);
+            is_same(it.local, peer.address) && is_same(it.remote, server) && !is_over
+        }
+        Protocol::Udp => {
+            let is_there = is_same(it.local, peer.address)
+                || it.local.port() == peer.address.port() && it.local.ip().to_canonical().is_unspecified();
+            is_there && (it.remote.port() == 0 || is_same(it.remote, server))
+        }
+    };
+    let mut candidates = found.iter().filter(matches).peekable();
+    candidates.peek().is_some() && candidates.all(|it| it.inode != 0 && is_reader(it.uid))
+}
+
+impl Kernel {
+    fn new() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        socket.connect(&netlink_sys::SocketAddr::new(0, 0))?;
+        // The kernel answers before `send` returns.
+        socket.set_non_blocking(true)?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Returns the connection from one address to another, if there is one.
+    fn connection(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Vec<Described>> {
+        let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
+        let id = SocketId {
+            source_port: local.port(),
+            destination_port: remote.port(),
+            source_address: local.ip(),
+            destination_address: remote.ip(),
+            interface_id: 0,
+            // Whatever socket it is.
+            cookie: [0xff; 8],
+        };
+        self.request(NLM_F_REQUEST, (family, IPPROTO_TCP), id)
+    }
+
+    /// Returns the UDP sockets of a family that are bound to a port.
+    fn sockets_at(&mut self, family: u8, port: u16) -> io::Result<Vec<Described>> {
+        let mut id = if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() };
+        id.source_port = port;
+        self.request(NLM_F_REQUEST | NLM_F_DUMP, (family, IPPROTO_UDP), id)
+    }
+
+    fn request(
+        &mut self,
+        flags: u16,
+        (family, protocol): (u8, u8),
+        socket_id: SocketId,
+    ) -> io::Result<Vec<Described>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        (header.flags, header.sequence_number) = (flags, self.sequence);
+        let (extensions, states) = (ExtensionFlags::empty(), StateFlags::all());
+        let request = InetRequest { family, protocol, extensions, states, socket_id };
+        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        self.answers(flags & NLM_F_DUMP != 0)
+    }
+
+    /// Takes the answers to the last request, of which there is one where not `several`.
+    fn answers(&self, several: bool) -> io::Result<Vec<Described>> {
+        let mut found = Vec::new();
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        loop {
+            let length = self.socket.recv(&mut &mut buffer[..], 0)?;
+            let mut rest = buffer.get(..length).unwrap_or_default();
+            while !rest.is_empty() {
+                let message =
+                    NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
+                // Messages begin at multiples of four bytes.
+                let taken = (message.header.length as usize).next_multiple_of(4).max(4);
+                rest = rest.get(taken..).unwrap_or_default();
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                        found.push(Described::from(&*response));
+                        if !several {
+                            return Ok(found);
+                        }
+                        if found.len() > MOST_SOCKETS {
+                            return Err(io::Error::other("too many sockets at one port"));
+                        }
+                    }
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl From<&InetResponse> for Described {
+    fn from(response: &InetResponse) -> Self {
+        let header = &response.header;
+        let id = &header.socket_id;
+        Self {
+            local: SocketAddr::new(id.source_address, id.source_port),
+            remote: SocketAddr::new(id.destination_address, id.destination_port),
+            state: header.state,
+            uid: header.uid,
+            inode: header.inode.into(),
+        }
+    }
+}
+
+/// Returns all sockets that the tables of the kernel show (proc_pid_net(5)).
+fn tables(protocol: Protocol) -> Vec<Described> {
+    let tables = match protocol {
         Protocol::Tcp => ["/proc/net/tcp", "/proc/net/tcp6"],
         Protocol::Udp => ["/proc/net/udp", "/proc/net/udp6"],
     };
-    for table in tables {
-        // There may be no IPv6.
-        let text = fs::read_to_string(table).unwrap_or_default();
-        if let Some(owner) = text.lines().find_map(|line| owner(line, peer.address)) {
-            return Ok(Some(owner));
-        }
-    }
-    Ok(None)
+    // There may be no IPv6.
+    let texts = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
+    texts.iter().flat_map(|text| text.lines()).filter_map(described).collect()
 }
 
-/// Returns the owner of a line's socket if it is at an address (proc_pid_net(5)).
-fn owner(line: &str, address: SocketAddr) -> Option<u32> {
-    let mut fields = line.split_ascii_whitespace();
-    let local = socket_address(fields.nth(1)?)?;
-    let state = fields.nth(1)?;
-    let is_there = local.port() == address.port()
-        && (local.ip().to_canonical() == address.ip().to_canonical() || local.ip().is_unspecified());
-    if !is_there || state == TIME_WAIT {
-        return None;
-    }
-    fields.nth(3)?.parse().ok()
+/// Reads a line of such a table.
+fn described(line: &str) -> Option<Described> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    Some(Described {
+        local: socket_address(fields.get(1)?)?,
+        remote: socket_address(fields.get(2)?)?,
+        state: u8::from_str_radix(fields.get(3)?, 16).ok()?,
+        uid: fields.get(7)?.parse().ok()?,
+        inode: fields.get(9)?.parse().ok()?,
+    })
 }
 
 /// Parses an address as the kernel writes it: words of the machine's byte order in hexadecimal digits.
@@ -92,22 +256,43 @@ mod tests {
 
     use super::*;
 
+    /// Whether both the kernel's answers and its tables say so.
+    fn say(owners: &mut Owners, peer: Peer) -> bool {
+        let uid = rustix::process::geteuid().as_raw();
+        let said = owners.are(peer, |owner| owner == uid);
+        assert_eq!(are(&tables(peer.protocol), peer, owners.server, |owner| owner == uid), said, "{peer:?}");
+        assert!(!owners.are(peer, |owner| owner != uid), "{peer:?}");
+        said
+    }
+
     #[test]
     fn our_own_sockets_are_ours_and_those_that_are_gone_are_nobodys() {
-        let uid = rustix::process::geteuid().as_raw();
-        let now = Instant::now();
         for listen in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(listen).unwrap();
-            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let peer = Peer { address: stream.local_addr().unwrap(), protocol: Protocol::Tcp };
-            let mut owners = Owners::default();
-            assert_eq!(owners.of(peer, now), Some(uid), "{listen}");
-            drop((stream, listener));
-            assert_eq!(owners.of(peer, now), Some(uid), "remembered for a moment");
-            assert_eq!(owners.of(peer, now + REMEMBERED), None, "{listen}");
-            let socket = UdpSocket::bind(listen).unwrap();
-            let peer = Peer { address: socket.local_addr().unwrap(), protocol: Protocol::Udp };
-            assert_eq!(owners.of(peer, now), Some(uid), "{listen}");
+            let server = listener.local_addr().unwrap();
+            let stream = TcpStream::connect(server).unwrap();
+            let address = stream.local_addr().unwrap();
+            let peer = Peer { address, protocol: Protocol::Tcp };
+            let mut owners = Owners::new(server);
+            assert!(say(&mut owners, peer), "{listen}");
+            let elsewhere = SocketAddr::new(server.ip(), server.port() ^ 1);
+            assert!(!say(&mut Owners::new(elsewhere), peer), "it is connected to another server");
+            drop(stream);
+            assert!(!say(&mut owners, peer), "{listen}");
+            assert!(!say(&mut owners, Peer { address: server, protocol: Protocol::Tcp }), "it only listens");
+
+            for local in [listen, "[::]:0"] {
+                let socket = UdpSocket::bind(local).unwrap();
+                let address = SocketAddr::new(server.ip(), socket.local_addr().unwrap().port());
+                let peer = Peer { address, protocol: Protocol::Udp };
+                assert!(say(&mut owners, peer), "{local} to {listen}");
+                socket.connect(server).unwrap();
+                assert!(say(&mut owners, peer), "{local} to {listen}");
+                socket.connect(elsewhere).unwrap();
+                assert!(!say(&mut owners, peer), "{local} to {listen}: it cannot be its");
+                drop(socket);
+                assert!(!say(&mut owners, peer), "{local} to {listen}");
+            }
         }
     }
 
@@ -117,11 +302,47 @@ mod tests {
             return;
         }
         let line = "   1: 0100007F:D2B0 0100007F:0801 01 00000000:00000000 00:00000000 00000000  1000        0 48615 1 0000000000000000";
-        assert_eq!(owner(line, "127.0.0.1:53936".parse().unwrap()), Some(1000));
-        assert_eq!(owner(line, "127.0.0.1:53937".parse().unwrap()), None);
-        assert_eq!(owner(line, "127.0.0.2:53936".parse().unwrap()), None);
-        let over = line.replace(" 01 ", " 06 ");
-        assert_eq!(owner(&over, "127.0.0.1:53936".parse().unwrap()), None);
-        assert_eq!(owner("  sl  local_address rem_address   st", "127.0.0.1:1".parse().unwrap()), None);
+        let it = described(line).unwrap();
+        assert_eq!(it.local, "127.0.0.1:53936".parse().unwrap());
+        assert_eq!(it.remote, "127.0.0.1:2049".parse().unwrap());
+        assert_eq!((it.state, it.uid, it.inode), (1, 1000, 48_615));
+        assert!(described("  sl  local_address rem_address   st").is_none());
+    }
+
+    #[test]
+    fn what_is_not_certain_is_refused() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let server = address("127.0.0.1:2049");
+        let it = |local, remote, state, uid, inode| Described {
+            local: address(local),
+            remote: address(remote),
+            state,
+            uid,
+            inode,
+        };
+        let ours = it("127.0.0.1:700", "127.0.0.1:2049", 1, 1000, 5);
+        // All sockets there are, and whether those of user 1000 may read.
+        let rows = [
+            (Protocol::Tcp, vec![ours], true),
+            (Protocol::Tcp, vec![it("[::ffff:127.0.0.1]:700", "[::ffff:127.0.0.1]:2049", 1, 1000, 5)], true),
+            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2050", 1, 1000, 5)], false),
+            (Protocol::Tcp, vec![it("0.0.0.0:700", "0.0.0.0:0", 10, 1000, 5)], false),
+            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2049", 6, 1000, 0)], false),
+            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2049", 4, 1000, 0)], false),
+            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2049", 4, 1000, 5)], true),
+            (Protocol::Tcp, vec![], false),
+            (Protocol::Udp, vec![ours], true),
+            (Protocol::Udp, vec![ours, it("0.0.0.0:700", "0.0.0.0:0", 7, 1001, 6)], false),
+            (Protocol::Udp, vec![it("0.0.0.0:700", "0.0.0.0:0", 7, 1001, 6), ours], false),
+            (Protocol::Udp, vec![ours, it("[::]:700", "[::]:0", 7, 1001, 6)], false),
+            (Protocol::Udp, vec![ours, it("127.0.0.2:700", "0.0.0.0:0", 7, 1001, 6)], true),
+            (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:53", 1, 1001, 6)], true),
+            (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:2049", 1, 1001, 6)], false),
+            (Protocol::Udp, vec![it("127.0.0.1:700", "0.0.0.0:0", 7, 1000, 0)], false),
+        ];
+        for (protocol, found, allowed) in rows {
+            let peer = Peer { address: address("127.0.0.1:700"), protocol };
+            assert_eq!(are(&found, peer, server, |uid| uid == 1000), allowed, "{protocol:?}: {found:?}");
+        }
     }
 }
