@@ -10,6 +10,7 @@ mod kept;
 mod listing;
 mod mark;
 mod node;
+mod one_name;
 mod place;
 mod plan;
 mod resume;
@@ -18,13 +19,17 @@ mod sync;
 mod transfer;
 mod update;
 mod verify;
+mod version;
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use self::{
     done::Done,
     frame::Frame,
-    node::{Kind, Node},
+    node::{FIFO, Kind, Node},
     place::{Name, Place, Present},
     sync::{Change, Syncing},
     transfer::Item,
@@ -149,6 +154,8 @@ struct Run<'a> {
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
     sync: Option<Syncing>,
+    /// How often a server has refused to keep modes and times.
+    refusals: Cell<u32>,
     /// The directories that sources become, while they have the mark of an unfinished copy.
     marked: RefCell<Vec<Rc<Frame>>>,
 }
@@ -182,7 +189,8 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     if let Some(sync) = &sync {
         reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
     }
-    let run = Run { copy, connections, reporter, throttle, done, sync, marked: RefCell::default() };
+    let (refusals, marked) = Default::default();
+    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, marked };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -338,15 +346,18 @@ impl Run<'_> {
                 result
             }
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
-            (Kind::File, Some(name)) => {
+            // A fifo that the user named is read to its end, as cp does it.
+            (Kind::File, Some(name)) | (Kind::Special(FIFO), Some(name))
+                if node.kind == Kind::File || is_named && node.is_local() =>
+            {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
                 self.reporter.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 self.file(item).await.map(|()| Vec::new())
             }
-            (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
+            (Kind::File | Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
             (Kind::Special(what), Some(_)) if is_named => {
-                let text = format!("{node}: is a {what}, which cannot be copied");
+                let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             (Kind::Special(what), Some(name)) => {
@@ -376,6 +387,7 @@ impl Run<'_> {
         let Some(name) = name else {
             return Ok(Rc::clone(frame));
         };
+        let _turn = self.turn(frame, name).await?;
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
         let was = frame.place.present(self.connections, self.reporter, name).await?;
         if was.is_none() && !self.copy.dry_run {
@@ -419,6 +431,7 @@ impl Run<'_> {
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
+        let _turn = self.turn(frame, name).await?;
         let present = frame.place.present(self.connections, self.reporter, name).await?;
         let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(());

@@ -4,6 +4,7 @@ mod holes;
 mod marked;
 mod names;
 mod part;
+mod source;
 
 use std::{
     fs::File,
@@ -22,6 +23,7 @@ use rustix::{
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
 pub(crate) use part::{Part, removed};
+pub(crate) use source::SourcePath;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
 /// sends lands inside.
@@ -263,12 +265,6 @@ impl Times {
     }
 }
 
-/// Opens a local source that is a regular file; a fifo put in its place is refused and not waited for.
-pub(crate) fn open_source(path: &Path, follow: bool) -> io::Result<File> {
-    let links = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    open_regular(fs::CWD, path.as_os_str().as_bytes(), links)
-}
-
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
 pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
     if rustix::process::geteuid().is_root() {
@@ -293,7 +289,11 @@ pub(crate) fn umask() -> u32 {
 
 fn open_regular(directory: impl std::os::fd::AsFd, name: &[u8], links: OFlags) -> io::Result<File> {
     let flags = links | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = fs::openat(directory, name, flags, Mode::empty())?;
+    regular(fs::openat(directory, name, flags, Mode::empty())?)
+}
+
+/// Refuses what is no regular file.
+fn regular(fd: OwnedFd) -> io::Result<File> {
     let stat = fs::fstat(&fd)?;
     if Kind::from_raw_mode(stat.st_mode) != Kind::RegularFile {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file any more"));

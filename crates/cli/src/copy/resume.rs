@@ -19,7 +19,7 @@ use nfs_wireless_client::{Checkpoint, Metadata, Range, RangeSet, Sink, Source, T
 
 use tokio::sync::oneshot;
 
-use super::{kept, node::Attributes};
+use super::{kept, node::Attributes, transfer::Watched};
 use crate::{
     journal::{Identity, Journal, LENGTH, State, nanoseconds},
     local::{self as files, Directory, Part, StateHome, Writer, removed},
@@ -217,6 +217,7 @@ pub(super) struct Sending {
     recorder: Option<Recorder>,
     /// The attributes of the copy that the server told last.
     latest: Arc<Mutex<Option<Metadata>>>,
+    watched: Arc<Watched>,
     /// To be told, once, what the server had already.
     confirmed: Option<oneshot::Sender<u64>>,
 }
@@ -308,16 +309,18 @@ impl Sending {
         file: File,
         earlier: Option<&Earlier>,
         latest: Arc<Mutex<Option<Metadata>>>,
+        watched: Arc<Watched>,
     ) -> io::Result<(Self, oneshot::Receiver<u64>)> {
         let recorder = earlier.map(Earlier::recorder).transpose()?;
         let (confirmed, told) = oneshot::channel();
-        Ok((Self { file, recorder, latest, confirmed: Some(confirmed) }, told))
+        Ok((Self { file, recorder, latest, watched, confirmed: Some(confirmed) }, told))
     }
 }
 
 impl Source for Sending {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        // All is there, and the copy is to get its name.
+        if buffer.is_empty() { self.watched.check() } else { self.file.read_exact_at(buffer, offset) }
     }
 
     fn as_file(&self) -> Option<BorrowedFd<'_>> {

@@ -195,7 +195,7 @@ impl Run<'_> {
             (Kind::File, Kind::File) if here.size != there.size => Some(Change::Size(there.size)),
             (Kind::File, Kind::File) if is_dated => Some(Change::Time),
             (Kind::File, Kind::File) if compare == Compare::Contents => {
-                let ranges = self.differences(node, None, &frame.place, name).await?;
+                let ranges = self.differences(node, None, None, &frame.place, name).await?;
                 ranges.is_some_and(|ranges| !ranges.is_empty()).then_some(Change::Contents)
             }
             (Kind::File, Kind::File) => None,

@@ -100,6 +100,34 @@ impl Part {
         Ok(fs::futimens(&self.file, &times.to_timestamps())?)
     }
 
+    /// Gives the file its name if nothing has that; false where something has, or where that cannot be told in one step.
+    ///
+    /// # Errors
+    /// As [`Part::finish`].
+    #[cfg(linux)]
+    pub(crate) fn finish_new(&self) -> io::Result<bool> {
+        use rustix::{fs::RenameFlags, io::Errno};
+
+        let Some(temporary) = &self.temporary else { return Ok(false) };
+        if !is_at(&self.file, &self.directory, temporary)? {
+            return Err(removed());
+        }
+        let (directory, flags) = (&self.directory.fd, RenameFlags::NOREPLACE);
+        match fs::renameat_with(directory, &temporary[..], directory, &self.name[..], flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cannot tell in one step whether something has the name.
+    #[cfg(not(linux))]
+    pub(crate) const fn finish_new(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Gives the file its name.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashMap};
 
 use nfs_wireless_client::{Client, Entry, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
 
-use super::{Present, made_by_another, set_times};
+use super::{Present, is_refused, made_by_another, set_times};
 use crate::{
     connections::Connections,
     copy::node::Attributes,
@@ -105,9 +105,7 @@ impl RemotePlace {
         let attributes =
             SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
         match self.client.set_attributes(file, attributes).await {
-            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => {
-                Ok(())
-            }
+            Err(error) if is_refused(&error) => Ok(()),
             other => other.at(&self.remote),
         }
     }
