@@ -22,7 +22,7 @@ mod verify;
 mod version;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     rc::Rc,
 };
 
@@ -41,7 +41,7 @@ pub(crate) use self::{
 use crate::{
     connections::Connections,
     exit::{Exit, Failure},
-    local::{self, StateHome},
+    local::{self, Key, StateHome},
     outcome::Skip,
     progress::Share,
     remote::Children,
@@ -156,6 +156,8 @@ struct Run<'a> {
     sync: Option<Syncing>,
     /// How often a server has refused to keep modes and times.
     refusals: Cell<u32>,
+    /// With what journals are sealed; none where it cannot be kept, which was said.
+    key: OnceCell<Option<Key>>,
     /// The directories that sources become, while they have the mark of an unfinished copy.
     marked: RefCell<Vec<Rc<Frame>>>,
 }
@@ -189,8 +191,8 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     if let Some(sync) = &sync {
         reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
     }
-    let (refusals, marked) = Default::default();
-    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, marked };
+    let (refusals, key, marked) = Default::default();
+    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, key, marked };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -259,6 +261,12 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
 }
 
 impl Run<'_> {
+    /// Returns with what journals are sealed.
+    fn key(&self) -> Option<Key> {
+        let find = || self.copy.state.key().map_err(|error| self.reporter.keeps_nothing(&error)).ok();
+        *self.key.get_or_init(find)
+    }
+
     /// Reports what `--files-from` lists and no source has.
     fn tell_missing(&self) -> anyhow::Result<()> {
         let [source, others @ ..] = &self.copy.sources[..] else { return Ok(()) };
@@ -348,14 +356,16 @@ impl Run<'_> {
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
             // A fifo that the user named is read to its end, as cp does it.
             (Kind::File, Some(name)) | (Kind::Special(FIFO), Some(name))
-                if node.kind == Kind::File || is_named && node.is_local() =>
+                if node.kind == Kind::File || is_named && node.is_local() && !self.copy.recursive =>
             {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
                 self.reporter.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 self.file(item).await.map(|()| Vec::new())
             }
-            (Kind::File | Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
+            (Kind::File | Kind::Symlink, Some(name)) => {
+                self.link(&node, &frame, &name).await.map(|()| Vec::new())
+            }
             (Kind::Special(what), Some(_)) if is_named => {
                 let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
                 Err(Failure::with(Exit::SomeFailed, text))

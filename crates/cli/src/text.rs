@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn json_has_no_character_that_a_terminal_obeys_and_reads_back_as_it_was() {
-        for name in ["\u{9b}31m", "\u{7f}", "\u{85}", "\u{202e}gpj", "\u{1b}[31m", "plain \\ \"größe\"", "a\nb"] {
+        for name in
+            ["\u{9b}31m", "\u{7f}", "\u{85}", "\u{202e}gpj", "\u{1b}[31m", "plain \\ \"größe\"", "a\nb"]
+        {
             let value = serde_json::json!({"name": name, name: 1});
             let line = json_line(&value);
             let (last, text) = line.as_bytes().split_last().unwrap();

@@ -4,15 +4,14 @@ mod common;
 
 use std::{
     fs::{self, File},
-    io::{Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
+    io::{Seek, SeekFrom, Write},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Output, Stdio},
     thread,
     time::{Duration, SystemTime},
 };
 
-use common::{Server, command, noise, ok, stderr, until};
+use common::{Server, command, noise, ok, stderr};
 
 /// Bytes of the files that change while they are copied.
 const SIZE: usize = 2 << 20;
@@ -31,7 +30,9 @@ fn a_file_whose_size_is_not_its_length_is_read_to_its_end() {
         let expected = fs::read(source).unwrap();
         assert_ne!(fs::metadata(source).unwrap().len(), expected.len() as u64, "{source}");
         let copy = server.path("copy");
-        for options in [&["cp"][..], &["cp", "--verify"], &["cp", "--inplace"], &["cp", "-p", "--transport", "tcp"]] {
+        for options in
+            [&["cp"][..], &["cp", "--verify"], &["cp", "--inplace"], &["cp", "-p", "--transport", "tcp"]]
+        {
             ok([options, &[source, &server.url("/copy")]].concat());
             assert_eq!(fs::read(&copy).unwrap(), expected, "{source} {options:?}");
         }
@@ -41,7 +42,8 @@ fn a_file_whose_size_is_not_its_length_is_read_to_its_end() {
         let remote = other.url(&format!("/{}", source.file_name().unwrap().to_str().unwrap()));
         let here = tempfile::tempdir().unwrap();
         let target = here.path().join("copy").to_str().unwrap().to_owned();
-        for options in [&["cp"][..], &["cp", "--verify"], &["cp", "--inplace"], &["cp", "--transport", "tcp"]] {
+        for options in [&["cp"][..], &["cp", "--verify"], &["cp", "--inplace"], &["cp", "--transport", "tcp"]]
+        {
             ok([options, &[&remote, &target]].concat());
             assert_eq!(fs::read(&target).unwrap(), expected, "{remote} {options:?}");
             ok([options, &[&remote, &server.url("/relayed")]].concat());
@@ -122,7 +124,8 @@ fn a_copy_of_a_file_that_changes_is_what_it_was_or_what_it_is() {
     let here = tempfile::tempdir().unwrap();
     let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
     for transport in ["udp", "tcp"] {
-        for event in [Event::IsAppendedTo, Event::IsRewrittenAndGrows, Event::IsCut, Event::IsChangedInSecret] {
+        for event in [Event::IsAppendedTo, Event::IsRewrittenAndGrows, Event::IsCut, Event::IsChangedInSecret]
+        {
             for (way, source, target, copy, path) in [
                 ("down", server.url("/log"), local("down"), here.path().join("down"), server.path("log")),
                 ("up", local("log"), server.url("/up"), server.path("up"), here.path().join("log")),

@@ -130,7 +130,9 @@ impl Node {
         reporter: &Reporter,
     ) -> anyhow::Result<Self> {
         match self.origin {
-            Origin::Local(path) => Self::local(path.to_path_buf(), true).map_err(|error| local(&path, &error)),
+            Origin::Local(path) => {
+                Self::local(path.to_path_buf(), true).map_err(|error| local(&path, &error))
+            }
             Origin::Remote(RemoteFile { remote, .. }) => Ok(Self::remote(
                 follow(connections, reporter, find(connections, reporter, &remote).await?).await?,
             )),

@@ -11,7 +11,8 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    self as client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time, nfs3_types::nfs3::nfstime3,
+    self as client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time,
+    nfs3_types::nfs3::nfstime3,
 };
 
 use rustix::fs::Stat;
@@ -412,8 +413,7 @@ impl Place {
 }
 
 /// Statuses of a server that does not keep what SETATTR sets, or not for us (RFC 1813 §3.3.2).
-const NOT_KEPT: [NfsStatus; 4] =
-    [NfsStatus::PERM, NfsStatus::ACCES, NfsStatus::NOTSUPP, NfsStatus::INVAL];
+const NOT_KEPT: [NfsStatus; 4] = [NfsStatus::PERM, NfsStatus::ACCES, NfsStatus::NOTSUPP, NfsStatus::INVAL];
 
 /// Whether a server refuses to set attributes.
 pub(super) fn is_refused(error: &client::Error) -> bool {

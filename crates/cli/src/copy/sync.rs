@@ -189,7 +189,11 @@ impl Run<'_> {
         }
         let [here, there] = [&node.attributes, &present.attributes];
         let compare = sync.options.compare;
-        let age = self.age(node, &frame.place, there).await?;
+        let age = if (node.kind, present.kind, here.size) == (Kind::File, Kind::File, there.size) {
+            self.age_held(node, frame, there).await?
+        } else {
+            self.age(node, &frame.place, there).await?
+        };
         let is_dated = compare == Compare::SizeAndTime && age != Age::Same;
         let change = match (node.kind, present.kind) {
             (Kind::File, Kind::File) if here.size != there.size => Some(Change::Size(there.size)),

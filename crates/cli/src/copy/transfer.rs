@@ -154,9 +154,7 @@ impl Run<'_> {
                 let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
                 self.while_stale(share, &**place, |place| &place.client, find, copy).await
             }
-            (_, Place::Remote(place)) => {
-                self.relay(node, place, name, mode, &frame.place.show(name)).await
-            }
+            (_, Place::Remote(place)) => self.relay(node, place, name, mode, &frame.place.show(name)).await,
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                 Err(Failure::usage(format!("{node}: neither side is on a server")))
             }

@@ -136,7 +136,8 @@ impl Pieces<'_> {
         let mut piece = vec![0; length];
         match self {
             Self::Local(file) => {
-                let filled = fill(file, &mut piece, start).map_err(|error| client::Error::Local(error.into()))?;
+                let filled =
+                    fill(file, &mut piece, start).map_err(|error| client::Error::Local(error.into()))?;
                 piece.truncate(filled);
             }
             Self::Remote(client, file) => {

@@ -63,7 +63,10 @@ impl SourcePath {
         let fd = self.open_with(OPEN_DIRECTORY, true)?;
         let directory = Arc::new(Directory { fd, path: self.path.clone() });
         if directory.number().1 != number {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "was replaced by another directory meanwhile"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "was replaced by another directory meanwhile",
+            ));
         }
         let (root, path) = match &self.below {
             None => (Arc::clone(&directory), PathBuf::new()),
@@ -188,7 +191,8 @@ mod tests {
         let [outside, inside] = [0; 2].map(|_| tempfile::tempdir().unwrap());
         std::fs::create_dir(inside.path().join("directory")).unwrap();
         std::fs::create_dir(inside.path().join("directory/deep")).unwrap();
-        for place in [outside.path(), &inside.path().join("directory"), &inside.path().join("directory/deep")] {
+        for place in [outside.path(), &inside.path().join("directory"), &inside.path().join("directory/deep")]
+        {
             std::fs::write(place.join("file"), place.as_os_str().as_bytes()).unwrap();
             symlink("target", place.join("link")).unwrap();
         }

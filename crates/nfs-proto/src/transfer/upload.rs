@@ -304,8 +304,7 @@ impl Upload {
         };
         let delay = if self.phase == Phase::Confirm { self.lateness } else { Duration::ZERO };
         // No bytes: loading them is the last chance of the source to say that it has changed, before the copy gets its name.
-        let payload =
-            (self.phase == Phase::Rename).then_some(Payload { offset: self.spec.size, length: 0 });
+        let payload = (self.phase == Phase::Rename).then_some(Payload { offset: self.spec.size, length: 0 });
         Some(NextCall { delay, payload, ..NextCall::control(CONTROL, procedure) })
     }
 

@@ -59,21 +59,27 @@ impl Run<'_> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         let is_large = attributes.size > SMALL_BYTES;
-        let resumes = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
-        if resumes && Receiving::is_complete(directory, name, attributes.identity()).map_err(here)? {
+        let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
+        let key = if keeps { self.key() } else { None };
+        if let Some(key) = key
+            && Receiving::is_complete(directory, name, attributes.identity(), key).map_err(here)?
+        {
             let _ = directory.remove(&journal(name));
             self.say_resumed(node, &Name::local(&path), attributes.size, share)?;
             return self.copied(target, None, Some(attributes.size));
         }
-        let part = if self.copy.inplace {
-            Part::in_place(directory, name, mode | 0o600)
-        } else {
-            Part::beside(directory, name, mode | 0o600)
+        let kept = key.map(|key| Receiving::open(directory, name, mode | 0o600, attributes.identity(), key));
+        let (receiving, part) = match kept {
+            Some(Ok((receiving, part))) => (Some(receiving), part),
+            // Where somebody else has taken the name of the journal, none is kept.
+            Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
+            _ if self.copy.inplace => (None, Part::in_place(directory, name, mode | 0o600).map_err(here)?),
+            _ => (None, Part::beside(directory, name, mode | 0o600, None).map_err(here)?),
         };
-        let part = part.map_err(here)?;
+        let resumes = receiving.is_some();
         let mut was = None;
-        let moved = if resumes {
-            self.fetch_missing(node, attributes, source, target, &part).await?
+        let moved = if let Some(receiving) = receiving {
+            self.fetch_missing(node, attributes, source, target, (receiving, &part)).await?
         } else if is_its_size {
             self.fetch_all(attributes, source, target, &part).await?
         } else {
@@ -123,10 +129,10 @@ impl Run<'_> {
     }
 
     /// Gives a complete file its name, unless that leads to one that another source has become.
-    async fn give_name(&self, part: Part, target: Target<'_>) -> anyhow::Result<()> {
+    async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<()> {
         let Target { directory, name, frame, is_new, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
-        let made = part.number().map_err(here)?;
+        let made = part.mark().map_err(here)?.number;
         if !(is_new && part.finish_new().map_err(here)?) {
             let there = directory.stat(name).map_err(here)?;
             // The types of the fields differ from system to system.
@@ -187,11 +193,10 @@ impl Run<'_> {
         attributes: Attributes,
         source: &RemoteFile,
         Target { directory, name, share, .. }: Target<'_>,
-        part: &Part,
+        (receiving, part): (Receiving, &Part),
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
-        let receiving = Receiving::open(directory, name, part, attributes.identity()).map_err(here)?;
         if receiving.source_changed {
             self.say_changed(node);
         }
@@ -218,7 +223,11 @@ impl Run<'_> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // No journal may claim anything of the file that is begun here, or outlast it.
-        directory.remove(&journal(name)).map_err(here)?;
+        if let Err(error) = directory.remove(&journal(name))
+            && directory.read_own(&journal(name)).is_ok_and(|ours| ours.is_some())
+        {
+            return Err(here(error));
+        }
         part.clear().map_err(here)?;
         if attributes.size == 0 {
             // Some file systems do not know how long their files are before they are read.

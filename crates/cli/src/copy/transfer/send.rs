@@ -116,7 +116,8 @@ impl Run<'_> {
         };
         let latest = Arc::new(Mutex::new(None));
         let (sending, confirmed) =
-            Sending::new(source, earlier.as_ref(), Arc::clone(&latest), Arc::clone(&watched)).map_err(here)?;
+            Sending::new(source, earlier.as_ref(), Arc::clone(&latest), Arc::clone(&watched))
+                .map_err(here)?;
         let mut spec = UploadSpec {
             mode: mode | 0o600,
             attributes: if keeps {
@@ -328,7 +329,9 @@ impl Watched {
             let looked = if attributes.size == 0 {
                 // What has no size may be something that waits for its bytes.
                 let file = file.try_clone()?;
-                tokio::task::spawn_blocking(move || Sample::look(&file, 0)).await.map_err(io::Error::other)??
+                tokio::task::spawn_blocking(move || Sample::look(&file, 0))
+                    .await
+                    .map_err(io::Error::other)??
             } else {
                 Sample::look(&file, attributes.size)?
             };
