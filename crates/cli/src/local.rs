@@ -106,8 +106,10 @@ impl Directory {
     pub(crate) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
         match fs::symlinkat(target, &self.fd, name) {
             Err(Errno::EXIST) => {
-                let temporary = crate::name::temporary(name);
-                self.remove(&temporary)?;
+                let mut temporary = crate::name::temporary(name);
+                if self.remove(&temporary).is_err() {
+                    temporary = crate::name::fresh(name);
+                }
                 fs::symlinkat(target, &self.fd, &temporary[..])?;
                 let renamed = fs::renameat(&self.fd, &temporary[..], &self.fd, name);
                 renamed.map_err(|error| {
@@ -156,10 +158,28 @@ impl Directory {
         part::open_own(self, name, mode)
     }
 
+    /// As [`Directory::lock`], for what shows by its contents that this user has written it: its owner and mode are no matter, for some
+    /// file systems have one for all files.
+    ///
+    /// # Errors
+    /// As those of [`Directory::lock`]. `AlreadyExists` also where somebody else has locked it.
+    pub(crate) fn lock_sealed(&self, name: &[u8], mode: u32) -> io::Result<File> {
+        part::open_sealed(self, name, mode)
+    }
+
+    /// Opens a file in this directory for reading that shows by its contents that this user has written it; `None` if there is none.
+    pub(crate) fn read_sealed(&self, name: &[u8]) -> io::Result<Option<File>> {
+        self.read_if(name, |_| true)
+    }
+
     /// Opens a file of this user's in this directory for reading; `None` if there is none, or something that others may have made.
     pub(crate) fn read_own(&self, name: &[u8]) -> io::Result<Option<File>> {
+        self.read_if(name, part::is_own)
+    }
+
+    fn read_if(&self, name: &[u8], is_good: impl Fn(&File) -> bool) -> io::Result<Option<File>> {
         match self.read(name) {
-            Ok(file) => Ok(Some(file).filter(part::is_own)),
+            Ok(file) => Ok(Some(file).filter(is_good)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
                 Ok(None)
             }
@@ -275,7 +295,11 @@ impl StateHome {
             // Whole before it has its name: another run may be looking for it.
             let temporary = crate::name::fresh(NAME);
             part::create(&directory, &temporary, 0o600)?.write_all_at(&key, 0)?;
-            let linked = fs::linkat(&directory.fd, &temporary[..], &directory.fd, NAME, AtFlags::empty());
+            let mut linked = fs::linkat(&directory.fd, &temporary[..], &directory.fd, NAME, AtFlags::empty());
+            if let Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) = linked {
+                // A file system without hard links.
+                linked = fs::renameat(&directory.fd, &temporary[..], &directory.fd, NAME);
+            }
             directory.remove(&temporary)?;
             match linked {
                 Ok(()) => return Ok(Key(key)),

@@ -141,6 +141,29 @@ fn an_upload_writes_into_nothing_that_others_have_put_there() {
 }
 
 #[test]
+fn a_file_on_a_server_gets_another_temporary_name_where_others_have_taken_the_usual_one() {
+    let here = tempfile::tempdir().unwrap();
+    let file = here.path().join("file");
+    for size in [10, SIZE] {
+        fs::write(&file, noise(size)).unwrap();
+        for (what, plant) in PLANTS {
+            let server = Server::of_nobody();
+            fs::set_permissions(server.root.path(), Permissions::from_mode(0o1777)).unwrap();
+            chown(server.root.path(), Some(0), Some(0)).unwrap();
+            planted_file(&server.path("elsewhere"));
+            plant(&server.path(PART));
+            let output = command(["cp", file.to_str().unwrap(), &server.url("/file")]).output().unwrap();
+            let case = format!("{what}, {size}: {}", stderr(&output));
+            assert!(output.status.success(), "{case}");
+            assert!(fs::read(server.path("file")).unwrap() == noise(size), "{case}");
+            assert_eq!(fs::metadata(server.path("file")).unwrap().uid(), NOBODY, "{case}");
+            assert!(fs::read(server.path("elsewhere")).unwrap() == vec![b'p'; SIZE], "{case}");
+            assert_eq!(common::names(server.root.path()).len(), 3, "{case}");
+        }
+    }
+}
+
+#[test]
 fn files_of_the_user_that_others_could_have_written_are_not_read() {
     needs_root("acts for another user");
     let server = Server::start();

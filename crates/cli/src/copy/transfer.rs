@@ -41,6 +41,8 @@ enum Attempt {
     IsNotItsSize,
     /// The server does not keep what is set at the end.
     NotKept(client::Error),
+    /// Somebody else has taken the temporary name.
+    IsTaken,
 }
 
 /// A local file that is to be made.

@@ -307,23 +307,37 @@ pub(super) fn is_own(file: &File) -> bool {
 
 /// Opens and locks a file of this user's for writing, creating it if need be. What others have put there is removed.
 pub(super) fn open_own(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    open_if(directory, name, mode, is_own)
+}
+
+/// As [`open_own`], of any regular file with one name.
+pub(super) fn open_sealed(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    let is_regular = |file: &File| fs::fstat(file).is_ok_and(|stat| is_file(&stat));
+    open_if(directory, name, mode, is_regular)
+}
+
+fn open_if(
+    directory: &Directory,
+    name: &[u8],
+    mode: u32,
+    is_good: impl Fn(&File) -> bool,
+) -> io::Result<File> {
+    let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else");
     for _ in 0..MOST_ATTEMPTS {
         match create(directory, name, mode) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => return created,
         }
         match fs::openat(&directory.fd, name, OPEN, Mode::empty()).map(File::from) {
-            Ok(file) if is_own(&file) => {
-                lock(&file)?;
+            Ok(file) if is_good(&file) => {
+                // Others may hold a lock of their own file for as long as they like.
+                lock(&file).map_err(|error| if is_own(&file) { error } else { taken() })?;
                 if is_at(&file, directory, name)? {
                     return Ok(file);
                 }
             }
             Err(rustix::io::Errno::NOENT) => {}
-            Ok(_) | Err(_) => {
-                let taken = |_| io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else");
-                directory.remove(name).map_err(taken)?;
-            }
+            Ok(_) | Err(_) => directory.remove(name).map_err(|_| taken())?,
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
@@ -428,6 +442,8 @@ mod tests {
             let path = place.path().join(".a.nfsw-part");
             plant(&path);
             let planted = std::fs::metadata(&path).unwrap();
+            // Its number is not given to another file while it is open.
+            let _held = planted.is_file().then(|| File::open(&path).unwrap());
             // What is known is not what a planter has made.
             let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX };
             let part = Part::beside(&directory, b"a", 0o644, Some(known)).unwrap();

@@ -40,7 +40,7 @@ impl Run<'_> {
                 Attempt::Complete(copied) => return Ok(copied),
                 Attempt::Changed(now) => attributes = now,
                 Attempt::IsNotItsSize => is_its_size = false,
-                Attempt::NotKept(_) => {}
+                Attempt::NotKept(_) | Attempt::IsTaken => {}
             }
         }
         Err(keeps_changing(node))

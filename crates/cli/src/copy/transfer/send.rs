@@ -26,7 +26,7 @@ use crate::{
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, SourcePath, Sparse, Times},
-    name::temporary,
+    name::{self, temporary},
     progress::Share,
     target::Remote,
 };
@@ -48,10 +48,12 @@ impl Run<'_> {
         let copied = async {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
-            for _ in 0..=MAX_VERSIONS {
-                match self.send(node, path, place, (name, mode, keeps), share).await? {
+            let mut fresh = None;
+            for _ in 0..=MAX_VERSIONS + 1 {
+                match self.send(node, path, place, (name, mode, keeps), fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(copied),
                     Attempt::Changed(_) => self.say_changed(node),
+                    Attempt::IsTaken => fresh = Some(name::fresh(name)),
                     Attempt::NotKept(error) => {
                         self.say_not_kept(error);
                         keeps = false;
@@ -82,6 +84,7 @@ impl Run<'_> {
         path: &SourcePath,
         place: &RemotePlace,
         (name, mode, keeps): (&[u8], u32, bool),
+        fresh: Option<&[u8]>,
         share: &Share,
     ) -> anyhow::Result<Attempt> {
         let here = |error: io::Error| local(path, &error);
@@ -97,13 +100,16 @@ impl Run<'_> {
         let Some(watched) = watched else { return Ok(Attempt::IsNotItsSize) };
         let attributes = watched.attributes;
         let watched = Arc::new(watched);
-        let earlier = self.earlier_upload(place, name, attributes.identity())?;
+        let earlier = match fresh {
+            Some(_) => None,
+            None => self.earlier_upload(place, name, attributes.identity())?,
+        };
         let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
         let placement = match &earlier {
             _ if self.copy.inplace => Placement::InPlace,
-            None => Placement::Temporary(temporary(name)),
+            None => Placement::Temporary(fresh.map_or_else(|| temporary(name), <[u8]>::to_vec)),
             Some(earlier) => {
                 let checkpoint = earlier.checkpoint();
                 if earlier.source_changed() {
@@ -180,7 +186,16 @@ impl Run<'_> {
                 self.refusals.set(self.refusals.get() + 1);
                 return Ok(Attempt::NotKept(error));
             }
-            Err(error) => return Err(self.refused(error, path, place, name).await),
+            // Nobody may remove what somebody else has put there: not where each has their own in one directory.
+            Err(client::Error::Status { procedure: Procedure::Remove, .. }) if fresh.is_none() => {
+                return Ok(Attempt::IsTaken);
+            }
+            Err(error) => {
+                if let Some(fresh) = fresh.filter(|_| !error.is_silence()) {
+                    let _ = place.client.remove(place.handle, fresh).await;
+                }
+                return Err(self.refused(error, path, place, name).await);
+            }
         }
         if self.copy.preserve
             && self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
