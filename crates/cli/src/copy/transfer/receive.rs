@@ -83,9 +83,16 @@ impl Run<'_> {
         } else if is_its_size {
             self.fetch_all(attributes, source, target, &part).await?
         } else {
-            match self.fetch_stream(node, attributes, source, &part, &path).await? {
-                Filled::Changed(now) => return Ok(Attempt::Changed(now)),
-                Filled::Complete(digest) => was = Some(*digest),
+            match self.fetch_stream(node, attributes, source, &part, &path).await {
+                Ok(Filled::Complete(digest)) => was = Some(*digest),
+                Ok(Filled::Changed(now)) => {
+                    part.discard();
+                    return Ok(Attempt::Changed(now));
+                }
+                Err(error) => {
+                    part.discard();
+                    return Err(error);
+                }
             }
             Ok(None)
         };
