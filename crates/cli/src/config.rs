@@ -4,7 +4,7 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    io,
     ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -19,7 +19,7 @@ use toml::{
 use crate::{
     args::{Cli, ConnectionArgs, Host, Hosts, Security},
     error::{io_text, show},
-    local::base_directory,
+    local::{base_directory, read_private},
     text::escape,
 };
 
@@ -84,22 +84,23 @@ impl Config {
     /// A line for the user that names the file, the line and the key.
     pub(crate) fn of_user() -> Result<Self, String> {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
-        let size = match fs::metadata(&path) {
+        let bytes = match read_private(&path, MAX_BYTES) {
             // None, as where $HOME is /dev/null; or that of somebody else: this is run with their $HOME.
             Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
-                ) =>
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+                    || error.raw_os_error() == Some(rustix::io::Errno::ACCESS.raw_os_error()) =>
             {
                 return Ok(Self::default());
             }
-            metadata => metadata.map_err(|error| unreadable(&path, &error))?.len(),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(format!("{}: larger than 1 MiB", show(&path)));
+            }
+            // The error has the name in it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error.to_string()),
+            bytes => bytes.map_err(|error| unreadable(&path, &error))?,
         };
-        if size > MAX_BYTES {
-            return Err(format!("{}: larger than 1 MiB", show(&path)));
-        }
-        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| unreadable(&path, &io::Error::new(io::ErrorKind::InvalidData, "is no text")))?;
         Self::parse(&text).map_err(|Wrong { at, why }| {
             let line = 1 + text.get(..at).unwrap_or_default().matches('\n').count();
             format!("{}:{line}: {why}", show(&path))

@@ -10,6 +10,7 @@ mod kept;
 mod listing;
 mod mark;
 mod node;
+mod one_name;
 mod place;
 mod plan;
 mod resume;
@@ -18,13 +19,17 @@ mod sync;
 mod transfer;
 mod update;
 mod verify;
+mod version;
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    rc::Rc,
+};
 
 use self::{
     done::Done,
     frame::Frame,
-    node::{Kind, Node},
+    node::{FIFO, Kind, Node},
     place::{Name, Place, Present},
     sync::{Change, Syncing},
     transfer::Item,
@@ -36,7 +41,7 @@ pub(crate) use self::{
 use crate::{
     connections::Connections,
     exit::{Exit, Failure},
-    local::{self, StateHome},
+    local::{self, Key, StateHome},
     outcome::Skip,
     progress::Share,
     remote::Children,
@@ -149,6 +154,10 @@ struct Run<'a> {
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
     sync: Option<Syncing>,
+    /// How often a server has refused to keep modes and times.
+    refusals: Cell<u32>,
+    /// With what journals are sealed; none where it cannot be kept, which was said.
+    key: OnceCell<Option<Key>>,
     /// The directories that sources become, while they have the mark of an unfinished copy.
     marked: RefCell<Vec<Rc<Frame>>>,
 }
@@ -182,7 +191,8 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     if let Some(sync) = &sync {
         reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
     }
-    let run = Run { copy, connections, reporter, throttle, done, sync, marked: RefCell::default() };
+    let (refusals, key, marked) = Default::default();
+    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, key, marked };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -251,6 +261,12 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
 }
 
 impl Run<'_> {
+    /// Returns with what journals are sealed.
+    fn key(&self) -> Option<Key> {
+        let find = || self.copy.state.key().map_err(|error| self.reporter.keeps_nothing(&error)).ok();
+        *self.key.get_or_init(find)
+    }
+
     /// Reports what `--files-from` lists and no source has.
     fn tell_missing(&self) -> anyhow::Result<()> {
         let [source, others @ ..] = &self.copy.sources[..] else { return Ok(()) };
@@ -338,15 +354,20 @@ impl Run<'_> {
                 result
             }
             (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
-            (Kind::File, Some(name)) => {
+            // A fifo that the user named is read to its end, as cp does it.
+            (Kind::File, Some(name)) | (Kind::Special(FIFO), Some(name))
+                if node.kind == Kind::File || is_named && node.is_local() && !self.copy.recursive =>
+            {
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
                 self.reporter.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 self.file(item).await.map(|()| Vec::new())
             }
-            (Kind::Symlink, Some(name)) => self.link(&node, &frame, &name).await.map(|()| Vec::new()),
+            (Kind::File | Kind::Symlink, Some(name)) => {
+                self.link(&node, &frame, &name).await.map(|()| Vec::new())
+            }
             (Kind::Special(what), Some(_)) if is_named => {
-                let text = format!("{node}: is a {what}, which cannot be copied");
+                let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             (Kind::Special(what), Some(name)) => {
@@ -376,6 +397,7 @@ impl Run<'_> {
         let Some(name) = name else {
             return Ok(Rc::clone(frame));
         };
+        let _turn = self.turn(frame, name).await?;
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
         let was = frame.place.present(self.connections, self.reporter, name).await?;
         if was.is_none() && !self.copy.dry_run {
@@ -419,6 +441,7 @@ impl Run<'_> {
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
+        let _turn = self.turn(frame, name).await?;
         let present = frame.place.present(self.connections, self.reporter, name).await?;
         let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(());

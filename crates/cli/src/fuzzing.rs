@@ -4,6 +4,7 @@ use std::{ffi::OsStr, io::Write, os::unix::ffi::OsStrExt};
 
 use crate::{
     journal::{self, Journal},
+    local::Key,
     target::{Remote, Target},
 };
 
@@ -22,15 +23,16 @@ pub fn url(data: &[u8]) {
 
 /// Anything as a journal, as it is and with everything right but the contents.
 pub fn journal(data: &[u8]) {
-    for bytes in [data.to_vec(), journal::sealed(data)] {
+    let key = Key([0; 32]);
+    for bytes in [data.to_vec(), journal::sealed(data, key)] {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&bytes).expect("room for it");
         let again = file.try_clone().expect("a descriptor");
-        let (mut journal, found) = Journal::open(file).expect("readable");
+        let (mut journal, found) = Journal::open(file, key).expect("readable");
         if let Some(state) = found {
             assert!(state.solid.end().max(state.tentative.end()) <= state.source.size);
             journal.write(&state).expect("room for it");
-            assert_eq!(Journal::open(again).expect("readable").1, Some(state));
+            assert_eq!(Journal::open(again, key).expect("readable").1, Some(state));
         }
     }
 }

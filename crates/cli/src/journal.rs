@@ -12,6 +12,8 @@ use std::{
 
 use nfs_wireless_client::{Range, RangeSet};
 
+use crate::local::Key;
+
 /// What a file is known by: the same file with the same contents has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -54,6 +56,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
+    key: Key,
     /// Number of the last state written.
     number: u64,
 }
@@ -65,29 +68,32 @@ const SLOT: usize = 32 << 10;
 pub(crate) const LENGTH: u64 = 2 * SLOT as u64;
 
 /// What a slot begins with; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"nfswjrn\x01";
+const MAGIC: [u8; 8] = *b"nfswjrn\x02";
+
+/// Bytes of what shows that this user has written a slot.
+const SEAL: usize = 16;
 
 /// Ranges in a state at most. Those above the limit are forgotten, which costs their bytes and nothing else.
 const MAX_RANGES: usize = (SLOT - 256) / 16;
 
 impl Journal {
-    /// Takes an open file as a journal, and returns the state in it, if there is one.
+    /// Takes an open file as a journal, and returns the state in it, if there is one that was sealed with this key.
     ///
     /// # Errors
     /// What reading the file fails of.
-    pub(crate) fn open(file: File) -> io::Result<(Self, Option<State>)> {
+    pub(crate) fn open(file: File, key: Key) -> io::Result<(Self, Option<State>)> {
         let mut newest: Option<(u64, State)> = None;
         for slot in 0..2 {
             let mut bytes = Vec::with_capacity(SLOT);
             read_slot(&file, slot, &mut bytes)?;
-            if let Some((number, state)) = State::decode(&bytes)
+            if let Some((number, state)) = State::decode(&bytes, key)
                 && newest.as_ref().is_none_or(|(other, _)| *other < number)
             {
                 newest = Some((number, state));
             }
         }
         let number = newest.as_ref().map_or(0, |(number, _)| *number);
-        Ok((Self { file, number }, newest.map(|(_, state)| state)))
+        Ok((Self { file, key, number }, newest.map(|(_, state)| state)))
     }
 
     /// Puts a state in the place of the last but one.
@@ -96,7 +102,7 @@ impl Journal {
     /// What writing the file fails of; the last state then still stands.
     pub(crate) fn write(&mut self, state: &State) -> io::Result<()> {
         let number = self.number.wrapping_add(1);
-        self.file.write_all_at(&state.encode(number), number % 2 * SLOT as u64)?;
+        self.file.write_all_at(&state.encode(number, self.key), number % 2 * SLOT as u64)?;
         self.number = number;
         Ok(())
     }
@@ -118,7 +124,7 @@ fn read_slot(file: &File, slot: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 impl State {
-    fn encode(&self, number: u64) -> Vec<u8> {
+    fn encode(&self, number: u64, key: Key) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&number.to_le_bytes());
@@ -136,12 +142,12 @@ impl State {
                 out.extend_from_slice(&end.to_le_bytes());
             }
         }
-        out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+        out.extend_from_slice(&seal_of(&out, key));
         out
     }
 
     /// Reads a slot; `None` when it holds no state of this version, whole and unharmed.
-    fn decode(slot: &[u8]) -> Option<(u64, Self)> {
+    fn decode(slot: &[u8], key: Key) -> Option<(u64, Self)> {
         let mut rest = slot;
         if take::<8>(&mut rest)? != MAGIC {
             return None;
@@ -159,11 +165,17 @@ impl State {
         let solid = ranges(&mut rest, size)?;
         let tentative = ranges(&mut rest, size)?;
         let length = slot.len() - rest.len();
-        let checksum = u32::from_le_bytes(take(&mut rest)?);
+        let sealed = take::<SEAL>(&mut rest)?;
         let source = Identity { file, size, modified, changed };
-        (checksum == crc32fast::hash(&slot[..length]))
+        (sealed == seal_of(&slot[..length], key))
             .then_some((number, Self { source, target, solid, token, tentative }))
     }
+}
+
+/// Returns what shows that a slot was written by who has the key, and is whole.
+fn seal_of(slot: &[u8], key: Key) -> [u8; SEAL] {
+    let hash = blake3::keyed_hash(&key.0, slot);
+    *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
 /// Takes bytes from the beginning.
@@ -191,9 +203,11 @@ fn ranges(rest: &mut &[u8], size: u64) -> Option<RangeSet> {
     Some(set)
 }
 
-/// Returns a slot with these contents whose beginning and checksum are right.
-pub(crate) fn sealed(contents: &[u8]) -> Vec<u8> {
-    seal(MAGIC, contents)
+/// Returns a slot with these contents whose beginning and seal are right.
+pub(crate) fn sealed(contents: &[u8], key: Key) -> Vec<u8> {
+    let mut slot = [&MAGIC[..], contents].concat();
+    slot.extend_from_slice(&seal_of(&slot, key));
+    slot
 }
 
 /// Returns contents with what they begin with, which names the format and its version, and their checksum.
@@ -232,6 +246,8 @@ mod tests {
 
     use super::*;
 
+    const KEY: Key = Key([7; 32]);
+
     fn state(solid: &[(u64, u64)], tentative: &[(u64, u64)]) -> State {
         let set = |ranges: &[(u64, u64)]| {
             let mut set = RangeSet::new();
@@ -245,12 +261,12 @@ mod tests {
     }
 
     fn reopened(journal: &Journal) -> Option<State> {
-        Journal::open(journal.file.try_clone().unwrap()).unwrap().1
+        Journal::open(journal.file.try_clone().unwrap(), KEY).unwrap().1
     }
 
     #[test]
     fn the_last_whole_state_counts() {
-        let (mut journal, found) = Journal::open(tempfile::tempfile().unwrap()).unwrap();
+        let (mut journal, found) = Journal::open(tempfile::tempfile().unwrap(), KEY).unwrap();
         assert_eq!(found, None);
         let (first, second) = (state(&[(0, 5)], &[]), state(&[(0, 50)], &[(60, 5)]));
         journal.write(&first).unwrap();
@@ -267,12 +283,20 @@ mod tests {
     #[test]
     fn a_journal_that_cannot_be_read_is_an_error() {
         let directory = File::open(std::env::temp_dir()).unwrap();
-        assert_eq!(Journal::open(directory).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(Journal::open(directory, KEY).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[test]
+    fn a_journal_of_somebody_else_is_none() {
+        let file = tempfile::tempfile().unwrap();
+        let (mut journal, _) = Journal::open(file.try_clone().unwrap(), Key([8; 32])).unwrap();
+        journal.write(&state(&[(0, 5)], &[])).unwrap();
+        assert_eq!(Journal::open(file, KEY).unwrap().1, None);
     }
 
     #[test]
     fn the_slots_take_turns() {
-        let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap()).unwrap();
+        let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap(), KEY).unwrap();
         for end in 1..=5 {
             let state = state(&[(0, end)], &[]);
             journal.write(&state).unwrap();
@@ -282,7 +306,7 @@ mod tests {
 
     #[test]
     fn more_ranges_than_fit_are_forgotten() {
-        let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap()).unwrap();
+        let (mut journal, _) = Journal::open(tempfile::tempfile().unwrap(), KEY).unwrap();
         let many: Vec<_> = (0..10_000).map(|index| (index * 10, 5)).collect();
         for _ in 0..2 {
             journal.write(&state(&many, &many)).unwrap();
@@ -301,28 +325,28 @@ mod tests {
             number: u64,
         ) {
             let state = state(&solid, &tentative);
-            let slot = state.encode(number);
-            prop_assert_eq!(&sealed(&slot[MAGIC.len()..slot.len() - 4]), &slot);
-            prop_assert_eq!(State::decode(&slot), Some((number, state)));
+            let slot = state.encode(number, KEY);
+            prop_assert_eq!(&sealed(&slot[MAGIC.len()..slot.len() - SEAL], KEY), &slot);
+            prop_assert_eq!(State::decode(&slot, KEY), Some((number, state)));
         }
 
         #[test]
         fn damage_is_noticed(flip in 0_usize..8 * 200, cut in 0_usize..200) {
-            let bytes = state(&[(0, 5), (10, 5)], &[(20, 5)]).encode(7);
+            let bytes = state(&[(0, 5), (10, 5)], &[(20, 5)]).encode(7, KEY);
             let mut damaged = bytes.clone();
             damaged[flip / 8 % bytes.len()] ^= 1 << (flip % 8);
-            prop_assert_eq!(State::decode(&damaged), None);
-            prop_assert_eq!(State::decode(&bytes[..cut.min(bytes.len() - 1)]), None);
+            prop_assert_eq!(State::decode(&damaged, KEY), None);
+            prop_assert_eq!(State::decode(&bytes[..cut.min(bytes.len() - 1)], KEY), None);
         }
 
         #[test]
         fn a_hostile_journal_is_a_state_that_makes_sense_or_none(
             bytes in prop::collection::vec(any::<u8>(), 0..600), fields in prop::collection::vec(any::<u64>(), 0..60),
         ) {
-            prop_assert_eq!(State::decode(&bytes), None);
+            prop_assert_eq!(State::decode(&bytes, KEY), None);
             // With everything right but the contents.
-            let bytes = sealed(&fields.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>());
-            if let Some((_, state)) = State::decode(&bytes) {
+            let bytes = sealed(&fields.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>(), KEY);
+            if let Some((_, state)) = State::decode(&bytes, KEY) {
                 prop_assert!(state.solid.end().max(state.tentative.end()) <= state.source.size);
             }
         }

@@ -67,7 +67,8 @@ pub fn main() -> ExitCode {
         return ended;
     }
     let filter = tracing_subscriber::EnvFilter::from_env("NFSW_LOG");
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let is_terminal = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_terminal).with_writer(io::stderr).init();
     #[cfg(linux)]
     if command::link::exec::is_inside() {
         return command::link::exec::inside();

@@ -4,11 +4,15 @@ mod holes;
 mod marked;
 mod names;
 mod part;
+mod source;
 
 use std::{
     fs::File,
-    io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    io::{self, Read},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -21,7 +25,8 @@ use rustix::{
 
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
-pub(crate) use part::{Part, removed};
+pub(crate) use part::{Mark, Part, removed};
+pub(crate) use source::SourcePath;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
 /// sends lands inside.
@@ -73,6 +78,15 @@ impl Directory {
         Ok((self.enter(name)?, created))
     }
 
+    /// Creates a directory in this one and enters it; whether there was nothing of that name.
+    fn create_or_else(&self, name: &[u8], mode: u32) -> io::Result<(Option<Self>, bool)> {
+        match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
+            Ok(()) => Ok((Some(self.enter(name)?), true)),
+            Err(Errno::EXIST) => Ok((None, false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Enters a directory in this one.
     pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
         let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
@@ -92,8 +106,10 @@ impl Directory {
     pub(crate) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
         match fs::symlinkat(target, &self.fd, name) {
             Err(Errno::EXIST) => {
-                let temporary = crate::name::temporary(name);
-                self.remove(&temporary)?;
+                let mut temporary = crate::name::temporary(name);
+                if self.remove(&temporary).is_err() {
+                    temporary = crate::name::fresh(name);
+                }
                 fs::symlinkat(target, &self.fd, &temporary[..])?;
                 let renamed = fs::renameat(&self.fd, &temporary[..], &self.fd, name);
                 renamed.map_err(|error| {
@@ -133,17 +149,64 @@ impl Directory {
         Ok(fs::utimensat(&self.fd, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Opens a file in this directory for this run alone, creating it if need be: regular, and never through a link.
+    /// Opens a file of this user's in this directory for this run alone, creating it if need be: regular, with one name, nobody else's
+    /// to write, and never through a link. What others have put there is removed.
     ///
     /// # Errors
-    /// `WouldBlock` when another run has it open so.
+    /// `WouldBlock` when another run has it open so; `AlreadyExists` when what others have put there cannot be removed.
     pub(crate) fn lock(&self, name: &[u8], mode: u32) -> io::Result<File> {
-        part::open(self, name, mode)
+        part::open_own(self, name, mode)
+    }
+
+    /// As [`Directory::lock`], for what shows by its contents that this user has written it: its owner and mode are no matter, for some
+    /// file systems have one for all files.
+    ///
+    /// # Errors
+    /// As those of [`Directory::lock`]. `AlreadyExists` also where somebody else has locked it.
+    pub(crate) fn lock_sealed(&self, name: &[u8], mode: u32) -> io::Result<File> {
+        part::open_sealed(self, name, mode)
+    }
+
+    /// Opens a file in this directory for reading that shows by its contents that this user has written it; `None` if there is none.
+    pub(crate) fn read_sealed(&self, name: &[u8]) -> io::Result<Option<File>> {
+        self.read_if(name, |_| true)
+    }
+
+    /// Opens a file of this user's in this directory for reading; `None` if there is none, or something that others may have made.
+    pub(crate) fn read_own(&self, name: &[u8]) -> io::Result<Option<File>> {
+        self.read_if(name, part::is_own)
+    }
+
+    fn read_if(&self, name: &[u8], is_good: impl Fn(&File) -> bool) -> io::Result<Option<File>> {
+        match self.read(name) {
+            Ok(file) => Ok(Some(file).filter(is_good)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
+                Ok(None)
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it is this user's, or the system's, and nobody else may change what is in it.
+    fn is_private(&self) -> io::Result<bool> {
+        Ok(is_private(&fs::fstat(&self.fd)?))
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.
     pub(crate) fn read(&self, name: &[u8]) -> io::Result<File> {
         open_regular(&self.fd, name, OFlags::NOFOLLOW)
+    }
+
+    /// Returns which time a file here has that is given this one: a new file is made for it, and removed.
+    pub(crate) fn held_time(&self, modified: SystemTime) -> io::Result<SystemTime> {
+        let name = crate::name::fresh(b"time");
+        let file = part::create(self, &name, 0o600)?;
+        let set = fs::futimens(&file, &Times { accessed: modified, modified }.to_timestamps());
+        let held = file.metadata().and_then(|metadata| metadata.modified());
+        self.remove(&name)?;
+        set?;
+        held
     }
 
     /// Returns in what steps files here keep their times, where that cannot be seen in the times themselves.
@@ -210,8 +273,87 @@ impl StateHome {
         })?;
         std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
             .create(path)?;
-        Directory::open(path)
+        let directory = Directory::open(path)?;
+        if directory.is_private()? { Ok(directory) } else { Err(not_private(path)) }
     }
+
+    /// Returns the key of this user, which is made when there is none.
+    ///
+    /// # Errors
+    /// As [`StateHome::open`], and what reading and writing it fails of.
+    pub(crate) fn key(&self) -> io::Result<Key> {
+        const NAME: &[u8] = b"key";
+        let directory = self.open()?;
+        for _ in 0..KEY_ATTEMPTS {
+            if let Some(file) = directory.read_own(NAME)? {
+                let mut key = [0; 32];
+                file.read_exact_at(&mut key, 0)?;
+                return Ok(Key(key));
+            }
+            let mut key = [0; 32];
+            File::open("/dev/urandom")?.read_exact(&mut key)?;
+            // Whole before it has its name: another run may be looking for it.
+            let temporary = crate::name::fresh(NAME);
+            part::create(&directory, &temporary, 0o600)?.write_all_at(&key, 0)?;
+            let mut linked = fs::linkat(&directory.fd, &temporary[..], &directory.fd, NAME, AtFlags::empty());
+            if let Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) = linked {
+                // A file system without hard links.
+                linked = fs::renameat(&directory.fd, &temporary[..], &directory.fd, NAME);
+            }
+            directory.remove(&temporary)?;
+            match linked {
+                Ok(()) => return Ok(Key(key)),
+                Err(Errno::EXIST) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "key: belongs to somebody else"))
+    }
+}
+
+/// How often the key is looked for, while another run makes one.
+const KEY_ATTEMPTS: usize = 20;
+
+/// What only this user has: what is sealed with it was sealed by this user.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub(crate) [u8; 32]);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Key")
+    }
+}
+
+/// Whether something belongs to this user or to the system, and nobody else may write it. A group that has the number of this user's own
+/// is the user alone, as where each user has a group.
+#[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
+fn is_private(stat: &Stat) -> bool {
+    let is_owned = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
+    let others = if stat.st_gid == rustix::process::getegid().as_raw() { 0o002 } else { 0o022 };
+    is_owned && stat.st_mode as u32 & others == 0
+}
+
+fn not_private(path: &Path) -> io::Error {
+    let text = format!("{}: belongs to somebody else, or others may write it", crate::error::show(path));
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+/// Reads a small file that belongs to this user: of so many bytes at most, regular, and in a directory that nobody else may write.
+///
+/// # Errors
+/// `PermissionDenied` where others could have written it, `InvalidInput` where it is no file, `FileTooLarge`; what opening it fails of.
+pub(crate) fn read_private(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(fs::CWD, path.as_os_str().as_bytes(), OFlags::empty())?;
+    let directory = path.parent().map(fs::stat).transpose()?;
+    if !is_private(&fs::fstat(&file)?) || directory.is_some_and(|it| !is_private(&it)) {
+        return Err(not_private(path));
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "is too large"));
+    }
+    Ok(bytes)
 }
 
 /// Returns our directory below the base that `variable` names, or else `default` below the user's home (XDG Base
@@ -263,12 +405,6 @@ impl Times {
     }
 }
 
-/// Opens a local source that is a regular file; a fifo put in its place is refused and not waited for.
-pub(crate) fn open_source(path: &Path, follow: bool) -> io::Result<File> {
-    let links = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    open_regular(fs::CWD, path.as_os_str().as_bytes(), links)
-}
-
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
 pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
     if rustix::process::geteuid().is_root() {
@@ -293,10 +429,14 @@ pub(crate) fn umask() -> u32 {
 
 fn open_regular(directory: impl std::os::fd::AsFd, name: &[u8], links: OFlags) -> io::Result<File> {
     let flags = links | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = fs::openat(directory, name, flags, Mode::empty())?;
+    regular(fs::openat(directory, name, flags, Mode::empty())?)
+}
+
+/// Refuses what is no regular file.
+fn regular(fd: OwnedFd) -> io::Result<File> {
     let stat = fs::fstat(&fd)?;
     if Kind::from_raw_mode(stat.st_mode) != Kind::RegularFile {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file any more"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
     }
     Ok(File::from(fd))
 }

@@ -23,6 +23,15 @@ pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
     beside(name, PART)
 }
 
+/// Returns a name for the same that nothing has yet, for where somebody else has taken the usual one.
+pub(crate) fn fresh(name: &[u8]) -> Vec<u8> {
+    use std::hash::{BuildHasher, RandomState};
+
+    // Its keys are random.
+    let number = RandomState::new().hash_one(name);
+    beside(&[name, format!("~{number:016x}").as_bytes()].concat(), PART)
+}
+
 /// Returns the name of the journal that says what of a temporary file is there.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
@@ -82,5 +91,8 @@ mod tests {
         assert_eq!(journal(b"a"), b".a.nfsw-journal");
         assert_eq!(linked(b"a"), b".a.nfsw-link");
         assert_eq!(journal(&long).len(), 255);
+        assert_ne!(fresh(b"a"), fresh(b"a"));
+        assert!(is_ours(&fresh(b"a")) && fresh(&long).len() == 255);
+        assert_ne!(fresh(&long), fresh(&long));
     }
 }

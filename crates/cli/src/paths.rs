@@ -13,13 +13,19 @@ use std::{
 use nfs_wireless_client::{Client, PathEstimate};
 use serde_json::{Value, json};
 
-use crate::local::base_directory;
+use crate::{
+    error::show,
+    local::{base_directory, read_private},
+};
 
 /// How long a path is remembered.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
 /// Entries that a file of the cache keeps, the latest first.
 pub(crate) const MOST: usize = 64;
+
+/// Bytes of a file of the cache, at most: the entries of servers have up to 256 directories each.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What tells paths apart.
 const KEYS: [&str; 2] = ["server", "from"];
@@ -94,12 +100,33 @@ pub(crate) fn now() -> Option<u64> {
 /// Reads a file of the cache; whatever is wrong with it, there is nothing in it.
 pub(crate) fn load(file: &Path) -> Vec<Value> {
     let read = || -> Option<Vec<Value>> {
-        match serde_json::from_slice(&fs::read(file).ok()?).ok()? {
+        let bytes = read_private(file, MAX_BYTES);
+        if let Err(error) = &bytes
+            && !matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+        {
+            refuse(file, error);
+        }
+        match serde_json::from_slice(&bytes.ok()?).ok()? {
             Value::Array(paths) => Some(paths),
             _ => None,
         }
     };
     read().unwrap_or_default()
+}
+
+/// Says, once, that a file of the cache is not used.
+fn refuse(file: &Path, error: &std::io::Error) {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        // The line may have nobody to read it.
+        let _ = writeln!(std::io::stderr(), "nfsw: warning: not used: {}", refused(file, error));
+    });
+}
+
+fn refused(file: &Path, error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let name = show(file);
+    if text.contains(&*name) { text } else { format!("{name}: {text}") }
 }
 
 fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -> Value {

@@ -22,7 +22,7 @@ use crate::{
     progress::{Activity, Line, Progress},
     schema,
     summary::Summary,
-    text::{for_people, shell_quote},
+    text::{for_people, json_line, shell_quote},
 };
 
 /// Columns of a message behind `nfsw: `: names are cut in their middle until it has no more, if that is enough.
@@ -196,7 +196,7 @@ impl Reporter {
             return Ok(());
         }
         debug_assert_eq!(schema::check(event), Ok(()), "{event}");
-        self.print(format!("{event}\n").as_bytes())
+        self.print(json_line(event).as_bytes())
     }
 
     /// Says how far a copy is, to programs.

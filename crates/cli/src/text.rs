@@ -33,6 +33,25 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Writes JSON on one line that a terminal takes for text, whatever is in it: what JSON leaves as it is and terminals obey is written as
+/// an escape of JSON.
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
+    let line = value.to_string();
+    let is_escaped = |character: char| character != '\\' && needs_escape(character);
+    if !line.chars().any(is_escaped) {
+        return line + "\n";
+    }
+    let mut out = String::with_capacity(line.len() + 8);
+    for character in line.chars() {
+        if is_escaped(character) {
+            let _ = write!(out, "\\u{:04x}", u32::from(character));
+        } else {
+            out.push(character);
+        }
+    }
+    out + "\n"
+}
+
 /// Behind these words a message has a command for a shell.
 const COMMANDS: [&str; 5] =
     ["run again: ", "create it first: ", "mount it with: ", "unmount it: ", "end it: "];
@@ -178,6 +197,21 @@ fn needs_escape(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_has_no_character_that_a_terminal_obeys_and_reads_back_as_it_was() {
+        for name in
+            ["\u{9b}31m", "\u{7f}", "\u{85}", "\u{202e}gpj", "\u{1b}[31m", "plain \\ \"größe\"", "a\nb"]
+        {
+            let value = serde_json::json!({"name": name, name: 1});
+            let line = json_line(&value);
+            let (last, text) = line.as_bytes().split_last().unwrap();
+            assert_eq!(*last, b'\n');
+            let text = str::from_utf8(text).unwrap();
+            assert!(!text.chars().any(|it| it != '\\' && needs_escape(it)), "{text:?}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(text).unwrap(), value);
+        }
+    }
 
     #[test]
     fn hostile_names_cannot_drive_the_terminal() {

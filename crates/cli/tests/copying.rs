@@ -315,16 +315,43 @@ fn a_special_file_that_is_named_is_an_error() {
     fs::write(here.path().join("file"), b"x").unwrap();
     let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
     let (up, down) = ([local("fifo"), server.url("/copy")], [server.url("/fifo"), local("copy")]);
-    for options in [&["cp"][..], &["cp", "-r"], &["cp", "-p", "--dry-run"]] {
-        for names in [&up, &down] {
+    for (options, are_named) in
+        [(&["cp"][..], &[&down][..]), (&["cp", "-r"], &[&up, &down]), (&["cp", "-p", "--dry-run"], &[&down])]
+    {
+        for names in are_named {
             let error = fails(1, options.iter().copied().chain(names.iter().map(String::as_str)));
             assert!(error.contains("/fifo: is a fifo, which cannot be copied"), "{error}");
         }
     }
     // Beside it the rest is copied.
-    let error = fails(1, ["cp", &local("fifo"), &local("file"), &server.url("/")]);
+    let error = fails(1, ["cp", "-r", &local("fifo"), &local("file"), &server.url("/")]);
     assert!(error.contains("is a fifo"), "{error}");
     assert_eq!(names(server.root.path()), ["fifo", "file"]);
+    let error = fails(1, ["cp", "/dev/null", &server.url("/null")]);
+    assert!(error.contains("for standard input, use -"), "{error}");
+}
+
+#[test]
+fn a_fifo_that_is_named_is_read_to_its_end() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let fifo = here.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for options in [&["cp"][..], &["cp", "-p"], &["cp", "--verify"]] {
+        let writing = fifo.clone();
+        let writer = std::thread::spawn(move || fs::write(writing, vec![b'x'; 300_000]).unwrap());
+        ok([options, &[fifo.to_str().unwrap(), &server.url("/copy")]].concat());
+        writer.join().unwrap();
+        assert_eq!(fs::read(server.path("copy")).unwrap(), vec![b'x'; 300_000], "{options:?}");
+    }
+    let script = "\"$nfsw\" cp <(echo substituted) $target && echo piped | \"$nfsw\" cp /dev/stdin $target.in && \"$nfsw\" cp /dev/stdin $target.file <$file";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).env("nfsw", common::program()).env("target", server.name("/out"));
+    let file = here.path().join("file");
+    fs::write(&file, "redirected\n").unwrap();
+    assert!(shell.env("file", &file).status().unwrap().success());
+    for (name, expected) in [("out", "substituted\n"), ("out.in", "piped\n"), ("out.file", "redirected\n")] {
+        assert_eq!(fs::read_to_string(server.path(name)).unwrap(), expected);
+    }
 }
 
 #[test]

@@ -435,7 +435,9 @@ fn the_command_to_go_on_is_printed_and_works() {
     let said = rest_of(copy.stderr.take().unwrap());
     let again = said.split("run again: nfsw ").nth(1).unwrap().trim().to_owned();
     let script = format!("{} {}", env!("CARGO_BIN_EXE_nfsw"), again.replace("2500ms", "1m"));
-    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script]).env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    let output = shell.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("resuming after"), "{}", stderr(&output));
     assert!(fs::read(&target).unwrap() == data);

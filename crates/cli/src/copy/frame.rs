@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 use super::{
     filter::{self, Ignores},
     node::{Attributes, Node},
+    one_name::Names,
     place::Place,
     update::{Age, age},
 };
@@ -44,6 +45,8 @@ pub(super) struct Frame {
     names: RefCell<BTreeSet<Vec<u8>>>,
     /// Those of them that are taken.
     taken: RefCell<BTreeSet<Vec<u8>>>,
+    /// Names that were given in it.
+    given: Names,
 }
 
 impl Frame {
@@ -63,12 +66,18 @@ impl Frame {
             ignores: RefCell::default(),
             names: RefCell::default(),
             taken: RefCell::default(),
+            given: Names::default(),
         }
     }
 
     /// A directory that was there before, and in which the destination is made.
     pub(super) fn above_target(place: Place) -> Self {
         Self { marks: true, ..Self::top(place) }
+    }
+
+    /// Returns the names that this run has given in it.
+    pub(super) const fn given(&self) -> &Names {
+        &self.given
     }
 
     /// Whether directories that are made here have the mark of an unfinished copy.

@@ -1,6 +1,6 @@
 //! The mark of an unfinished copy of a directory: a file in it, with the path and the identity of the source.
 
-use std::{ffi::OsStr, fmt::Display, fs, os::unix::ffi::OsStrExt, path::Path};
+use std::{ffi::OsStr, fmt::Display, fs, io::Read, os::unix::ffi::OsStrExt, path::Path};
 
 use nfs_wireless_client::{Client, Error, FileHandle, FileType, NfsStatus};
 
@@ -12,6 +12,7 @@ use crate::{
     connections::Connections,
     error::{ResultExt, has_status, is_missing},
     exit::{Exit, Failure},
+    local::Directory,
     name::{MARKER, fnv1a},
     report::Reporter,
     text::escape,
@@ -36,7 +37,15 @@ fn split(mark: &[u8]) -> (&[u8], &[u8]) {
 pub(super) fn local(directory: &Path) -> Option<Vec<u8>> {
     let mark = directory.join(OsStr::from_bytes(MARKER));
     let found = fs::symlink_metadata(&mark).ok()?;
-    Some(if found.is_file() { fs::read(&mark).unwrap_or_default() } else { Vec::new() })
+    // That of somebody else may be the mark of any copy, and so may what is no file.
+    let own = Directory::open(directory).and_then(|directory| directory.read_own(MARKER));
+    let mut bytes = Vec::new();
+    if let Ok(Some(file)) = own
+        && found.is_file()
+    {
+        let _ = file.take(MOST_BYTES.into()).read_to_end(&mut bytes);
+    }
+    Some(bytes)
 }
 
 /// Returns what the mark in a directory on a server holds, if there is one.

@@ -4,7 +4,7 @@ use std::{
     fmt, fs, io,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
-        fs::{FileTypeExt, MetadataExt},
+        fs::MetadataExt,
     },
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -19,7 +19,7 @@ use crate::{
     connections::Connections,
     error::{ResultExt, is_missing, is_stale, local, remote_error, show},
     journal::{Identity, nanoseconds},
-    local::{Sparse, Times, open_source},
+    local::{SourcePath, Sparse, Times},
     remote::{Child, Children, Found, find, follow},
     report::Reporter,
     target::Remote,
@@ -37,7 +37,7 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     /// On this machine.
-    Local(PathBuf),
+    Local(SourcePath),
     /// On a server.
     Remote(RemoteFile),
     /// Standard input.
@@ -80,6 +80,9 @@ pub(super) struct Attributes {
     pub(super) file: (u64, u64),
 }
 
+/// What a [`Kind::Special`] is that can be read to its end.
+pub(super) const FIFO: &str = "fifo";
+
 impl Attributes {
     /// Whether a copy of this file is to have holes.
     pub(super) const fn wants_holes(&self, sparse: Sparse) -> bool {
@@ -104,8 +107,13 @@ impl Attributes {
 impl Node {
     /// Looks at a local path; a link is found itself unless it is to be followed.
     pub(super) fn local(path: PathBuf, follow: bool) -> io::Result<Self> {
-        let metadata = if follow { fs::metadata(&path)? } else { fs::symlink_metadata(&path)? };
-        Ok(Self { kind: (&metadata).into(), attributes: (&metadata).into(), origin: Origin::Local(path) })
+        let path = SourcePath::named(path);
+        let stat = path.stat(follow)?;
+        Ok(Self::of(path, &stat))
+    }
+
+    fn of(path: SourcePath, stat: &Stat) -> Self {
+        Self { kind: stat.into(), attributes: stat.into(), origin: Origin::Local(path) }
     }
 
     /// Takes a file found on a server.
@@ -122,7 +130,9 @@ impl Node {
         reporter: &Reporter,
     ) -> anyhow::Result<Self> {
         match self.origin {
-            Origin::Local(path) => Self::local(path.clone(), true).map_err(|error| local(&path, &error)),
+            Origin::Local(path) => {
+                Self::local(path.to_path_buf(), true).map_err(|error| local(&path, &error))
+            }
             Origin::Remote(RemoteFile { remote, .. }) => Ok(Self::remote(
                 follow(connections, reporter, find(connections, reporter, &remote).await?).await?,
             )),
@@ -148,6 +158,11 @@ impl Node {
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
     }
 
+    /// Whether it is on this machine.
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self.origin, Origin::Local(_))
+    }
+
     /// Returns how many bytes there are to copy, as far as known; a link has none.
     pub(super) fn expected_bytes(&self) -> u64 {
         if self.kind == Kind::File { self.attributes.size } else { 0 }
@@ -166,7 +181,7 @@ impl Node {
     pub(super) fn path(&self) -> Vec<u8> {
         match &self.origin {
             Origin::Local(path) => {
-                let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let path = fs::canonicalize(&**path).unwrap_or_else(|_| path.to_path_buf());
                 path.into_os_string().into_vec()
             }
             Origin::Remote(file) => file.remote.to_bytes(),
@@ -180,7 +195,7 @@ impl Node {
         let (file_system, file) = self.attributes.file;
         match &self.origin {
             Origin::Local(path) => {
-                let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let path = fs::canonicalize(&**path).unwrap_or_else(|_| path.to_path_buf());
                 kept::key([&file.to_le_bytes()[..], path.as_os_str().as_bytes()])
             }
             Origin::Remote(source) => kept::key([&file_system.to_le_bytes()[..], source.handle.as_bytes()]),
@@ -191,7 +206,7 @@ impl Node {
     /// Whether the path of a directory still leads to it.
     pub(super) async fn is_still_there(&self) -> anyhow::Result<bool> {
         let now = match &self.origin {
-            Origin::Local(path) => fs::metadata(path).map_err(|error| local(path, &error))?.ino(),
+            Origin::Local(path) => fs::metadata(&**path).map_err(|error| local(path, &error))?.ino(),
             Origin::Remote(file) => file.client.metadata(file.handle).await.at(&file.remote)?.fileid,
             Origin::Standard => return Ok(true),
         };
@@ -202,12 +217,10 @@ impl Node {
     pub(super) async fn child(&self, name: &[u8]) -> anyhow::Result<Option<Self>> {
         match &self.origin {
             Origin::Local(path) => {
-                let path = path.join(std::ffi::OsStr::from_bytes(name));
-                match Self::local(path.clone(), false) {
-                    Ok(node) => Ok(Some(node)),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                    Err(error) => Err(local(&path, &error)),
-                }
+                let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
+                let (path, found) = directory.child(name);
+                let found = found.map_err(|error| local(&path, &error))?;
+                Ok(found.map(|stat| Self::of(path, &stat)))
             }
             Origin::Remote(RemoteFile { client, handle, remote }) => {
                 let remote = remote.join(name);
@@ -230,7 +243,7 @@ impl Node {
         let mut bytes = Vec::new();
         match &self.origin {
             Origin::Local(path) => {
-                let file = open_source(path, false).map_err(|error| local(path, &error))?;
+                let file = path.open(false).map_err(|error| local(path, &error))?;
                 io::Read::read_to_end(&mut io::Read::take(file, most), &mut bytes)
                     .map_err(|error| local(path, &error))?;
             }
@@ -256,13 +269,13 @@ impl Node {
             Origin::Standard => Ok(Vec::new()),
             Origin::Local(path) => {
                 let mut found = Vec::new();
-                for entry in fs::read_dir(path).map_err(|error| local(path, &error))? {
-                    let entry = entry.map_err(|error| local(path, &error))?;
-                    match Self::local(entry.path(), false) {
-                        Ok(node) => found.push((entry.file_name().into_vec(), node)),
+                let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
+                for name in directory.names().map_err(|error| local(path, &error))? {
+                    match directory.child(&name) {
+                        (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
                         // Removed since it was listed.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => *has_vanished = true,
-                        Err(error) => reporter.failed(local(&entry.path(), &error))?,
+                        (_, Ok(None)) => *has_vanished = true,
+                        (path, Err(error)) => reporter.failed(local(&path, &error))?,
                     }
                 }
                 reporter.activity().step();
@@ -303,10 +316,7 @@ impl Node {
     /// Reads where a link points to.
     pub(super) async fn read_link(&self) -> anyhow::Result<Vec<u8>> {
         match &self.origin {
-            Origin::Local(path) => match fs::read_link(path) {
-                Ok(target) => Ok(target.into_os_string().into_vec()),
-                Err(error) => Err(local(path, &error)),
-            },
+            Origin::Local(path) => path.read_link().map_err(|error| local(path, &error)),
             Origin::Remote(file) => file.client.read_link(file.handle).await.at(&file.remote),
             Origin::Standard => unreachable!("standard input is a file"),
         }
@@ -323,32 +333,13 @@ impl fmt::Display for Node {
     }
 }
 
-impl From<&fs::Metadata> for Kind {
-    fn from(metadata: &fs::Metadata) -> Self {
-        let kind = metadata.file_type();
-        if kind.is_file() {
-            Self::File
-        } else if kind.is_dir() {
-            Self::Directory
-        } else if kind.is_symlink() {
-            Self::Symlink
-        } else if kind.is_fifo() {
-            Self::Special("fifo")
-        } else if kind.is_socket() {
-            Self::Special("socket")
-        } else {
-            Self::Special("device")
-        }
-    }
-}
-
 impl From<FileType> for Kind {
     fn from(kind: FileType) -> Self {
         match kind {
             FileType::Regular => Self::File,
             FileType::Directory => Self::Directory,
             FileType::Symlink => Self::Symlink,
-            FileType::Fifo => Self::Special("fifo"),
+            FileType::Fifo => Self::Special(FIFO),
             FileType::Socket => Self::Special("socket"),
             FileType::BlockDevice | FileType::CharacterDevice => Self::Special("device"),
         }
@@ -401,7 +392,7 @@ impl From<&Stat> for Kind {
             FileType::RegularFile => Self::File,
             FileType::Directory => Self::Directory,
             FileType::Symlink => Self::Symlink,
-            FileType::Fifo => Self::Special("fifo"),
+            FileType::Fifo => Self::Special(FIFO),
             FileType::Socket => Self::Special("socket"),
             _ => Self::Special("device"),
         }

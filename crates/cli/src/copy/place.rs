@@ -11,7 +11,8 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    Entry, FileHandle, Metadata, SetAttributes, SetTime, Time, nfs3_types::nfs3::nfstime3,
+    self as client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time,
+    nfs3_types::nfs3::nfstime3,
 };
 
 use rustix::fs::Stat;
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, is_missing, local, show},
+    error::{ResultExt, has_status, io_text, is_missing, local, show},
     exit::{Exit, Failure},
     local::{Directory, Marked, Times},
     name::MARKER,
@@ -249,8 +250,11 @@ impl Place {
             Self::Local { directory, .. } => {
                 let path = directory.join(link);
                 directory.symlink(link, target).map_err(|error| local(&path, &error))?;
-                let Some(times) = times else { return Ok(()) };
-                directory.set_link_times(link, times).map_err(|error| local(&path, &error))
+                if let Some(times) = times {
+                    // As on a server: a link without its time is still the link.
+                    let _ = directory.set_link_times(link, times);
+                }
+                Ok(())
             }
             Self::Remote(place) => {
                 let make = async |place: &RemotePlace| place.symlink(link, target, times, replace).await;
@@ -273,11 +277,16 @@ impl Place {
                 if preserve {
                     directory.set_owner(last.uid, last.gid);
                 }
-                let mut result = directory.set_mode(last.mode);
+                let mut set = directory.set_mode(last.mode);
                 if preserve {
-                    result = result.and_then(|()| directory.set_times(last.times));
+                    set = directory.set_times(last.times).and(set);
                 }
-                result.map_err(|error| local(directory.path(), &error))
+                if let Err(error) = set.as_ref()
+                    && preserve
+                {
+                    reporter.warning_once(&not_kept(io_text(error)));
+                }
+                Ok(())
             }
             Self::Remote(place) => {
                 let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
@@ -286,7 +295,15 @@ impl Place {
                     if preserve {
                         place.give(connections, place.handle, last).await?;
                     }
-                    place.client.set_attributes(place.handle, attributes).await.at(&place.remote)
+                    match place.client.set_attributes(place.handle, attributes).await {
+                        Err(error) if is_refused(&error) => {
+                            if preserve {
+                                reporter.warning_once(&not_kept(&error));
+                            }
+                            Ok(())
+                        }
+                        set => set.at(&place.remote),
+                    }
                 };
                 place.with(connections, reporter, set).await?;
                 reporter.activity().step();
@@ -393,6 +410,19 @@ impl Place {
             Self::Planned(path) => path.clone(),
         }
     }
+}
+
+/// Statuses of a server that does not keep what SETATTR sets, or not for us (RFC 1813 §3.3.2).
+const NOT_KEPT: [NfsStatus; 4] = [NfsStatus::PERM, NfsStatus::ACCES, NfsStatus::NOTSUPP, NfsStatus::INVAL];
+
+/// Whether a server refuses to set attributes.
+pub(super) fn is_refused(error: &client::Error) -> bool {
+    NOT_KEPT.iter().any(|&status| has_status(error, status))
+}
+
+/// Says that modes or times that were asked for are not kept.
+pub(super) fn not_kept(why: impl Display) -> String {
+    format!("the destination does not keep modes or times: {why}")
 }
 
 impl Present {

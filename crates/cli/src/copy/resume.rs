@@ -19,10 +19,10 @@ use nfs_wireless_client::{Checkpoint, Metadata, Range, RangeSet, Sink, Source, T
 
 use tokio::sync::oneshot;
 
-use super::{kept, node::Attributes};
+use super::{kept, node::Attributes, transfer::Watched};
 use crate::{
     journal::{Identity, Journal, LENGTH, State, nanoseconds},
-    local::{self as files, Directory, Part, StateHome, Writer, removed},
+    local::{self as files, Directory, Key, Mark, Part, StateHome, Writer, removed},
     name,
 };
 
@@ -92,22 +92,28 @@ struct Recorded {
 }
 
 impl Receiving {
-    /// Looks what an earlier run has left in `part`, and forgets what is not of this source.
+    /// Looks what an earlier run of this user, who has the `key`, has left, and forgets what is not of this source.
     ///
     /// # Errors
-    /// What reading or writing the files fails of.
+    /// `AlreadyExists` where somebody else has taken the name of the journal; what reading or writing the files fails of.
     pub(super) fn open(
         directory: &Directory,
         name: &[u8],
-        part: &Part,
+        mode: u32,
         source: Identity,
-    ) -> io::Result<Self> {
-        let (journal, found) = Journal::open(directory.lock(&name::journal(name), 0o600)?)?;
-        let (target, token, size) = ([0, part.number()?, 0, 0], files::boot_id(), part.size()?);
-        let found = found.filter(|found| found.target == target && size > 0);
+        key: Key,
+    ) -> io::Result<(Self, Part)> {
+        let (journal, found) = Journal::open(directory.lock_sealed(&name::journal(name), 0o600)?, key)?;
+        let [_, number, owner_and_mode, _] = found.as_ref().map_or([0; 4], |found| found.target);
+        // Of another version nothing is kept, and what may be read by others then may not be what others may read.
+        let known = found.as_ref().filter(|found| found.source == source);
+        let known = known.map(|_| Mark { number, owner_and_mode });
+        let part = Part::beside(directory, name, mode, known)?;
+        let (mark, token, size) = (part.mark()?, files::boot_id(), part.size()?);
+        let target = [0, mark.number, mark.owner_and_mode, 0];
         let source_changed = found.as_ref().is_some_and(|found| found.source != source);
         let (mut solid, mut had) = (RangeSet::new(), RangeSet::new());
-        if let Some(found) = found.filter(|found| found.source == source) {
+        if let Some(found) = found.filter(|_| part.is_known()) {
             solid = found.solid.below(size);
             had = solid.clone();
             // What had not reached the disk when the machine went down may be anything.
@@ -123,24 +129,27 @@ impl Receiving {
             part.clear()?;
         }
         let recorder = Arc::new(Mutex::new(recorder));
-        Ok(Self { recorder, file: part.writer()?, had, source_changed })
+        let receiving = Self { recorder, file: part.writer()?, had, source_changed };
+        Ok((receiving, part))
     }
 
     /// Whether an earlier run has copied this source completely and given the copy its name, and nobody changed it since.
-    pub(super) fn is_complete(directory: &Directory, name: &[u8], source: Identity) -> io::Result<bool> {
-        let journal = match directory.read(&name::journal(name)) {
-            Ok(journal) => journal,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(error),
-        };
+    pub(super) fn is_complete(
+        directory: &Directory,
+        name: &[u8],
+        source: Identity,
+        key: Key,
+    ) -> io::Result<bool> {
+        let Some(journal) = directory.read_sealed(&name::journal(name))? else { return Ok(false) };
         let recorded = nanoseconds(journal.metadata()?.modified()?);
-        let (_, Some(state)) = Journal::open(journal)? else { return Ok(false) };
+        let (_, Some(state)) = Journal::open(journal, key)? else { return Ok(false) };
         let Some(copy) = directory.stat(name)? else { return Ok(false) };
-        let copy = Attributes::from(&copy).identity();
+        let copy = Attributes::from(&copy);
+        let (owner, copy) = (u64::from(copy.uid), copy.identity());
         let has_run_on = state.token == files::boot_id() && state.token != [0; 16];
         let copied = if has_run_on { &state.tentative } else { &state.solid };
         let is_whole = state.source == source && copied.bytes() == source.size && copy.size == source.size;
-        let is_ours = state.target == [0, copy.file.1, 0, 0];
+        let is_ours = state.target[1] == copy.file.1 && state.target[2] >> 32 == owner;
         Ok(is_whole && is_ours && (copy.modified <= recorded || copy.modified == source.modified))
     }
 
@@ -217,6 +226,7 @@ pub(super) struct Sending {
     recorder: Option<Recorder>,
     /// The attributes of the copy that the server told last.
     latest: Arc<Mutex<Option<Metadata>>>,
+    watched: Arc<Watched>,
     /// To be told, once, what the server had already.
     confirmed: Option<oneshot::Sender<u64>>,
 }
@@ -230,6 +240,7 @@ pub(super) struct Earlier {
     file: File,
     found: Option<State>,
     source: Identity,
+    key: Key,
 }
 
 impl Earlier {
@@ -248,8 +259,9 @@ impl Earlier {
     ) -> io::Result<Option<Self>> {
         let (directory, name) = (state.open()?, Self::name(target));
         let Some(file) = kept::lock(&directory, &name, Some(server), LENGTH)? else { return Ok(None) };
-        let (_, found) = Journal::open(file.try_clone()?)?;
-        Ok(Some(Self { directory, name, file, found, source }))
+        let key = state.key()?;
+        let (_, found) = Journal::open(file.try_clone()?, key)?;
+        Ok(Some(Self { directory, name, file, found, source, key }))
     }
 
     /// Whether an upload to `target` is under way, or was interrupted.
@@ -282,7 +294,7 @@ impl Earlier {
     }
 
     fn recorder(&self) -> io::Result<Recorder> {
-        let (journal, _) = Journal::open(self.file.try_clone()?)?;
+        let (journal, _) = Journal::open(self.file.try_clone()?, self.key)?;
         let nothing = RangeSet::new();
         let (solid, tentative) = (nothing.clone(), nothing);
         let state = State { source: self.source, target: [0; 4], solid, token: [0; 16], tentative };
@@ -308,16 +320,18 @@ impl Sending {
         file: File,
         earlier: Option<&Earlier>,
         latest: Arc<Mutex<Option<Metadata>>>,
+        watched: Arc<Watched>,
     ) -> io::Result<(Self, oneshot::Receiver<u64>)> {
         let recorder = earlier.map(Earlier::recorder).transpose()?;
         let (confirmed, told) = oneshot::channel();
-        Ok((Self { file, recorder, latest, confirmed: Some(confirmed) }, told))
+        Ok((Self { file, recorder, latest, watched, confirmed: Some(confirmed) }, told))
     }
 }
 
 impl Source for Sending {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        // All is there, and the copy is to get its name.
+        if buffer.is_empty() { self.watched.check() } else { self.file.read_exact_at(buffer, offset) }
     }
 
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
@@ -348,6 +362,8 @@ impl Source for Sending {
 mod tests {
     use super::*;
 
+    const KEY: Key = Key([7; 32]);
+
     const SIZE: u64 = 4 << 20;
 
     const SOURCE: Identity = Identity { file: (1, 2), size: SIZE, modified: 3, changed: 4 };
@@ -364,17 +380,13 @@ mod tests {
             Self { directory: Directory::open(path.path()).unwrap(), path }
         }
 
-        fn part(&self) -> Part {
-            Part::beside(&self.directory, b"file", 0o600).unwrap()
-        }
-
-        fn receive(&self, part: &Part, source: Identity) -> Receiving {
-            Receiving::open(&self.directory, b"file", part, source).unwrap()
+        fn receive(&self, source: Identity) -> (Receiving, Part) {
+            Receiving::open(&self.directory, b"file", 0o600, source, KEY).unwrap()
         }
 
         /// What a later run would find in the journal.
         fn state(&self) -> State {
-            Journal::open(self.journal()).unwrap().1.unwrap()
+            Journal::open(self.journal(), KEY).unwrap().1.unwrap()
         }
 
         fn journal(&self) -> File {
@@ -382,23 +394,28 @@ mod tests {
         }
 
         fn change_state(&self, change: impl FnOnce(&mut State)) {
-            let (mut journal, state) = Journal::open(self.journal()).unwrap();
+            let (mut journal, state) = Journal::open(self.journal(), KEY).unwrap();
             let mut state = state.unwrap();
             change(&mut state);
             journal.write(&state).unwrap();
         }
 
+        /// Leaves so many bytes of an incomplete copy, and its journal.
+        fn leave(&self, start: u64, length: u64) {
+            let (receiving, part) = self.receive(SOURCE);
+            write(&receiving, &part, start, length);
+        }
+
         /// Leaves a complete copy under its name, and its journal.
         fn complete(&self) {
-            let part = self.part();
-            let receiving = self.receive(&part, SOURCE);
+            let (receiving, part) = self.receive(SOURCE);
             write(&receiving, &part, 0, SIZE);
             receiving.record();
             part.finish().unwrap();
         }
 
         fn is_complete(&self, source: Identity) -> bool {
-            Receiving::is_complete(&self.directory, b"file", source).unwrap()
+            Receiving::is_complete(&self.directory, b"file", source, KEY).unwrap()
         }
     }
 
@@ -416,8 +433,7 @@ mod tests {
     #[test]
     fn the_journal_is_written_after_many_bytes_or_some_time() {
         let target = Target::new();
-        let part = target.part();
-        let receiving = target.receive(&part, SOURCE);
+        let (receiving, part) = target.receive(SOURCE);
         // Where this takes long, it is written for that reason.
         let start = Instant::now();
         let has = |ranges: RangeSet| target.state().tentative == ranges || start.elapsed() >= INTERVAL;
@@ -445,8 +461,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_flushed_is_good_after_a_power_failure() {
         let target = Target::new();
-        let part = target.part();
-        let receiving = target.receive(&part, Identity { size: 2 * FLUSH_BYTES, ..SOURCE });
+        let (receiving, part) = target.receive(Identity { size: 2 * FLUSH_BYTES, ..SOURCE });
         write(&receiving, &part, 0, FLUSH_BYTES);
         let is_flushed = async {
             while target.state().solid != range(0, FLUSH_BYTES) {
@@ -462,27 +477,59 @@ mod tests {
     #[test]
     fn what_a_run_has_received_is_there_for_the_next_one() {
         let target = Target::new();
-        let part = target.part();
-        write(&target.receive(&part, SOURCE), &part, 10, 90);
-        let next = target.receive(&part, SOURCE);
-        assert_eq!((&next.had, next.source_changed), (&range(10, 100), false));
+        target.leave(10, 90);
+        let next = target.receive(SOURCE);
+        assert_eq!((&next.0.had, next.0.source_changed), (&range(10, 100), false));
         drop(next);
-        let changed = target.receive(&part, Identity { changed: 5, ..SOURCE });
+        let (changed, part) = target.receive(Identity { changed: 5, ..SOURCE });
         assert_eq!((&changed.had, changed.source_changed), (&RangeSet::new(), true));
         assert_eq!(part.size().unwrap(), 0);
+    }
+
+    #[test]
+    fn what_others_may_have_written_is_not_resumed() {
+        type Plant = fn(&Target);
+        let plants: [(&str, Plant); 3] = [
+            ("its mode lets others write", |target| {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+                std::fs::set_permissions(target.path.path().join(".file.nfsw-part"), mode).unwrap();
+            }),
+            ("it has another name", |target| {
+                let part = target.path.path().join(".file.nfsw-part");
+                std::fs::hard_link(part, target.path.path().join("other")).unwrap();
+            }),
+            ("the journal is not sealed by this user", |target| {
+                let (_, state) = Journal::open(target.journal(), KEY).unwrap();
+                let (mut journal, _) = Journal::open(target.journal(), Key([8; 32])).unwrap();
+                [0; 2].iter().for_each(|_| journal.write(state.as_ref().unwrap()).unwrap());
+            }),
+        ];
+        for (what, plant) in plants {
+            let target = Target::new();
+            target.leave(0, 100);
+            plant(&target);
+            let (receiving, part) = target.receive(SOURCE);
+            assert_eq!((&receiving.had, part.size().unwrap()), (&RangeSet::new(), 0), "{what}");
+        }
+        for (what, plant) in plants.into_iter().skip(2) {
+            let target = Target::new();
+            target.complete();
+            assert!(target.is_complete(SOURCE));
+            plant(&target);
+            assert!(!target.is_complete(SOURCE), "{what}");
+        }
     }
 
     #[test]
     fn after_a_power_failure_only_what_was_on_the_disk_is_there() {
         for token in [[0; 16], [9; 16]] {
             let target = Target::new();
-            let part = target.part();
-            write(&target.receive(&part, SOURCE), &part, 0, 100);
+            target.leave(0, 100);
             target.change_state(|state| {
                 state.solid = range(0, 40);
                 state.token = token;
             });
-            assert_eq!(target.receive(&part, SOURCE).had, range(0, 40), "{token:?}");
+            assert_eq!(target.receive(SOURCE).0.had, range(0, 40), "{token:?}");
         }
     }
 

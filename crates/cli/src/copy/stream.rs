@@ -9,13 +9,14 @@ use tokio::{
 };
 
 use super::{
-    Run,
+    Links, Run,
     node::{Attributes, Node, Origin, RemoteFile},
     place::Name,
     plan::Output,
     resume::SMALL_BYTES,
     transfer::{Patience, differ},
     verify::Digest,
+    version::{Pieces, Since, Told, told},
 };
 use crate::{
     connections::Connections,
@@ -82,6 +83,8 @@ pub(super) enum Filled {
 pub(crate) enum Input<'a> {
     /// Standard input.
     Standard(tokio::io::Stdin),
+    /// A file on this machine, or a fifo, which is read to its end.
+    Local(tokio::fs::File),
     /// A file on a server.
     Remote(Box<Reading<'a>>),
 }
@@ -90,6 +93,7 @@ impl Input<'_> {
     async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Standard(input) => input.read(chunk).await,
+            Self::Local(input) => input.read(chunk).await,
             Self::Remote(reading) => reading.read(chunk).await,
         }
     }
@@ -103,6 +107,8 @@ pub(crate) struct Reading<'a> {
     attributes: Attributes,
     file: File,
     at: u64,
+    /// Where it ends for us: what is behind was appended since.
+    end: Option<u64>,
     patience: Patience,
 }
 
@@ -123,17 +129,31 @@ impl<'a> Reading<'a> {
             attributes,
             file,
             at: 0,
+            end: None,
             patience: Patience::default(),
         })
     }
 
     async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        let size = self.attributes.size;
         loop {
-            let error = match self.file.read(chunk).await {
-                Ok(0) if self.at < self.attributes.size && !chunk.is_empty() => {
-                    let shrank =
-                        TransferError::SourceShrank { expected: self.attributes.size, found: self.at };
+            // First to where its size says that it ends.
+            let end = if self.at < size { size } else { self.end.unwrap_or(u64::MAX) };
+            let room = usize::try_from(end - self.at).unwrap_or(usize::MAX).min(chunk.len());
+            if room == 0 {
+                return Ok(0);
+            }
+            let error = match self.file.read(&mut chunk[..room]).await {
+                // It ends there, whatever its size says, or has become shorter.
+                Ok(0) if self.at < size && self.is_as_long().await? => return Ok(0),
+                Ok(0) if self.at < size => {
+                    let shrank = TransferError::SourceShrank { expected: size, found: self.at };
                     return Err(io::Error::other(client::Error::from(shrank)));
+                }
+                // It is longer than its size says, or has become so.
+                Ok(1..) if self.at == size && !self.is_as_long().await? => {
+                    self.end = Some(size);
+                    return Ok(0);
                 }
                 Ok(count) => {
                     self.at += count as u64;
@@ -152,13 +172,27 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Whether what was read may be of several versions of the file; its attributes now, if so.
-    async fn changed(&mut self) -> Result<Option<Attributes>, client::Error> {
-        let told = self.source.client.metadata(self.source.handle).await;
-        if told.as_ref().is_err_and(client::Error::is_stale) && matches!(self.find_again().await, Ok(true)) {
-            return Ok(None);
+    /// Whether it has the size that it had.
+    async fn is_as_long(&self) -> io::Result<bool> {
+        let now = self.source.client.metadata(self.source.handle).await.map_err(io::Error::other)?;
+        Ok(now.size == self.attributes.size)
+    }
+
+    /// Returns what has become of the file, and its attributes now; `copy` has what was read.
+    async fn since(&mut self, copy: &Pieces<'_>) -> Result<(Since, Attributes), client::Error> {
+        let now = self.source.client.metadata(self.source.handle).await;
+        if now.as_ref().is_err_and(client::Error::is_stale) && matches!(self.find_again().await, Ok(true)) {
+            return Ok((Since::Same, self.attributes));
         }
-        Ok(Some(Attributes::from(&told?)).filter(|now| differ(now, &self.attributes)))
+        let now = Attributes::from(&now?);
+        let since = match told(&now, &self.attributes) {
+            Told::Is(since) => since,
+            Told::IfSame(since) => {
+                let there = Pieces::Remote(&self.source.client, self.source.handle);
+                if copy.are_same(&there, self.attributes.size).await? { since } else { Since::Changed }
+            }
+        };
+        Ok((since, now))
     }
 
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
@@ -304,24 +338,62 @@ impl Run<'_> {
                 Input::Remote(Reading::new(self.connections, self.reporter, source, attributes))
             }
             Origin::Standard => Input::Standard(tokio::io::stdin()),
-            Origin::Local(_) => unreachable!("local files are uploaded"),
+            Origin::Local(path) => {
+                let (opened, follow) = (path.clone(), self.copy.links != Links::Never);
+                // Opening a fifo waits for its writer.
+                let opening = tokio::task::spawn_blocking(move || opened.open_stream(follow));
+                let file = opening.await?.map_err(|error| local(path, &error))?;
+                Input::Local(tokio::fs::File::from_std(file))
+            }
         };
         let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
+        let has_changed = moved.as_ref().err().is_some_and(StreamError::is_of_a_change);
+        let written = match moved {
+            Ok(()) => sink.shutdown().await.map_err(StreamError::Write),
+            Err(error) => Err(error),
+        };
         if let Input::Remote(reading) = &mut source
-            && attributes.size > SMALL_BYTES
-            && moved.as_ref().err().is_none_or(StreamError::is_of_a_change)
-            && let Some(now) = reading.changed().await.at(node)?
+            && (has_changed || written.is_ok() && attributes.size > SMALL_BYTES)
         {
-            return Ok(Filled::Changed(now));
+            match reading.since(&Pieces::Remote(client, file)).await.at(node)? {
+                (Since::Same, _) if !has_changed => {}
+                (Since::Grew, _) if !has_changed => self.say_grew(node, attributes.size),
+                (_, now) => return Ok(Filled::Changed(now)),
+            }
         }
-        moved.map_err(|error| match (error, &node.origin) {
+        written.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
                 Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
             }
-            (StreamError::Read(error), _) => remote_error(error, node),
+            (StreamError::Read(error), Origin::Local(path)) => local(path, &error),
+            (StreamError::Read(error), Origin::Remote(_)) => remote_error(error, node),
             (StreamError::Write(error), _) => remote_error(error, target),
         })?;
-        sink.shutdown().await.map_err(|error| remote_error(error, target))?;
         Ok(Filled::Complete(Box::new(digest)))
+    }
+
+    /// Reads a file on a server to its end, wherever that is, into a local one.
+    pub(super) async fn drain(
+        &self,
+        node: &Node,
+        attributes: Attributes,
+        source: &RemoteFile,
+        sink: &mut tokio::fs::File,
+    ) -> anyhow::Result<Filled> {
+        let mut digest = Digest::default();
+        let see = |bytes: &[u8]| digest.update(bytes);
+        let reading = Reading::new(self.connections, self.reporter, source, attributes);
+        let mut input = Input::Remote(reading);
+        match pump(&mut input, sink, self.reporter, &self.throttle, see).await {
+            Ok(()) => Ok(Filled::Complete(Box::new(digest))),
+            Err(error) if error.is_of_a_change() => {
+                let now = source.client.metadata(source.handle).await.at(node)?;
+                Ok(Filled::Changed(Attributes::from(&now)))
+            }
+            Err(StreamError::Read(error)) => Err(remote_error(error, node)),
+            Err(StreamError::Write(error)) => {
+                Err(Failure::with(Exit::LocalIo, format!("{node}: {}", crate::error::io_text(&error))))
+            }
+        }
     }
 }

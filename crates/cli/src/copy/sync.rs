@@ -189,13 +189,17 @@ impl Run<'_> {
         }
         let [here, there] = [&node.attributes, &present.attributes];
         let compare = sync.options.compare;
-        let age = self.age(node, &frame.place, there).await?;
+        let age = if (node.kind, present.kind, here.size) == (Kind::File, Kind::File, there.size) {
+            self.age_held(node, frame, there).await?
+        } else {
+            self.age(node, &frame.place, there).await?
+        };
         let is_dated = compare == Compare::SizeAndTime && age != Age::Same;
         let change = match (node.kind, present.kind) {
             (Kind::File, Kind::File) if here.size != there.size => Some(Change::Size(there.size)),
             (Kind::File, Kind::File) if is_dated => Some(Change::Time),
             (Kind::File, Kind::File) if compare == Compare::Contents => {
-                let ranges = self.differences(node, None, &frame.place, name).await?;
+                let ranges = self.differences(node, None, None, &frame.place, name).await?;
                 ranges.is_some_and(|ranges| !ranges.is_empty()).then_some(Change::Contents)
             }
             (Kind::File, Kind::File) => None,

@@ -4,15 +4,16 @@ mod receive;
 mod relay;
 mod send;
 
-use std::path::Path;
+use std::{fmt::Display, path::Path};
 
 use nfs_wireless_client::{self as client, Client};
 
+pub(super) use self::send::Watched;
 use super::{
     Copy, Links, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
-    place::{Name, Place, Present},
+    place::{Name, Place, Present, not_kept},
     sync::Change,
     verify::Digest,
 };
@@ -32,10 +33,16 @@ const MAX_VERSIONS: usize = 3;
 
 /// What came of trying to copy a file.
 enum Attempt {
-    /// It is complete; its attributes, as far as known.
-    Complete(Option<Attributes>),
+    /// It is complete.
+    Complete(Copied),
     /// The source changed meanwhile and is this now.
     Changed(Attributes),
+    /// The source has another length than its size says: it is to be read to its end.
+    IsNotItsSize,
+    /// The server does not keep what is set at the end.
+    NotKept(client::Error),
+    /// Somebody else has taken the temporary name.
+    IsTaken,
 }
 
 /// A local file that is to be made.
@@ -45,6 +52,9 @@ struct Target<'a> {
     name: &'a [u8],
     mode: u32,
     share: &'a Share,
+    frame: &'a Frame,
+    /// Nothing had its name.
+    is_new: bool,
 }
 
 /// One file on its way to a name in a directory.
@@ -67,9 +77,12 @@ pub(super) enum Decision {
 }
 
 /// What is known of a file that was copied.
+#[derive(Default)]
 struct Copied {
     /// What the bytes were, if they passed through this process.
     was: Option<Digest>,
+    /// How long the source was when its copy was begun; it may be longer now.
+    length: Option<u64>,
     /// What the copy is now, as far as known.
     attributes: Option<Attributes>,
 }
@@ -78,6 +91,7 @@ impl Run<'_> {
     /// Does for one file what is to be done: decide, copy, verify, record.
     pub(super) async fn file(&self, item: Item<'_>) -> anyhow::Result<()> {
         let Item { node, frame, name, share } = item;
+        let _turn = self.turn(frame, name).await?;
         match self.decide(item).await? {
             Decision::Leave => {
                 share.leave_out(u64::MAX);
@@ -85,7 +99,7 @@ impl Run<'_> {
             }
             Decision::Complete => {
                 // It belongs to what this run is to copy and, if asked, to compare.
-                let verified = self.verify_if_due(item, None).await;
+                let verified = self.verify_if_due(item, &Copied::default()).await;
                 if verified.is_err() {
                     self.forget(item);
                 }
@@ -96,8 +110,8 @@ impl Run<'_> {
             Decision::Copy(mode, change) => {
                 if !self.copy.dry_run {
                     frame.touch(self.connections, self.reporter).await;
-                    let copied = self.copy(item, mode).await?;
-                    self.verify_if_due(item, copied.was.as_ref()).await?;
+                    let copied = self.copy(item, mode, change == Change::New).await?;
+                    self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
                 }
                 self.say_change("file", node, frame, name, change)
@@ -125,42 +139,38 @@ impl Run<'_> {
         Err(Failure::with(Exit::SomeFailed, format!("{}: {reason}", frame.place.show(name))))
     }
 
-    async fn copy(&self, item: Item<'_>, mode: u32) -> anyhow::Result<Copied> {
+    async fn copy(&self, item: Item<'_>, mode: u32, is_new: bool) -> anyhow::Result<Copied> {
         let Item { node, frame, name, share } = item;
-        let attributes = match (&node.origin, &frame.place) {
-            (_, Place::Planned(_)) => None,
+        match (&node.origin, &frame.place) {
+            (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
-                let target = Target { directory, name, mode, share };
+                let target = Target { directory, name, mode, share, frame, is_new };
                 let known = (source.clone(), node.attributes);
                 let find = async || self.find_again(source).await;
                 let copy =
                     async |(source, attributes): &_| self.download(node, *attributes, source, target).await;
-                self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await?
+                self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await
             }
-            (Origin::Local(path), Place::Remote(place)) => {
+            (Origin::Local(path), Place::Remote(place)) if node.kind == Kind::File => {
                 let find = async || place.find_again(self.connections, self.reporter).await;
                 let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
-                self.while_stale(share, &**place, |place| &place.client, find, copy).await?
+                self.while_stale(share, &**place, |place| &place.client, find, copy).await
             }
-            (Origin::Remote(_) | Origin::Standard, Place::Remote(place)) => {
-                let was = self.relay(node, place, name, mode, &frame.place.show(name)).await?;
-                return Ok(Copied { was: Some(was), attributes: None });
-            }
+            (_, Place::Remote(place)) => self.relay(node, place, name, mode, &frame.place.show(name)).await,
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
-                return Err(Failure::usage(format!("{node}: neither side is on a server")));
+                Err(Failure::usage(format!("{node}: neither side is on a server")))
             }
-        };
-        Ok(Copied { was: None, attributes })
+        }
     }
 
     /// Compares a copy with its source, if that is due.
     async fn verify_if_due(
         &self,
         Item { node, frame, name, .. }: Item<'_>,
-        was: Option<&Digest>,
+        copied: &Copied,
     ) -> anyhow::Result<()> {
         if self.is_to_be_verified(node, Some(&frame.place)) {
-            self.verify(node, was, &frame.place, name).await?;
+            self.verify(node, copied.was.as_ref(), copied.length, &frame.place, name).await?;
         }
         Ok(())
     }
@@ -187,8 +197,8 @@ impl Run<'_> {
         known: &Known,
         client: impl Fn(&Known) -> &Client,
         find: impl AsyncFn() -> anyhow::Result<Known>,
-        copy: impl AsyncFn(&Known) -> anyhow::Result<Option<Attributes>>,
-    ) -> anyhow::Result<Option<Attributes>> {
+        copy: impl AsyncFn(&Known) -> anyhow::Result<Copied>,
+    ) -> anyhow::Result<Copied> {
         let mut forgotten = client(known).clone();
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
@@ -214,6 +224,22 @@ impl Run<'_> {
     fn say_changed(&self, node: &Node) {
         let text = format!("{node}: changed since its copy was begun, so it is copied from the beginning");
         self.reporter.warning_once(&text);
+    }
+
+    /// Says, once, that the destination does not keep modes or times; where nobody has asked for them that is no matter.
+    pub(super) fn say_not_kept(&self, why: impl Display) {
+        if self.copy.preserve {
+            self.reporter.warning_once(&not_kept(why));
+        }
+    }
+
+    /// Says of a file that was appended to what of it was copied.
+    pub(super) fn say_grew(&self, node: &Node, size: u64) {
+        let size = units::bytes(size);
+        self.reporter.warning_of(
+            node,
+            &format!("grew while it was copied; the copy has the {size} that were there when it was begun"),
+        );
     }
 
     /// Says, once, how much of a file is there already and need not be copied.

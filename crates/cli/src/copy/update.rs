@@ -6,6 +6,7 @@ use nfs_wireless_client::Time;
 
 use super::{
     Run,
+    frame::Frame,
     node::{Attributes, Node},
     place::Place,
 };
@@ -86,7 +87,61 @@ fn age_in_steps(source: SystemTime, there: &Attributes, step: Duration) -> Age {
     }
 }
 
+/// Times that are the last ones, or the first ones, of some file system, in seconds since 1970: 32 bits with a sign, those without, FAT
+/// and exFAT, ext4, XFS, HFS+.
+const LAST_SECONDS: [i128; 7] =
+    [0x7fff_ffff, 0xffff_ffff, 4_354_819_198, 4_354_819_199, 15_032_385_535, 16_299_260_424, 2_082_844_800];
+const FIRST_SECONDS: [i128; 3] = [-0x8000_0000, 0, 315_532_800];
+
+/// FAT has local times: its first and last one may be so many seconds away.
+const ZONE_SECONDS: i128 = 14 * 3600;
+
+/// Whether what is there has the time that its file system has for all later ones, or for all earlier ones, and the source's is one.
+fn is_nearest(source: SystemTime, there: &Attributes) -> bool {
+    let second = SECOND as i128;
+    let source = nanoseconds(source).div_euclid(second);
+    let there = nanoseconds(there.times.modified).div_euclid(second);
+    let is_at = |limit: &i128| {
+        let zone =
+            if matches!(limit, 315_532_800 | 4_354_819_198 | 4_354_819_199) { ZONE_SECONDS } else { 0 };
+        (there - limit).abs() <= zone
+    };
+    there < source
+        && LAST_SECONDS.iter().any(is_at)
+        && LAST_SECONDS.iter().any(|last| is_at(last) && source > *last)
+        || there > source && FIRST_SECONDS.iter().any(|first| is_at(first) && source < *first)
+}
+
 impl Run<'_> {
+    /// As [`Run::age`], of a file that has the size of its source: a destination may hold no time that is nearer to the source's than the
+    /// one that it has.
+    pub(super) async fn age_held(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        there: &Attributes,
+    ) -> anyhow::Result<Age> {
+        let age = self.age(node, &frame.place, there).await?;
+        let modified = node.attributes.times.modified;
+        if age == Age::Same || is_nearest(modified, there) {
+            return Ok(Age::Same);
+        }
+        let is_near = apart(modified, there).unsigned_abs() < COARSEST.as_nanos();
+        if let Place::Local { directory, .. } = &frame.place
+            && is_near
+            && step(there) == SECOND
+            && !self.copy.dry_run
+        {
+            // It does not tell its steps: FAT through FUSE.
+            frame.touch(self.connections, self.reporter).await;
+            let held = directory.held_time(modified);
+            if held.is_ok_and(|held| nanoseconds(held) == nanoseconds(there.times.modified)) {
+                return Ok(Age::Same);
+            }
+        }
+        Ok(age)
+    }
+
     /// Compares the time of what is there with its source's.
     pub(super) async fn age(&self, node: &Node, place: &Place, there: &Attributes) -> anyhow::Result<Age> {
         let modified = node.attributes.times.modified;
@@ -193,6 +248,25 @@ mod tests {
         assert_eq!(age(time(3 * S + 900 * MS), &fat), None);
         assert_eq!(age_in_steps(time(3 * S + 900 * MS), &fat, COARSEST), Age::Same);
         assert_eq!(age_in_steps(time(3 * S + 900 * MS), &fat, Duration::from_secs(1)), Age::Older);
+    }
+
+    #[test]
+    fn the_nearest_time_that_a_file_system_has_is_that_of_its_source() {
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+        for (source, held, expected) in [
+            (2_209_000_000, 0x7fff_ffff, true),
+            (2_209_000_000, 0x7fff_fffe, false),
+            (2_000_000_000, 0x7fff_ffff, false),
+            (5_000_000_000, 0xffff_ffff, true),
+            (5_000_000_000, 4_354_819_198 - 3600, true),
+            (86_400, 315_532_800 + 7200, true),
+            (86_400, 315_532_800 + 86_400, false),
+            (1_000_000_000, 315_532_800, false),
+        ] {
+            let mut copy = there(S, 1);
+            copy.times.modified = at(held);
+            assert_eq!(is_nearest(at(source), &copy), expected, "{source} {held}");
+        }
     }
 
     #[test]

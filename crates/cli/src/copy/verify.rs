@@ -1,6 +1,6 @@
 //! Reading a copy back and comparing it with its source.
 
-use std::{io, ops::Range, path::Path};
+use std::{io, ops::Range};
 
 use futures_util::future::try_join;
 use nfs_wireless_client::{Client, File};
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
-    local::open_source,
+    local::SourcePath,
     report::{Reporter, event},
     text::escape,
 };
@@ -40,6 +40,11 @@ pub(super) struct Digest {
 }
 
 impl Digest {
+    /// Returns how many there were.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes in the next bytes.
     pub(super) fn update(&mut self, mut bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
@@ -115,18 +120,20 @@ impl Run<'_> {
         is_doubtful || self.copy.verify
     }
 
-    /// Compares a copy with its source, or with what it `was` if that cannot be read again; whatever can be is read again.
+    /// Compares a copy with its source, of which `length` bytes were copied, or with what it `was` if that cannot be read again;
+    /// whatever can be is read again.
     pub(super) async fn verify(
         &self,
         node: &Node,
         was: Option<&Digest>,
+        length: Option<u64>,
         place: &Place,
         name: &[u8],
     ) -> anyhow::Result<()> {
         let activity = self.reporter.activity();
         activity.set_current(format!("verifying {}", escape(name)));
         let _verifying = activity.verify();
-        match self.differences(node, was, place, name).await? {
+        match self.differences(node, was, length, place, name).await? {
             Some(ranges) => self.judge(node, &ranges, &place.name(name)),
             None => Ok(()),
         }
@@ -137,6 +144,7 @@ impl Run<'_> {
         &self,
         node: &Node,
         was: Option<&Digest>,
+        length: Option<u64>,
         place: &Place,
         name: &[u8],
     ) -> anyhow::Result<Option<Vec<Range<u64>>>> {
@@ -155,24 +163,28 @@ impl Run<'_> {
         };
         // A damaged WRITE may have made the copy very long; one byte too many is enough to see.
         let least = |size: u64| size.saturating_add(1);
-        let (mut source, size): (Box<dyn AsyncRead + Unpin>, _) = match &node.origin {
-            Origin::Standard => {
-                let Some(was) = was else { return Ok(None) };
+        let (source, size): (Box<dyn AsyncRead + Unpin>, _) = match (&node.origin, was) {
+            // What has another length than its size says tells something else each time it is read.
+            (Origin::Standard | Origin::Local(_), Some(was)) => {
                 let copy = Digest::of(&mut copy.take(least(was.bytes)), self.reporter).await;
                 let copy = copy.map_err(|error| remote_error(error, target))?;
                 return Ok(Some(was.differences(&copy)));
             }
-            Origin::Local(path) => {
+            (Origin::Standard, None) => return Ok(None),
+            (Origin::Local(path), None) => {
                 let file = self.open(path)?;
                 let size = file.metadata().map_err(|error| local(path, &error))?.len();
                 (Box::new(tokio::fs::File::from_std(file)), size)
             }
-            Origin::Remote(file) => {
+            (Origin::Remote(file), was) => {
                 let size = file.client.metadata(file.handle).await.at(node)?.size;
+                let size = size.max(was.map_or(0, |was| was.bytes));
                 (Box::new(File::new(file.client.clone(), file.handle)), size)
             }
         };
-        let mut copy = copy.take(least(size));
+        // What was appended since belongs to no copy.
+        let mut source = source.take(length.unwrap_or(u64::MAX));
+        let mut copy = copy.take(least(length.unwrap_or(size)));
         let both =
             try_join(Digest::of(&mut source, self.reporter), Digest::of(&mut copy, self.reporter)).await;
         let (source, copy) = both.map_err(|error| remote_error(error, target))?;
@@ -211,8 +223,8 @@ impl Run<'_> {
         Err(Failure::with(Exit::Mismatch, text))
     }
 
-    fn open(&self, path: &Path) -> anyhow::Result<std::fs::File> {
-        open_source(path, self.copy.links != Links::Never).map_err(|error| local(path, &error))
+    fn open(&self, path: &SourcePath) -> anyhow::Result<std::fs::File> {
+        path.open(self.copy.links != Links::Never).map_err(|error| local(path, &error))
     }
 }
 

@@ -58,7 +58,12 @@ fn told(file: &File, size: u64) -> rustix::io::Result<RangeSet> {
         if data >= size {
             break;
         }
-        offset = seek(file, SeekFrom::Hole(data))?;
+        let hole = seek(file, SeekFrom::Hole(data))?;
+        if hole <= data {
+            // It does not tell the truth, and would be asked for ever.
+            break;
+        }
+        offset = hole;
     }
     Ok(holes.found)
 }

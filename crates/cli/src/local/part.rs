@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
 
 use super::{Directory, Times, give};
-use crate::name::{MAX_NAME_BYTES, temporary};
+use crate::name::{MAX_NAME_BYTES, fresh, temporary};
 
 /// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
 /// before, it stays, so that an interrupted run leaves what it had.
@@ -21,27 +21,93 @@ pub(crate) struct Part {
     name: Vec<u8>,
     /// `None` when written in place.
     temporary: Option<Vec<u8>>,
+    /// No later run will look for it.
+    is_passing: bool,
+    is_known: bool,
+}
+
+/// How often a name is tried that others take and leave.
+const MOST_ATTEMPTS: usize = 8;
+
+/// What a file of this run is known by to a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// What tells it from others that had or will have its name.
+    pub(crate) number: u64,
+    /// Its owner and its mode when it was made. Some file systems have one for all files.
+    pub(crate) owner_and_mode: u64,
+}
+
+impl Mark {
+    // The types of the fields differ from system to system.
+    #[allow(clippy::unnecessary_cast)]
+    fn of(stat: &fs::Stat) -> Self {
+        let mode = stat.st_mode as u64 & 0o7777;
+        Self { number: stat.st_ino as u64, owner_and_mode: u64::from(stat.st_uid) << 32 | mode }
+    }
+
+    /// Whether a file is still what it was: nobody else could have written it, as far as its mode tells.
+    fn holds(self, now: Self) -> bool {
+        let [was, is] = [self, now].map(|it| (it.number, it.owner_and_mode >> 32));
+        // A run that was killed may have given it its last mode.
+        was == is && (self == now || now.owner_and_mode & 0o022 == 0)
+    }
 }
 
 impl Part {
-    /// Opens or creates the file under its temporary name, with what an earlier run has left in it.
+    /// Creates the file under its temporary name; or opens what an earlier run has left there, if that is the file which is `known`. Whatever
+    /// else has this name is removed; what cannot be removed keeps it, and the file gets another.
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it; `InvalidFilename` before anything is written if it could never get its name.
-    pub(crate) fn beside(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
+    pub(crate) fn beside(
+        directory: &Directory,
+        name: &[u8],
+        mode: u32,
+        known: Option<Mark>,
+    ) -> io::Result<Self> {
         if name.len() > MAX_NAME_BYTES {
             return Err(rustix::io::Errno::NAMETOOLONG.into());
         }
-        let temporary = temporary(name);
-        let file = match open(directory, &temporary, mode) {
-            // It had its final mode already when its run was killed, and that does not let us write.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                directory.remove(&temporary).map_err(|_| error)?;
-                open(directory, &temporary, mode)?
-            }
-            other => other?,
+        let of_run = |file, temporary, is_passing, is_known| -> io::Result<Self> {
+            let directory = directory.try_clone()?;
+            Ok(Self {
+                file,
+                directory,
+                name: name.to_vec(),
+                temporary: Some(temporary),
+                is_passing,
+                is_known,
+            })
         };
-        Ok(Self { file, directory: directory.try_clone()?, name: name.to_vec(), temporary: Some(temporary) })
+        let temporary = temporary(name);
+        for _ in 0..MOST_ATTEMPTS {
+            match create(directory, &temporary, mode) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                file => return of_run(file?, temporary, false, false),
+            }
+            match look(directory, &temporary, known)? {
+                Found::Known(file) => return of_run(file, temporary, false, true),
+                Found::Gone => {}
+                Found::Other => {
+                    if directory.remove(&temporary).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        let fresh = fresh(name);
+        of_run(create(directory, &fresh, mode)?, fresh, true, false)
+    }
+
+    /// Whether it is the one that an earlier run has left.
+    pub(crate) const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Returns what a later run knows the file by.
+    pub(crate) fn mark(&self) -> io::Result<Mark> {
+        Ok(Mark::of(&fs::fstat(&self.file)?))
     }
 
     /// Opens the target itself, which is no link.
@@ -50,7 +116,14 @@ impl Part {
     /// `WouldBlock` when another run is writing it.
     pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
         let file = open(directory, name, mode)?;
-        Ok(Self { file, directory: directory.try_clone()?, name: name.to_vec(), temporary: None })
+        Ok(Self {
+            file,
+            directory: directory.try_clone()?,
+            name: name.to_vec(),
+            temporary: None,
+            is_passing: false,
+            is_known: false,
+        })
     }
 
     /// Forgets what is in the file.
@@ -75,11 +148,6 @@ impl Part {
         self.directory.join(self.temporary.as_ref().unwrap_or(&self.name))
     }
 
-    /// Returns what tells the file from others that had or will have its name.
-    pub(crate) fn number(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.ino())
-    }
-
     /// Returns another handle of the file, for whoever fills it.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.try_clone()
@@ -100,11 +168,42 @@ impl Part {
         Ok(fs::futimens(&self.file, &times.to_timestamps())?)
     }
 
+    /// Gives the file its name if nothing has that; false where something has, or where that cannot be told in one step.
+    ///
+    /// # Errors
+    /// As [`Part::finish`].
+    #[cfg(linux)]
+    pub(crate) fn finish_new(&mut self) -> io::Result<bool> {
+        use rustix::{fs::RenameFlags, io::Errno};
+
+        let Some(temporary) = &self.temporary else { return Ok(false) };
+        if !is_at(&self.file, &self.directory, temporary)? {
+            return Err(removed());
+        }
+        let (directory, flags) = (&self.directory.fd, RenameFlags::NOREPLACE);
+        match fs::renameat_with(directory, &temporary[..], directory, &self.name[..], flags) {
+            Ok(()) => {
+                self.is_passing = false;
+                Ok(true)
+            }
+            Err(
+                Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY,
+            ) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cannot tell in one step whether something has the name.
+    #[cfg(not(linux))]
+    pub(crate) const fn finish_new(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Gives the file its name.
     ///
     /// # Errors
     /// `NotFound` when somebody removed or replaced the temporary file.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
             if !is_at(&self.file, &self.directory, temporary)? {
                 return Err(removed());
@@ -112,6 +211,7 @@ impl Part {
             let directory = &self.directory.fd;
             fs::renameat(directory, &temporary[..], directory, &self.name[..])?;
         }
+        self.is_passing = false;
         Ok(())
     }
 
@@ -129,22 +229,130 @@ pub(crate) fn removed() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, text)
 }
 
-/// Opens and locks a file for writing, creating it if need be; never through a link.
-pub(super) fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK;
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.as_ref().filter(|_| self.is_passing) {
+            let _ = self.directory.remove(temporary);
+        }
+    }
+}
+
+/// What has a temporary name.
+enum Found {
+    /// The file that was looked for.
+    Known(File),
+    /// Something else.
+    Other,
+    /// Nothing any more.
+    Gone,
+}
+
+const OPEN: OFlags =
+    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+
+/// Creates a file and locks it.
+///
+/// # Errors
+/// `AlreadyExists`, whatever has the name.
+pub(super) fn create(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    // Nobody else is to write it before it is complete, whatever its last mode.
+    let mode = Mode::from_raw_mode((mode & !0o022) as RawMode);
+    let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
+    let file = File::from(fs::openat(&directory.fd, name, flags, mode)?);
+    lock(&file)?;
+    Ok(file)
+}
+
+/// Locks a file. Some file systems have no locks: that is no reason not to write.
+fn lock(file: &File) -> io::Result<()> {
+    if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
+    }
+    Ok(())
+}
+
+/// Looks what has a temporary name.
+fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<Found> {
+    // What cannot be opened is not what is looked for: a link, a directory, or a file that has its last mode already.
+    let file = match fs::openat(&directory.fd, name, OPEN, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(Found::Gone),
+        Err(_) => return Ok(Found::Other),
+    };
+    let stat = fs::fstat(&file)?;
+    let is_known = is_file(&stat) && known.is_some_and(|known| known.holds(Mark::of(&stat)));
+    if !is_known && !is_own(&file) {
+        return Ok(Found::Other);
+    }
+    lock(&file)?;
+    // Another run may have given the file its name between the two calls: then it is complete, and not ours.
+    if !is_at(&file, directory, name)? {
+        return Ok(Found::Gone);
+    }
+    Ok(if is_known { Found::Known(file) } else { Found::Other })
+}
+
+/// Whether it is a regular file with one name.
+fn is_file(stat: &fs::Stat) -> bool {
+    fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile && stat.st_nlink == 1
+}
+
+/// Whether it is a regular file of this user's that has one name, and that nobody else may write.
+pub(super) fn is_own(file: &File) -> bool {
+    fs::fstat(file).is_ok_and(|stat| {
+        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        is_file(&stat) && is_ours && stat.st_mode & 0o022 == 0
+    })
+}
+
+/// Opens and locks a file of this user's for writing, creating it if need be. What others have put there is removed.
+pub(super) fn open_own(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    open_if(directory, name, mode, is_own)
+}
+
+/// As [`open_own`], of any regular file with one name.
+pub(super) fn open_sealed(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    let is_regular = |file: &File| fs::fstat(file).is_ok_and(|stat| is_file(&stat));
+    open_if(directory, name, mode, is_regular)
+}
+
+fn open_if(
+    directory: &Directory,
+    name: &[u8],
+    mode: u32,
+    is_good: impl Fn(&File) -> bool,
+) -> io::Result<File> {
+    let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else");
+    for _ in 0..MOST_ATTEMPTS {
+        match create(directory, name, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created,
+        }
+        match fs::openat(&directory.fd, name, OPEN, Mode::empty()).map(File::from) {
+            Ok(file) if is_good(&file) => {
+                // Others may hold a lock of their own file for as long as they like.
+                lock(&file).map_err(|error| if is_own(&file) { error } else { taken() })?;
+                if is_at(&file, directory, name)? {
+                    return Ok(file);
+                }
+            }
+            Err(rustix::io::Errno::NOENT) => {}
+            Ok(_) | Err(_) => directory.remove(name).map_err(|_| taken())?,
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
+}
+
+/// Opens and locks the target itself for writing, creating it if need be; never through a link.
+fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
     loop {
+        let flags = OPEN | OFlags::CREATE;
         let file = File::from(fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?);
-        // Some file systems have no locks: that is no reason not to write.
-        if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-        {
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
+        lock(&file)?;
+        // Another run may have replaced it between the two calls.
+        if is_at(&file, directory, name)? {
+            return Ok(file);
         }
-        // Another run may have given the file its name between the two calls: then it is complete, and not ours.
-        if !is_at(&file, directory, name)? {
-            continue;
-        }
-        return Ok(file);
     }
 }
 
@@ -167,10 +375,10 @@ mod tests {
     fn a_file_appears_only_when_finished() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        let part = Part::beside(&directory, b"a", 0o644).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
         part.writer().unwrap().write_all(b"content").unwrap();
         assert!(!place.path().join("a").exists());
-        let error = Part::beside(&directory, b"a", 0o644).unwrap_err();
+        let error = Part::beside(&directory, b"a", 0o644, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         part.finish().unwrap();
         assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
@@ -180,7 +388,7 @@ mod tests {
     fn a_part_that_was_replaced_does_not_get_the_name() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        let part = Part::beside(&directory, b"a", 0o644).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
         std::fs::rename(place.path().join(".a.nfsw-part"), place.path().join("b")).unwrap();
         std::fs::write(place.path().join(".a.nfsw-part"), b"other").unwrap();
         assert_eq!(part.finish().unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -191,9 +399,9 @@ mod tests {
     fn a_part_is_kept_unless_discarded() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        drop(Part::beside(&directory, b"a", 0o644).unwrap());
+        drop(Part::beside(&directory, b"a", 0o644, None).unwrap());
         assert!(place.path().join(".a.nfsw-part").exists());
-        Part::beside(&directory, b"a", 0o644).unwrap().discard();
+        Part::beside(&directory, b"a", 0o644, None).unwrap().discard();
         assert!(!place.path().join(".a.nfsw-part").exists());
     }
 
@@ -202,7 +410,64 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        assert!(Part::beside(&directory, b"a", 0o644).is_err());
+        Part::beside(&directory, b"a", 0o644, None).unwrap().finish().unwrap();
+        assert!(std::fs::symlink_metadata(place.path().join("a")).unwrap().is_file());
+        std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
         assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644).is_err());
+    }
+
+    #[test]
+    fn what_others_may_have_put_there_is_not_written_into() {
+        use std::os::unix::fs::PermissionsExt;
+
+        type Plant = fn(&std::path::Path);
+        let plants: [(&str, Plant); 5] = [
+            ("a file that others may write", |path| {
+                std::fs::write(path, "planted").unwrap();
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
+            }),
+            ("a file with another name", |path| {
+                std::fs::write(path, "planted").unwrap();
+                std::fs::hard_link(path, path.with_file_name("other")).unwrap();
+            }),
+            ("a file of which nothing is known", |path| std::fs::write(path, "planted").unwrap()),
+            ("a fifo", |path| {
+                fs::mknodat(fs::CWD, path, fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            }),
+            ("a directory", |path| std::fs::create_dir(path).unwrap()),
+        ];
+        for (what, plant) in plants {
+            let place = tempfile::tempdir().unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let path = place.path().join(".a.nfsw-part");
+            plant(&path);
+            let planted = std::fs::metadata(&path).unwrap();
+            // Its number is not given to another file while it is open.
+            let _held = planted.is_file().then(|| File::open(&path).unwrap());
+            // What is known is not what a planter has made.
+            let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX };
+            let part = Part::beside(&directory, b"a", 0o644, Some(known)).unwrap();
+            assert!(!part.is_known(), "{what}");
+            part.writer().unwrap().write_all(b"secret").unwrap();
+            let leftover = std::fs::metadata(&path).ok().filter(|it| it.ino() == planted.ino());
+            assert!(leftover.is_none_or(|it| it.is_dir()), "{what}");
+            part.finish().unwrap();
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"secret", "{what}");
+            if let Ok(other) = std::fs::read(place.path().join("other")) {
+                assert_eq!(other, b"planted", "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_left_is_known_again() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        let mark = part.mark().unwrap();
+        part.set_mode(0o444).unwrap();
+        drop(part);
+        assert!(Part::beside(&directory, b"a", 0o644, Some(mark)).unwrap().is_known());
+        assert!(!Part::beside(&directory, b"a", 0o644, None).unwrap().is_known());
     }
 }

@@ -303,7 +303,9 @@ impl Upload {
             Phase::Data | Phase::Done => return None,
         };
         let delay = if self.phase == Phase::Confirm { self.lateness } else { Duration::ZERO };
-        Some(NextCall { delay, ..NextCall::control(CONTROL, procedure) })
+        // No bytes: loading them is the last chance of the source to say that it has changed, before the copy gets its name.
+        let payload = (self.phase == Phase::Rename).then_some(Payload { offset: self.spec.size, length: 0 });
+        Some(NextCall { delay, payload, ..NextCall::control(CONTROL, procedure) })
     }
 
     fn data_call(&mut self, limits: Limits, has_room: &dyn Fn(Class, u32) -> bool) -> Option<NextCall> {
@@ -468,6 +470,8 @@ impl Machine for Upload {
 
     fn encode(&self, call: &NextCall, buffer: &mut Vec<u8>) {
         match call.payload {
+            _ if call.part == CONTROL => self.encode_control(buffer),
+            None => self.encode_commit(buffer),
             Some(Payload { offset, length }) => {
                 encode(buffer, &self.file);
                 encode(buffer, &offset);
@@ -476,8 +480,6 @@ impl Machine for Upload {
                 encode(buffer, &part.map_or(stable_how::FILE_SYNC, |it| it.stable));
                 encode(buffer, &length);
             }
-            None if call.part == COMMIT => self.encode_commit(buffer),
-            None => self.encode_control(buffer),
         }
     }
 

@@ -36,6 +36,9 @@ pub trait Sink: Send {
 pub trait Source: Send {
     /// Fills `buffer` with the bytes at `offset`.
     ///
+    /// An empty buffer at the end of the source asks, when all is on stable storage and before the copy gets its name, whether the
+    /// source is still what was read.
+    ///
     /// # Errors
     /// Any error ends the transfer; `UnexpectedEof` means that the source became shorter.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;

@@ -122,7 +122,7 @@ impl Place {
                 }
             }
         }
-        Ok(found)
+        self.without_wanted((connections, reporter), names, found).await
     }
 
     /// Reads where a link points to.

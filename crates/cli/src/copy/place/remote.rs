@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashMap};
 
 use nfs_wireless_client::{Client, Entry, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
 
-use super::{Present, made_by_another, set_times};
+use super::{Present, is_refused, made_by_another, set_times};
 use crate::{
     connections::Connections,
     copy::node::Attributes,
@@ -105,9 +105,7 @@ impl RemotePlace {
         let attributes =
             SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
         match self.client.set_attributes(file, attributes).await {
-            Err(error) if has_status(&error, NfsStatus::PERM) || has_status(&error, NfsStatus::ACCES) => {
-                Ok(())
-            }
+            Err(error) if is_refused(&error) => Ok(()),
             other => other.at(&self.remote),
         }
     }
@@ -203,21 +201,21 @@ impl RemotePlace {
         source: &[u8],
     ) -> anyhow::Result<Self> {
         let Self { client, handle: above, remote, .. } = self;
-        let (remote, temporary) = (remote.join(name), name::temporary(name));
+        let (remote, mut temporary) = (remote.join(name), name::temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let made = match client.mkdir(*above, &temporary, attributes).await {
-            Err(error) if has_status(&error, NfsStatus::EXIST) => {
-                // Of a run that ended here, or the beginning of a file.
-                let found = client.lookup(*above, &temporary).await.at(&remote)?;
-                if found.metadata.file_type == FileType::Directory {
-                    Ok(found)
-                } else {
-                    client.remove(*above, &temporary).await.at(&remote)?;
-                    client.mkdir(*above, &temporary, attributes).await
-                }
-            }
-            made => made,
+        let is_taken = |made: &Result<Entry, Error>| {
+            made.as_ref().is_err_and(|error| has_status(error, NfsStatus::EXIST))
         };
+        let mut made = client.mkdir(*above, &temporary, attributes).await;
+        if is_taken(&made) {
+            // Of a run that ended here, or the beginning of a file; or of somebody else, who could change it later.
+            self.clear(&temporary).await;
+            made = client.mkdir(*above, &temporary, attributes).await;
+        }
+        if is_taken(&made) {
+            temporary = name::fresh(name);
+            made = client.mkdir(*above, &temporary, attributes).await;
+        }
         let made = made.at(&remote)?;
         let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
         let mark = client.create(made.handle, MARKER, attributes).await.at(&remote)?;
@@ -232,6 +230,18 @@ impl RemotePlace {
         let file = Attributes::from(&made.metadata).file;
         let place = Self::new(client.clone(), made.handle, remote, file);
         Ok(Self { knows_all: true, was_created: true, ..place })
+    }
+
+    /// Removes what has a temporary name, as far as that is possible: a directory with nothing but a mark in it, or something else.
+    async fn clear(&self, temporary: &[u8]) {
+        let Self { client, handle: above, .. } = self;
+        let Ok(found) = client.lookup(*above, temporary).await else { return };
+        if found.metadata.file_type == FileType::Directory {
+            let _ = client.remove(found.handle, MARKER).await;
+            let _ = client.rmdir(*above, temporary).await;
+        } else {
+            let _ = client.remove(*above, temporary).await;
+        }
     }
 
     pub(super) async fn symlink(

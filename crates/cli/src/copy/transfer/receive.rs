@@ -1,22 +1,29 @@
 //! A file from a server to this machine.
 
-use std::io;
+use std::{io, path::Path};
 
 use nfs_wireless_client::{self as client, Metadata, RangeSet, TransferError};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
-use super::{Attempt, MAX_VERSIONS, Target, differ, keeps_changing, transfer_error};
+use super::{Attempt, Copied, MAX_VERSIONS, Target, keeps_changing, transfer_error};
 use crate::{
     copy::{
         Run,
         node::{Attributes, Node, RemoteFile},
         place::Name,
         resume::{Receiving, SMALL_BYTES},
+        stream::Filled,
+        verify::Digest,
+        version::{Pieces, Since, Told, told},
     },
     error::{ResultExt, full, io_text, is_full, local, show},
     exit::Exit,
     local::{Part, Writer},
     name::journal,
 };
+
+/// Bytes of a file of size 0 that are asked for, to see whether it has any.
+const FIRST_BYTES: u32 = 512;
 
 impl Run<'_> {
     /// Copies a file from a server; returns the attributes of the copy.
@@ -26,11 +33,14 @@ impl Run<'_> {
         mut attributes: Attributes,
         source: &RemoteFile,
         target: Target<'_>,
-    ) -> anyhow::Result<Option<Attributes>> {
+    ) -> anyhow::Result<Copied> {
+        let mut is_its_size = true;
         for _ in 0..MAX_VERSIONS {
-            match self.receive(node, attributes, source, target).await? {
+            match self.receive(node, attributes, source, target, is_its_size).await? {
                 Attempt::Complete(copied) => return Ok(copied),
                 Attempt::Changed(now) => attributes = now,
+                Attempt::IsNotItsSize => is_its_size = false,
+                Attempt::NotKept(_) | Attempt::IsTaken => {}
             }
         }
         Err(keeps_changing(node))
@@ -42,39 +52,65 @@ impl Run<'_> {
         attributes: Attributes,
         source: &RemoteFile,
         target: Target<'_>,
+        is_its_size: bool,
     ) -> anyhow::Result<Attempt> {
-        let Target { directory, name, mode, share } = target;
+        let Target { directory, name, mode, share, .. } = target;
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         let is_large = attributes.size > SMALL_BYTES;
-        let resumes = is_large && self.copy.resume && !self.copy.inplace;
-        if resumes && Receiving::is_complete(directory, name, attributes.identity()).map_err(here)? {
+        let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
+        let key = if keeps { self.key() } else { None };
+        if let Some(key) = key
+            && Receiving::is_complete(directory, name, attributes.identity(), key).map_err(here)?
+        {
             let _ = directory.remove(&journal(name));
             self.say_resumed(node, &Name::local(&path), attributes.size, share)?;
-            return self.copied(target);
+            return self.copied(target, None, Some(attributes.size));
         }
-        let part = if self.copy.inplace {
-            Part::in_place(directory, name, mode | 0o600)
-        } else {
-            Part::beside(directory, name, mode | 0o600)
+        let kept = key.map(|key| Receiving::open(directory, name, mode | 0o600, attributes.identity(), key));
+        let (receiving, part) = match kept {
+            Some(Ok((receiving, part))) => (Some(receiving), part),
+            // Where somebody else has taken the name of the journal, none is kept.
+            Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
+            _ if self.copy.inplace => (None, Part::in_place(directory, name, mode | 0o600).map_err(here)?),
+            _ => (None, Part::beside(directory, name, mode | 0o600, None).map_err(here)?),
         };
-        let part = part.map_err(here)?;
-        let moved = if resumes {
-            self.fetch_missing(node, attributes, source, target, &part).await?
-        } else {
+        let resumes = receiving.is_some();
+        let mut was = None;
+        let moved = if let Some(receiving) = receiving {
+            self.fetch_missing(node, attributes, source, target, (receiving, &part)).await?
+        } else if is_its_size {
             self.fetch_all(attributes, source, target, &part).await?
-        };
-        match moved {
-            // The replies have told that it is the same file still.
-            Ok(Some(told)) if !differ(&Attributes::from(&told), &attributes) => {}
-            Ok(_) | Err(client::Error::Transfer(TransferError::SourceShrank { .. })) if is_large => {
-                let now = Attributes::from(&source.client.metadata(source.handle).await.at(node)?);
-                if differ(&now, &attributes) {
+        } else {
+            match self.fetch_stream(node, attributes, source, &part, &path).await {
+                Ok(Filled::Complete(digest)) => was = Some(*digest),
+                Ok(Filled::Changed(now)) => {
+                    part.discard();
                     return Ok(Attempt::Changed(now));
                 }
+                Err(error) => {
+                    part.discard();
+                    return Err(error);
+                }
             }
-            _ => {}
+            Ok(None)
+        };
+        let has_shrunk = matches!(moved, Err(client::Error::Transfer(TransferError::SourceShrank { .. })));
+        // The replies may have told that it is the same file still.
+        let is_same = |it: &Metadata| told(&Attributes::from(it), &attributes) == Told::Is(Since::Same);
+        let is_doubtful = has_shrunk
+            || is_large && is_its_size && matches!(&moved, Ok(told) if !told.as_ref().is_some_and(is_same));
+        if is_doubtful {
+            let now = Attributes::from(&source.client.metadata(source.handle).await.at(node)?);
+            let since = self.since(source, (&now, &attributes), &part).await;
+            match since.map_err(|error| transfer_error(error, &path, &node.to_string()))? {
+                // Nothing of it has changed, and it ends before its size.
+                Since::Same if has_shrunk => return Ok(Attempt::IsNotItsSize),
+                Since::Same => {}
+                Since::Grew if !has_shrunk => self.say_grew(node, attributes.size),
+                Since::Grew | Since::Changed => return Ok(Attempt::Changed(now)),
+            }
         }
         if let Err(error) = moved {
             // What was large enough to be kept track of is worth keeping; the rest only until the server answers again.
@@ -90,15 +126,71 @@ impl Run<'_> {
                 error => transfer_error(error, &path, &node.to_string()),
             });
         }
-        if let Err(error) = self.finish(&part, attributes, mode) {
-            part.discard();
-            return Err(here(error));
-        }
-        part.finish().map_err(here)?;
+        self.finish(&part, attributes, mode);
+        self.give_name(part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
         }
-        self.copied(target)
+        let length = was.is_none().then_some(attributes.size);
+        self.copied(target, was, length)
+    }
+
+    /// Gives a complete file its name, unless that leads to one that another source has become.
+    async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<()> {
+        let Target { directory, name, frame, is_new, .. } = target;
+        let here = |error: io::Error| local(&directory.join(name), &error);
+        let made = part.mark().map_err(here)?.number;
+        if !(is_new && part.finish_new().map_err(here)?) {
+            let there = directory.stat(name).map_err(here)?;
+            // The types of the fields differ from system to system.
+            #[allow(clippy::unnecessary_cast)]
+            let other = there.and_then(|there| frame.given().made_as(there.st_ino as u64, name));
+            if let Some(other) = other
+                && let Err(error) = self.refuse_if_one(&frame.place, name, &other).await
+            {
+                part.discard();
+                return Err(error);
+            }
+            part.finish().map_err(here)?;
+        }
+        frame.given().add_made(made, name);
+        Ok(())
+    }
+
+    /// Returns what has become of a source, of which `part` has what it had before.
+    async fn since(
+        &self,
+        source: &RemoteFile,
+        (now, before): (&Attributes, &Attributes),
+        part: &Part,
+    ) -> Result<Since, client::Error> {
+        match told(now, before) {
+            Told::Is(since) => Ok(since),
+            Told::IfSame(since) => {
+                let part = part.writer().map_err(|error| client::Error::Local(error.into()))?;
+                let there = Pieces::Remote(&source.client, source.handle);
+                let is_same = Pieces::Local(&part).are_same(&there, before.size).await?;
+                Ok(if is_same { since } else { Since::Changed })
+            }
+        }
+    }
+
+    /// Fetches a file from its beginning to its end, wherever that is.
+    async fn fetch_stream(
+        &self,
+        node: &Node,
+        attributes: Attributes,
+        source: &RemoteFile,
+        part: &Part,
+        path: &Path,
+    ) -> anyhow::Result<Filled> {
+        let here = |error: io::Error| local(path, &error);
+        part.clear().map_err(here)?;
+        let mut sink = tokio::fs::File::from_std(part.writer().map_err(here)?);
+        sink.rewind().await.map_err(here)?;
+        let filled = self.drain(node, attributes, source, &mut sink).await?;
+        sink.flush().await.map_err(here)?;
+        Ok(filled)
     }
 
     /// Fetches what the journal beside the target says is missing, and keeps that journal.
@@ -108,11 +200,10 @@ impl Run<'_> {
         attributes: Attributes,
         source: &RemoteFile,
         Target { directory, name, share, .. }: Target<'_>,
-        part: &Part,
+        (receiving, part): (Receiving, &Part),
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
-        let receiving = Receiving::open(directory, name, part, attributes.identity()).map_err(here)?;
         if receiving.source_changed {
             self.say_changed(node);
         }
@@ -139,10 +230,19 @@ impl Run<'_> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // No journal may claim anything of the file that is begun here, or outlast it.
-        directory.remove(&journal(name)).map_err(here)?;
+        if let Err(error) = directory.remove(&journal(name))
+            && directory.read_own(&journal(name)).is_ok_and(|ours| ours.is_some())
+        {
+            return Err(here(error));
+        }
         part.clear().map_err(here)?;
         if attributes.size == 0 {
-            return Ok(Ok(None));
+            // Some file systems do not know how long their files are before they are read.
+            return Ok(match source.client.read(source.handle, 0, FIRST_BYTES).await {
+                Ok((bytes, _)) if bytes.is_empty() => Ok(None),
+                Ok(_) => Err(TransferError::SourceShrank { expected: 0, found: 0 }.into()),
+                Err(error) => Err(error),
+            });
         }
         let writer =
             self.writer(part, attributes, &RangeSet::new().missing(attributes.size)).map_err(here)?;
@@ -160,20 +260,31 @@ impl Run<'_> {
     }
 
     /// Looks at a complete copy on this machine, if anybody wants to know.
-    fn copied(&self, Target { directory, name, .. }: Target<'_>) -> anyhow::Result<Attempt> {
-        if self.done.is_none() {
-            return Ok(Attempt::Complete(None));
-        }
-        let copied = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
-        Ok(Attempt::Complete(copied.as_ref().map(Attributes::from)))
+    fn copied(
+        &self,
+        Target { directory, name, .. }: Target<'_>,
+        was: Option<Digest>,
+        length: Option<u64>,
+    ) -> anyhow::Result<Attempt> {
+        let attributes = match self.done {
+            None => None,
+            Some(_) => directory.stat(name).map_err(|error| local(&directory.join(name), &error))?,
+        };
+        let attributes = attributes.as_ref().map(Attributes::from);
+        Ok(Attempt::Complete(Copied { was, length, attributes }))
     }
 
-    /// Sets what belongs to a complete local file.
-    fn finish(&self, part: &Part, attributes: Attributes, mode: u32) -> io::Result<()> {
+    /// Sets what belongs to a complete local file, as far as its file system keeps that.
+    fn finish(&self, part: &Part, attributes: Attributes, mode: u32) {
         if self.copy.preserve {
             part.set_owner(attributes.uid, attributes.gid);
         }
-        part.set_mode(mode)?;
-        if self.copy.preserve { part.set_times(attributes.times) } else { Ok(()) }
+        let mut set = part.set_mode(mode);
+        if self.copy.preserve {
+            set = part.set_times(attributes.times).and(set);
+        }
+        if let Err(error) = set {
+            self.say_not_kept(io_text(&error));
+        }
     }
 }

@@ -2,14 +2,13 @@
 
 use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, SetAttributes};
 
-use super::{MAX_VERSIONS, keeps_changing};
+use super::{Copied, MAX_VERSIONS, keeps_changing};
 use crate::{
     copy::{
         Run,
         node::{Attributes, Node},
-        place::RemotePlace,
+        place::{RemotePlace, is_refused},
         stream::Filled,
-        verify::Digest,
     },
     error::{ResultExt, has_status, is_missing},
     exit::Exit,
@@ -25,11 +24,14 @@ impl Run<'_> {
         name: &[u8],
         mode: u32,
         target: &str,
-    ) -> anyhow::Result<Digest> {
+    ) -> anyhow::Result<Copied> {
         let mut attributes = node.attributes;
         for _ in 0..MAX_VERSIONS {
             match self.relay_version(node, attributes, place, name, mode, target).await? {
-                Filled::Complete(digest) => return Ok(*digest),
+                Filled::Complete(digest) => {
+                    let length = (node.attributes.size > 0).then_some(digest.bytes());
+                    return Ok(Copied { was: Some(*digest), length, attributes: None });
+                }
                 Filled::Changed(now) => {
                     self.say_changed(node);
                     attributes = now;
@@ -89,7 +91,10 @@ impl Run<'_> {
     ) -> anyhow::Result<()> {
         let attributes = self.last_attributes(source.times, mode);
         if !attributes.is_empty() {
-            place.client.set_attributes(file, attributes).await.at(target)?;
+            match place.client.set_attributes(file, attributes).await {
+                Err(error) if is_refused(&error) => self.say_not_kept(error),
+                set => set.at(target)?,
+            }
         }
         if self.copy.preserve { self.give(place, file, node, mode).await } else { Ok(()) }
     }

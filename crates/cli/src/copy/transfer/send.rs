@@ -10,43 +10,63 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    self as client, FileHandle, Metadata, Placement, RangeSet, SetAttributes, Time, UploadSpec,
+    self as client, FileHandle, Metadata, Placement, Procedure, RangeSet, SetAttributes, Time, UploadSpec,
 };
 
-use super::{Attempt, MAX_VERSIONS, differ, keeps_changing, transfer_error};
+use super::{Attempt, Copied, MAX_VERSIONS, keeps_changing, transfer_error};
 use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{Name, RemotePlace, set_times, target_key},
+        place::{Name, RemotePlace, is_refused, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
+        version::{Looked, Sample, Since, Told, told},
     },
     error::{ResultExt, full, has_no_room, local},
     exit::{Exit, Failure},
     journal::Identity,
-    local::{self as files, Sparse, Times},
-    name::temporary,
+    local::{self as files, SourcePath, Sparse, Times},
+    name::{self, temporary},
     progress::Share,
     target::Remote,
 };
 
+/// Refusals of a server to keep modes and times after which it is not asked any more.
+const MOST_REFUSALS: u32 = 3;
+
 impl Run<'_> {
-    /// Copies a file to a server; returns the attributes of the copy, as far as they are known.
+    /// Copies a file to a server.
     pub(super) async fn upload(
         &self,
         node: &Node,
-        path: &Path,
+        path: &SourcePath,
         place: &RemotePlace,
         name: &[u8],
         mode: u32,
         share: &Share,
-    ) -> anyhow::Result<Option<Attributes>> {
+    ) -> anyhow::Result<Copied> {
         let copied = async {
-            for _ in 0..MAX_VERSIONS {
-                match self.send(node, path, place, name, mode, share).await? {
+            // A server that has refused it for some files is not asked for each.
+            let mut keeps = self.refusals.get() < MOST_REFUSALS;
+            let mut fresh = None;
+            for _ in 0..=MAX_VERSIONS + 1 {
+                match self.send(node, path, place, (name, mode, keeps), fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(copied),
                     Attempt::Changed(_) => self.say_changed(node),
+                    Attempt::IsTaken => fresh = Some(name::fresh(name)),
+                    Attempt::NotKept(error) => {
+                        self.say_not_kept(error);
+                        keeps = false;
+                    }
+                    Attempt::IsNotItsSize => {
+                        let target = place.remote.join(name).to_string();
+                        return self.relay(node, place, name, mode, &target).await;
+                    }
                 }
+            }
+            if !self.copy.inplace {
+                // It has something of several versions. What cannot be removed is what the next copy to this name removes.
+                let _ = place.client.remove(place.handle, &temporary(name)).await;
             }
             Err(keeps_changing(node))
         };
@@ -61,14 +81,14 @@ impl Run<'_> {
     async fn send(
         &self,
         node: &Node,
-        path: &Path,
+        path: &SourcePath,
         place: &RemotePlace,
-        name: &[u8],
-        mode: u32,
+        (name, mode, keeps): (&[u8], u32, bool),
+        fresh: Option<&[u8]>,
         share: &Share,
     ) -> anyhow::Result<Attempt> {
         let here = |error: io::Error| local(path, &error);
-        let source = match files::open_source(path, self.copy.links != Links::Never) {
+        let source = match path.open(self.copy.links != Links::Never) {
             Ok(source) => source,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let text = format!("{node}: removed before it was copied");
@@ -76,16 +96,20 @@ impl Run<'_> {
             }
             Err(error) => return Err(here(error)),
         };
-        // The attributes of the file that was opened, in case it was replaced since it was listed.
-        let attributes = Attributes::from(&source.metadata().map_err(here)?);
-        let watched = source.try_clone().map_err(here)?;
-        let earlier = self.earlier_upload(place, name, attributes.identity())?;
+        let watched = Watched::new(&source).await.map_err(here)?;
+        let Some(watched) = watched else { return Ok(Attempt::IsNotItsSize) };
+        let attributes = watched.attributes;
+        let watched = Arc::new(watched);
+        let earlier = match fresh {
+            Some(_) => None,
+            None => self.earlier_upload(place, name, attributes.identity())?,
+        };
         let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
         let placement = match &earlier {
             _ if self.copy.inplace => Placement::InPlace,
-            None => Placement::Temporary(temporary(name)),
+            None => Placement::Temporary(fresh.map_or_else(|| temporary(name), <[u8]>::to_vec)),
             Some(earlier) => {
                 let checkpoint = earlier.checkpoint();
                 if earlier.source_changed() {
@@ -98,16 +122,21 @@ impl Run<'_> {
         };
         let latest = Arc::new(Mutex::new(None));
         let (sending, confirmed) =
-            Sending::new(source, earlier.as_ref(), Arc::clone(&latest)).map_err(here)?;
+            Sending::new(source, earlier.as_ref(), Arc::clone(&latest), Arc::clone(&watched))
+                .map_err(here)?;
         let mut spec = UploadSpec {
             mode: mode | 0o600,
-            attributes: self.last_attributes(attributes.times, mode),
+            attributes: if keeps {
+                self.last_attributes(attributes.times, mode)
+            } else {
+                SetAttributes::default()
+            },
             holes,
             ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
         if let Some(made) = place.take_ahead() {
             spec.made = Some((made.handle, made.metadata));
-            if made.metadata.mode & 0o777 != spec.mode & 0o777 {
+            if keeps && made.metadata.mode & 0o777 != spec.mode & 0o777 {
                 spec.attributes.mode = Some(mode);
             }
         }
@@ -132,12 +161,41 @@ impl Run<'_> {
         if let (Ok(()), Some(earlier)) = (&sent, earlier) {
             earlier.finish();
         }
-        let now = Attributes::from(&watched.metadata().map_err(here)?);
-        if matches!(sent, Ok(()) | Err(client::Error::SourceChanged)) && differ(&now, &attributes) {
-            return Ok(Attempt::Changed(now));
-        }
-        if let Err(error) = sent {
-            return Err(self.refused(error, path, place, name).await);
+        match sent {
+            // When it got its name, it was looked at.
+            Ok(()) => {
+                let since = match watched.seen() {
+                    Some(since) => since,
+                    None => watched.since().map_err(here)?,
+                };
+                match since {
+                    Since::Same => {}
+                    Since::Grew => self.say_grew(node, attributes.size),
+                    Since::Changed => return Ok(Attempt::Changed(watched.now().map_err(here)?)),
+                }
+            }
+            Err(client::Error::SourceChanged) => {
+                return Ok(match watched.since().map_err(here)? {
+                    Since::Same => Attempt::IsNotItsSize,
+                    Since::Grew | Since::Changed => Attempt::Changed(watched.now().map_err(here)?),
+                });
+            }
+            Err(error @ client::Error::Status { procedure: Procedure::Setattr, .. })
+                if keeps && is_refused(&error) =>
+            {
+                self.refusals.set(self.refusals.get() + 1);
+                return Ok(Attempt::NotKept(error));
+            }
+            // Nobody may remove what somebody else has put there: not where each has their own in one directory.
+            Err(client::Error::Status { procedure: Procedure::Remove, .. }) if fresh.is_none() => {
+                return Ok(Attempt::IsTaken);
+            }
+            Err(error) => {
+                if let Some(fresh) = fresh.filter(|_| !error.is_silence()) {
+                    let _ = place.client.remove(place.handle, fresh).await;
+                }
+                return Err(self.refused(error, path, place, name).await);
+            }
         }
         if self.copy.preserve
             && self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
@@ -146,13 +204,14 @@ impl Run<'_> {
             self.give(place, entry.handle, node, mode).await?;
         }
         let latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Attempt::Complete(latest.map(|latest| {
+        let copied = latest.map(|latest| {
             let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };
             if self.copy.preserve {
                 copied.times.modified = Time::from_system(attributes.times.modified).into();
             }
             copied
-        })))
+        });
+        Ok(Attempt::Complete(Copied { was: None, length: Some(attributes.size), attributes: copied }))
     }
 
     /// Words the end of an upload; where the server has no room, with what the partial file takes of it.
@@ -248,7 +307,10 @@ impl Run<'_> {
         place.give(self.connections, file, node.attributes).await?;
         if mode & 0o6000 != 0 {
             let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-            place.client.set_attributes(file, attributes).await.at(node)?;
+            match place.client.set_attributes(file, attributes).await {
+                Err(error) if is_refused(&error) => self.say_not_kept(error),
+                set => set.at(node)?,
+            }
         }
         Ok(())
     }
@@ -260,5 +322,72 @@ impl Run<'_> {
             attributes.mode = Some(mode);
         }
         attributes
+    }
+}
+
+/// A local file on its way to a server, which others may change meanwhile.
+#[derive(Debug)]
+pub(in crate::copy) struct Watched {
+    file: File,
+    /// Those of the file that was opened, in case it was replaced since it was listed.
+    attributes: Attributes,
+    sample: Sample,
+    /// What had become of it when the copy was to get its name.
+    seen: Mutex<Option<Since>>,
+}
+
+impl Watched {
+    /// Looks at a file; `None` if it has another length than its size says.
+    async fn new(file: &File) -> io::Result<Option<Self>> {
+        for _ in 0..MAX_VERSIONS {
+            let (file, attributes) = (file.try_clone()?, Attributes::from(&file.metadata()?));
+            let looked = if attributes.size == 0 {
+                // What has no size may be something that waits for its bytes.
+                let file = file.try_clone()?;
+                tokio::task::spawn_blocking(move || Sample::look(&file, 0))
+                    .await
+                    .map_err(io::Error::other)??
+            } else {
+                Sample::look(&file, attributes.size)?
+            };
+            match looked {
+                Looked::Whole(sample) => {
+                    return Ok(Some(Self { file, attributes, sample, seen: Mutex::default() }));
+                }
+                // It has changed since its size was asked for.
+                Looked::IsNotItsSize if file.metadata()?.len() != attributes.size => {}
+                Looked::IsNotItsSize => return Ok(None),
+            }
+        }
+        Err(io::Error::other("its size changes all the time"))
+    }
+
+    fn now(&self) -> io::Result<Attributes> {
+        Ok(Attributes::from(&self.file.metadata()?))
+    }
+
+    /// Returns what has become of the file.
+    fn since(&self) -> io::Result<Since> {
+        Ok(match told(&self.now()?, &self.attributes) {
+            Told::Is(since) => since,
+            // A sample does not tell what was overwritten between its pieces, and nothing else tells it.
+            Told::IfSame(Since::Grew) if self.sample.is_of(&self.file, self.attributes.size)? => Since::Grew,
+            Told::IfSame(_) => Since::Changed,
+        })
+    }
+
+    /// Looks at the file before its copy gets its name.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the copy is not of one version of it.
+    pub(in crate::copy) fn check(&self) -> io::Result<()> {
+        let since = self.since()?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(since);
+        if since == Since::Changed { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    /// Returns what was seen when the copy was to get its name.
+    fn seen(&self) -> Option<Since> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -160,7 +160,10 @@ impl Conversation {
             assert_eq!(next, expected);
         } else {
             let repeat = Copies::of_nfs(next.procedure).repeat;
-            let expected = NextCall { repeat, ..NextCall::control(next.part, next.procedure) };
+            // The source is asked once more before the copy gets its name.
+            let payload = (next.procedure == Procedure::Rename)
+                .then_some(Payload { offset: self.upload.spec.size, length: 0 });
+            let expected = NextCall { repeat, payload, ..NextCall::control(next.part, next.procedure) };
             assert_eq!(NextCall { delay: Duration::ZERO, ..next }, expected);
             assert!(next.delay.is_zero() || call == Call::Getattr);
         }

@@ -1,0 +1,207 @@
+//! What others have put into a shared directory under the names that nfsw uses there: nothing of it is taken, written into or followed.
+
+mod common;
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{Read, Seek, SeekFrom},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{NOBODY, Server, as_nobody, command, needs_root, noise, stderr};
+
+const SIZE: usize = 300 << 10;
+
+const PART: &str = ".file.nfsw-part";
+const JOURNAL: &str = ".file.nfsw-journal";
+
+/// What somebody puts there.
+type Plant = fn(&Path);
+
+fn planted_file(path: &Path) {
+    fs::write(path, vec![b'p'; SIZE]).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+}
+
+fn planted_fifo(path: &Path) {
+    assert!(Command::new("mkfifo").args(["-m", "666"]).arg(path).status().unwrap().success());
+}
+
+const PLANTS: [(&str, Plant); 5] = [
+    ("a file", planted_file),
+    ("a fifo", planted_fifo),
+    ("a directory", |path| fs::create_dir(path).unwrap()),
+    ("a directory with something in it", |path| {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("content"), "").unwrap();
+    }),
+    ("a link", |path| symlink(path.with_file_name("elsewhere"), path).unwrap()),
+];
+
+/// A directory in which all may make files, and nobody may remove those of others.
+struct Shared(tempfile::TempDir);
+
+impl Shared {
+    fn new() -> Self {
+        needs_root("acts for another user");
+        let place = tempfile::tempdir().unwrap();
+        fs::set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
+        planted_file(&place.path().join("elsewhere"));
+        Self(place)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Puts something there as somebody.
+    fn plant(&self, name: &str, plant: Plant, owner: u32) {
+        let path = self.join(name);
+        plant(&path);
+        std::os::unix::fs::lchown(&path, Some(owner), Some(owner)).unwrap();
+    }
+}
+
+#[test]
+fn a_download_takes_nothing_that_others_have_put_there() {
+    let server = Server::start();
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    fs::set_permissions(server.path("file"), Permissions::from_mode(0o600)).unwrap();
+    for is_root in [true, false] {
+        let (user, other) = if is_root { (0, NOBODY) } else { (NOBODY, 0) };
+        let state = tempfile::tempdir().unwrap();
+        chown(state.path(), Some(user), Some(user)).unwrap();
+        for (what, plant) in PLANTS {
+            for names in [&[PART][..], &[JOURNAL], &[PART, JOURNAL]] {
+                let shared = Shared::new();
+                names.iter().for_each(|name| shared.plant(name, plant, other));
+                let mut held = (what == "a file" && names.contains(&PART))
+                    .then(|| File::open(shared.join(PART)).unwrap());
+                let (source, target) = (server.url("/file"), shared.join("file"));
+                let arguments = ["cp", &source, target.to_str().unwrap()];
+                let mut run = if is_root { command(arguments) } else { as_nobody(arguments) };
+                let output = run.env("XDG_STATE_HOME", state.path()).output().unwrap();
+                let said = stderr(&output);
+                let case = format!("{what} at {names:?}, root {is_root}: {said}");
+                assert!(output.status.success(), "{case}");
+                assert!(fs::read(&target).unwrap() == noise(SIZE), "{case}");
+                let found = fs::symlink_metadata(&target).unwrap();
+                assert_eq!((found.uid(), found.mode() & 0o777, found.nlink()), (user, 0o600, 1), "{case}");
+                let mut bytes = Vec::new();
+                if let Some(held) = &mut held {
+                    held.seek(SeekFrom::Start(0)).unwrap();
+                    held.read_to_end(&mut bytes).unwrap();
+                    assert!(bytes == vec![b'p'; SIZE], "{case}: the planter reads what was copied");
+                }
+                assert!(fs::read(shared.join("elsewhere")).unwrap() == vec![b'p'; SIZE], "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_is_made_in_no_directory_of_others() {
+    let server = Server::start();
+    fs::create_dir(server.path("tree")).unwrap();
+    fs::write(server.path("tree/file"), noise(SIZE)).unwrap();
+    for is_root in [true, false] {
+        let (user, other) = if is_root { (0, NOBODY) } else { (NOBODY, 0) };
+        for (what, plant) in PLANTS {
+            let shared = Shared::new();
+            shared.plant(".tree.nfsw-part", plant, other);
+            let (source, target) = (server.url("/tree"), shared.join("tree"));
+            let arguments = ["cp", "-r", &source, target.to_str().unwrap()];
+            let output = if is_root { command(arguments) } else { as_nobody(arguments) }.output().unwrap();
+            let case = format!("{what}, root {is_root}: {}", stderr(&output));
+            assert!(output.status.success(), "{case}");
+            assert_eq!(fs::metadata(&target).unwrap().uid(), user, "{case}");
+            common::assert_same_tree(&server.path("tree"), &target, false);
+        }
+    }
+}
+
+#[test]
+fn an_upload_writes_into_nothing_that_others_have_put_there() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("tree")).unwrap();
+    fs::write(here.path().join("tree/file"), noise(SIZE)).unwrap();
+    let source = here.path().join("tree");
+    for (what, plant) in PLANTS {
+        let shared = Shared::new();
+        shared.plant(".tree.nfsw-part", plant, NOBODY);
+        let server = Server::at(shared.0.path());
+        let output = command(["cp", "-r", source.to_str().unwrap(), &server.url("/tree")]).output().unwrap();
+        let case = format!("{what}: {}", stderr(&output));
+        assert!(output.status.success(), "{case}");
+        assert_eq!(fs::metadata(shared.join("tree")).unwrap().uid(), 0, "{case}");
+        common::assert_same_tree(&source, &shared.join("tree"), false);
+    }
+}
+
+#[test]
+fn a_file_on_a_server_gets_another_temporary_name_where_others_have_taken_the_usual_one() {
+    let here = tempfile::tempdir().unwrap();
+    let file = here.path().join("file");
+    for size in [10, SIZE] {
+        fs::write(&file, noise(size)).unwrap();
+        for (what, plant) in PLANTS {
+            let server = Server::of_nobody();
+            fs::set_permissions(server.root.path(), Permissions::from_mode(0o1777)).unwrap();
+            chown(server.root.path(), Some(0), Some(0)).unwrap();
+            planted_file(&server.path("elsewhere"));
+            plant(&server.path(PART));
+            let output = command(["cp", file.to_str().unwrap(), &server.url("/file")]).output().unwrap();
+            let case = format!("{what}, {size}: {}", stderr(&output));
+            assert!(output.status.success(), "{case}");
+            assert!(fs::read(server.path("file")).unwrap() == noise(size), "{case}");
+            assert_eq!(fs::metadata(server.path("file")).unwrap().uid(), NOBODY, "{case}");
+            assert!(fs::read(server.path("elsewhere")).unwrap() == vec![b'p'; SIZE], "{case}");
+            assert_eq!(common::names(server.root.path()).len(), 3, "{case}");
+        }
+    }
+}
+
+#[test]
+fn files_of_the_user_that_others_could_have_written_are_not_read() {
+    needs_root("acts for another user");
+    let server = Server::start();
+    fs::write(server.path("file"), "x").unwrap();
+    let config: Plant = |path| fs::write(path, "[defaults]\njobs = 3\n").unwrap();
+    let too_open: Plant = |path| {
+        fs::write(path, "[defaults]\njobs = 3\n").unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+    };
+    let devices: [(&str, Plant); 2] =
+        [("a fifo", planted_fifo), ("/dev/zero", |path| symlink("/dev/zero", path).unwrap())];
+    for (what, plant, owner, is_used) in [
+        ("its own", config, 0, true),
+        ("that of somebody else", config, NOBODY, false),
+        ("one that others may write", too_open, 0, false),
+    ]
+    .into_iter()
+    .chain(devices.map(|(what, plant)| (what, plant, 0, false)))
+    {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("nfsw");
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
+        for name in ["config.toml", "paths.json", "servers.json"] {
+            plant(&directory.join(name));
+            std::os::unix::fs::lchown(directory.join(name), Some(owner), Some(owner)).unwrap();
+        }
+        let run = |variable: &str| {
+            let mut run = command(["cat", &server.url("/file")]);
+            run.env(variable, home.path()).output().unwrap()
+        };
+        let output = run("XDG_CONFIG_HOME");
+        assert_eq!(output.status.success(), is_used, "{what}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), usize::from(!is_used), "{what}: {}", stderr(&output));
+        // A cache is only a cache.
+        let output = run("XDG_CACHE_HOME");
+        assert!(output.status.success(), "{what}: {}", stderr(&output));
+        let lines = stderr(&output).lines().count();
+        assert_eq!(lines, usize::from(!is_used), "{what}: {}", stderr(&output));
+    }
+}
