@@ -119,6 +119,7 @@ fn client_kind(error: &client::Error) -> &'static str {
         Error::Unreachable { .. } => Exit::Unreachable.outcome(),
         Error::NotRegistered { .. } => "not_registered",
         Error::Mount { .. } => MOUNT_REFUSED,
+        Error::NotEntered { source, .. } => client_kind(source),
         Error::SameDirectory { .. } | Error::TwoDirectories { .. } | Error::MountsAnything { .. } => {
             "ambiguous_export"
         }
@@ -257,6 +258,7 @@ fn advice(error: &client::Error) -> Option<&'static str> {
             procedure: Procedure::Getattr | Procedure::Lookup | Procedure::Access | Procedure::Fsinfo,
             status: Status::PERM,
         } if !may_use_low_ports() => LOW_PORTS,
+        client::Error::NotEntered { source, .. } => return advice(source),
         client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
         client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
         _ => return status_advice(error.status()?),

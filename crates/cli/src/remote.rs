@@ -361,6 +361,11 @@ impl Children {
         let mut held_bytes = 0;
         while held_bytes < most_bytes {
             let Some(entry) = entries.next().await.at(&shown)? else {
+                if self.seen == 0 && client.uncover(*directory, &shown.path).await.at(&shown)? {
+                    // Now it leads to what is mounted there.
+                    *entries = client.read_dir(*directory);
+                    continue;
+                }
                 self.is_done = true;
                 break;
             };

@@ -21,24 +21,39 @@ pub struct ReadDir {
     listing: Listing,
     plan: ListingPlan,
     entries: VecDeque<DirEntry>,
+    /// Why the directory is not listed.
+    refusal: Option<Error>,
 }
 
 impl ReadDir {
     pub(crate) fn new(client: Client, directory: FileHandle, plan: ListingPlan) -> Self {
+        let (directory, refusal) = match client.inside(directory) {
+            Ok(directory) => (directory, None),
+            Err(error) => (directory, Some(error)),
+        };
         let listing = Listing::new(directory, LEAST_PAGE_BYTES);
-        Self { client, directory, listing, plan, entries: VecDeque::new() }
+        Self { client, directory, listing, plan, entries: VecDeque::new(), refusal }
     }
 
     /// Returns the next entry, or `None` at the end.
     ///
-    /// Attributes and handle are there when the server sends them along; [`ReadDir::next_complete`] asks for them.
+    /// Attributes and handle are there when the server sends them along, and the name is no export of its own;
+    /// [`ReadDir::next_complete`] asks for them.
     ///
     /// # Errors
     /// [`Error`]; the listing must not be used further. `NFS3ERR_BAD_COOKIE` means: start again.
     pub async fn next(&mut self) -> Result<Option<DirEntry>, Error> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
         while self.entries.is_empty() && !self.listing.is_done() {
             match self.client.call_page(&mut self.plan, &self.listing).await {
-                Ok(results) => self.entries.extend(self.listing.handle_results(&results)?),
+                Ok(results) => {
+                    let mut page = self.listing.handle_results(&results)?;
+                    let entries = page.iter_mut().map(|it| (&it.name[..], &mut it.handle, &mut it.metadata));
+                    self.client.hide_mount_points(self.directory, entries);
+                    self.entries.extend(page);
+                }
                 Err(Error::Rejected { rejection, .. }) => self.listing.handle_rejection(rejection)?,
                 Err(error) => return Err(error),
             }

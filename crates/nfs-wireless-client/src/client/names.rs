@@ -41,12 +41,17 @@ pub enum SpecialFile {
 impl Client {
     /// Finds a name in a directory (LOOKUP, RFC 1813 §3.3.3). A symbolic link is found itself, not its target.
     ///
+    /// Where the name is an export of its own, its root is found, as far as the server lists its exports.
+    ///
     /// # Errors
-    /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root.
+    /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root;
+    /// [`Error::NotEntered`] when the directory is an export that the server refuses to mount.
     pub async fn lookup(&self, directory: FileHandle, name: &[u8]) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let arguments = LOOKUP3args { what: place(directory, name) };
         let found: LOOKUP3resok = self.call(Procedure::Lookup, &arguments).await?;
         let entry = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
+        let entry = self.crossed(directory, name, entry).await?;
         let export = String::from_utf8_lossy(self.export());
         let above = match entry.handle {
             handle if handle == directory => "the directory",
@@ -99,6 +104,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let how = createhow3::UNCHECKED(attributes.to_wire());
         let arguments = CREATE3args { where_: place(directory, name), how };
         let made: CREATE3resok = self.call(Procedure::Create, &arguments).await?;
@@ -116,6 +122,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         // The server keeps the verifier with the file, so that a repeated CREATE finds its own work.
         let verifier = createverf3(crate::driver::random_bytes());
         let arguments = CREATE3args { where_: place(directory, name), how: createhow3::EXCLUSIVE(verifier) };
@@ -147,6 +154,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let encode = |attributes: SetAttributes| {
             let how = createhow3::GUARDED(attributes.to_wire());
             packed(&CREATE3args { where_: place(directory, name), how })
@@ -164,6 +172,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let encode = |attributes: SetAttributes| {
             packed(&MKDIR3args { where_: place(directory, name), attributes: attributes.to_wire() })
         };
@@ -175,6 +184,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn symlink(&self, directory: FileHandle, name: &[u8], target: &[u8]) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let attributes = SetAttributes { mode: Some(0o777), ..Default::default() };
         let arguments = SYMLINK3args {
             where_: place(directory, name),
@@ -212,6 +222,7 @@ impl Client {
         kind: SpecialFile,
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let device = |dev_attributes, specdata1, specdata2| devicedata3 {
             dev_attributes,
             spec: specdata3 { specdata1, specdata2 },
@@ -244,6 +255,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn hard_link(&self, file: FileHandle, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let directory = self.inside(directory)?;
         let arguments = LINK3args { file: file.to_fh3(), link: place(directory, name) };
         match self.call_counted::<LINK3resok>(Procedure::Link, &arguments).await {
             Ok(_) => Ok(()),
@@ -260,6 +272,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn remove(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let directory = self.inside(directory)?;
         let arguments = REMOVE3args { object: place(directory, name) };
         match self.call_counted::<REMOVE3resok>(Procedure::Remove, &arguments).await {
             Ok(_) => Ok(()),
@@ -272,8 +285,10 @@ impl Client {
     /// Removes an empty directory (RMDIR, RFC 1813 §3.3.13).
     ///
     /// # Errors
-    /// As [`Client::metadata`].
+    /// As [`Client::metadata`]; [`Error::MountPoint`] for an export of its own.
     pub async fn rmdir(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let directory = self.inside(directory)?;
+        self.refuse_mount_point(directory, name)?;
         let arguments = RMDIR3args { object: place(directory, name) };
         match self.call_counted::<RMDIR3resok>(Procedure::Rmdir, &arguments).await {
             Ok(_) => Ok(()),
@@ -295,6 +310,9 @@ impl Client {
         (from_directory, from): (FileHandle, &[u8]),
         (to_directory, to): (FileHandle, &[u8]),
     ) -> Result<(), Error> {
+        let (from_directory, to_directory) = (self.inside(from_directory)?, self.inside(to_directory)?);
+        self.refuse_mount_point(from_directory, from)?;
+        self.refuse_mount_point(to_directory, to)?;
         let arguments = RENAME3args { from: place(from_directory, from), to: place(to_directory, to) };
         match self.call_counted::<RENAME3resok>(Procedure::Rename, &arguments).await {
             Ok(_) => Ok(()),
@@ -423,7 +441,7 @@ impl Client {
         }
     }
 
-    async fn entry(
+    pub(super) async fn entry(
         &self,
         procedure: Procedure,
         handle: &nfs_fh3,
