@@ -1,6 +1,6 @@
 //! What NFS itself says: limits, abilities, users, large READs.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use nfs_wire::{
     FileHandle, Procedure, Reader, Status, encode,
