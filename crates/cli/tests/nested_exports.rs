@@ -2,6 +2,9 @@
 //! leaves alone what is there.
 
 mod common;
+#[cfg(target_os = "linux")]
+#[path = "common/mounted.rs"]
+mod mounted;
 
 use std::{
     collections::BTreeSet,
@@ -82,14 +85,16 @@ impl Trial {
         Self { place, server }
     }
 
+    fn url(&self, path: &str) -> String {
+        let port = self.server.local_addr().port();
+        format!("nfs://127.0.0.1:{port}/srv{path}?mountport={port}")
+    }
+
     /// Runs a line of words, where `{PATH}` stands for that path below `/srv` and `@` for a local directory.
     fn run(&self, line: &str) -> (bool, String, String) {
-        let port = self.server.local_addr().port();
         let local = self.place.path().to_str().unwrap();
         let words = line.split(' ').map(|word| match word.strip_prefix('{') {
-            Some(path) => {
-                format!("nfs://127.0.0.1:{port}/srv{}?mountport={port}", path.trim_end_matches('}'))
-            }
+            Some(path) => self.url(path.trim_end_matches('}')),
             None => word.replace('@', local),
         });
         let output = nfsw(words);
@@ -312,4 +317,40 @@ fn an_empty_directory_is_empty_on_servers_without_inner_exports() {
             assert!(trial.place.path().join("down/n1").is_dir());
         }
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_mount_goes_on_in_inner_exports_or_refuses_to() {
+    for path in ["/top", ""] {
+        let trial = Trial::new(Listed);
+        let mut view = mounted::Mount::at(&trial.url(path), &[]);
+        for _ in 0..2 {
+            let top = if path.is_empty() { view.path("top") } else { view.path.clone() };
+            for file in ["n1/x", "n1/deep/y", "sub/n2/x"] {
+                assert_eq!(fs::read_to_string(top.join(file)).unwrap(), format!("mounted/{}", file.replace("sub/", "")));
+            }
+            let names = |path: &str| {
+                let entries = fs::read_dir(top.join(path)).unwrap();
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+            };
+            assert_eq!(names("n1"), BTreeSet::from(["deep", "x"].map(String::from)));
+            assert_eq!(names("sub/n2"), BTreeSet::from(["x".to_owned()]));
+            assert_eq!(fs::read_to_string(top.join("link/y")).unwrap(), "mounted/n1/deep/y");
+            // With what it has kept, too.
+            view.end(rustix::process::Signal::TERM);
+            view.again(&trial.url(path), &[]);
+        }
+        view.end(rustix::process::Signal::TERM);
+    }
+    let trial = Trial::new(Refused);
+    let mut view = mounted::Mount::at(&trial.url("/top"), &[]);
+    assert_eq!(fs::read_to_string(view.path("plain")).unwrap(), "top/plain");
+    for inner in ["n1", "sub/n2"] {
+        let error = fs::read_dir(view.path(inner)).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+        assert_eq!(error.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied, "{inner}");
+        let error = fs::read(view.path(inner).join("x")).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{inner}");
+    }
+    view.end(rustix::process::Signal::TERM);
 }

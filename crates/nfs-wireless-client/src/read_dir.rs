@@ -8,7 +8,10 @@ use nfs_proto::{
 };
 use nfs_wire::FileHandle;
 
-use crate::{client::Client, error::Error};
+use crate::{
+    client::{BUSY_PAUSES, Client},
+    error::Error,
+};
 
 /// Bytes that a page may have at least, on every transport; [`ListingPlan`] says where there may be more.
 const LEAST_PAGE_BYTES: u32 = 4096;
@@ -46,15 +49,24 @@ impl ReadDir {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
+        let mut pauses = BUSY_PAUSES.iter();
         while self.entries.is_empty() && !self.listing.is_done() {
-            match self.client.call_page(&mut self.plan, &self.listing).await {
-                Ok(results) => {
-                    let mut page = self.listing.handle_results(&results)?;
+            let page = match self.client.call_page(&mut self.plan, &self.listing).await {
+                Ok(results) => self.listing.handle_results(&results).map_err(Error::from),
+                Err(Error::Rejected { rejection, .. }) => {
+                    self.listing.handle_rejection(rejection)?;
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            match page {
+                Ok(mut page) => {
                     let entries = page.iter_mut().map(|it| (&it.name[..], &mut it.handle, &mut it.metadata));
                     self.client.hide_mount_points(self.directory, entries);
                     self.entries.extend(page);
                 }
-                Err(Error::Rejected { rejection, .. }) => self.listing.handle_rejection(rejection)?,
+                // The same page is asked for again.
+                Err(error) if self.client.is_only_busy(self.directory, &error, &mut pauses).await => {}
                 Err(error) => return Err(error),
             }
         }

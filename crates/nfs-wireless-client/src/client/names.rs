@@ -6,7 +6,7 @@
 //! that, a time of last access of its own; where a server refuses that, a look before the call takes its place.
 //! docs/guarantees.md has the rules in one table.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use nfs_proto::attr::{FileType, SetAttributes, SetTime, Time, optional};
 use nfs_wire::{
@@ -24,6 +24,16 @@ use nfs_wire::{
 
 use super::{Client, CountedError, Entry, decode, packed};
 use crate::{connect::all, error::Error, known::LookedUp};
+
+/// Pauses before a call about a directory is made again that is busy: half a second in all.
+pub(crate) const BUSY_PAUSES: [Duration; 6] = [
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(60),
+    Duration::from_millis(150),
+    Duration::from_millis(250),
+];
 
 /// A file that is neither regular nor a directory nor a link (RFC 1813 §3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +59,13 @@ impl Client {
     pub async fn lookup(&self, directory: FileHandle, name: &[u8]) -> Result<Entry, Error> {
         let directory = self.inside(directory)?;
         let arguments = LOOKUP3args { what: place(directory, name) };
-        let found: LOOKUP3resok = self.call(Procedure::Lookup, &arguments).await?;
+        let mut pauses = BUSY_PAUSES.iter();
+        let found: LOOKUP3resok = loop {
+            match self.call(Procedure::Lookup, &arguments).await {
+                Err(error) if self.is_only_busy(directory, &error, &mut pauses).await => {}
+                found => break found?,
+            }
+        };
         let entry = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
         let entry = self.crossed(directory, name, entry).await?;
         let export = String::from_utf8_lossy(self.export());
@@ -62,6 +78,25 @@ impl Client {
             return Ok(entry);
         }
         Err(Error::Circle { name: String::from_utf8_lossy(name).into_owned(), above: above.to_owned() })
+    }
+
+    /// Whether a call about a directory is to be made again: the server says that a handle is stale, and knows the directory all the
+    /// same. Some say so while names in it come and go (nfs-ganesha). Waits before it says yes.
+    pub(crate) async fn is_only_busy(
+        &self,
+        directory: FileHandle,
+        error: &Error,
+        pauses: &mut std::slice::Iter<'_, Duration>,
+    ) -> bool {
+        if error.status() != Some(Status::STALE) {
+            return false;
+        }
+        let Some(pause) = pauses.next() else { return false };
+        if self.metadata(directory).await.is_err() {
+            return false;
+        }
+        tokio::time::sleep(*pause).await;
+        true
     }
 
     /// Looks names up all at once, each in the directory that is expected to have it.
