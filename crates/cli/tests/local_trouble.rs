@@ -328,7 +328,8 @@ fn a_signal_ends_a_copy_from_a_file_system_that_does_not_respond() {
         // What the kernel remembers of the file system.
         thread::sleep(Duration::from_millis(1500));
         let source = view.path("below").to_str().unwrap().to_owned();
-        let mut copy = command(["cp", "-r", &source, &target.url("/")]).stderr(Stdio::null()).spawn().unwrap();
+        let mut copy =
+            command(["cp", "-r", &source, &target.url("/")]).stderr(Stdio::null()).spawn().unwrap();
         let state = format!("/proc/{}/wchan", copy.id());
         wait_for(|| fs::read_to_string(&state).is_ok_and(|at| at.contains("request_wait_answer")));
         mounted::send(&copy, signal);

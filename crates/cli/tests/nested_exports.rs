@@ -328,11 +328,16 @@ fn a_mount_goes_on_in_inner_exports_or_refuses_to() {
         for _ in 0..2 {
             let top = if path.is_empty() { view.path("top") } else { view.path.clone() };
             for file in ["n1/x", "n1/deep/y", "sub/n2/x"] {
-                assert_eq!(fs::read_to_string(top.join(file)).unwrap(), format!("mounted/{}", file.replace("sub/", "")));
+                assert_eq!(
+                    fs::read_to_string(top.join(file)).unwrap(),
+                    format!("mounted/{}", file.replace("sub/", ""))
+                );
             }
             let names = |path: &str| {
                 let entries = fs::read_dir(top.join(path)).unwrap();
-                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+                entries
+                    .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                    .collect::<BTreeSet<_>>()
             };
             assert_eq!(names("n1"), BTreeSet::from(["deep", "x"].map(String::from)));
             assert_eq!(names("sub/n2"), BTreeSet::from(["x".to_owned()]));

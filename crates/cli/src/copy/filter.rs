@@ -246,7 +246,7 @@ impl Ignores {
 
     fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let mut next = Some(self);
-        while let Some(Self { directory, patterns, above }) = next {
+        while let Some(Self { directory, patterns, above, .. }) = next {
             let below = if directory.is_empty() { path } else { &path[directory.len() + 1..] };
             match patterns.matched(Path::new(OsStr::from_bytes(below)), is_directory) {
                 Match::Ignore(_) => return true,
@@ -312,16 +312,17 @@ mod tests {
     fn the_patterns_of_a_run_take_bounded_memory() {
         let filter = Filter::new(Vec::new(), true);
         let read = |text: &str, above| filter.read_gitignore(Vec::new(), text.as_bytes(), above).map(Rc::new);
-        let of = |count: usize, pattern: &str| {
-            (0..count).map(|it| format!("{pattern}{it}\n")).collect::<String>()
-        };
+        let of =
+            |count: usize, pattern: &str| (0..count).map(|it| format!("{pattern}{it}\n")).collect::<String>();
         // What people have.
-        let held: Vec<_> = (0..100).map(|_| read(&of(5, "build*/x") , None).unwrap()).collect();
+        let held: Vec<_> = (0..100).map(|_| read(&of(5, "build*/x"), None).unwrap()).collect();
         let more = read(&of(2000, "name"), Some(Rc::clone(&held[0]))).unwrap();
         assert!(more.matches(b"name7", false) && more.matches(b"build-1/x3", false));
         drop((held, more));
         assert_eq!(filter.pattern_bytes.get(), 0, "what is not used any more is given back");
-        for text in [of(5000, "**/a*a*a*a*"), of(30_000, "n"), "a*".repeat(100_000), of(1200, &"[a]".repeat(40))] {
+        for text in
+            [of(5000, "**/a*a*a*a*"), of(30_000, "n"), "a*".repeat(100_000), of(1200, &"[a]".repeat(40))]
+        {
             let mut above = None;
             let error = loop {
                 match read(&text, above.clone()) {

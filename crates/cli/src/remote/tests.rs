@@ -50,7 +50,13 @@ async fn a_directory_that_is_busy_is_listed() {
     // What never ends is told, and what the server does not know at all is not asked for again and again.
     for (rules, attempts) in [
         (vec![fails(Readdirplus, When::Always, Status::STALE)], 400),
-        (vec![fails(Readdirplus, When::Always, Status::STALE), fails(Getattr, When::Always, Status::STALE)], 0),
+        (
+            vec![
+                fails(Readdirplus, When::Always, Status::STALE),
+                fails(Getattr, When::Always, Status::STALE),
+            ],
+            0,
+        ),
     ] {
         let begun = Instant::now();
         let error = listed(rules).await.unwrap_err();
