@@ -229,7 +229,7 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Address and port to listen on; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20490")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20490", value_parser = units::parse_listen)]
     pub(crate) listen: SocketAddr,
     /// Refuse every change.
     #[arg(long)]

@@ -24,6 +24,7 @@ mod version;
 use std::{
     cell::{Cell, OnceCell, RefCell},
     rc::Rc,
+    time::Duration,
 };
 
 use self::{
@@ -40,6 +41,8 @@ pub(crate) use self::{
 };
 use crate::{
     connections::Connections,
+    descriptors,
+    error::is_scarce,
     exit::{Exit, Failure},
     local::{self, Key, StateHome},
     outcome::Skip,
@@ -121,6 +124,17 @@ const LARGE_JOBS: usize = 2;
 /// Directories that a sync lists at once beside the files in flight: where nothing has changed, their round trips are all it takes.
 const DIRECTORY_JOBS: usize = 48;
 
+/// How long to wait, one time after the other, for other programs to let go of what this machine has no more of: 12 s in all.
+const SCARCITY_PAUSES: [Duration; 7] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1600),
+    Duration::from_millis(3200),
+    Duration::from_millis(6400),
+];
+
 /// Small files that wait, at most, while more directories are listed.
 const MOST_WAITING: usize = 10_000;
 
@@ -139,6 +153,8 @@ struct Work {
 
 /// What became of a [`Work`].
 struct Processed {
+    /// The work, where it may work later.
+    again: Option<Work>,
     /// Directories it held: the one it went to, and the one it made.
     frames: Vec<Rc<Frame>>,
     is_large: bool,
@@ -160,6 +176,8 @@ struct Run<'a> {
     key: OnceCell<Option<Key>>,
     /// The directories that sources become, while they have the mark of an unfinished copy.
     marked: RefCell<Vec<Rc<Frame>>>,
+    /// What is done at once at most, as this machine allows.
+    most: Cell<usize>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -168,6 +186,8 @@ struct Queue {
     small: Vec<Work>,
     large: Vec<Work>,
     directories: Vec<Work>,
+    /// What there was no room for on this machine.
+    again: Vec<Work>,
 }
 
 /// Copies everything asked for.
@@ -192,7 +212,8 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
         reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
     }
     let (refusals, key, marked) = Default::default();
-    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, key, marked };
+    let most = Cell::new(descriptors::at_once());
+    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, key, marked, most };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -285,15 +306,37 @@ impl Run<'_> {
         let mut running = FuturesUnordered::new();
         let mut large = 0;
         let mut end = Ok(());
+        let mut pauses = SCARCITY_PAUSES.iter();
         loop {
-            while let Some((work, is_large)) = self.next(&mut queue, running.len(), large) {
+            while let Some((work, is_large, is_again)) = self.next(&mut queue, running.len(), large) {
                 large += usize::from(is_large);
-                running.push(self.process(work, is_large));
+                running.push(self.process(work, is_large, is_again));
             }
-            let Some(Processed { frames, is_large, result }) = running.next().await else {
+            let Some(Processed { again, frames, is_large, result }) = running.next().await else {
                 return end;
             };
             large -= usize::from(is_large);
+            let result = match (result, again) {
+                (Err(error), Some(work)) if end.is_ok() => {
+                    // The work that goes on lets go of what this needs; without any, another program may.
+                    let pause = if running.is_empty() { pauses.next() } else { Some(&Duration::ZERO) };
+                    match pause {
+                        Some(pause) => {
+                            tokio::time::sleep(*pause).await;
+                            self.most.set(running.len().clamp(1, self.most.get()));
+                            queue.again.push(work);
+                            Ok(Vec::new())
+                        }
+                        None => Err(error),
+                    }
+                }
+                (result, _) => {
+                    if result.is_ok() {
+                        pauses = SCARCITY_PAUSES.iter();
+                    }
+                    result
+                }
+            };
             let mut results = vec![result.map(|children| queue.add(children, self.reporter))];
             for frame in frames {
                 results.push(self.release(frame).await);
@@ -315,14 +358,19 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the next work that may begin beside what is `running`, of which some is `large`.
-    fn next(&self, queue: &mut Queue, running: usize, large: usize) -> Option<(Work, bool)> {
-        if running < self.copy.jobs {
-            return queue.next(large < LARGE_JOBS);
+    /// Takes the next work that may begin beside what is `running`, of which some is `large`. Whether it is large, and whether it was begun before, is said with it.
+    fn next(&self, queue: &mut Queue, running: usize, large: usize) -> Option<(Work, bool, bool)> {
+        let most = self.most.get();
+        if running < self.copy.jobs.min(most) {
+            let next = queue.next(large < LARGE_JOBS).map(|(work, is_large)| (work, is_large, false));
+            return next.or_else(|| queue.again.pop().map(|work| (work, false, true)));
         }
-        let lists_more = self.sync.is_some() && running < self.copy.jobs + DIRECTORY_JOBS;
-        let directory = (lists_more && queue.small.len() < MOST_WAITING).then(|| queue.directories.pop());
-        directory.flatten().map(|work| (work, false))
+        // Every directory with files that wait is open.
+        let lists_more = self.sync.is_some()
+            && running < (self.copy.jobs + DIRECTORY_JOBS).min(most)
+            && queue.small.len() < MOST_WAITING.min(most);
+        let directory = lists_more.then(|| queue.directories.pop());
+        directory.flatten().map(|work| (work, false, false))
     }
 
     /// Lets go of a directory, and of those above it that are complete with it.
@@ -330,14 +378,16 @@ impl Run<'_> {
         Frame::release(frame, self.connections, self.reporter, self.copy.preserve).await
     }
 
-    async fn process(&self, work: Work, is_large: bool) -> Processed {
+    async fn process(&self, work: Work, is_large: bool, is_again: bool) -> Processed {
         let mut frames = vec![Rc::clone(&work.frame)];
-        let work = match self.set_aside(work).await {
+        let begun = if is_again { Ok(Some(work)) } else { self.set_aside(work).await };
+        let work = match begun {
             Ok(Some(work)) => work,
-            Ok(None) => return Processed { frames, is_large, result: Ok(Vec::new()) },
-            Err(error) => return Processed { frames, is_large, result: Err(error) },
+            Ok(None) => return Processed { again: None, frames, is_large, result: Ok(Vec::new()) },
+            Err(error) => return Processed { again: None, frames, is_large, result: Err(error) },
         };
         let Work { node, frame, name, is_named, rest } = work;
+        let again = rest.is_none().then(|| (node.clone(), Rc::clone(&frame), name.clone()));
         let result = match (&node.kind, name) {
             (Kind::Directory, name) => {
                 let below = name.as_deref().map(|name| filter::below(frame.relative(), name));
@@ -376,7 +426,9 @@ impl Run<'_> {
             }
         };
         drop(frame);
-        Processed { frames, is_large, result }
+        let again = again.filter(|_| result.as_ref().is_err_and(is_scarce));
+        let again = again.map(|(node, frame, name)| Work { node, frame, name, is_named, rest: None });
+        Processed { again, frames, is_large, result }
     }
 
     /// Creates the directory that takes what is in a source directory.

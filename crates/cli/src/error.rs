@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use rustix::io::Errno;
+
 use nfs_wireless_client::{self as client, MountStatus, NfsStatus as Status, Procedure, Rejection};
 
 use crate::{
@@ -119,6 +121,7 @@ fn client_kind(error: &client::Error) -> &'static str {
         Error::Unreachable { .. } => Exit::Unreachable.outcome(),
         Error::NotRegistered { .. } => "not_registered",
         Error::Mount { .. } => MOUNT_REFUSED,
+        Error::NotEntered { source, .. } => client_kind(source),
         Error::SameDirectory { .. } | Error::TwoDirectories { .. } | Error::MountsAnything { .. } => {
             "ambiguous_export"
         }
@@ -219,7 +222,23 @@ pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
             let kind = if is_full(error) { NO_SPACE } else { Exit::LocalIo.outcome() };
             Failure::last(Exit::LocalIo, kind, text)
         }
+        _ if is_scarcity(error) => Failure::scarce(Exit::LocalIo, text),
         _ => Failure::with(Exit::LocalIo, text),
+    }
+}
+
+/// Whether this machine, or this process, has no more of something at present: descriptors or buffers.
+fn is_scarcity(error: &io::Error) -> bool {
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];
+    error.raw_os_error().is_some_and(|number| scarce.iter().any(|it| it.raw_os_error() == number))
+}
+
+/// Whether an operation may work when others have ended.
+pub(crate) fn is_scarce(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<client::Error>() {
+        Some(client::Error::Local(source) | client::Error::Unreachable { source, .. }) => is_scarcity(source),
+        Some(_) => false,
+        None => error.downcast_ref::<Failure>().is_some_and(|failure| failure.is_scarce),
     }
 }
 
@@ -257,6 +276,7 @@ fn advice(error: &client::Error) -> Option<&'static str> {
             procedure: Procedure::Getattr | Procedure::Lookup | Procedure::Access | Procedure::Fsinfo,
             status: Status::PERM,
         } if !may_use_low_ports() => LOW_PORTS,
+        client::Error::NotEntered { source, .. } => return advice(source),
         client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
         client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
         _ => return status_advice(error.status()?),
@@ -279,7 +299,7 @@ fn status_advice(status: Status) -> Option<&'static str> {
         Status::ACCES | Status::PERM => "is --uid or --gid needed? the server may also map root to nobody",
         Status::ROFS => "the export is read-only",
         Status::NOSPC | Status::DQUOT => "free space there and run it again",
-        Status::STALE => "it was removed or replaced meanwhile; run it again",
+        Status::STALE => "run it again; the file may have been removed or replaced meanwhile",
         Status::NAMETOOLONG => "choose a shorter name",
         _ => return None,
     })

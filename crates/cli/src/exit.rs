@@ -93,6 +93,8 @@ pub(crate) struct Failure {
     pub(crate) is_final: bool,
     /// What went wrong, for programs.
     pub(crate) kind: &'static str,
+    /// Whether this machine has no more of something at present, so that it may work when other work has ended.
+    pub(crate) is_scarce: bool,
     message: String,
 }
 
@@ -104,12 +106,17 @@ impl Failure {
 
     /// As [`Failure::of_kind`], for what programs tell apart more finely than by the status.
     pub(crate) fn of_kind(exit: Exit, kind: &'static str, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: false, kind, message: message.into() }.into()
+        Self { exit, is_final: false, kind, is_scarce: false, message: message.into() }.into()
     }
 
     /// As [`Failure::with`], for what every other file would fail of, too.
     pub(crate) fn last(exit: Exit, kind: &'static str, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: true, kind, message: message.into() }.into()
+        Self { exit, is_final: true, kind, is_scarce: false, message: message.into() }.into()
+    }
+
+    /// As [`Failure::with`], for what may work when other work has ended.
+    pub(crate) fn scarce(exit: Exit, message: impl Into<String>) -> anyhow::Error {
+        Self { exit, is_final: false, kind: exit.outcome(), is_scarce: true, message: message.into() }.into()
     }
 
     /// Returns an error for a command line that cannot be obeyed.

@@ -10,6 +10,7 @@ mod complete;
 mod config;
 mod connections;
 mod copy;
+mod descriptors;
 mod error;
 mod exit;
 pub mod fuzzing;

@@ -9,6 +9,7 @@ use crate::{
     args::{ConnectionArgs, OutputArgs},
     clock::Clock,
     connections::Connections,
+    descriptors,
     exit::{Exit, Failure},
     links, local,
     progress::Observation,
@@ -38,6 +39,7 @@ impl Process {
         rate_limit: Option<u64>,
     ) -> Self {
         let started = Instant::now();
+        descriptors::raise_limit();
         // Read while there is one thread: reading it means setting it for a moment.
         local::umask();
         let reporter = Reporter::new(output, started);

@@ -7,13 +7,13 @@ mod walk;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, ReadDir};
+use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, NfsStatus, ReadDir};
 
 pub(crate) use above::Above;
 
 use crate::{
     connections::Connections,
-    error::ResultExt,
+    error::{ResultExt, has_status},
     exit::{Exit, Failure},
     name::is_plain,
     report::Reporter,
@@ -61,6 +61,9 @@ const PART_BYTES: usize = 8 << 20;
 
 /// Bytes that an entry takes beside its name.
 const ENTRY_BYTES: usize = size_of::<Child>();
+
+/// How often a directory that changes is read from its beginning.
+const MAX_RESTARTS: u32 = 3;
 
 /// Unsafe names of one directory that are reported one by one.
 const MAX_UNSAFE_NAMES: usize = 20;
@@ -289,6 +292,10 @@ pub(crate) struct Children {
     unsafe_names: usize,
     is_done: bool,
     has_vanished: bool,
+    /// Entries that earlier parts had.
+    returned: usize,
+    /// How often it was read from its beginning again.
+    restarts: u32,
 }
 
 impl Children {
@@ -321,6 +328,8 @@ impl Children {
             unsafe_names: 0,
             is_done: false,
             has_vanished: false,
+            returned: 0,
+            restarts: 0,
         })
     }
 
@@ -360,7 +369,28 @@ impl Children {
         let mut bare = Vec::new();
         let mut held_bytes = 0;
         while held_bytes < most_bytes {
-            let Some(entry) = entries.next().await.at(&shown)? else {
+            let next = match entries.next().await {
+                // The directory has changed: unless something of it was returned before, it can be read from its beginning.
+                Err(error)
+                    if has_status(&error, NfsStatus::BAD_COOKIE)
+                        && self.returned == 0
+                        && self.restarts < MAX_RESTARTS =>
+                {
+                    self.restarts += 1;
+                    *entries = client.read_dir(*directory);
+                    complete.clear();
+                    bare.clear();
+                    (held_bytes, self.seen, self.unsafe_names) = (0, 0, 0);
+                    continue;
+                }
+                next => next.at(&shown)?,
+            };
+            let Some(entry) = next else {
+                if self.seen == 0 && client.uncover(*directory, &shown.path).await.at(&shown)? {
+                    // Now it leads to what is mounted there.
+                    *entries = client.read_dir(*directory);
+                    continue;
+                }
                 self.is_done = true;
                 break;
             };
@@ -431,6 +461,7 @@ impl Children {
                 format!("the server lists {} twice, as different files; one is skipped", abridged(&name));
             reporter.failed(failed(text))?;
         }
+        self.returned += complete.len();
         Ok(complete)
     }
 }
@@ -464,3 +495,6 @@ fn abridged(name: &[u8]) -> String {
         _ => escape(name).into_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

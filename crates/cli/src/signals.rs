@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
+use nix::sys::signal::{SigSet, Signal};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{Notify, oneshot},
@@ -27,13 +28,18 @@ const GRACE: Duration = Duration::from_millis(120);
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
 impl Interruption {
-    /// Watches on a thread of its own.
+    /// Watches on a thread of its own, and on no other: the system hands a signal to one thread, and a thread that waits for a file
+    /// system which does not respond never handles it.
     pub(crate) fn watch() -> Self {
+        let watched = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+        // Threads that are made later inherit it; the programs that are run do not.
+        let _ = watched.thread_block();
         let bell = Arc::new(Notify::new());
         let (stop, mut stopped) = oneshot::channel::<()>();
         let (watching, ready) = std::sync::mpsc::channel();
         let ringing = Arc::clone(&bell);
         thread::spawn(move || {
+            let _ = watched.thread_unblock();
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
                 return;
             };
@@ -59,7 +65,9 @@ impl Interruption {
             });
         });
         // An error means that there is no watch: then signals end the process as they always do.
-        let _ = ready.recv();
+        if ready.recv().is_err() {
+            let _ = watched.thread_unblock();
+        }
         Self { bell, _stop: stop }
     }
 

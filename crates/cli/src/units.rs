@@ -1,6 +1,9 @@
 //! Quantities as people type and read them: bandwidths, sizes in bytes, times with a unit.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
 
 use nfs_wireless_client::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 
@@ -211,9 +214,48 @@ fn scale(count: u64) -> (f64, usize) {
     (value, unit)
 }
 
+/// Reads an address and port to listen on. An IPv6 link-local address has a zone, by name or number: `[fe80::1%eth0]:20490`.
+///
+/// # Errors
+/// A line for the user.
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let wrong = || "expected ADDR:PORT, as in 192.168.1.7:20490 or [fe80::1%eth0]:20490".to_owned();
+    let (host, port) = text.strip_prefix('[').and_then(|rest| rest.split_once("]:")).ok_or_else(wrong)?;
+    let (ip, zone) = host.split_once('%').ok_or_else(wrong)?;
+    if ip.parse::<Ipv6Addr>().is_err() || zone.is_empty() {
+        return Err(wrong());
+    }
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    // Only the system knows the names of zones.
+    let mut found = (host, port).to_socket_addrs().map_err(|_| format!("there is no interface {zone}"))?;
+    found.next().ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_local_address_keeps_its_zone() {
+        let scope = |text: &str| match parse_listen(text) {
+            Ok(SocketAddr::V6(address)) => Some((address.scope_id(), address.port())),
+            _ => None,
+        };
+        assert_eq!(scope("[fe80::1%1]:20490"), Some((1, 20490)));
+        // The loopback is the first interface.
+        #[cfg(target_os = "linux")]
+        assert_eq!(scope("[fe80::1%lo]:20490"), Some((1, 20490)));
+        assert_eq!(scope("[::1]:20490"), Some((0, 20490)));
+        assert!(parse_listen("127.0.0.1:1").is_ok());
+        for wrong in
+            ["[fe80::1%nothing]:1", "[fe80::1%]:1", "[nas%lo]:1", "nas:1", "[fe80::1%lo]:x", "fe80::1%lo"]
+        {
+            assert!(parse_listen(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_count_in_1024() {

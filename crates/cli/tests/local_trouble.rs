@@ -1,6 +1,9 @@
 //! Full disks, limits, and places that cannot be written: one clear line, status 7, and the part goes on later.
 
 mod common;
+#[cfg(target_os = "linux")]
+#[path = "common/mounted.rs"]
+mod mounted;
 
 use std::{
     fs,
@@ -272,4 +275,72 @@ fn signals_end_runs_within(limit: Duration) {
     server.restart();
     ok(["cp", &server.url("/file"), target.to_str().unwrap()]);
     assert!(fs::read(&target).unwrap() == noise(8 * SIZE));
+}
+
+/// Runs `nfsw` with a limit of open files that it cannot raise.
+fn with_descriptors(most: u32, arguments: &[&str]) -> std::process::Output {
+    let line = format!("ulimit -Hn {most}; ulimit -n {most}; exec \"$0\" \"$@\"");
+    let state = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line, env!("CARGO_BIN_EXE_nfsw")]).args(arguments).env("XDG_STATE_HOME", state.path());
+    shell.output().unwrap()
+}
+
+#[test]
+fn few_descriptors_make_a_copy_slower_and_no_less_complete() {
+    let server = Server::start();
+    for number in 0..600 {
+        let directory = server.path(&format!("tree/d{}/e{}", number % 40, number % 3));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(number.to_string()), noise(3000)).unwrap();
+    }
+    let local = tempfile::tempdir().unwrap();
+    let path = |name: &str| local.path().join(name).to_str().unwrap().to_owned();
+    let tree = server.url("/tree");
+    for (most, arguments) in [
+        (64, ["cp", "-q", "-r", &tree, &path("copied")]),
+        (64, ["sync", "-q", "-j64", &tree, &path("synced")]),
+        (40, ["cp", "-q", "-rp", &tree, &path("fewer")]),
+        (64, ["cp", "-q", "-r", &path("copied"), &server.url("/up")]),
+        (64, ["cp", "-q", "-r", &tree, &server.url("/beside")]),
+    ] {
+        let output = with_descriptors(most, &arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
+    for copy in [local.path().join("copied"), local.path().join("synced"), local.path().join("fewer")] {
+        common::assert_same_tree(&server.path("tree"), &copy, false);
+    }
+    for copy in ["up", "beside"] {
+        common::assert_same_tree(&server.path("tree"), &server.path(copy), false);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_ends_a_copy_from_a_file_system_that_does_not_respond() {
+    let server = Server::start();
+    fs::create_dir_all(server.path("tree/below")).unwrap();
+    fs::write(server.path("tree/below/file"), "x").unwrap();
+    let view = mounted::Mount::at(&server.url("/tree"), &[]);
+    let target = Server::start();
+    for signal in [Signal::TERM, Signal::INT] {
+        mounted::send(&view.process, Signal::STOP);
+        // What the kernel remembers of the file system.
+        thread::sleep(Duration::from_millis(1500));
+        let source = view.path("below").to_str().unwrap().to_owned();
+        let mut copy =
+            command(["cp", "-r", &source, &target.url("/")]).stderr(Stdio::null()).spawn().unwrap();
+        let state = format!("/proc/{}/wchan", copy.id());
+        wait_for(|| fs::read_to_string(&state).is_ok_and(|at| at.contains("request_wait_answer")));
+        mounted::send(&copy, signal);
+        let begun = Instant::now();
+        while copy.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let elapsed = begun.elapsed();
+        // So that a failure leaves nothing behind.
+        mounted::send(&view.process, Signal::CONT);
+        assert_eq!(copy.wait().unwrap().code(), Some(130), "{signal:?}");
+        assert!(elapsed < Duration::from_secs(2), "{signal:?}: {elapsed:?}");
+    }
 }

@@ -191,7 +191,10 @@ async fn clients_beyond_the_bound_are_refused_and_idle_ones_forgotten() {
     let handle = proxy.handle();
     tokio::spawn(proxy.run());
     let (first, second) = (client().await, client().await);
-    ask(&first, address, b"in").await.expect("an answer");
+    // Whoever comes back keeps the place.
+    for _ in 0..2 {
+        ask(&first, address, b"in").await.expect("an answer");
+    }
     second.send_to(b"out", address).await.expect("a socket");
     let waited = tokio::time::Instant::now();
     let mut buffer = [0; 16];
@@ -206,6 +209,34 @@ async fn clients_beyond_the_bound_are_refused_and_idle_ones_forgotten() {
     let stats = handle.stats().await.expect("a running proxy");
     assert!(stats.refused >= 1);
     assert_eq!(stats.clients, 1);
+}
+
+#[tokio::test]
+async fn addresses_that_never_come_back_keep_nobody_out() {
+    let (server, _) = echo().await;
+    let mut config = ProxyConfig::new(open(), 1);
+    config.forwards.push(Forward { listen: "127.0.0.1:0".parse().expect("an address"), to: server });
+    config.most_clients = 8;
+    let proxy = Proxy::bind(config).await.expect("a proxy");
+    let address = proxy.local_addresses().expect("bound sockets")[0];
+    let handle = proxy.handle();
+    tokio::spawn(proxy.run());
+    let regular = client().await;
+    for _ in 0..2 {
+        ask(&regular, address, b"regular").await.expect("an answer");
+    }
+    // As from forged addresses: each sends once.
+    let mut strangers = Vec::new();
+    for _ in 0..32 {
+        let stranger = client().await;
+        stranger.send_to(b"once", address).await.expect("a socket");
+        strangers.push(stranger);
+    }
+    let newcomer = client().await;
+    assert_eq!(ask(&newcomer, address, b"new").await.expect("an answer"), b"new");
+    assert_eq!(ask(&regular, address, b"old").await.expect("an answer"), b"old");
+    let stats = handle.stats().await.expect("a running proxy");
+    assert_eq!((stats.clients, stats.refused), (8, 0));
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ status! { Status,
     NAMETOOLONG = 63, "NFS3ERR_NAMETOOLONG", "file name too long for the server";
     NOTEMPTY = 66, "NFS3ERR_NOTEMPTY", "directory not empty";
     DQUOT = 69, "NFS3ERR_DQUOT", "quota exceeded on the server";
-    STALE = 70, "NFS3ERR_STALE", "stale file handle: the file is gone from the server";
+    STALE = 70, "NFS3ERR_STALE", "stale file handle: the server does not know the file by it any more";
     REMOTE = 71, "NFS3ERR_REMOTE", "too many levels of remote in path";
     BADHANDLE = 10001, "NFS3ERR_BADHANDLE", "the server does not know this file handle";
     NOT_SYNC = 10002, "NFS3ERR_NOT_SYNC", "the file was changed by someone else meanwhile";

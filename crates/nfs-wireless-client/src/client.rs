@@ -1,12 +1,13 @@
 //! The asynchronous client.
 
 mod files;
+mod inner;
 mod names;
 mod pinger;
 mod roaming;
 
-use self::names::Marks;
-pub(crate) use self::names::place;
+pub(crate) use self::names::{BUSY_PAUSES, place};
+use self::{inner::InnerExports, names::Marks};
 pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
@@ -70,6 +71,7 @@ struct Inner {
     mount: Found,
     /// What the server exports; empty where it does not tell.
     listed: Vec<Export>,
+    inner_exports: InnerExports,
     /// What the server does with marks: one of [`Marks`].
     marks: AtomicU8,
     looked_up: Mutex<LookedUp>,
@@ -161,7 +163,24 @@ impl Client {
         let (elsewhere, bell, marks) = (OnceLock::new(), Arc::default(), AtomicU8::new(Marks::UNKNOWN));
         let endpoint = Endpoint::new(reached, root, config, reactor);
         let host = host.to_owned();
-        let inner = Inner { endpoint, elsewhere, bell, host, export, root, mount, listed, marks, looked_up };
+        let inner_exports = InnerExports::new(&listed, &export, root);
+        if !inner_exports.is_empty() {
+            // These names were looked up without a look at where other exports are.
+            looked_up.lock().unwrap_or_else(PoisonError::into_inner).found.clear();
+        }
+        let inner = Inner {
+            endpoint,
+            elsewhere,
+            bell,
+            host,
+            export,
+            root,
+            mount,
+            listed,
+            inner_exports,
+            marks,
+            looked_up,
+        };
         let inner = Arc::new(inner);
         let client = Arc::downgrade(&inner);
         inner.endpoint.reactor.spawn(roaming::follow(client));
@@ -346,10 +365,11 @@ impl Client {
     /// [`Error`]; the target is then as it was before, unless the placement was in place.
     pub async fn upload(
         &self,
-        spec: UploadSpec,
+        mut spec: UploadSpec,
         source: impl Source + 'static,
         observer: Option<Observer>,
     ) -> Result<(), Error> {
+        spec.directory = self.inside(spec.directory)?;
         let temporary = match &spec.placement {
             Placement::Temporary(name) => Some((spec.directory, name.clone())),
             Placement::Resumable { .. } | Placement::InPlace | Placement::Existing(_) => None,

@@ -8,6 +8,7 @@ mod lookups;
 mod search;
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -32,7 +33,10 @@ use nfs_wire::{
 use self::ahead::null_and_lookups;
 use self::exports::{exports, list_and_mount, mnt, mount_among, umnt};
 pub(crate) use self::lookups::Lookups;
-pub(crate) use self::search::{Candidates, Root, all, listed_export};
+pub(crate) use self::{
+    exports::unlikely as unlikely_name,
+    search::{Candidates, Root, all, listed_export, normal as normal_path},
+};
 use crate::{
     config::{ClientConfig, TransportChoice},
     driver::{Answer, CallFailure, Connection, Reactor, clock},
@@ -57,6 +61,9 @@ const MOUNT_ROUND_TRIPS: u32 = 5;
 
 /// How long what is known of a server is relied on alone: a ping over a satellite, and once more for what is lost.
 const KNOWN_TIME: Duration = Duration::from_secs(2);
+
+/// How long an address is tried alone before the next one of the same host is, too: the Connection Attempt Delay of RFC 8305 §5.
+const ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
@@ -297,22 +304,14 @@ impl Finder<'_> {
         }
     }
 
-    /// Asks at these addresses, one after the other.
+    /// Makes attempts at these addresses, until one of them has an answer.
     async fn search_among<'a, T>(
         &'a self,
         addresses: Vec<SocketAddr>,
         attempt: &impl Fn(SocketAddr) -> Attempt<'a, T>,
     ) -> Result<T, Error> {
-        let mut last = self.unresolved(io::Error::other("the name has no address"));
-        for address in addresses {
-            match attempt(address).await {
-                Ok(value) => return Ok(value),
-                // Only an address that nobody answers on is a reason to try the next one.
-                Err(error @ Error::Unreachable { .. }) => last = error,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(last)
+        let nowhere = self.unresolved(io::Error::other("the name has no address"));
+        first_address(alternating(addresses), nowhere, attempt).await
     }
 
     async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
@@ -328,6 +327,21 @@ impl Finder<'_> {
     pub(crate) async fn unmount(&self, found: Found, export: &[u8]) -> Result<(), Error> {
         let service = self.connect(found, Program::MOUNT).await?;
         umnt(&service, found, export).await
+    }
+
+    /// Connects to a MOUNT service that was found before, for [`Self::mount_exactly`].
+    pub(crate) async fn mount_service(&self, found: Found) -> Result<Connection, Error> {
+        self.connect(found, Program::MOUNT).await
+    }
+
+    /// Mounts this path, whatever it is.
+    pub(crate) async fn mount_exactly(
+        &self,
+        service: &Connection,
+        found: Found,
+        path: &[u8],
+    ) -> Result<FileHandle, Error> {
+        mnt(service, found, path).await
     }
 
     /// Mounts exactly this: what was chosen once is not chosen again.
@@ -391,7 +405,7 @@ impl Finder<'_> {
             Port::Known(port) => (port, None),
             Port::Usual(port, error) => (port, Some(error)),
         };
-        let found = Found { protocol, address: SocketAddr::new(address.ip(), port) };
+        let found = Found { protocol, address: at_port(address, port) };
         match self.connect(found, program).await {
             Ok(connection) => Ok(Service { found, connection, known }),
             Err(error) => Err(known.unwrap_or(error)),
@@ -470,7 +484,7 @@ impl Finder<'_> {
         program: Program,
         protocol: Protocol,
     ) -> Result<u16, Error> {
-        let mapper = SocketAddr::new(address.ip(), self.config.portmap_port);
+        let mapper = at_port(address, self.config.portmap_port);
         let found = Found { protocol: over, address: mapper };
         let connection = self.connect(found, Program::PORTMAP).await?;
         let missing = Error::NotRegistered { what: service_name(program), protocol };
@@ -584,6 +598,72 @@ async fn nfs_null(connection: &Connection, found: Found) -> Result<Duration, Err
     let answer = call(connection, Program::NFS, 0, Vec::new(), found).await?;
     accepted(&answer, Program::NFS, service_name(Program::NFS), found)?;
     Ok(answer.round_trip)
+}
+
+/// Returns the same service address with another port; an IPv6 link-local address keeps its zone.
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// Orders the addresses of a host: as the system prefers them, but with the two families in turn (RFC 8305 §4), so that one of them that
+/// leads nowhere costs one delay.
+fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(preferred) = addresses.first().map(SocketAddr::is_ipv4) else { return addresses };
+    let (mut firsts, mut seconds): (VecDeque<_>, VecDeque<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv4() == preferred);
+    let mut ordered = Vec::with_capacity(firsts.len() + seconds.len());
+    while !firsts.is_empty() || !seconds.is_empty() {
+        ordered.extend(firsts.pop_front());
+        ordered.extend(seconds.pop_front());
+    }
+    ordered
+}
+
+/// Makes an attempt at one address after the other, until one has an answer. The next one begins when those before have failed, or after
+/// [`ADDRESS_DELAY`] (RFC 8305 §5). Without an answer the last failure counts, `nowhere` where there is none.
+async fn first_address<'a, T>(
+    addresses: Vec<SocketAddr>,
+    nowhere: Error,
+    attempt: impl Fn(SocketAddr) -> Attempt<'a, T>,
+) -> Result<T, Error> {
+    let mut last = nowhere;
+    let mut waiting = addresses.into_iter();
+    let mut under_way = Vec::new();
+    loop {
+        under_way.extend(waiting.next().map(&attempt));
+        if under_way.is_empty() {
+            return Err(last);
+        }
+        let ended = first_ended(&mut under_way);
+        let result = if waiting.len() == 0 {
+            ended.await
+        } else {
+            match tokio::time::timeout(ADDRESS_DELAY, ended).await {
+                Ok(result) => result,
+                Err(_) => continue,
+            }
+        };
+        match result {
+            // Only an address that nobody answers on is a reason to try the next one.
+            Err(error @ Error::Unreachable { .. }) => last = error,
+            result => return result,
+        }
+    }
+}
+
+/// Waits until one of several attempts has ended, and takes it out.
+async fn first_ended<T>(under_way: &mut Vec<Attempt<'_, T>>) -> Result<T, Error> {
+    poll_fn(|context| {
+        for at in 0..under_way.len() {
+            if let Poll::Ready(result) = under_way[at].as_mut().poll(context) {
+                drop(under_way.swap_remove(at));
+                return Poll::Ready(result);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Waits for `first`, and for `again`, which counts if it succeeds.

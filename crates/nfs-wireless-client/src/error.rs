@@ -87,6 +87,20 @@ pub enum Error {
         /// The directory it leads to.
         above: String,
     },
+    /// A directory is an export of its own, which cannot be mounted: what is in it is not known.
+    #[error("is an export of its own, which is not entered: {source}")]
+    NotEntered {
+        /// Path of the directory.
+        path: String,
+        /// Why it cannot be mounted.
+        source: Arc<Self>,
+    },
+    /// A name is an export of its own, which is neither removed nor renamed.
+    #[error("is an export of its own, which stays where it is")]
+    MountPoint {
+        /// Path of the export.
+        path: String,
+    },
     /// The server carried a procedure out and refused.
     #[error("{status}")]
     Status {

@@ -8,7 +8,10 @@ use nfs_proto::{
 };
 use nfs_wire::FileHandle;
 
-use crate::{client::Client, error::Error};
+use crate::{
+    client::{BUSY_PAUSES, Client},
+    error::Error,
+};
 
 /// Bytes that a page may have at least, on every transport; [`ListingPlan`] says where there may be more.
 const LEAST_PAGE_BYTES: u32 = 4096;
@@ -21,25 +24,49 @@ pub struct ReadDir {
     listing: Listing,
     plan: ListingPlan,
     entries: VecDeque<DirEntry>,
+    /// Why the directory is not listed.
+    refusal: Option<Error>,
 }
 
 impl ReadDir {
     pub(crate) fn new(client: Client, directory: FileHandle, plan: ListingPlan) -> Self {
+        let (directory, refusal) = match client.inside(directory) {
+            Ok(directory) => (directory, None),
+            Err(error) => (directory, Some(error)),
+        };
         let listing = Listing::new(directory, LEAST_PAGE_BYTES);
-        Self { client, directory, listing, plan, entries: VecDeque::new() }
+        Self { client, directory, listing, plan, entries: VecDeque::new(), refusal }
     }
 
     /// Returns the next entry, or `None` at the end.
     ///
-    /// Attributes and handle are there when the server sends them along; [`ReadDir::next_complete`] asks for them.
+    /// Attributes and handle are there when the server sends them along, and the name is no export of its own;
+    /// [`ReadDir::next_complete`] asks for them.
     ///
     /// # Errors
     /// [`Error`]; the listing must not be used further. `NFS3ERR_BAD_COOKIE` means: start again.
     pub async fn next(&mut self) -> Result<Option<DirEntry>, Error> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        let mut pauses = BUSY_PAUSES.iter();
         while self.entries.is_empty() && !self.listing.is_done() {
-            match self.client.call_page(&mut self.plan, &self.listing).await {
-                Ok(results) => self.entries.extend(self.listing.handle_results(&results)?),
-                Err(Error::Rejected { rejection, .. }) => self.listing.handle_rejection(rejection)?,
+            let page = match self.client.call_page(&mut self.plan, &self.listing).await {
+                Ok(results) => self.listing.handle_results(&results).map_err(Error::from),
+                Err(Error::Rejected { rejection, .. }) => {
+                    self.listing.handle_rejection(rejection)?;
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            match page {
+                Ok(mut page) => {
+                    let entries = page.iter_mut().map(|it| (&it.name[..], &mut it.handle, &mut it.metadata));
+                    self.client.hide_mount_points(self.directory, entries);
+                    self.entries.extend(page);
+                }
+                // The same page is asked for again.
+                Err(error) if self.client.is_only_busy(self.directory, &error, &mut pauses).await => {}
                 Err(error) => return Err(error),
             }
         }

@@ -53,8 +53,34 @@ struct State {
     service: Service,
     /// What the service's time is kept for at present.
     deadline: Option<Instant>,
-    datagrams: VecDeque<Transmit>,
+    datagrams: Datagrams,
     streams: BTreeMap<SocketAddr, Place>,
+}
+
+/// Reply datagrams that wait for the socket.
+#[derive(Debug, Default)]
+struct Datagrams {
+    queue: VecDeque<Transmit>,
+    bytes: usize,
+}
+
+impl Datagrams {
+    /// Takes one in, or loses it where there are too many.
+    fn push(&mut self, transmit: Transmit) -> bool {
+        let bytes = self.bytes + transmit.bytes.len();
+        let has_room = self.queue.len() < MAX_DATAGRAMS && bytes <= MAX_DATAGRAM_BYTES;
+        if has_room {
+            self.bytes = bytes;
+            self.queue.push_back(transmit);
+        }
+        has_room
+    }
+
+    fn pop(&mut self) -> Option<Transmit> {
+        let transmit = self.queue.pop_front()?;
+        self.bytes -= transmit.bytes.len();
+        Some(transmit)
+    }
 }
 
 /// The place of one connection.
@@ -76,6 +102,9 @@ struct Outbox {
 
 /// Most reply datagrams that wait for the socket; further ones are lost, as a datagram may be.
 const MAX_DATAGRAMS: usize = 4096;
+
+/// Most bytes of them: what a socket buffer holds, and as much again.
+const MAX_DATAGRAM_BYTES: usize = 2 * SOCKET_BUFFER_BYTES;
 
 /// Bytes that all connections together may hold; there are as many of them as that allows: 33 with transfers of 1 MiB.
 const MAX_HELD_BYTES: usize = 40 << 20;
@@ -156,7 +185,7 @@ impl Server {
             state: Mutex::new(State {
                 service,
                 deadline: None,
-                datagrams: VecDeque::new(),
+                datagrams: Datagrams::default(),
                 streams: BTreeMap::new(),
             }),
             bell: Notify::new(),
@@ -254,8 +283,7 @@ impl Shared {
         while let Some(transmit) = state.service.poll_transmit(now) {
             match transmit.peer.protocol {
                 Protocol::Udp => {
-                    if state.datagrams.len() < MAX_DATAGRAMS {
-                        state.datagrams.push_back(transmit);
+                    if state.datagrams.push(transmit) {
                         self.bell.notify_one();
                     }
                 }
@@ -435,7 +463,7 @@ async fn serve_datagrams(shared: Arc<Shared>, socket: UdpSocket, stopped: watch:
 
 async fn send_datagrams(shared: &Shared, socket: &UdpSocket) {
     loop {
-        let Some(transmit) = shared.lock().datagrams.pop_front() else {
+        let Some(transmit) = shared.lock().datagrams.pop() else {
             return;
         };
         // A datagram that cannot be sent is a lost one.

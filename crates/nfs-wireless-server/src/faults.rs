@@ -26,6 +26,20 @@ pub struct Faults {
     pub mountable: Mountable,
     /// EXPORT lists nothing.
     pub hides_exports: bool,
+    /// File systems that are mounted on directories of the export.
+    pub inner_exports: Vec<InnerExport>,
+}
+
+/// A file system that is mounted on a directory of the export, and is exported itself: MNT and EXPORT know it, LOOKUP and READDIR go
+/// on in the directory below it, as on Linux without `crossmnt`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InnerExport {
+    /// Path that it is exported as.
+    pub path: Vec<u8>,
+    /// Directory of the back end that plays its root, as a path below the exported directory.
+    pub stored: Vec<u8>,
+    /// Whether MNT refuses it with ACCES.
+    pub is_refused: bool,
 }
 
 /// What MNT takes for the exported directory.

@@ -19,7 +19,7 @@ use nfs_wire::{
 };
 
 use crate::{
-    faults::Mountable,
+    faults::{InnerExport, Mountable},
     handle::Handles,
     vfs::{Name, NodeId, Vfs},
 };
@@ -50,6 +50,7 @@ pub(crate) struct MountCall<'a> {
     pub(crate) export: &'a [u8],
     pub(crate) mountable: Mountable,
     pub(crate) hides_exports: bool,
+    pub(crate) inner_exports: &'a [InnerExport],
     pub(crate) handles: Handles,
     pub(crate) client: IpAddr,
 }
@@ -109,11 +110,16 @@ impl<'a> MountCall<'a> {
             Mountable::Export if path != self.export => return Err(MountStatus::ACCES),
             Mountable::Export | Mountable::Directories => {}
         }
-        let below = match self.export {
+        let below = |export: &[u8]| match export {
             b"/" => path.strip_prefix(b"/"),
             export => path.strip_prefix(export).filter(|rest| matches!(rest, [] | [b'/', ..])),
         };
-        let mut node = self.backend.root();
+        let inner = self.inner_exports.iter().filter(|inner| below(&inner.path).is_some());
+        let (mut node, below) = match inner.max_by_key(|inner| inner.path.len()) {
+            Some(inner) if inner.is_refused => return Err(MountStatus::ACCES),
+            Some(inner) => (self.backend.resolve(&inner.stored).map_err(mount_status)?, below(&inner.path)),
+            None => (self.backend.root(), below(self.export)),
+        };
         for component in below.ok_or(MountStatus::NOENT)?.split(|&byte| byte == b'/') {
             if !matches!(component, b"" | b".") {
                 node = Name::new(component)
@@ -138,10 +144,12 @@ impl<'a> MountCall<'a> {
         encode(self.reply, &list);
     }
 
-    /// EXPORT (RFC 1813 §5.2.5): one directory, for everyone.
+    /// EXPORT (RFC 1813 §5.2.5): directories for everyone.
     fn export(&mut self) {
-        let node = export_node { ex_dir: dirpath(Opaque::borrowed(self.export)), ex_groups: List::default() };
-        let nodes = if self.hides_exports { vec![] } else { vec![node] };
+        let inner = self.inner_exports.iter().map(|inner| &inner.path[..]);
+        let node = |path| export_node { ex_dir: dirpath(Opaque::borrowed(path)), ex_groups: List::default() };
+        let all = [self.export].into_iter().chain(inner).map(node);
+        let nodes = if self.hides_exports { vec![] } else { all.collect() };
         encode(self.reply, &List(nodes));
     }
 }
@@ -168,7 +176,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Memory, ServiceConfig, testing::Bench, vfs::NewObject};
+    use crate::{Faults, Memory, ServiceConfig, testing::Bench, vfs::NewObject};
 
     fn bench(export: &[u8]) -> Bench {
         let config = ServiceConfig { export: export.to_vec(), ..ServiceConfig::default() };
@@ -217,6 +225,35 @@ mod tests {
         let results = bench.raw(procedure::EXPORT, &Void).unwrap();
         let expected = Export { directory: b"/srv/data".to_vec(), groups: vec![] };
         assert_eq!(decode_exports(&results).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn an_inner_export_is_another_directory_when_it_is_mounted() {
+        let mut bench = bench(b"/srv");
+        let now = nfstime3::default();
+        let backend = bench.service.backend();
+        backend.make(now, b"top/inner", NewObject::Directory).unwrap();
+        backend.write_file(now, b"elsewhere/below/file", b"").unwrap();
+        let elsewhere = mount(&mut bench, b"/srv/elsewhere").unwrap().handle;
+        let below = mount(&mut bench, b"/srv/elsewhere/below").unwrap().handle;
+        let covered = mount(&mut bench, b"/srv/top/inner").unwrap().handle;
+        let inner = InnerExport {
+            path: b"/srv/top/inner".to_vec(),
+            stored: b"elsewhere".to_vec(),
+            is_refused: false,
+        };
+        let refused = InnerExport { is_refused: true, ..inner.clone() };
+        bench.service.set_faults(Faults { inner_exports: vec![inner], ..Faults::default() });
+        assert_eq!(mount(&mut bench, b"/srv/top/inner").unwrap().handle, elsewhere);
+        assert_eq!(mount(&mut bench, b"/srv/top/inner/below").unwrap().handle, below);
+        assert_ne!(covered, elsewhere);
+        let listed = decode_exports(&bench.raw(procedure::EXPORT, &Void).unwrap()).unwrap();
+        assert_eq!(
+            listed.iter().map(|it| &it.directory[..]).collect::<Vec<_>>(),
+            [&b"/srv"[..], b"/srv/top/inner"]
+        );
+        bench.service.set_faults(Faults { inner_exports: vec![refused], ..Faults::default() });
+        assert_eq!(mount(&mut bench, b"/srv/top/inner"), Err(MountStatus::ACCES));
     }
 
     #[test]

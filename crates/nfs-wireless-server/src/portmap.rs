@@ -81,6 +81,8 @@ fn services() -> impl Iterator<Item = (Program, Protocol)> {
 }
 
 /// Replaces an unspecified address of ours with the one the question was sent to, if it says so.
+///
+/// A universal address has no zone: the client knows the one of the address that it has asked.
 fn reachable(ours: SocketAddr, asked: &str) -> SocketAddr {
     let asked: Option<IpAddr> =
         parse_universal_address(asked).map(|asked| asked.ip()).filter(|asked| !asked.is_unspecified());

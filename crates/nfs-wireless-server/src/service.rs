@@ -474,6 +474,7 @@ impl Service {
             write_verifier: self.write_verifier,
             mountable: self.faults.faults().mountable,
             hides_exports: self.faults.faults().hides_exports,
+            inner_exports: self.faults.faults().inner_exports.clone(),
             address: self.config.address,
             service_time: job.service_time(&self.config.timing, arguments),
         };

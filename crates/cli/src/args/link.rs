@@ -49,7 +49,7 @@ A file over the link of 1997:
   nfsw cp --transport udp 'nfs://127.0.0.1/srv/photos/cat.jpg?nfsport=12049&mountport=12048' .")]
 pub(crate) struct LinkProxyArgs {
     /// Address that clients send to; port 0 takes any free one. Give one for each --to.
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = units::parse_listen, required = true)]
     pub(crate) listen: Vec<SocketAddr>,
     /// The server behind the link.
     #[arg(long, value_name = "HOST:PORT", required = true)]

@@ -46,7 +46,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) via: Via,
     /// With --via nfs: the address and port on which nfsw serves the view. Without DIR, nothing is mounted. [default: a free port of 127.0.0.1]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = units::parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// How long a program waits for what is not in the cache, while no part of it arrives, before it gets an error.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]

@@ -29,6 +29,7 @@ pub(super) fn execute(arguments: &ServeArgs) -> Exit {
 }
 
 fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
+    crate::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut config = DirectoryConfig::default();

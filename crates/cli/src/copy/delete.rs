@@ -309,12 +309,17 @@ impl Run<'_> {
             Place::Local { .. } | Place::Planned(_) => false,
         };
         let place = top.enter(&directory.path, &directory.present)?;
-        let is_elsewhere = is_elsewhere || !place.is_on_file_system_of(top);
-        if is_elsewhere {
+        let is_elsewhere = is_elsewhere || place.is_inner_export() || !place.is_on_file_system_of(top);
+        let elsewhere = || {
             let text = format!("{shown}: not deleted, another file system is mounted there");
-            return Err(Failure::with(Exit::SomeFailed, text));
+            Failure::with(Exit::SomeFailed, text)
+        };
+        if is_elsewhere {
+            return Err(elsewhere());
         }
-        place.entries(self.connections, self.reporter).await
+        let entries = place.entries(self.connections, self.reporter).await?;
+        // Only the listing may have shown it.
+        if place.is_inner_export() { Err(elsewhere()) } else { Ok(entries) }
     }
 
     /// Deletes files first, then directories from the deepest upwards.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, rc::Rc};
 
 use super::{
     Links, Run, Work,
-    filter::{self, GITIGNORE, Ignores, MAX_GITIGNORE_BYTES},
+    filter::{self, GITIGNORE, MAX_GITIGNORE_BYTES},
     frame::Frame,
     node::{Kind, Node},
 };
@@ -134,8 +134,9 @@ impl Run<'_> {
             }
         };
         let Some(file) = file.filter(|file| file.kind == Kind::File) else { return Ok(()) };
-        let text = file.read_start(MAX_GITIGNORE_BYTES).await?;
-        let ignores = Ignores::new(frame.relative().to_vec(), &text, frame.ignores())
+        let text = file.read_start(MAX_GITIGNORE_BYTES + 1).await?;
+        let ignores = filter
+            .read_gitignore(frame.relative().to_vec(), &text, frame.ignores())
             .map_err(|error| Failure::with(Exit::SomeFailed, format!("{file}: {error}")))?;
         frame.set_ignores(Some(Rc::new(ignores)));
         Ok(())

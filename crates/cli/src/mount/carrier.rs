@@ -66,7 +66,7 @@ pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: imp
                 let client = client.cloned();
                 let made = async move {
                     let Some(client) = client else { return (call, Outcome::NotAsked) };
-                    (call, outcome(client.call_raw(procedure, arguments).await))
+                    (call, outcome(client.call_across(procedure, arguments).await))
                 };
                 let (handle, registration) = AbortHandle::new_pair();
                 handles.insert(call, handle);

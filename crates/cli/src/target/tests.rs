@@ -94,6 +94,17 @@ fn url_options_carry_the_names_of_libnfs() {
 }
 
 #[test]
+fn a_link_local_address_keeps_its_zone() {
+    for text in ["nfs://[fe80::1%25eth0]/x", "nfs://[fe80::1%eth0]:2049/x", "[fe80::1%eth0]:/x"] {
+        assert_eq!(&*remote(text).host, "fe80::1%eth0", "{text}");
+        assert_eq!(remote(&remote(text).to_string()), remote(text), "{text}");
+    }
+    // As a zone that is a number, which is in no URL of another program.
+    assert_eq!(&*remote("nfs://[fe80::1%25]/x").host, "fe80::1%25");
+    assert_eq!(&*Remote::parse_host(OsStr::new("fe80::1%eth0")).unwrap().host, "fe80::1%eth0");
+}
+
+#[test]
 fn a_port_stays_in_the_name() {
     let target = remote("nfs://nas:2050/a%25b/c?mountport=2051&uid=7&rsize=8192");
     assert_eq!(target.join(b"d?").to_string(), "nfs://nas:2050/a%25b/c/d%3F");

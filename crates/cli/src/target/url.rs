@@ -58,6 +58,11 @@ pub(super) fn parse(rest: &[u8]) -> Result<Remote, String> {
         None => authority,
     };
     let (host, port) = split_port(authority)?;
+    // In a URL the zone of a link-local address follows %25 (RFC 6874 §2); many write % alone.
+    let host = match host.split_once("%25") {
+        Some((ip, zone)) if !zone.is_empty() => format!("{ip}%{zone}"),
+        _ => host.to_owned(),
+    };
     if host.is_empty() {
         return Err("the URL names no host: nfs://HOST/PATH".to_owned());
     }

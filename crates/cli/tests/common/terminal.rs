@@ -78,6 +78,11 @@ impl Terminal {
         }
     }
 
+    /// Returns all that was written on the screen so far.
+    pub(crate) fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.screen.0.lock().unwrap()).into_owned()
+    }
+
     /// Forgets what is on the screen.
     pub(crate) fn clear(&self) {
         self.screen.0.lock().unwrap().clear();

@@ -42,6 +42,8 @@ struct Client {
     outlet: Outlet,
     reader: Option<JoinHandle<()>>,
     last_seen: Instant,
+    /// Whether more than one datagram has come from it.
+    has_returned: bool,
 }
 
 impl Drop for Client {
@@ -89,10 +91,13 @@ impl Clients {
         cell: &mut Cell,
     ) -> Option<Option<UdpSocket>> {
         if let Some(known) = self.clients.get_mut(&client) {
-            known.last_seen = now;
+            (known.last_seen, known.has_returned) = (now, true);
             return Some(None);
         }
         let (_, ours) = *self.servers.get(forward)?;
+        if self.clients.len() >= self.most {
+            self.make_room();
+        }
         let socket = if self.clients.len() < self.most { bind(ours, client.port()) } else { None };
         let mobile = socket.is_some().then(|| self.mobile(client.ip(), cell)).flatten();
         let (Some((outlet, inlet)), Some(mobile)) = (socket, mobile) else {
@@ -102,7 +107,8 @@ impl Clients {
 
         tracing::debug!(%client, mobile, ours = ?outlet.local_address().ok(), "a new client");
         self.addresses.insert((mobile, client.port()), client);
-        self.clients.insert(client, Client { mobile, outlet, reader: None, last_seen: now });
+        self.clients
+            .insert(client, Client { mobile, outlet, reader: None, last_seen: now, has_returned: false });
         Some(Some(inlet))
     }
 
@@ -174,21 +180,32 @@ impl Clients {
             return;
         }
         self.swept = Some(now);
-        let (mobiles, addresses, free) = (&mut self.mobiles, &mut self.addresses, &mut self.free);
-        self.clients.retain(|address, client| {
-            if now.saturating_duration_since(client.last_seen) < self.idle {
-                return true;
+        let is_idle = |client: &Client| now.saturating_duration_since(client.last_seen) >= self.idle;
+        let idle = self.clients.iter().filter(|(_, client)| is_idle(client));
+        let idle: Vec<SocketAddr> = idle.map(|(address, _)| *address).collect();
+        idle.into_iter().for_each(|address| self.forget(address));
+    }
+
+    /// Lets go of the client that has sent a single datagram, the longest ago. Who sends from a forged address does not see replies, and
+    /// takes another address each time: clients that have come back keep their place.
+    fn make_room(&mut self) {
+        let strangers = self.clients.iter().filter(|(_, client)| !client.has_returned);
+        let oldest = strangers.min_by_key(|(_, client)| client.last_seen).map(|(address, _)| *address);
+        if let Some(address) = oldest {
+            self.forget(address);
+        }
+    }
+
+    fn forget(&mut self, address: SocketAddr) {
+        let Some(client) = self.clients.remove(&address) else { return };
+        self.addresses.remove(&(client.mobile, address.port()));
+        if let Some((mobile, clients)) = self.mobiles.get_mut(&address.ip()) {
+            *clients -= 1;
+            if *clients == 0 {
+                self.free.push(*mobile);
+                self.mobiles.remove(&address.ip());
             }
-            addresses.remove(&(client.mobile, address.port()));
-            if let Some((mobile, clients)) = mobiles.get_mut(&address.ip()) {
-                *clients -= 1;
-                if *clients == 0 {
-                    free.push(*mobile);
-                    mobiles.remove(&address.ip());
-                }
-            }
-            false
-        });
+        }
     }
 }
 

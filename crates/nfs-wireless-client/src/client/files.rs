@@ -31,6 +31,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn set_attributes(&self, file: FileHandle, attributes: SetAttributes) -> Result<(), Error> {
+        let file = self.inside(file)?;
         let arguments = SETATTR3args {
             object: file.to_fh3(),
             new_attributes: attributes.to_wire(),
@@ -50,6 +51,7 @@ impl Client {
         attributes: SetAttributes,
         ctime: Time,
     ) -> Result<(), Error> {
+        let file = self.inside(file)?;
         let guard = nfstime3 { seconds: ctime.seconds, nseconds: ctime.nanoseconds };
         let arguments = SETATTR3args {
             object: file.to_fh3(),

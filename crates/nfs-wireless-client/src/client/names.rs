@@ -6,7 +6,7 @@
 //! that, a time of last access of its own; where a server refuses that, a look before the call takes its place.
 //! docs/guarantees.md has the rules in one table.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use nfs_proto::attr::{FileType, SetAttributes, SetTime, Time, optional};
 use nfs_wire::{
@@ -25,6 +25,16 @@ use nfs_wire::{
 use super::{Client, CountedError, Entry, decode, packed};
 use crate::{connect::all, error::Error, known::LookedUp};
 
+/// Pauses before a call about a directory is made again that is busy: half a second in all.
+pub(crate) const BUSY_PAUSES: [Duration; 6] = [
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(60),
+    Duration::from_millis(150),
+    Duration::from_millis(250),
+];
+
 /// A file that is neither regular nor a directory nor a link (RFC 1813 §3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialFile {
@@ -41,12 +51,23 @@ pub enum SpecialFile {
 impl Client {
     /// Finds a name in a directory (LOOKUP, RFC 1813 §3.3.3). A symbolic link is found itself, not its target.
     ///
+    /// Where the name is an export of its own, its root is found, as far as the server lists its exports.
+    ///
     /// # Errors
-    /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root.
+    /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root;
+    /// [`Error::NotEntered`] when the directory is an export that the server refuses to mount.
     pub async fn lookup(&self, directory: FileHandle, name: &[u8]) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let arguments = LOOKUP3args { what: place(directory, name) };
-        let found: LOOKUP3resok = self.call(Procedure::Lookup, &arguments).await?;
+        let mut pauses = BUSY_PAUSES.iter();
+        let found: LOOKUP3resok = loop {
+            match self.call(Procedure::Lookup, &arguments).await {
+                Err(error) if self.is_only_busy(directory, &error, &mut pauses).await => {}
+                found => break found?,
+            }
+        };
         let entry = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
+        let entry = self.crossed(directory, name, entry).await?;
         let export = String::from_utf8_lossy(self.export());
         let above = match entry.handle {
             handle if handle == directory => "the directory",
@@ -57,6 +78,25 @@ impl Client {
             return Ok(entry);
         }
         Err(Error::Circle { name: String::from_utf8_lossy(name).into_owned(), above: above.to_owned() })
+    }
+
+    /// Whether a call about a directory is to be made again: the server says that a handle is stale, and knows the directory all the
+    /// same. Some say so while names in it come and go (nfs-ganesha). Waits before it says yes.
+    pub(crate) async fn is_only_busy(
+        &self,
+        directory: FileHandle,
+        error: &Error,
+        pauses: &mut std::slice::Iter<'_, Duration>,
+    ) -> bool {
+        if error.status() != Some(Status::STALE) {
+            return false;
+        }
+        let Some(pause) = pauses.next() else { return false };
+        if self.metadata(directory).await.is_err() {
+            return false;
+        }
+        tokio::time::sleep(*pause).await;
+        true
     }
 
     /// Looks names up all at once, each in the directory that is expected to have it.
@@ -99,6 +139,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let how = createhow3::UNCHECKED(attributes.to_wire());
         let arguments = CREATE3args { where_: place(directory, name), how };
         let made: CREATE3resok = self.call(Procedure::Create, &arguments).await?;
@@ -116,6 +157,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         // The server keeps the verifier with the file, so that a repeated CREATE finds its own work.
         let verifier = createverf3(crate::driver::random_bytes());
         let arguments = CREATE3args { where_: place(directory, name), how: createhow3::EXCLUSIVE(verifier) };
@@ -147,6 +189,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let encode = |attributes: SetAttributes| {
             let how = createhow3::GUARDED(attributes.to_wire());
             packed(&CREATE3args { where_: place(directory, name), how })
@@ -164,6 +207,7 @@ impl Client {
         name: &[u8],
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let encode = |attributes: SetAttributes| {
             packed(&MKDIR3args { where_: place(directory, name), attributes: attributes.to_wire() })
         };
@@ -175,6 +219,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn symlink(&self, directory: FileHandle, name: &[u8], target: &[u8]) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let attributes = SetAttributes { mode: Some(0o777), ..Default::default() };
         let arguments = SYMLINK3args {
             where_: place(directory, name),
@@ -212,6 +257,7 @@ impl Client {
         kind: SpecialFile,
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
+        let directory = self.inside(directory)?;
         let device = |dev_attributes, specdata1, specdata2| devicedata3 {
             dev_attributes,
             spec: specdata3 { specdata1, specdata2 },
@@ -244,6 +290,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn hard_link(&self, file: FileHandle, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let directory = self.inside(directory)?;
         let arguments = LINK3args { file: file.to_fh3(), link: place(directory, name) };
         match self.call_counted::<LINK3resok>(Procedure::Link, &arguments).await {
             Ok(_) => Ok(()),
@@ -260,6 +307,7 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn remove(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let directory = self.inside(directory)?;
         let arguments = REMOVE3args { object: place(directory, name) };
         match self.call_counted::<REMOVE3resok>(Procedure::Remove, &arguments).await {
             Ok(_) => Ok(()),
@@ -272,8 +320,10 @@ impl Client {
     /// Removes an empty directory (RMDIR, RFC 1813 §3.3.13).
     ///
     /// # Errors
-    /// As [`Client::metadata`].
+    /// As [`Client::metadata`]; [`Error::MountPoint`] for an export of its own.
     pub async fn rmdir(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let directory = self.inside(directory)?;
+        self.refuse_mount_point(directory, name)?;
         let arguments = RMDIR3args { object: place(directory, name) };
         match self.call_counted::<RMDIR3resok>(Procedure::Rmdir, &arguments).await {
             Ok(_) => Ok(()),
@@ -295,6 +345,9 @@ impl Client {
         (from_directory, from): (FileHandle, &[u8]),
         (to_directory, to): (FileHandle, &[u8]),
     ) -> Result<(), Error> {
+        let (from_directory, to_directory) = (self.inside(from_directory)?, self.inside(to_directory)?);
+        self.refuse_mount_point(from_directory, from)?;
+        self.refuse_mount_point(to_directory, to)?;
         let arguments = RENAME3args { from: place(from_directory, from), to: place(to_directory, to) };
         match self.call_counted::<RENAME3resok>(Procedure::Rename, &arguments).await {
             Ok(_) => Ok(()),
@@ -423,7 +476,7 @@ impl Client {
         }
     }
 
-    async fn entry(
+    pub(super) async fn entry(
         &self,
         procedure: Procedure,
         handle: &nfs_fh3,

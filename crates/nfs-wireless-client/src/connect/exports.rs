@@ -105,7 +105,7 @@ pub(super) async fn mount_among(
 }
 
 /// Returns a name that no file has.
-fn unlikely() -> Vec<u8> {
+pub(crate) fn unlikely() -> Vec<u8> {
     format!(".nfsw-{:016x}", u64::from_be_bytes(random_bytes())).into_bytes()
 }
 

@@ -229,7 +229,7 @@ pub(crate) fn listed_export<'a>(listed: &'a [Export], path: &[u8]) -> Option<&'a
 }
 
 /// Returns a path as candidates are written: without empty names, `.`, a slash at its end, and what follows `..`.
-pub(super) fn normal(path: &[u8]) -> Vec<u8> {
+pub(crate) fn normal(path: &[u8]) -> Vec<u8> {
     prefixes(path).pop().expect("begins with the root")
 }
 

@@ -75,9 +75,10 @@ pub(super) fn source_towards(peer: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Whether this machine has an address.
-pub(super) fn is_ours(address: IpAddr) -> bool {
-    std::net::UdpSocket::bind((address, 0)).is_ok()
+/// Whether this machine has an address, whatever its port.
+pub(super) fn is_ours(mut address: SocketAddr) -> bool {
+    address.set_port(0);
+    std::net::UdpSocket::bind(address).is_ok()
 }
 
 /// Connects a TCP socket, from `local` port if given and possible.

@@ -234,8 +234,8 @@ impl Doubt {
 /// When there is no way to `peer`.
 fn is_cut(stream: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
     let source = source_towards(peer)?;
-    let local = stream.local_addr()?.ip();
-    Ok(local != source && !is_ours(local))
+    let local = stream.local_addr()?;
+    Ok(local.ip() != source && !is_ours(local))
 }
 
 /// Connects again, for as long as it takes; `None` when the application has gone. The first attempt waits if connections

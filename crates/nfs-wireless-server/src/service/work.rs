@@ -19,7 +19,7 @@ use super::{Peer, Service, rejection};
 use crate::{
     Timing,
     address_validation::Grant,
-    faults::{Mountable, Plan},
+    faults::{InnerExport, Mountable, Plan},
     handle::Handles,
     mount::{MountCall, Mounts},
     nfs3::{Call, Limits},
@@ -89,6 +89,7 @@ pub(super) struct Task {
     pub(super) write_verifier: [u8; 8],
     pub(super) mountable: Mountable,
     pub(super) hides_exports: bool,
+    pub(super) inner_exports: Vec<InnerExport>,
     /// Where the service is reached.
     pub(super) address: SocketAddr,
     /// How long the call takes in virtual time.
@@ -298,6 +299,7 @@ impl Task {
                 export: &common.export,
                 mountable: self.mountable,
                 hides_exports: self.hides_exports,
+                inner_exports: &self.inner_exports,
                 handles: self.handles,
                 client: job.peer.address.ip(),
             };

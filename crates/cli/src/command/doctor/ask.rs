@@ -1,6 +1,6 @@
 //! What NFS itself says: limits, abilities, users, large READs.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use nfs_wire::{
     FileHandle, Procedure, Reader, Status, encode,
@@ -148,7 +148,8 @@ impl Doctor {
             })
         });
         let Some((protocol, port)) = at else { return };
-        let address = SocketAddr::new(self.address.ip(), port);
+        let mut address = self.address;
+        address.set_port(port);
         let caller = Caller::reach(address, protocol, self.wait, true, &self.credential).await;
         let came = match caller {
             Err(Trouble::Io(_)) => {

@@ -101,7 +101,8 @@ impl Doctor {
         let Some(port) = port else {
             return (None, Answer { port, null: Err("not registered".to_owned()) });
         };
-        let address = SocketAddr::new(self.address.ip(), port);
+        let mut address = self.address;
+        address.set_port(port);
         let caller = Caller::reach(address, protocol, self.wait, false, &self.credential).await;
         let answered = match caller {
             Ok(mut caller) => caller.call(program, 0, &[]).await.map(|_| caller),
@@ -192,7 +193,8 @@ impl Doctor {
                 })
             });
             let Some((protocol, port)) = at else { return Err("there is no MOUNT service".to_owned()) };
-            let address = SocketAddr::new(self.address.ip(), port);
+            let mut address = self.address;
+            address.set_port(port);
             let caller = Caller::reach(address, protocol, self.wait, true, &self.credential).await;
             match caller {
                 Ok(mut caller) => caller.call(Program::MOUNT, mount::procedure::MNT, &arguments).await,

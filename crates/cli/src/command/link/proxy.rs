@@ -26,6 +26,8 @@ const REDRAW: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(arguments: &LinkProxyArgs) -> anyhow::Result<Exit> {
+    // Every client takes a socket.
+    crate::descriptors::raise_limit();
     let config = config(arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -284,6 +284,11 @@ fn line(arguments: &MountArgs, point: Option<&Path>, address: SocketAddr) -> Vec
         IpAddr::V4(ip) => (ip.into(), "tcp"),
         IpAddr::V6(ip) => (IpAddr::from(ip), "tcp6"),
     };
+    let zone = match address {
+        SocketAddr::V6(address) if address.scope_id() != 0 => format!("%{}", address.scope_id()),
+        _ => String::new(),
+    };
+    let host = format!("{host}{zone}");
     // The client must not give up before an answer that takes as long as it may, and a server that is gone must not hang it.
     let tenths = (arguments.wait + MARGIN).as_millis().div_ceil(100);
     // Directories are asked for often, which costs nothing: they are answered by the cache. The address is for mount programs that do
@@ -292,10 +297,7 @@ fn line(arguments: &MountArgs, point: Option<&Path>, address: SocketAddr) -> Vec
         "port={port},mountport={port},nfsvers=3,proto={protocol},mountproto={protocol},nolock,ro,nosuid,nodev,noatime,\
          soft,timeo={tenths},retrans=1,acdirmin=1,acdirmax=1,addr={host}"
     );
-    let host = match host {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
+    let host = if address.is_ipv4() { host } else { format!("[{host}]") };
     let mut line: Vec<OsString> =
         ["mount", "-t", "nfs", "-o", &options, &format!("{host}:/")].map(Into::into).into();
     line.push(point.map_or_else(|| "DIR".into(), Into::into));

@@ -81,6 +81,14 @@ impl Place {
         }
     }
 
+    /// Whether this is an export within the one that was mounted, as far as that is known.
+    pub(in crate::copy) fn is_inner_export(&self) -> bool {
+        match self {
+            Self::Remote(place) => place.client.is_inner_export(place.handle),
+            Self::Local { .. } | Self::Planned(_) => false,
+        }
+    }
+
     /// Lists what is in the directory now.
     pub(in crate::copy) async fn entries(
         &self,

@@ -1,0 +1,465 @@
+//! Exports within the export.
+//!
+//! A server may export a directory and, on its own, a file system that is mounted below it. LOOKUP stays in the outer export there
+//! (Linux without `crossmnt`), so that the mount point looks like an empty directory; only MNT leads to what the users of the server
+//! see. Whoever walks through a tree must therefore know the exports below it: the client asks for them when it connects, and where a
+//! name is such an export, it goes on with the root handle that MNT gives. Handles of all exports are valid on every connection to
+//! the server (RFC 1813 §2.3.3: they are opaque, and name a file whatever was mounted).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use nfs_proto::attr::{FileType, Metadata};
+use nfs_wire::{
+    FileHandle, MountStatus, Procedure, Reader, Status, encode,
+    mount::Export,
+    nfs3_types::nfs3::{GETATTR3args, GETATTR3resok, LOOKUP3resok, Nfs3Option, READDIRPLUS3resok},
+    reply,
+};
+use tokio::sync::OnceCell;
+
+use super::{Client, Entry, Inner, within};
+use crate::{
+    connect::{Finder, normal_path, unlikely_name},
+    driver::Connection,
+    error::Error,
+};
+
+/// Mount points that are remembered where the server does not list its exports. A file server has some hundred file systems at most.
+const MOST_FOUND: usize = 4096;
+
+/// What is known of the exports below the one that the client has mounted.
+#[derive(Debug)]
+pub(super) struct InnerExports {
+    /// Their paths, by the server's list.
+    listed: BTreeSet<Vec<u8>>,
+    /// Whether the server tells what it exports.
+    is_known: bool,
+    state: Mutex<State>,
+    service: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    /// What the server answers to MNT of a path that does not exist, where it does not list its exports.
+    missing: OnceCell<Option<MountStatus>>,
+    /// Set when the directories above the exports have been looked up.
+    is_explored: OnceCell<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Directories that inner exports lie in, with their paths. A path has one handle, so that this is bounded.
+    above: BTreeMap<FileHandle, Vec<u8>>,
+    above_paths: BTreeMap<Vec<u8>, FileHandle>,
+    /// What lies below mount points, with their paths.
+    covered: BTreeMap<FileHandle, Vec<u8>>,
+    mounts: BTreeMap<Vec<u8>, Mounted>,
+}
+
+/// What MNT has given for a mount point.
+#[derive(Clone, Debug)]
+struct Mounted {
+    covered: FileHandle,
+    root: Result<FileHandle, Error>,
+}
+
+impl InnerExports {
+    pub(super) fn new(listed: &[Export], export: &[u8], root: FileHandle) -> Self {
+        let export = normal_path(export);
+        let paths = listed.iter().map(|it| normal_path(&it.directory));
+        let all: BTreeSet<_> = paths.filter(|path| is_below(path, &export)).collect();
+        let mut state = State::default();
+        if !all.is_empty() {
+            state.lies_above(root, export);
+        }
+        Self {
+            listed: all,
+            is_known: !listed.is_empty(),
+            state: Mutex::new(state),
+            service: tokio::sync::Mutex::default(),
+            missing: OnceCell::new(),
+            is_explored: OnceCell::new(),
+        }
+    }
+
+    /// Whether there is nothing to look out for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_known && self.listed.is_empty()
+    }
+
+    /// Returns the path of a name in a directory, if an inner export is there or below.
+    fn path_of(&self, directory: FileHandle, name: &[u8]) -> Option<Vec<u8>> {
+        if self.listed.is_empty() || matches!(name, b"." | b"..") {
+            return None;
+        }
+        let above = self.state().above.get(&directory)?.clone();
+        let path = join(&above, name);
+        (self.listed.contains(&path) || self.has_below(&path)).then_some(path)
+    }
+
+    fn has_below(&self, path: &[u8]) -> bool {
+        let first = join(path, b"");
+        self.listed.range(first.clone()..).next().is_some_and(|next| next.starts_with(&first))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn lies_above(&mut self, handle: FileHandle, path: Vec<u8>) {
+        let before = self.above_paths.insert(path.clone(), handle);
+        if let Some(before) = before.filter(|before| *before != handle) {
+            self.above.remove(&before);
+        }
+        self.above.insert(handle, path);
+    }
+
+    fn is_mounted(&mut self, path: &[u8], mounted: Mounted) {
+        let covered = mounted.covered;
+        if let Some(before) = self.mounts.insert(path.to_vec(), mounted) {
+            self.covered.remove(&before.covered);
+        }
+        self.covered.insert(covered, path.to_vec());
+    }
+
+    fn forget(&mut self, path: &[u8]) {
+        if let Some(before) = self.mounts.remove(path) {
+            self.covered.remove(&before.covered);
+        }
+    }
+}
+
+impl Client {
+    /// Whether a handle is that of a mount point: of the root of an export within the client's own, or of what lies below it.
+    pub fn is_inner_export(&self, handle: FileHandle) -> bool {
+        let inner = &self.inner.inner_exports;
+        if inner.is_empty() {
+            return false;
+        }
+        let state = inner.state();
+        state.covered.contains_key(&handle)
+            || state.mounts.values().any(|mounted| mounted.root.as_ref().ok() == Some(&handle))
+    }
+
+    /// Looks whether something else is mounted on a directory that looks empty, where the server does not list its exports, by mounting
+    /// its path. If so, the client goes on there: the directory is to be listed again.
+    ///
+    /// # Errors
+    /// [`Error::NotEntered`] when the server has something there and refuses it.
+    pub async fn uncover(&self, directory: FileHandle, path: &[u8]) -> Result<bool, Error> {
+        let inner = &self.inner.inner_exports;
+        let path = normal_path(path);
+        if inner.is_known
+            || directory == self.root()
+            || self.is_inner_export(directory)
+            || !is_below(&path, &normal_path(self.export()))
+        {
+            return Ok(false);
+        }
+        let root = match self.mount_at(&path).await {
+            Ok(root) if root == directory || root == self.root() => return Ok(false),
+            Ok(root) => Ok(root),
+            Err(Error::Mount { status, .. }) if !self.hides(status).await? => return Ok(false),
+            Err(error @ Error::Mount { .. }) => Err(error),
+            Err(error) => return Err(error),
+        };
+        if let Ok(root) = root {
+            let identity = |it: &Metadata| (it.fsid, it.fileid);
+            let (here, there) = tokio::try_join!(self.metadata(directory), self.metadata(root))?;
+            // Some servers give a directory several handles.
+            if identity(&here) == identity(&there) || there.file_type != FileType::Directory {
+                return Ok(false);
+            }
+        }
+        let mut state = inner.state();
+        if state.mounts.len() < MOST_FOUND {
+            state.is_mounted(&path, Mounted { covered: directory, root: root.clone() });
+        }
+        drop(state);
+        root.map(|_| true).map_err(|source| not_entered(&path, source))
+    }
+
+    /// Makes a call as [`Client::call_raw`] does, for file systems that keep handles and names themselves. Where a name is an export
+    /// of its own, LOOKUP gives its root, READDIRPLUS neither handle nor attributes, so that it is looked up. In an export that the
+    /// server refuses to mount, LOOKUP, READDIR and READDIRPLUS fail with `NFS3ERR_ACCES`.
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`].
+    pub async fn call_across(&self, procedure: Procedure, mut arguments: Vec<u8>) -> Result<Bytes, Error> {
+        let inner = &self.inner.inner_exports;
+        if inner.listed.is_empty() {
+            return self.call_raw(procedure, arguments).await;
+        }
+        inner.is_explored.get_or_try_init(|| self.explore()).await?;
+        let mut reader = Reader::new(&arguments);
+        let Some(directory) = handle_in(&mut reader) else {
+            return self.call_raw(procedure, arguments).await;
+        };
+        let is_listing = matches!(procedure, Procedure::Readdir | Procedure::Readdirplus);
+        match self.inside(directory) {
+            Ok(root) if root != directory => {
+                let mut changed = Vec::with_capacity(arguments.len() + 64);
+                encode(&mut changed, &root.to_fh3());
+                changed.extend_from_slice(reader.rest());
+                arguments = changed;
+            }
+            Err(error) if is_listing || procedure == Procedure::Lookup => {
+                tracing::warn!(%error, "an export is not entered");
+                let mut refusal = Vec::new();
+                encode(&mut refusal, &Status::ACCES.code());
+                // No attributes.
+                encode(&mut refusal, &0_u32);
+                return Ok(refusal.into());
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let mut reader = Reader::new(&arguments);
+        let Some(directory) = handle_in(&mut reader) else {
+            return self.call_raw(procedure, arguments).await;
+        };
+        let name = (procedure == Procedure::Lookup)
+            .then(|| reader.opaque("name", MAX_NAME_BYTES).ok().map(<[u8]>::to_vec));
+        let name = name.flatten();
+        let results = self.call_raw(procedure, arguments).await?;
+        match (procedure, name) {
+            (Procedure::Lookup, Some(name)) => self.looked_up_across(directory, &name, results).await,
+            (Procedure::Readdirplus, _) => Ok(self.listed_across(directory, results)),
+            _ => Ok(results),
+        }
+    }
+
+    /// Returns the directory that a handle is to stand for: what is mounted there, if something is.
+    ///
+    /// # Errors
+    /// [`Error::NotEntered`].
+    pub(crate) fn inside(&self, handle: FileHandle) -> Result<FileHandle, Error> {
+        let inner = &self.inner.inner_exports;
+        if inner.is_empty() {
+            return Ok(handle);
+        }
+        let state = inner.state();
+        let Some(path) = state.covered.get(&handle) else { return Ok(handle) };
+        match state.mounts.get(path).map(|mounted| &mounted.root) {
+            Some(Ok(root)) => Ok(*root),
+            Some(Err(source)) => Err(not_entered(path, source.clone())),
+            None => Ok(handle),
+        }
+    }
+
+    /// Returns what a name in a directory leads to, which LOOKUP says is `entry`.
+    pub(crate) async fn crossed(
+        &self,
+        directory: FileHandle,
+        name: &[u8],
+        entry: Entry,
+    ) -> Result<Entry, Error> {
+        let inner = &self.inner.inner_exports;
+        if entry.metadata.file_type != FileType::Directory {
+            return Ok(entry);
+        }
+        let Some(path) = inner.path_of(directory, name) else { return Ok(entry) };
+        let mut entry = entry;
+        if inner.listed.contains(&path) {
+            let Some(root) = self.root_of(&path, entry.handle).await? else { return Ok(entry) };
+            entry = match self.metadata(root).await {
+                Ok(metadata) => Entry { handle: root, metadata },
+                // It was mounted again.
+                Err(error) if error.is_stale() => {
+                    inner.state().forget(&path);
+                    match self.root_of(&path, entry.handle).await? {
+                        Some(handle) => Entry { handle, metadata: self.metadata(handle).await? },
+                        None => return Ok(entry),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        if inner.has_below(&path) {
+            inner.state().lies_above(entry.handle, path);
+        }
+        Ok(entry)
+    }
+
+    /// Takes handles and attributes away from the names in a directory that are exports of their own, so that they are looked up.
+    pub(crate) fn hide_mount_points<'a>(
+        &self,
+        directory: FileHandle,
+        entries: impl Iterator<Item = (&'a [u8], &'a mut Option<FileHandle>, &'a mut Option<Metadata>)>,
+    ) {
+        let inner = &self.inner.inner_exports;
+        for (name, handle, metadata) in entries {
+            let Some(path) = inner.path_of(directory, name) else { continue };
+            match *handle {
+                Some(handle) if !inner.listed.contains(&path) => inner.state().lies_above(handle, path),
+                _ => (*handle, *metadata) = (None, None),
+            }
+        }
+    }
+
+    /// Whether a name in a directory is an export of its own, which has to stay.
+    pub(crate) fn refuse_mount_point(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        let inner = &self.inner.inner_exports;
+        match inner.path_of(directory, name) {
+            Some(path) if inner.listed.contains(&path) => Err(Error::MountPoint { path: text(&path) }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the root of an inner export; `None` where the server refuses it.
+    async fn root_of(&self, path: &[u8], covered: FileHandle) -> Result<Option<FileHandle>, Error> {
+        let inner = &self.inner.inner_exports;
+        let known = inner.state().mounts.get(path).filter(|it| it.covered == covered).cloned();
+        if let Some(Mounted { root, .. }) = known {
+            return Ok(root.ok());
+        }
+        let root = match self.mount_at(path).await {
+            Ok(root) if root == self.root() || inner.state().above.contains_key(&root) => {
+                Err(Error::SameDirectory { shorter: text(self.export()), longer: text(path) })
+            }
+            Err(error) if !matches!(error, Error::Mount { .. }) => return Err(error),
+            answer => answer,
+        };
+        inner.state().is_mounted(path, Mounted { covered, root: root.clone() });
+        Ok(root.ok())
+    }
+
+    /// Whether a refusal of MNT means that there is something which is not for us, and not only that the path is no export.
+    async fn hides(&self, status: MountStatus) -> Result<bool, Error> {
+        if matches!(status, MountStatus::NOENT | MountStatus::NOTDIR | MountStatus::INVAL) {
+            return Ok(false);
+        }
+        let inner = &self.inner.inner_exports;
+        let missing = inner.missing.get_or_try_init(async || {
+            match self.mount_at(&join(&normal_path(self.export()), &unlikely_name())).await {
+                Ok(_) => Ok(None),
+                Err(Error::Mount { status, .. }) => Ok(Some(status)),
+                Err(error) => Err(error),
+            }
+        });
+        Ok(*missing.await? != Some(status))
+    }
+
+    /// MNT at the service that was found when the client connected.
+    async fn mount_at(&self, path: &[u8]) -> Result<FileHandle, Error> {
+        let Inner { endpoint, mount, host, inner_exports, .. } = &*self.inner;
+        let config = &endpoint.config;
+        let finder = Finder { reactor: &endpoint.reactor, config, host };
+        let mounting = async {
+            let service = {
+                let mut service = inner_exports.service.lock().await;
+                match &*service {
+                    Some(connection) => Arc::clone(connection),
+                    None => Arc::clone(service.insert(Arc::new(finder.mount_service(*mount).await?))),
+                }
+            };
+            finder.mount_exactly(&service, *mount, path).await
+        };
+        let mounted = within(config, host, mounting).await;
+        if mounted.as_ref().is_err_and(|error| !matches!(error, Error::Mount { .. })) {
+            *inner_exports.service.lock().await = None;
+        }
+        mounted
+    }
+
+    /// Learns the handles of all directories above inner exports.
+    async fn explore(&self) -> Result<(), Error> {
+        let inner = &self.inner.inner_exports;
+        let export = normal_path(self.export());
+        for path in &inner.listed {
+            let below = path.strip_prefix(&export[..]).unwrap_or_default();
+            let mut names: Vec<_> =
+                below.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+            names.pop();
+            let mut directory = self.root();
+            for name in names {
+                match self.lookup(directory, name).await {
+                    Ok(entry) => directory = entry.handle,
+                    // Not for us, or gone: nobody gets there by this way.
+                    Err(error) if error.status().is_some() => break,
+                    Err(Error::NotEntered { .. } | Error::Circle { .. }) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn looked_up_across(
+        &self,
+        directory: FileHandle,
+        name: &[u8],
+        results: Bytes,
+    ) -> Result<Bytes, Error> {
+        let Ok(Ok(found)) = reply::decode::<LOOKUP3resok>(&results) else { return Ok(results) };
+        if self.inner.inner_exports.path_of(directory, name).is_none() {
+            return Ok(results);
+        }
+        let before = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
+        let entry = self.crossed(directory, name, before).await?;
+        if entry.handle == before.handle {
+            return Ok(results);
+        }
+        let arguments = GETATTR3args { object: entry.handle.to_fh3() };
+        let attributes: GETATTR3resok = self.call(Procedure::Getattr, &arguments).await?;
+        let mut bytes = Vec::new();
+        // NFS3_OK.
+        encode(&mut bytes, &0_u32);
+        let (object, obj_attributes) = (entry.handle.to_fh3(), Nfs3Option::Some(attributes.obj_attributes));
+        encode(&mut bytes, &LOOKUP3resok { object, obj_attributes, dir_attributes: found.dir_attributes });
+        Ok(bytes.into())
+    }
+
+    fn listed_across(&self, directory: FileHandle, results: Bytes) -> Bytes {
+        let inner = &self.inner.inner_exports;
+        if !inner.state().above.contains_key(&directory) {
+            return results;
+        }
+        let Ok(Ok(mut page)) = reply::decode::<READDIRPLUS3resok<'_>>(&results) else { return results };
+        for entry in &mut page.reply.entries.0 {
+            let Some(path) = inner.path_of(directory, entry.name.as_ref()) else { continue };
+            let handle = match &entry.name_handle {
+                Nfs3Option::Some(handle) => FileHandle::try_from(handle).ok(),
+                Nfs3Option::None => None,
+            };
+            match handle {
+                Some(handle) if !inner.listed.contains(&path) => inner.state().lies_above(handle, path),
+                _ => {
+                    entry.name_handle = Nfs3Option::None;
+                    entry.name_attributes = Nfs3Option::None;
+                }
+            }
+        }
+        let mut bytes = Vec::with_capacity(results.len());
+        // NFS3_OK.
+        encode(&mut bytes, &0_u32);
+        encode(&mut bytes, &page);
+        bytes.into()
+    }
+}
+
+/// Longest name of a call that may concern an inner export.
+const MAX_NAME_BYTES: usize = 1024;
+
+fn handle_in(reader: &mut Reader<'_>) -> Option<FileHandle> {
+    FileHandle::decode(reader).ok()
+}
+
+fn not_entered(path: &[u8], source: Error) -> Error {
+    Error::NotEntered { path: text(path), source: Arc::new(source) }
+}
+
+/// Whether a path lies below a directory, and is not it.
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    path.strip_prefix(directory).is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    [directory.strip_suffix(b"/").unwrap_or(directory), name].join(&b'/')
+}
+
+fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
