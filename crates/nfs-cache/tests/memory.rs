@@ -94,7 +94,8 @@ impl Server {
             nlink: 1,
             uid: 1000,
             gid: 1000,
-            size: 4000,
+            // That of a directory as ext4 has it with 100,000 names: a server whose directories are smaller may have an endless one.
+            size: if is_file { 4000 } else { 4_000_000 },
             used: 4096,
             rdev: specdata3 { specdata1: 0, specdata2: 0 },
             fsid: 7,
