@@ -39,6 +39,9 @@ const VERSIONS: u64 = 40;
 /// Blocks of a file: more than one READ of the mount, and one write of the server.
 const BLOCKS: u64 = 400;
 
+/// How long the mount waits for the server.
+const WAIT: Duration = Duration::from_secs(5);
+
 /// Processes that read.
 const READERS: u64 = 3;
 
@@ -161,6 +164,9 @@ fn read(mount: &Mount, history: &History, over: &AtomicBool, seed: u64) -> (usiz
         for request in ["pread 0 4096", "read", "mmap", "direct 102400 51200"] {
             let answer = worker.run(request);
             let ended = Instant::now();
+            if answer.took > WAIT + Duration::from_secs(2) {
+                wrong.push(format!("{request} of {file} took {:.1?}", answer.took));
+            }
             let seen: Vec<_> = history.lock().unwrap()[file]
                 .iter()
                 .filter(|it| it.since <= ended && it.until.is_none_or(|until| until >= begun))

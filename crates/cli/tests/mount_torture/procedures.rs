@@ -341,10 +341,10 @@ impl Call<'_> {
         let bare =
             known.is_none() || self.state.tree.is_covered(id) || (entries == Entries::SomeBare && second);
         let has_attributes = !bare && entries != Entries::WithoutAttributes;
-        let has_handle = !bare && !(entries == Entries::SomeWithoutHandles && second);
+        let lacks_handle = bare || entries == Entries::SomeWithoutHandles && second;
         encode(entry, &self.post_op(known.filter(|_| has_attributes)));
-        encode(entry, &has_handle);
-        if has_handle {
+        encode(entry, &!lacks_handle);
+        if !lacks_handle {
             encode(entry, &handle(self.state, id));
         }
     }
