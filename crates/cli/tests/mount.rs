@@ -18,7 +18,7 @@ use std::{
 };
 
 use common::{Server, assert_same_tree, fails, names, nfsw, noise, stderr};
-use mounted::{Mount, age, resume, send, silence, state};
+use mounted::{Mount, Other, age, resume, send, silence, state};
 use rustix::{io::Errno, process::Signal};
 
 #[test]
@@ -302,7 +302,7 @@ fn a_mount_that_shall_outlive_its_terminal_does() {
     let place = tempfile::tempdir().unwrap();
     let (view, said) = (place.path().join("view"), place.path().join("said"));
     fs::create_dir(&view).unwrap();
-    let mut process = Command::new("nohup")
+    let process = Command::new("nohup")
         .arg(env!("CARGO_BIN_EXE_nfsw"))
         .args(["mount", "--cache"])
         .arg(place.path().join("cache"))
@@ -313,12 +313,13 @@ fn a_mount_that_shall_outlive_its_terminal_does() {
         .stderr(File::create(&said).unwrap())
         .spawn()
         .unwrap();
+    let mut mount = Other(process, view.clone());
     common::until("it is mounted", || fs::read_to_string(&said).unwrap().contains("is mounted at"));
-    send(&process, Signal::HUP);
+    send(&mount.0, Signal::HUP);
     thread::sleep(Duration::from_millis(500));
     assert_eq!(fs::read(view.join("file")).unwrap(), b"text");
-    send(&process, Signal::TERM);
-    assert_eq!(process.wait().unwrap().code(), Some(0));
+    send(&mount.0, Signal::TERM);
+    assert_eq!(mount.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use std::{
 use common::{Server, command, names, noise, until};
 use liar::{Lie, Trial};
 use lies::{add, bare, edit, page, results};
-use mounted::{Mount, age, resume, send, silence};
+use mounted::{Mount, Other, age, resume, send, silence};
 use nfs_wire::{
     Procedure,
     nfs3_types::nfs3::{GETATTR3resok, LOOKUP3resok, Nfs3Option, fattr3, ftype3, post_op_attr, post_op_fh3},
@@ -154,20 +154,21 @@ fn names_that_no_program_can_use_are_left_out_and_told_once() {
     let place = tempfile::tempdir().unwrap();
     let (view, said) = (place.path().join("view"), place.path().join("said"));
     fs::create_dir(&view).unwrap();
-    let mut process = command(["mount", "--cache"])
+    let process = command(["mount", "--cache"])
         .arg(place.path().join("cache"))
         .arg(trial.url("tree"))
         .arg(&view)
         .stderr(File::create(&said).unwrap())
         .spawn()
         .unwrap();
+    let mut mount = Other(process, view.clone());
     until("it is mounted", || fs::read_to_string(&said).unwrap().contains("is mounted at"));
     let listed: Vec<_> = (0..3).map(|_| names(&view)).collect();
     let is_told = |text: &str| text.contains("such names are left out");
     until("it is told", || is_told(&fs::read_to_string(&said).unwrap()));
     assert_eq!(fs::read(view.join("beta")).unwrap(), noise(1000));
-    send(&process, Signal::TERM);
-    assert_eq!(process.wait().unwrap().code(), Some(0));
+    send(&mount.0, Signal::TERM);
+    assert_eq!(mount.0.wait().unwrap().code(), Some(0));
     let text = fs::read_to_string(&said).unwrap();
     assert_eq!(text.lines().filter(|line| is_told(line)).count(), 1, "{text}");
     for listed in listed {

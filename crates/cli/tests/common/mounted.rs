@@ -100,6 +100,17 @@ impl Drop for Mount {
     }
 }
 
+/// A mount that a test has made in another way, gone when this is dropped.
+pub(crate) struct Other(pub(crate) Child, pub(crate) PathBuf);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = rustix::mount::unmount(&self.1, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
 fn launch(
     url: &str,
     path: &Path,

@@ -35,6 +35,11 @@ impl<S: Store> Cache<S> {
         self.objects.get(node).map(Object::handle)
     }
 
+    /// Whether a node is what its handle leads to now, as far as is known: not a version, or an object, that is over.
+    pub fn is_current(&self, node: NodeId) -> bool {
+        self.objects.get(node).is_some_and(|object| !object.over)
+    }
+
     /// Returns the directory that a node was found in last, as far as that is known.
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
         self.objects.get(node)?.parent

@@ -25,8 +25,8 @@ const MAX_TARGET: usize = 4095;
 /// Largest size of a file that the kernel takes.
 const MAX_SIZE: u64 = i64::MAX as u64;
 
-/// What the kernel is told as the number of a file whose number nobody told; it is libfuse's.
-const UNKNOWN_NUMBER: u64 = 0xffff_ffff;
+/// The number of a file whose number nobody told, in listings; it is libfuse's. Programs leave out entries with the number 0.
+pub(crate) const UNKNOWN_NUMBER: u64 = 0xffff_ffff;
 
 /// The number of a file that programs see (`st_ino`, `d_ino`): the server's, so that it is the same in every mount and for every version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use nfs_wire::{
 use nfs_wireless_client::{FileType, Metadata, NfsStatus};
 
 use super::{
+    super::fuse::UNKNOWN_NUMBER,
     Answers, Export, Held,
     answered::{Body, Row, cookie},
     status,
@@ -212,7 +213,8 @@ impl Export {
             }
             let known = found.map(|(server, metadata)| self.describe(&server, &metadata));
             let name = entry.name.to_vec();
-            rows.push(Row { cookie: cookie(&name), name, fileid: entry.fileid, known });
+            let fileid = if entry.fileid == 0 { UNKNOWN_NUMBER } else { entry.fileid };
+            rows.push(Row { cookie: cookie(&name), name, fileid, known });
         }
         rows.sort_unstable_by(|a, b| (a.cookie, &a.name).cmp(&(b.cookie, &b.name)));
         for at in 1..rows.len() {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::{
     super::{
         errors::errno,
-        fuse::{Answer, Complete, Entry, Listing, Name, is_name},
+        fuse::{Answer, Complete, Entry, FileNumber, Listing, Name, is_name},
     },
     Inner, Notice,
 };
@@ -149,14 +149,14 @@ impl Inner {
         [(Name::DOT, self.cache.known(node)), (Name::DOT_DOT, above.and_then(|node| self.cache.known(node)))]
     }
 
-    /// What an entry is, and its attributes, while they are known.
+    /// What an entry is, and its attributes, while they are known: the file may have got another version while its directory is read.
     fn known(&self, entry: &ListEntry) -> Option<(NodeId, Metadata)> {
-        let node = entry.node?;
+        let node = entry.node.filter(|&node| self.cache.is_current(node))?;
         Some((node, self.cache.known(node)?))
     }
 
     /// The number of a file of which nothing else is known: one of the root's file system, as far as anybody can tell.
-    fn listed_number(&self, entry: &ListEntry) -> Option<super::super::fuse::FileNumber> {
+    fn listed_number(&self, entry: &ListEntry) -> Option<FileNumber> {
         let root = self.cache.known(NodeId::ROOT)?;
         (entry.fileid != 0).then(|| self.number(root.fsid, entry.fileid))
     }
