@@ -11,7 +11,7 @@ use nfs_wireless_client::{
     NfsStatus, Procedure, Rejection, SetAttributes, Stability, TransportChoice,
     TransportChoice::{Tcp, Udp},
 };
-use nfs_wireless_server::{Action, Calls, Faults, Rule, Server, When};
+use nfs_wireless_server::{Action, Calls, Faults, InnerExport, Rule, Server, When};
 use object_store::{
     Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
 };
@@ -157,6 +157,36 @@ async fn nothing_leads_out_of_the_root() {
 
     let file = NfsObjectStore::connect("127.0.0.1", b"/secret", config(&server, Tcp)).await.unwrap_err();
     assert_eq!(file.to_string(), "Generic NFS error: /secret: it is no directory");
+}
+
+#[tokio::test]
+async fn an_export_within_the_export_is_what_the_users_of_the_server_see() {
+    let (server, outside) = embedded(Tcp, Faults::default()).await;
+    outside.put(&path("mounted/deep/x"), "x".into()).await.unwrap();
+    outside.put(&path("top/plain"), "plain".into()).await.unwrap();
+    let client = outside.client();
+    let top = client.lookup(client.root(), b"top").await.unwrap().handle;
+    client.mkdir(top, b"inner", SetAttributes::default()).await.unwrap();
+    for is_refused in [false, true] {
+        let (path_of, stored) = (b"/top/inner".to_vec(), b"mounted".to_vec());
+        let mut faults = Faults::default();
+        faults.inner_exports = vec![InnerExport { path: path_of, stored, is_refused }];
+        server.with_service(|service| service.set_faults(faults));
+        let store = NfsObjectStore::connect("127.0.0.1", b"/top", config(&server, Tcp)).await.unwrap();
+        let found = store.list(None).map_ok(|it| it.location.to_string()).try_collect::<Vec<_>>().await;
+        let put = store.put(&path("inner/new"), "new".into()).await;
+        if is_refused {
+            assert!(found.unwrap_err().to_string().contains("export of its own"));
+            assert!(put.unwrap_err().to_string().contains("export of its own"));
+            continue;
+        }
+        let mut found = found.unwrap();
+        found.sort_unstable();
+        assert_eq!(found, ["inner/deep/x", "plain"]);
+        put.unwrap();
+        assert_eq!(contents(&store, "inner/deep/x").await, b"x");
+        assert_eq!(contents(&outside, "mounted/new").await, b"new");
+    }
 }
 
 #[tokio::test]
