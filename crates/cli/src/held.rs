@@ -14,7 +14,7 @@ use nfs_cache::{MemoryStore, NodeId, Record, Store, StoreFull};
 
 pub(crate) use self::{
     disk::DiskStore,
-    home::{Home, Root, is_below, pins},
+    home::{Home, Root, is_below, keep_space, pins, space},
 };
 
 /// Where the bytes of a mount lie.

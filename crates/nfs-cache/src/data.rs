@@ -37,6 +37,10 @@ pub(crate) struct Held {
     pub(crate) given: bool,
     /// When its attributes changed last, though it is the same version.
     pub(crate) altered_at: Option<Instant>,
+    /// How often the file had other bytes before a front was given any.
+    pub(crate) renewals: u32,
+    /// The size that a front was told before it was clear that the file has another version.
+    pub(crate) shown_bytes: u64,
 }
 
 /// A change after which it is looked at what is held: one grain is fetched again and compared.
@@ -79,6 +83,8 @@ pub(crate) static NOTHING: Held = Held {
     wanted: false,
     given: false,
     altered_at: None,
+    renewals: 0,
+    shown_bytes: 0,
 };
 
 impl Held {

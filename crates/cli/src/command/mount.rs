@@ -153,7 +153,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
         };
         let (target, seeker) = (arguments.target(), begun.seeker());
-        let (view, session, mounted) = mount(target, begun.cache, &point.path)?;
+        let (view, session, mounted) = mount(target, begun.cache, begun.place.as_deref(), &point.path)?;
         let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
         reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
         let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
@@ -228,9 +228,10 @@ fn asked_to_end() -> impl Future<Output = ()> {
 fn mount(
     target: &Remote,
     cache: Cache<Holder>,
+    place: Option<&Path>,
     point: &Path,
 ) -> anyhow::Result<(Arc<View>, Session, Mounted)> {
-    let view = Arc::new(View::new(cache));
+    let view = Arc::new(View::new(cache, place));
     let front = Front(Arc::clone(&view));
     let source = OsString::from(format!("{SOURCE}{target}"));
     let begin = || {

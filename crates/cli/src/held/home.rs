@@ -22,6 +22,9 @@ use crate::{
     target::{Remote, Target},
 };
 
+/// Numbers that tell the room on a file system.
+const SPACE_NUMBERS: usize = 5;
+
 /// What the description of a root begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswrot\x01";
 
@@ -270,6 +273,23 @@ pub(crate) fn pins(place: &Path) -> Vec<Vec<u8>> {
     let text = unseal(MAGIC, &sealed).unwrap_or_default();
     let pins = text.split_inclusive(|&byte| byte == 0).filter_map(|pin| pin.strip_suffix(&[0]));
     pins.map(<[u8]>::to_vec).collect()
+}
+
+/// Returns what was kept of the room on the file system of the root that is held at `place`: see [`keep_space`].
+pub(crate) fn space(place: &Path) -> Option<[u64; SPACE_NUMBERS]> {
+    let sealed = fs::read(place.join("space")).ok()?;
+    let (numbers, rest) = unseal(MAGIC, &sealed)?.as_chunks();
+    let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    numbers.try_into().ok().filter(|_| rest.is_empty())
+}
+
+/// Keeps the room on the file system of a root: total, free and available bytes, total and free files.
+///
+/// # Errors
+/// What writing fails of.
+pub(crate) fn keep_space(place: &Path, numbers: [u64; SPACE_NUMBERS]) -> io::Result<()> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    replace(&place.join("space"), &[&seal(MAGIC, &bytes)])
 }
 
 /// Whether a path is a directory, or lies below it.

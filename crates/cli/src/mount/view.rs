@@ -6,6 +6,7 @@ mod listings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -115,24 +116,28 @@ struct Waiting {
 }
 
 /// Requests for the space of the file system, which the cache does not hold: the last answer of the server is remembered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SpaceQuestions {
     waiting: Vec<Waiting>,
     last: Option<Space>,
+    /// Where the cache on disk is, in which it is kept for later mounts.
+    place: Option<PathBuf>,
     /// It is to be asked for, although nobody waits.
     is_wanted: bool,
 }
 
 impl View {
-    /// Shows what a cache holds.
-    pub(crate) fn new(cache: Cache<Holder>) -> Self {
+    /// Shows what a cache holds, which lies in `place` if it is on disk.
+    pub(crate) fn new(cache: Cache<Holder>, place: Option<&Path>) -> Self {
+        let last = place.and_then(crate::held::space).map(Space::from);
+        let space = SpaceQuestions { waiting: Vec::new(), last, place: place.map(Path::to_owned), is_wanted: true };
         let way = if cache.is_connected() { Way::Up } else { Way::Down };
         let inner = Inner {
             cache,
             waiting: BTreeMap::new(),
             directories: BTreeMap::new(),
             next_directory: 1,
-            space: SpaceQuestions { is_wanted: true, ..SpaceQuestions::default() },
+            space,
             notices: Vec::new(),
             told_unusable: false,
             unlisted: BTreeSet::new(),
@@ -322,6 +327,11 @@ impl SpaceQuestions {
     /// Takes in what the server said, if it did.
     pub(super) fn answer(&mut self, told: Option<Space>) {
         self.is_wanted = false;
+        if let (Some(told), Some(place)) = (told.filter(|_| told != self.last), &self.place)
+            && let Err(error) = crate::held::keep_space(place, told.into())
+        {
+            tracing::debug!(%error, "the cache cannot be written to");
+        }
         self.last = told.or(self.last);
         for Waiting { reply, .. } in self.waiting.drain(..) {
             reply.space(self.last);

@@ -193,9 +193,9 @@ fn every_operation_ends_within_the_wait_and_a_margin() {
         let mut run = || program.ends_within(Duration::from_secs(10));
         let (ended, took) = if what.starts_with("busy") { keep_busy(&mount, run) } else { run() };
         println!("{what}: ended: {ended} after {took:.2?}");
-        if took > Duration::from_secs(3) {
+        if took > Duration::from_secs(4) {
             wrong.push(format!("{what}: {took:.2?}"));
         }
     }
-    assert!(wrong.is_empty(), "longer than 3 s with --wait 2s: {wrong:#?}");
+    assert!(wrong.is_empty(), "longer than 4 s with --wait 2s: {wrong:#?}");
 }

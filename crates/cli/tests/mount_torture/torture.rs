@@ -74,6 +74,9 @@ const MARGIN: Duration = Duration::from_millis(1500);
 /// How long after an outage an open may show what was before it.
 const AFTER_OUTAGE: Duration = Duration::from_millis(500);
 
+/// How long a name may lead to another file than on the server, in directories that change all the time: 3 s, and 1 s in the kernel.
+const NAMES: Duration = Duration::from_millis(4500);
+
 /// Processes that read.
 const READERS: u64 = 5;
 
@@ -209,7 +212,12 @@ impl Field {
     /// What a name may stand for: since an outage began, if there was one, and for an open at no time before it otherwise.
     fn allowed(&self, name: &str, window: (Instant, Instant)) -> Vec<Option<Content>> {
         let from = self.outage(window).map_or(window.0, |begun| begun.min(window.0));
-        self.model(|model| model.during(name, from, window.1))
+        let mut allowed = self.model(|model| model.during(name, from, window.1));
+        // Names are used for a while, as docs/mount.md says; the version of what they lead to is that of the open all the same.
+        let files: Vec<u64> = allowed.iter().flatten().map(|content| content.label.file).collect();
+        let before = self.model(|model| model.during(name, from - NAMES, from));
+        allowed.extend(before.into_iter().filter(|it| it.is_none_or(|it| !files.contains(&it.label.file))));
+        allowed
     }
 
     /// Whether an error is one that this moment explains.

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{Asked, Cache, Event, Failure, Link, OperationId, path::SMALLEST_PAGE};
 use crate::{
     call::{Call, CallId, Outcome, Question},
-    data::{Doubt, GRAIN_BYTES, Pages, grain_length},
+    data::{Doubt, GRAIN_BYTES, Held, Pages, grain_length},
     directory::{Edge, Run, Source, Target},
     handle::SharedHandle,
     object::{Kind, Known, NodeId, Object},
@@ -677,7 +677,7 @@ impl<S: Store> Cache<S> {
         }
         let is_new = match change {
             Change::None => false,
-            Change::Bytes => is_file || !is_same_kind,
+            Change::Bytes => !is_same_kind || is_file && !self.renew(node),
             Change::Attributes | Change::Growth => is_file && !self.doubt(node, &before, &metadata, change),
         };
         if is_new && node != NodeId::ROOT {
@@ -696,6 +696,19 @@ impl<S: Store> Cache<S> {
             }
             self.told(node, change != Change::None);
         }
+    }
+
+    /// A file has other bytes, of which a front has none yet: then it is the same node, and what is held of it goes. Returns false if a
+    /// front has some, or this goes on and on.
+    fn renew(&mut self, node: NodeId) -> bool {
+        let (now, most) = (self.now, self.config.fruitless_calls);
+        let held = self.objects.get_mut(node).and_then(Object::held_mut);
+        let may_be = |held: &&mut Held| !held.given && held.doubt.is_none() && held.renewals < most;
+        let Some(held) = held.filter(may_be) else { return false };
+        (held.altered_at, held.renewals) = (Some(now), held.renewals + 1);
+        self.retire(node);
+        self.drop_data(node);
+        true
     }
 
     /// What is held of a file may still be what the file has: what was read stays readable, and a grain is compared before other bytes are
@@ -771,12 +784,14 @@ impl<S: Store> Cache<S> {
         let object = self.objects.get_mut(node)?;
         let handle = object.handle();
         let (pinned, hoarded, parent) = (object.pinned, object.hoarded, object.parent);
+        let shown_bytes = object.known.metadata.size;
         // It stays what it was before it was in doubt.
         if let Some(held) = object.held_mut()
             && let Some(doubt) = held.doubt.take()
         {
             let later = held.present.keys().filter(|grain| !doubt.old.contains_key(grain));
             let later: Vec<u64> = later.copied().collect();
+            held.shown_bytes = held.shown_bytes.max(shown_bytes);
             object.known.metadata = doubt.before;
             later.into_iter().for_each(|grain| self.drop_grain(node, grain));
             self.rename_kept(node);

@@ -150,6 +150,10 @@ impl<S: Store> Cache<S> {
                 Target::Handle(target, _) => {
                     let target = target.get();
                     match self.objects.at(&target) {
+                        // A file without a name is not what this one leads to any more.
+                        Some((_, object)) if !stale && self.is_nameless(&object.known.metadata) => {
+                            return self.ask_name(id, handle, name);
+                        }
                         Some((node, object)) if stale || edge.leads_to(object) => {
                             let is_known = self.is_confirmed(id, object);
                             if is_known || stale {
@@ -341,7 +345,8 @@ impl<S: Store> Cache<S> {
         let size = object.known.metadata.size;
         let end = offset.saturating_add(count.into()).min(size);
         if offset >= end {
-            return Some(Ok(Answer::Data(Vec::new())));
+            let ends_here = offset >= held.shown_bytes;
+            return Some(if ends_here { Ok(Answer::Data(Vec::new())) } else { Err(Failure::Stale) });
         }
         let grains = offset / GRAIN_BYTES..(end - 1) / GRAIN_BYTES + 1;
         let (is_over, stale) = (object.over, self.takes_stale(id));

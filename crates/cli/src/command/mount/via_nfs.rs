@@ -89,7 +89,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
     };
     let (target, seeker) = (arguments.target(), begun.seeker());
-    let view = Arc::new(View::new(begun.cache));
+    let view = Arc::new(View::new(begun.cache, begun.place.as_deref()));
     if !arguments.hoard.is_empty() {
         view.hoard(Box::new(hoard));
     }

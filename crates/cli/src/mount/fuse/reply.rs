@@ -228,6 +228,18 @@ pub(crate) struct Space {
     pub(crate) free_files: u64,
 }
 
+impl From<[u64; 5]> for Space {
+    fn from([total_bytes, free_bytes, available_bytes, total_files, free_files]: [u64; 5]) -> Self {
+        Self { total_bytes, free_bytes, available_bytes, total_files, free_files }
+    }
+}
+
+impl From<Space> for [u64; 5] {
+    fn from(it: Space) -> Self {
+        [it.total_bytes, it.free_bytes, it.available_bytes, it.total_files, it.free_files]
+    }
+}
+
 /// The right to answer a request, once. One that is dropped answers EIO: no program waits for ever.
 #[derive(Debug)]
 pub(crate) struct Answer {
