@@ -10,7 +10,7 @@ mod names;
 mod owner;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     convert::Infallible,
     future::pending,
     sync::{Arc, OnceLock},
@@ -84,6 +84,7 @@ pub(crate) struct Export {
     owners: RefCell<Option<Owners>>,
     handles: RefCell<Handles>,
     state: RefCell<State>,
+    last_space: Cell<Option<Space>>,
 }
 
 /// An object of the cache, which keeps it for as long as this lives.
@@ -116,8 +117,8 @@ impl Export {
     ) -> Self {
         let handles = RefCell::new(Handles::new(&root, numbers));
         let uid = rustix::process::geteuid().as_raw();
-        let (owners, state) = Default::default();
-        Self { view, client, root, uid, readers, owners, handles, state }
+        let (owners, state, last_space) = Default::default();
+        Self { view, client, root, uid, readers, owners, handles, state, last_space }
     }
 
     /// Returns the service that takes its calls, for [`Server::bind_deferred`].
@@ -194,7 +195,8 @@ impl Export {
             Some(Procedure::Fsstat) => {
                 let arguments: FSSTAT3args = decode(arguments)?;
                 let object = self.look(&arguments.fsroot).await;
-                (object.map(Some), Body::Space(self.space().await))
+                let space = self.space().await;
+                (object.map(Some), space.map_or(Body::Failed(NfsStatus::IO), Body::Space))
             }
             Some(Procedure::Lookup) => {
                 let arguments: LOOKUP3args<'_> = decode(arguments)?;
@@ -329,21 +331,25 @@ impl Export {
         if is_same { Ok(self.known(&held)) } else { Err(NfsStatus::STALE) }
     }
 
-    async fn space(&self) -> Space {
+    /// Returns the space of the file system; what it was last while the server is silent, if that was ever known.
+    async fn space(&self) -> Option<Space> {
         let asked = async {
             let client = self.client.get()?;
             client.fs_stat(client.root()).await.ok()
         };
         match timeout(SPACE_WAIT, asked).await {
-            Ok(Some(it)) => Space {
-                total_bytes: it.tbytes,
-                free_bytes: it.fbytes,
-                available_bytes: it.abytes,
-                total_files: it.tfiles,
-                free_files: it.ffiles,
-            },
-            // Nobody knows while the server is silent.
-            _ => Space::default(),
+            Ok(Some(it)) => {
+                let space = Space {
+                    total_bytes: it.tbytes,
+                    free_bytes: it.fbytes,
+                    available_bytes: it.abytes,
+                    total_files: it.tfiles,
+                    free_files: it.ffiles,
+                };
+                self.last_space.set(Some(space));
+                Some(space)
+            }
+            _ => self.last_space.get(),
         }
     }
 }
