@@ -156,7 +156,7 @@ fn a_place_that_cannot_be_written_is_7() {
         here.path().display()
     );
     let output =
-        Command::new("bash").args(["-c", &script]).env("XDG_STATE_HOME", "/nowhere").output().unwrap();
+        Command::new("bash").args(["-c", &script]).env("XDG_STATE_HOME", "/proc/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
     assert!(stderr(&output).contains("permission denied"), "{}", stderr(&output));
 }

@@ -519,3 +519,27 @@ fn other_users_of_the_machine_may_read_nothing() {
         assert!(output.stdout.is_empty() && stderr(&output).contains("ACCES"), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn space_that_nobody_tells_is_not_no_space() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for was_known in [true, false] {
+        let view = View::of(&server, &["--wait", "3s"]);
+        runtime.block_on(async {
+            let client = view.client().await;
+            let mut before = 0;
+            if was_known {
+                before = client.fs_stat(client.root()).await.unwrap().tbytes;
+                assert!(before > 0);
+            }
+            send(&server.process, Signal::STOP);
+            let silent = client.fs_stat(client.root()).await;
+            send(&server.process, Signal::CONT);
+            match was_known {
+                true => assert_eq!(silent.unwrap().tbytes, before),
+                false => assert_eq!(status(silent), NfsStatus::IO),
+            }
+        });
+    }
+}
