@@ -28,7 +28,7 @@ use crate::{
     error::Error,
 };
 
-/// Mount points that are remembered where the server does not list its exports. A file server has some hundred file systems at most.
+/// Mount points that are looked up ahead, and that are remembered where the server does not list its exports. A file server has some hundred file systems at most.
 const MOST_FOUND: usize = 4096;
 
 /// What is known of the exports below the one that the client has mounted.
@@ -367,7 +367,7 @@ impl Client {
     async fn explore(&self) -> Result<(), Error> {
         let inner = &self.inner.inner_exports;
         let export = normal_path(self.export());
-        for path in &inner.listed {
+        for path in inner.listed.iter().take(MOST_FOUND) {
             let below = path.strip_prefix(&export[..]).unwrap_or_default();
             let mut names: Vec<_> =
                 below.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();

@@ -308,7 +308,7 @@ fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
     let peer = Peer { protocol: Protocol::Udp, address: "127.0.0.1:1".parse().unwrap() };
     for (size, most) in [(100, MAX_DATAGRAMS), (64 << 10, MAX_DATAGRAM_BYTES / (64 << 10))] {
         let mut datagrams = Datagrams::default();
-        let mut push = |datagrams: &mut Datagrams| datagrams.push(Transmit { peer, bytes: vec![0; size] });
+        let push = |datagrams: &mut Datagrams| datagrams.push(Transmit { peer, bytes: vec![0; size] });
         let taken = (0..2 * MAX_DATAGRAMS).filter(|_| push(&mut datagrams)).count();
         assert_eq!(taken, most);
         assert!(datagrams.pop().is_some() && push(&mut datagrams) && !push(&mut datagrams));
