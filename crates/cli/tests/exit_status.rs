@@ -153,17 +153,17 @@ fn a_copy_that_differs_is_6() {
     let (url, target) = (server.url("/file"), here.path().to_str().unwrap());
     ok(["cp", "--verify", &url, target]);
     ok(["cp", "--verify", here.path().join("file").to_str().unwrap(), &server.url("/second")]);
-    // The source changes behind the copy's back.
+    // The source changes behind the copy's back, where it is not looked at again.
     fs::remove_file(here.path().join("file")).unwrap();
     let copy = command(["cp", "--verify", "--bwlimit", "8Mbit", &url, target])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let part = here.path().join(".file.nfsw-part");
-    wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0));
+    wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > 64 << 10));
     let file = fs::OpenOptions::new().write(true).open(server.path("file")).unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
-    file.write_all_at(&[!content[0]], 0).unwrap();
+    file.write_all_at(&[!content[5000]], 5000).unwrap();
     file.set_modified(time).unwrap();
     let output = copy.wait_with_output().unwrap();
     let error = common::stderr(&output);

@@ -61,36 +61,36 @@ fn a_file_whose_size_is_not_its_length_is_read_to_its_end() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     /// Lines are appended all the time.
-    IsAppendedTo,
+    Append,
     /// Its beginning is overwritten, and something is appended.
-    IsRewrittenAndGrows,
+    RewriteAndGrow,
     /// It is cut, and grows again.
-    IsCut,
+    Cut,
     /// A byte in the middle becomes another, and its time is put back.
-    IsChangedInSecret,
+    ChangeInSecret,
 }
 
 impl Event {
     fn happens_to(self, path: &Path) {
         let mut file = File::options().write(true).open(path).unwrap();
         match self {
-            Self::IsAppendedTo => {
+            Self::Append => {
                 file.seek(SeekFrom::End(0)).unwrap();
                 for _ in 0..60 {
                     file.write_all(b"another line\n").unwrap();
                     thread::sleep(Duration::from_millis(50));
                 }
             }
-            Self::IsRewrittenAndGrows => {
+            Self::RewriteAndGrow => {
                 file.write_all(b"another beginning").unwrap();
                 file.seek(SeekFrom::End(0)).unwrap();
                 file.write_all(b"and end").unwrap();
             }
-            Self::IsCut => {
+            Self::Cut => {
                 file.set_len(5).unwrap();
                 file.set_len(SIZE as u64 / 2).unwrap();
             }
-            Self::IsChangedInSecret => {
+            Self::ChangeInSecret => {
                 let before = file.metadata().unwrap().modified().unwrap();
                 file.seek(SeekFrom::Start(10_001)).unwrap();
                 file.write_all(b"?").unwrap();
@@ -124,24 +124,23 @@ fn a_copy_of_a_file_that_changes_is_what_it_was_or_what_it_is() {
     let here = tempfile::tempdir().unwrap();
     let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
     for transport in ["udp", "tcp"] {
-        for event in [Event::IsAppendedTo, Event::IsRewrittenAndGrows, Event::IsCut, Event::IsChangedInSecret]
-        {
+        for event in [Event::Append, Event::RewriteAndGrow, Event::Cut, Event::ChangeInSecret] {
             for (way, source, target, copy, path) in [
                 ("down", server.url("/log"), local("down"), here.path().join("down"), server.path("log")),
                 ("up", local("log"), server.url("/up"), server.path("up"), here.path().join("log")),
                 ("over", server.url("/log"), other.url("/over"), other.path("over"), server.path("log")),
             ] {
-                if event == Event::IsChangedInSecret && way != "up" {
+                if event == Event::ChangeInSecret && way != "up" {
                     continue;
                 }
                 let arguments = ["--transport", transport, &source, &target];
                 let (output, before) = copy_during(event, &path, &arguments);
                 let said = stderr(&output);
                 assert!(output.status.success(), "{way} {transport} {event:?}: {said}");
-                let expected = if event == Event::IsAppendedTo { before } else { fs::read(&path).unwrap() };
+                let expected = if event == Event::Append { before } else { fs::read(&path).unwrap() };
                 assert!(fs::read(&copy).unwrap() == expected, "{way} {transport} {event:?}: {said}");
                 let line = "grew while it was copied; the copy has the 2.0 MiB";
-                let lines = usize::from(event == Event::IsAppendedTo);
+                let lines = usize::from(event == Event::Append);
                 assert_eq!(said.matches(line).count(), lines, "{way} {transport} {event:?}: {said}");
                 fs::remove_file(&copy).unwrap();
             }
@@ -155,12 +154,12 @@ fn a_log_is_verified_as_far_as_it_was_copied() {
     let here = tempfile::tempdir().unwrap();
     let down = here.path().join("down");
     let arguments = ["--verify", &server.url("/log"), down.to_str().unwrap()];
-    let (output, before) = copy_during(Event::IsAppendedTo, &server.path("log"), &arguments);
+    let (output, before) = copy_during(Event::Append, &server.path("log"), &arguments);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(fs::read(&down).unwrap() == before);
     let (log, up) = (here.path().join("log"), server.url("/up"));
     let arguments = ["--verify", log.to_str().unwrap(), &up];
-    let (output, before) = copy_during(Event::IsAppendedTo, &log, &arguments);
+    let (output, before) = copy_during(Event::Append, &log, &arguments);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(fs::read(server.path("up")).unwrap() == before);
 }

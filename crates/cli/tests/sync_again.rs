@@ -92,7 +92,8 @@ fn a_file_that_changes_while_it_is_copied_gets_the_time_of_what_was_copied() {
         .unwrap();
     let begun = server.path(".copy.nfsw-part");
     until("a part is there", || fs::metadata(&begun).is_ok_and(|it| it.blocks() > 0));
-    open().write_all(b"more").unwrap();
+    let writing = OpenOptions::new().write(true).open(&file).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&writing, b"other", 0).unwrap();
     let said = rest_of(copy.stderr.take().unwrap());
     assert!(copy.wait().unwrap().success() && said.contains("changed since its copy was begun"), "{said}");
     assert_same_tree(&file, &server.path("copy"), true);

@@ -34,7 +34,7 @@ const MAX_VERSIONS: usize = 3;
 /// What came of trying to copy a file.
 enum Attempt {
     /// It is complete.
-    Complete(Copied),
+    Complete(Box<Copied>),
     /// The source changed meanwhile and is this now.
     Changed(Attributes),
     /// The source has another length than its size says: it is to be read to its end.

@@ -37,7 +37,7 @@ impl Run<'_> {
         let mut is_its_size = true;
         for _ in 0..MAX_VERSIONS {
             match self.receive(node, attributes, source, target, is_its_size).await? {
-                Attempt::Complete(copied) => return Ok(copied),
+                Attempt::Complete(copied) => return Ok(*copied),
                 Attempt::Changed(now) => attributes = now,
                 Attempt::IsNotItsSize => is_its_size = false,
                 Attempt::NotKept(_) | Attempt::IsTaken => {}
@@ -271,7 +271,7 @@ impl Run<'_> {
             Some(_) => directory.stat(name).map_err(|error| local(&directory.join(name), &error))?,
         };
         let attributes = attributes.as_ref().map(Attributes::from);
-        Ok(Attempt::Complete(Copied { was, length, attributes }))
+        Ok(Attempt::Complete(Box::new(Copied { was, length, attributes })))
     }
 
     /// Sets what belongs to a complete local file, as far as its file system keeps that.

@@ -51,7 +51,7 @@ impl Run<'_> {
             let mut fresh = None;
             for _ in 0..=MAX_VERSIONS + 1 {
                 match self.send(node, path, place, (name, mode, keeps), fresh.as_deref(), share).await? {
-                    Attempt::Complete(copied) => return Ok(copied),
+                    Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),
                     Attempt::IsTaken => fresh = Some(name::fresh(name)),
                     Attempt::NotKept(error) => {
@@ -211,7 +211,11 @@ impl Run<'_> {
             }
             copied
         });
-        Ok(Attempt::Complete(Copied { was: None, length: Some(attributes.size), attributes: copied }))
+        Ok(Attempt::Complete(Box::new(Copied {
+            was: None,
+            length: Some(attributes.size),
+            attributes: copied,
+        })))
     }
 
     /// Words the end of an upload; where the server has no room, with what the partial file takes of it.
