@@ -472,7 +472,8 @@ impl<S: Store> Cache<S> {
             Asked::Lookup { .. } | Asked::Find(_) => return None,
         };
         let handle = self.objects.get(node)?.handle();
-        let calls = self.calls.values().filter(|call| call.is_in_flight() && *call.question.handle() == handle);
+        let calls =
+            self.calls.values().filter(|call| call.is_in_flight() && *call.question.handle() == handle);
         calls.filter_map(|call| call.sent.map(|sent| sent.at)).min()
     }
 

@@ -62,7 +62,11 @@ fn read_then_confirm(world: &mut World<MemoryStore>, name: &str) -> NodeId {
 fn what_proves_nothing_stays_until_its_replacement_is_there() {
     let mut world = world(CacheConfig::default());
     let node = read_then_confirm(&mut world, "a");
-    assert_eq!(world.held(node), SIZE, "it may be of the version before, and the server may be gone in a moment");
+    assert_eq!(
+        world.held(node),
+        SIZE,
+        "it may be of the version before, and the server may be gone in a moment"
+    );
     assert_eq!(pass(&mut world, Duration::from_millis(1500)), 0, "it would prove nothing yet");
     assert!(pass(&mut world, LATER) > 0);
     assert_eq!(world.held(node), SIZE);

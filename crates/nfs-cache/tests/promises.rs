@@ -99,7 +99,9 @@ fn who_opens_at_the_same_moment_keeps_no_old_pages() {
     world.call();
     let mut opened = Vec::new();
     while let Some(event) = world.cache.poll_event() {
-        if let nfs_cache::Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache, .. }) } = event {
+        if let nfs_cache::Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache, .. }) } =
+            event
+        {
             assert!(begun.contains(&operation));
             opened.push((open, keep_cache));
         }

@@ -235,7 +235,8 @@ impl Store for DiskStore {
 
     fn rename(&mut self, node: NodeId, key: &[u8]) {
         let (objects, name) = (self.root.objects(), Name::of(key));
-        let Some(before) = self.nodes.get(&node).map(|held| held.name).filter(|before| *before != name) else {
+        let Some(before) = self.nodes.get(&node).map(|held| held.name).filter(|before| *before != name)
+        else {
             return;
         };
         // What was kept with this name before.

@@ -11,7 +11,8 @@ mod session;
 
 pub(crate) use self::{
     reply::{
-        Answer, Attributes, Complete, Entry, FileNumber, LIFETIME, Listing, Name, Space, UNKNOWN_NUMBER, is_name,
+        Answer, Attributes, Complete, Entry, FileNumber, LIFETIME, Listing, Name, Space, UNKNOWN_NUMBER,
+        is_name,
     },
     request::{Operation, Request},
     session::Session,

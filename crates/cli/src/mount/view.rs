@@ -130,7 +130,8 @@ impl View {
     /// Shows what a cache holds, which lies in `place` if it is on disk.
     pub(crate) fn new(cache: Cache<Holder>, place: Option<&Path>) -> Self {
         let last = place.and_then(crate::held::space).map(Space::from);
-        let space = SpaceQuestions { waiting: Vec::new(), last, place: place.map(Path::to_owned), is_wanted: true };
+        let space =
+            SpaceQuestions { waiting: Vec::new(), last, place: place.map(Path::to_owned), is_wanted: true };
         let way = if cache.is_connected() { Way::Up } else { Way::Down };
         let inner = Inner {
             cache,

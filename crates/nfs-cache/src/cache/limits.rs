@@ -116,7 +116,8 @@ impl<S: Store> Cache<S> {
         self.make_room(length.saturating_sub(before));
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.proves(begun, object);
-        let has_room = self.total_bytes() + length - self.present_bytes(node, grain) <= self.config.size_bytes;
+        let has_room =
+            self.total_bytes() + length - self.present_bytes(node, grain) <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         if !is_proven {

@@ -113,7 +113,8 @@ impl<S: Store> Cache<S> {
                     self.operations.entry(*operation).and_modify(|it| {
                         (it.brought, it.mute_since) = (self.now, None);
                         // Listings and data take many answers; they have bounds of their own.
-                        let takes_data = matches!(it.asked, Asked::Read { .. } | Asked::Open(_) | Asked::Confirm(_));
+                        let takes_data =
+                            matches!(it.asked, Asked::Read { .. } | Asked::Open(_) | Asked::Confirm(_));
                         it.rounds += u32::from(!takes_data && !matches!(call.question, Question::Page(_)));
                     });
                 }

@@ -188,7 +188,8 @@ impl World {
             }
             true
         };
-        let stamps: BTreeSet<_> = versions.iter().map(|version| (version.stamp, version.data.len())).collect();
+        let stamps: BTreeSet<_> =
+            versions.iter().map(|version| (version.stamp, version.data.len())).collect();
         let refuted: Vec<_> = stamps.iter().copied().filter(|stamp| !is_of(stamp)).collect();
         opened.refuted.extend(refuted);
         let (seed, now, file) = (self.seed, self.now, opened.file);

@@ -293,7 +293,8 @@ impl Answer {
             error: kernel::fuse_notify_code::FUSE_NOTIFY_INVAL_INODE as i32,
             unique: 0,
         };
-        let sent = rustix::io::writev(&**device, &[IoSlice::new(head.as_bytes()), IoSlice::new(out.as_bytes())]);
+        let sent =
+            rustix::io::writev(&**device, &[IoSlice::new(head.as_bytes()), IoSlice::new(out.as_bytes())]);
         if let Err(error) = sent {
             tracing::debug!(%error, "the kernel has kept attributes");
         }
