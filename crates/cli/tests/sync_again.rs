@@ -4,7 +4,6 @@ mod common;
 
 use std::{
     fs::{self, FileTimes, OpenOptions, Permissions},
-    io::Write,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     process::Stdio,
     time::{Duration, SystemTime},

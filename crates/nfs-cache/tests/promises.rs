@@ -115,7 +115,8 @@ fn who_opens_at_the_same_moment_keeps_no_old_pages() {
 
 #[test]
 fn changed_attributes_and_an_append_keep_the_version_that_is_open() {
-    let cases: [(&str, fn(&mut World<MemoryStore>), &[u8]); 2] = [
+    type Change = fn(&mut World<MemoryStore>);
+    let cases: [(&str, Change, &[u8]); 2] = [
         ("chmod", |world| world.server.change_mode(Duration::from_secs(60), A), b""),
         (
             "append",
