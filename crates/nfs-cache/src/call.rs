@@ -88,6 +88,8 @@ pub(crate) struct Call {
     pub(crate) pause: Duration,
     /// It is sent once a call for the root's attributes was answered, this one or a later one.
     pub(crate) after: Option<CallId>,
+    /// What was answered, if that counts only when the root was seen.
+    pub(crate) reply: Option<Result<Bytes, Rejection>>,
     /// How often the server did not know the handle.
     pub(crate) stale: u32,
 }

@@ -230,6 +230,34 @@ fn who_answers_after_a_silence_has_to_be_the_same_server() {
     assert_eq!(world.read(node), Ok(bytes(67)));
 }
 
+/// A link may be so slow that data takes longer than a silence that means something.
+#[test]
+fn data_that_comes_late_is_not_fetched_again() {
+    let mut world = world();
+    let node = world.node("a");
+    let (file, _) = open(&mut world, node);
+    let read = world.cache.read(world.now, file, 70_000, 4096);
+    let mut answers = Vec::new();
+    while let Some(sent) = world.cache.poll_transmit(world.now) {
+        answers.push((sent.call, world.answer(&sent)));
+    }
+    let count = answers.len();
+    assert!(count > 5);
+    world.now += Duration::from_millis(1500);
+    world.cache.handle_timeout(world.now);
+    assert!(!world.cache.is_connected());
+    let root = world.cache.poll_transmit(world.now).expect("the server is asked who it is");
+    for (call, outcome) in answers {
+        world.cache.handle_reply(world.now, call, outcome);
+    }
+    let outcome = world.answer(&root);
+    world.cache.handle_reply(world.now, root.call, outcome);
+    // The server gives less than was asked for now and then.
+    let again = std::iter::from_fn(|| world.cache.poll_transmit(world.now)).count();
+    assert!(again * 2 < count, "what came before is of the same server: {again} of {count} again");
+    world.cache.abandon(world.now, read);
+}
+
 #[test]
 fn a_silence_is_waited_for_once() {
     let mut config = CacheConfig::default();

@@ -58,6 +58,7 @@ impl<S: Store> Cache<S> {
                 waiters: BTreeSet::new(),
                 pause: Duration::ZERO,
                 after: None,
+                reply: None,
                 stale: 0,
             };
             self.calls.insert(id, call);
@@ -116,7 +117,8 @@ impl<S: Store> Cache<S> {
 
     /// The root was seen by this call: others waited for that.
     pub(super) fn root_was_seen(&mut self, by: CallId) {
-        for call in self.calls.values_mut().filter(|call| call.after.is_some_and(|root| by >= root)) {
+        let waits = |call: &&mut Call| call.reply.is_none() && call.after.is_some_and(|root| by >= root);
+        for call in self.calls.values_mut().filter(waits) {
             (call.after, call.send_at) = (None, Some(self.now));
         }
     }

@@ -97,12 +97,19 @@ impl<S: Store> Cache<S> {
         self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.now);
         self.answered_until = call.sent.map_or(self.answered_until, |sent| sent.at.max(self.answered_until));
         match self.link {
-            Link::Unidentified { .. } | Link::Another => return self.identify(call, id, outcome.ok()),
-            // Whoever answers after a silence has to show that it is the same server: nothing else counts.
-            Link::Down if !self.is_probe(&call.question) => return self.ask_after_root(id, call, CallId(0)),
-            Link::Down => return self.identify(call, id, outcome.ok()),
-            Link::Up => {}
+            Link::Unidentified { .. } | Link::Another => self.identify(call, id, outcome.ok()),
+            // Whoever answers after a silence has to show that it is the same server: until then nothing else counts.
+            Link::Down if !self.is_probe(&call.question) => {
+                let call = Call { reply: Some(outcome), after: Some(CallId(0)), ..call };
+                _ = self.calls.insert(id, call);
+            }
+            Link::Down => self.identify(call, id, outcome.ok()),
+            Link::Up => self.accept(id, call, outcome),
         }
+    }
+
+    /// Takes in a reply of the server that is ours.
+    fn accept(&mut self, id: CallId, call: Call, outcome: Result<Bytes, Rejection>) {
         let taken = match outcome {
             Ok(results) => self.take_results(id, &call, &results),
             Err(rejection) => self.take_rejection(&call, rejection),
@@ -241,6 +248,7 @@ impl<S: Store> Cache<S> {
                     self.withdraw_calls();
                 }
                 self.set_link(Link::Up);
+                self.accept_replies();
             }
             Some(Err(Status::JUKEBOX)) => self.ask_later(id, call),
             Some(Err(Status::STALE | Status::BADHANDLE)) if self.link != Link::Another => {
@@ -257,6 +265,18 @@ impl<S: Store> Cache<S> {
             }
         }
         self.step_all();
+    }
+
+    /// Takes in the replies that came before it was clear whose they are.
+    fn accept_replies(&mut self) {
+        let replied = self.calls.iter().filter(|(_, call)| call.reply.is_some()).map(|(&id, _)| id);
+        for id in replied.collect::<Vec<_>>() {
+            let Some(mut call) = self.calls.remove(&id) else { continue };
+            match call.reply.take().filter(|_| self.link == Link::Up) {
+                Some(outcome) => self.accept(id, call, outcome),
+                None => _ = self.calls.insert(id, Call { after: None, send_at: Some(self.now), ..call }),
+            }
+        }
     }
 
     fn take_results(&mut self, id: CallId, call: &Call, results: &Bytes) -> Taken {

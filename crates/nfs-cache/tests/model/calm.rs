@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nfs_cache::{Answer, Cache, CacheConfig, Event, Failure, NodeId, OperationId, Outcome, Store};
+use nfs_cache::{Answer, Cache, CacheConfig, Event, Failure, NodeId, OperationId, Outcome, Store, Transmit};
 use nfs_wire::{Procedure, Status};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
@@ -106,6 +106,12 @@ impl<S: Store> World<S> {
             };
             self.cache.handle_reply(self.now, sent.call, outcome);
         }
+    }
+
+    /// What the server answers to a call.
+    pub(crate) fn answer(&mut self, sent: &Transmit) -> Outcome {
+        let results = self.server.answer(Duration::ZERO, &mut self.random, sent.procedure, &sent.arguments);
+        Outcome::Results(results)
     }
 
     pub(crate) fn node(&mut self, name: &str) -> NodeId {
