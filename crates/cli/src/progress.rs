@@ -141,7 +141,7 @@ impl Share {
     /// Begins a copy of so many bytes.
     pub(crate) fn begin(&self, bytes: u64) {
         self.before.set(self.copied.load(Relaxed));
-        self.set(self.before.get() + bytes);
+        self.set(self.before.get().saturating_add(bytes));
     }
 
     /// Leaves out bytes that an earlier run has copied; whether these are the first of this file.

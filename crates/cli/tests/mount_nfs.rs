@@ -524,7 +524,7 @@ fn other_users_of_the_machine_may_read_nothing() {
 fn space_that_nobody_tells_is_not_no_space() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for was_known in [true, false] {
+    for was_known in [false, true] {
         let view = View::of(&server, &["--wait", "3s"]);
         runtime.block_on(async {
             let client = view.client().await;

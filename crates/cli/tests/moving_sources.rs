@@ -64,7 +64,7 @@ enum Event {
     Append,
     /// Its beginning is overwritten, and something is appended.
     RewriteAndGrow,
-    /// It is cut, and grows again.
+    /// It is cut.
     Cut,
     /// A byte in the middle becomes another, and its time is put back.
     ChangeInSecret,
@@ -87,7 +87,6 @@ impl Event {
                 file.write_all(b"and end").unwrap();
             }
             Self::Cut => {
-                file.set_len(5).unwrap();
                 file.set_len(SIZE as u64 / 2).unwrap();
             }
             Self::ChangeInSecret => {

@@ -145,7 +145,7 @@ impl<'a> Reading<'a> {
             }
             let error = match self.file.read(&mut chunk[..room]).await {
                 // It ends there, whatever its size says, or has become shorter.
-                Ok(0) if self.at < size && self.is_as_long().await? => return Ok(0),
+                Ok(0) if self.at < size && self.lies_on_no_disk().await? => return Ok(0),
                 Ok(0) if self.at < size => {
                     let shrank = TransferError::SourceShrank { expected: size, found: self.at };
                     return Err(io::Error::other(client::Error::from(shrank)));
@@ -170,6 +170,13 @@ impl<'a> Reading<'a> {
                 return Err(error);
             }
         }
+    }
+
+    /// Whether it has the size that it had, and no bytes on a disk: the size of such files is a guess (`/sys`). Of others that end before
+    /// their size a part is missing.
+    async fn lies_on_no_disk(&self) -> io::Result<bool> {
+        let now = self.source.client.metadata(self.source.handle).await.map_err(io::Error::other)?;
+        Ok(now.size == self.attributes.size && now.used == 0)
     }
 
     /// Whether it has the size that it had.
@@ -356,7 +363,8 @@ impl Run<'_> {
             && (has_changed || written.is_ok() && attributes.size > SMALL_BYTES)
         {
             match reading.since(&Pieces::Remote(client, file)).await.at(node)? {
-                (Since::Same, _) if !has_changed => {}
+                // It is the same, and it ended early if it `has_changed`.
+                (Since::Same, _) => {}
                 (Since::Grew, _) if !has_changed => self.say_grew(node, attributes.size),
                 (_, now) => return Ok(Filled::Changed(now)),
             }

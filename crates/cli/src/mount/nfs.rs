@@ -259,8 +259,7 @@ impl Export {
     async fn object(&self, handle: &nfs_fh3) -> Result<Held<'_>, NfsStatus> {
         let parts = self.handles.borrow().parts(handle.data.as_ref())?;
         let held = self.held(parts.server).await?;
-        let is_same = self.handles.borrow().is_of(&parts, &held.metadata);
-        if is_same { Ok(held) } else { Err(NfsStatus::STALE) }
+        self.is_same(handle, &held.metadata).map(|()| held)
     }
 
     fn known(&self, held: &Held<'_>) -> Known {
@@ -275,7 +274,8 @@ impl Export {
     /// GETATTR is how NFS clients open files: what it tells of a file is what the server says now.
     async fn getattr(&self, handle: &nfs_fh3) -> Result<Known, NfsStatus> {
         let held = self.object(handle).await?;
-        self.confirmed(held).await.map(|held| self.known(&held))
+        let held = self.confirmed(held).await?;
+        self.is_same(handle, &held.metadata).map(|()| self.known(&held))
     }
 
     /// Makes sure that a regular file is still what it was when the operation that found it began; of others, that they were not
@@ -308,9 +308,14 @@ impl Export {
             Err(failure) => return Err(status(&failure)),
         }
         // It may have turned out to be another version.
-        let parts = self.handles.borrow().parts(handle.data.as_ref())?;
-        let is_same = self.handles.borrow().is_of(&parts, &held.metadata);
-        if is_same { Ok(self.known(&held)) } else { Err(NfsStatus::STALE) }
+        self.is_same(handle, &held.metadata).map(|()| self.known(&held))
+    }
+
+    /// Whether a handle is for the version with these attributes.
+    fn is_same(&self, handle: &nfs_fh3, metadata: &Metadata) -> Result<(), NfsStatus> {
+        let handles = self.handles.borrow();
+        let parts = handles.parts(handle.data.as_ref())?;
+        if handles.is_of(&parts, metadata) { Ok(()) } else { Err(NfsStatus::STALE) }
     }
 
     /// Returns the space of the server's file system, as it was told last.

@@ -63,5 +63,5 @@ async fn a_directory_that_is_busy_is_listed() {
         assert!(begun.elapsed() >= Duration::from_millis(attempts));
     }
     let error = listed(vec![fails(Readdirplus, When::Always, Status::BAD_COOKIE)]).await.unwrap_err();
-    assert!(crate::error::explain(&error).contains("cookie"), "{error:?}");
+    assert!(crate::error::explain(&error).contains("changed while it was listed"), "{error:?}");
 }

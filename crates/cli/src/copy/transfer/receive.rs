@@ -102,11 +102,12 @@ impl Run<'_> {
         let is_doubtful = has_shrunk
             || is_large && is_its_size && matches!(&moved, Ok(told) if !told.as_ref().is_some_and(is_same));
         if is_doubtful {
-            let now = Attributes::from(&source.client.metadata(source.handle).await.at(node)?);
+            let metadata = source.client.metadata(source.handle).await.at(node)?;
+            let now = Attributes::from(&metadata);
             let since = self.since(source, (&now, &attributes), &part).await;
             match since.map_err(|error| transfer_error(error, &path, &node.to_string()))? {
-                // Nothing of it has changed, and it ends before its size.
-                Since::Same if has_shrunk => return Ok(Attempt::IsNotItsSize),
+                // Nothing of it has changed, and it ends before its size: so do files that lie on no disk. Of others a part is missing.
+                Since::Same if has_shrunk && metadata.used == 0 => return Ok(Attempt::IsNotItsSize),
                 Since::Same => {}
                 Since::Grew if !has_shrunk => self.say_grew(node, attributes.size),
                 Since::Grew | Since::Changed => return Ok(Attempt::Changed(now)),

@@ -112,14 +112,18 @@ impl Export {
             Ok(held) => held,
             Err(status) => return (Err(status), Body::Nothing),
         };
-        let known = self.known(&held);
         let body = match self.data(&held, arguments).await {
             Ok(body) => body,
             // The object that the handle was for is over: its attributes are of no use.
             Err(NfsStatus::STALE) => return (Err(NfsStatus::STALE), Body::Nothing),
             Err(status) => Body::Failed(status),
         };
-        (Ok(Some(known)), body)
+        // It may have grown meanwhile, or have been written before anything was read of it: the cache goes on with the same node.
+        let newest = self.view.lock().cache.known(held.node);
+        if !newest.is_some_and(|newest| self.is_same(&arguments.file, &newest).is_ok()) {
+            return (Err(NfsStatus::STALE), Body::Nothing);
+        }
+        (Ok(Some(self.known(&held))), body)
     }
 
     async fn data(&self, held: &Held<'_>, arguments: &READ3args) -> Result<Body, NfsStatus> {
