@@ -120,7 +120,7 @@ impl Export {
         };
         // It may have grown meanwhile, or have been written before anything was read of it: the cache goes on with the same node.
         let newest = self.view.lock().cache.known(held.node);
-        if !newest.is_some_and(|newest| self.is_same(&arguments.file, &newest).is_ok()) {
+        if newest.is_none_or(|newest| self.is_same(&arguments.file, &newest).is_err()) {
             return (Err(NfsStatus::STALE), Body::Nothing);
         }
         (Ok(Some(self.known(&held))), body)
