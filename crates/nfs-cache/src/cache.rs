@@ -493,7 +493,7 @@ impl<S: Store> Cache<S> {
         }
         self.link = link;
         if link == Link::Up {
-            self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.now);
+            self.begin_silence();
             self.walk_again();
         } else {
             self.prefetch.begin_again();

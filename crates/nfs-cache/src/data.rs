@@ -117,7 +117,7 @@ pub(crate) struct Fetch {
     pub(crate) quiet: bool,
     /// Bytes that came before the file changed in a way that may have kept them, and where they are: they are asked for again and compared.
     witness: Option<(u64, Vec<u8>)>,
-    /// How often it began anew because the file had changed.
+    /// How often it was restarted because the file had changed.
     pub(crate) restarts: u32,
     /// Bytes of its READs: the same while they are larger elsewhere, or parts would be asked for twice.
     block: u64,

@@ -79,7 +79,7 @@ fn after_many_replies_of_a_later_version_the_read_has_that_one() {
         Event::Done { operation, result } if operation == read => Some(result),
         _ => None,
     });
-    // It had given no byte of the earlier version, and goes on with the later one.
+    // It had given no byte of the earlier version, and reads the later one.
     assert_eq!(ended, None);
     assert_eq!(world.server.metadata(ROOT + 2).size, SIZE);
     world.call();

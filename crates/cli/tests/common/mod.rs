@@ -6,7 +6,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader, ErrorKind},
-    net::{SocketAddr, UdpSocket},
+    net::{SocketAddr, TcpListener, UdpSocket},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
@@ -22,6 +22,17 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
         thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Listens on one free port of the loopback, over TCP and UDP.
+pub(crate) fn listen() -> (TcpListener, UdpSocket) {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        match UdpSocket::bind(tcp.local_addr().unwrap()) {
+            Ok(udp) => break (tcp, udp),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse),
+        }
     }
 }
 

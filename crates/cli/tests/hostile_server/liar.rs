@@ -3,8 +3,8 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{ErrorKind, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
     path::PathBuf,
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -20,7 +20,7 @@ use nfs_wire::{
 };
 use nfs_wireless_server::{Directory, DirectoryConfig, Metadata, Peer, Service, ServiceConfig};
 
-use crate::common::noise;
+use crate::common::{listen, noise};
 
 /// Bytes of a reply before its results, from a server that uses no verifier.
 pub(crate) const HEADER: usize = 24;
@@ -177,13 +177,7 @@ impl Trial {
         let mut config = DirectoryConfig::default();
         config.metadata = Metadata::Cached;
         let directory = Directory::open(&served, config).unwrap();
-        let (tcp, udp) = loop {
-            let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-            match UdpSocket::bind(tcp.local_addr().unwrap()) {
-                Ok(udp) => break (tcp, udp),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse),
-            }
-        };
+        let (tcp, udp) = listen();
         let address = tcp.local_addr().unwrap();
         let mut config = ServiceConfig::default();
         // It stands for any server, and others believe every address.

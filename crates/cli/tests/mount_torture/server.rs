@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream, UdpSocket},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use nfs_wire::{
     rpc::CallHeader,
 };
 
-use crate::{faults::Faults, procedures, tree::Tree};
+use crate::{common::listen, faults::Faults, procedures, tree::Tree};
 
 /// What the server is at this moment.
 pub(crate) struct State {
@@ -37,13 +37,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(faults: Faults) -> Self {
-        let (tcp, udp) = loop {
-            let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-            match UdpSocket::bind(tcp.local_addr().unwrap()) {
-                Ok(udp) => break (tcp, udp),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse),
-            }
-        };
+        let (tcp, udp) = listen();
         let address = tcp.local_addr().unwrap();
         let (tree, calls, streams) = (Tree::new(1), BTreeMap::new(), Vec::new());
         let state = Arc::new(Mutex::new(State { tree, faults, calls, changes: 0, streams }));

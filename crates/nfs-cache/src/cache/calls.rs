@@ -198,6 +198,11 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// The server was heard: a silence begins now, if it is asked for anything.
+    pub(super) fn begin_silence(&mut self) {
+        self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.now);
+    }
+
     /// Gives up what the call was a part of.
     pub(super) fn abandon_question(&mut self, question: &Question) {
         match question {

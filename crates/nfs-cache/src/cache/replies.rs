@@ -94,7 +94,7 @@ impl<S: Store> Cache<S> {
             Outcome::Rejected(rejection) => Err(rejection),
         };
         (self.last_heard, self.not_before) = (self.now, self.now);
-        self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.now);
+        self.begin_silence();
         self.answered_until = call.sent.map_or(self.answered_until, |sent| sent.at.max(self.answered_until));
         match self.link {
             Link::Unidentified { .. } | Link::Another => self.identify(call, id, outcome.ok()),
@@ -183,15 +183,20 @@ impl<S: Store> Cache<S> {
     fn lose_root(&mut self, id: CallId, call: Call) {
         let since = *self.rootless_since.get_or_insert(self.now);
         if self.now.saturating_duration_since(since) >= ROOTLESS {
-            self.set_link(Link::Another);
-            self.withdraw_calls();
-            self.ensure_probe();
+            self.meet_another();
         } else {
             self.withdraw_calls();
             self.ask_later(id, call);
             self.set_link(Link::Unidentified { silent: true });
         }
         self.step_all();
+    }
+
+    /// Another server is there. It is asked for nothing but the root.
+    fn meet_another(&mut self) {
+        self.set_link(Link::Another);
+        self.withdraw_calls();
+        self.ensure_probe();
     }
 
     fn ask_later(&mut self, id: CallId, mut call: Call) {
@@ -254,11 +259,7 @@ impl<S: Store> Cache<S> {
             Some(Err(Status::STALE | Status::BADHANDLE)) if self.link != Link::Another => {
                 return self.lose_root(id, call);
             }
-            Some(_) => {
-                self.set_link(Link::Another);
-                self.withdraw_calls();
-                self.ensure_probe();
-            }
+            Some(_) => self.meet_another(),
             None => {
                 self.not_before = self.now + NOT_ASKED_PAUSE;
                 self.ensure_probe();
@@ -684,9 +685,7 @@ impl<S: Store> Cache<S> {
         let change = match change(&before.metadata, &metadata) {
             _ if !is_same_kind => Change::Bytes,
             Change::None if self.is_nameless(&before.metadata) == self.is_nameless(&metadata) => Change::None,
-            Change::Attributes | Change::Growth if !self.is_nameless(&metadata) => {
-                change(&before.metadata, &metadata)
-            }
+            kept @ (Change::Attributes | Change::Growth) if !self.is_nameless(&metadata) => kept,
             _ => Change::Bytes,
         };
         let is_file = matches!(object.kind, Kind::File(_));

@@ -3,7 +3,7 @@
 //! A server may export a directory and, on its own, a file system that is mounted below it. LOOKUP stays in the outer export there
 //! (Linux without `crossmnt`), so that the mount point looks like an empty directory; only MNT leads to what the users of the server
 //! see. Whoever walks through a tree must therefore know the exports below it: the client asks for them when it connects, and where a
-//! name is such an export, it goes on with the root handle that MNT gives. Handles of all exports are valid on every connection to
+//! name is such an export, it uses the root handle that MNT gives. Handles of all exports are valid on every connection to
 //! the server (RFC 1813 §2.3.3: they are opaque, and name a file whatever was mounted).
 
 use std::{

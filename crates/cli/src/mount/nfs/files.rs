@@ -118,7 +118,7 @@ impl Export {
             Err(NfsStatus::STALE) => return (Err(NfsStatus::STALE), Body::Nothing),
             Err(status) => Body::Failed(status),
         };
-        // It may have grown meanwhile, or have been written before anything was read of it: the cache goes on with the same node.
+        // It may have grown meanwhile, or have been written before anything was read of it: the cache keeps its node.
         let newest = self.view.lock().cache.known(held.node);
         if newest.is_none_or(|newest| self.is_same(&arguments.file, &newest).is_err()) {
             return (Err(NfsStatus::STALE), Body::Nothing);
