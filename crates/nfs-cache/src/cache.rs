@@ -34,7 +34,8 @@ pub use self::{
 use crate::{
     call::{Call, CallId, Outcome, Transmit},
     config::CacheConfig,
-    object::{Known, NodeId, Objects, State},
+    directory::Name,
+    object::{Entry, Known, NodeId, Objects, State},
     server_clock::ServerClock,
     store::Store,
 };
@@ -62,7 +63,7 @@ impl OpenId {
 /// What a server showed of an export, as a machine: see the crate's documentation.
 ///
 /// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
-///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference),
+///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`found_listed`](Self::found_listed),
 ///   [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`keep`](Self::keep) gives a lasting store what
 ///   it is to have; [`path_changed`](Self::path_changed) is a hint from below.
 /// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
@@ -153,12 +154,23 @@ struct Operation {
 
 #[derive(Clone, Debug)]
 enum Asked {
-    Lookup { directory: NodeId, name: Vec<u8> },
+    Lookup {
+        directory: NodeId,
+        name: Name,
+    },
     Attributes(NodeId),
     List(NodeId),
     ReadLink(NodeId),
-    Open(NodeId),
-    Read { open: OpenId, offset: u64, count: u32 },
+    /// By a name, if it is to be the file that this name leads to.
+    Open {
+        node: NodeId,
+        by: Option<Entry>,
+    },
+    Read {
+        open: OpenId,
+        offset: u64,
+        count: u32,
+    },
     Find(FileHandle),
     Confirm(NodeId),
 }
@@ -224,7 +236,7 @@ impl<S: Store> Cache<S> {
 
     /// Finds a name in a directory: [`Answer::Entry`].
     pub fn lookup(&mut self, now: Instant, directory: NodeId, name: &[u8]) -> OperationId {
-        self.submit(now, Asked::Lookup { directory, name: name.to_vec() })
+        self.submit(now, Asked::Lookup { directory, name: name.into() })
     }
 
     /// Asks for attributes: [`Answer::Attributes`].
@@ -242,9 +254,11 @@ impl<S: Store> Cache<S> {
         self.submit(now, Asked::ReadLink(link))
     }
 
-    /// Opens a file: [`Answer::Opened`]. [`Failure::Stale`] means that the file has another version now: look its name up again.
+    /// Opens a file by the name that it was found by last: [`Answer::Opened`]. [`Failure::Stale`] means that the file has another version
+    /// now, or the name leads to another file: look it up again.
     pub fn open(&mut self, now: Instant, file: NodeId) -> OperationId {
-        self.submit(now, Asked::Open(file))
+        let by = self.objects.get(file).and_then(|object| object.entry.clone());
+        self.submit(now, Asked::Open { node: file, by })
     }
 
     /// Reads up to `count` bytes, fewer at the end of the file only: [`Answer::Data`].
@@ -286,8 +300,14 @@ impl<S: Store> Cache<S> {
         self.drop_if_unused(node);
     }
 
-    /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it.
-    pub fn reference(&mut self, node: NodeId) {
+    /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it: the directory's listing has it by this name.
+    pub fn found_listed(&mut self, directory: NodeId, entry: &ListEntry) {
+        let Some(node) = entry.node else { return };
+        self.found_by(directory, &entry.name, node);
+        self.reference(node);
+    }
+
+    fn reference(&mut self, node: NodeId) {
         if let Some(object) = self.objects.get_mut(node) {
             object.references += 1;
         }
@@ -467,7 +487,7 @@ impl<S: Store> Cache<S> {
     fn mute_since(&self, asked: &Asked) -> Option<Instant> {
         let node = match asked {
             Asked::Attributes(node) | Asked::List(node) | Asked::ReadLink(node) => *node,
-            Asked::Open(node) | Asked::Confirm(node) => *node,
+            Asked::Open { node, .. } | Asked::Confirm(node) => *node,
             Asked::Read { open, .. } => self.opens.get(open)?.node,
             Asked::Lookup { .. } | Asked::Find(_) => return None,
         };
@@ -521,7 +541,7 @@ impl<S: Store> Cache<S> {
     fn prompt_at(&self, operation: &Operation) -> Option<Instant> {
         let opens_nothing = match operation.asked {
             Asked::Lookup { .. } | Asked::Attributes(_) | Asked::List(_) | Asked::ReadLink(_) => true,
-            Asked::Open(_) | Asked::Read { .. } | Asked::Find(_) | Asked::Confirm(_) => false,
+            Asked::Open { .. } | Asked::Read { .. } | Asked::Find(_) | Asked::Confirm(_) => false,
         };
         let may = opens_nothing && !operation.insists && self.link == Link::Up;
         operation.begun.checked_add(self.config.prompt).filter(|_| may)

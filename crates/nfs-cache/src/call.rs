@@ -16,6 +16,7 @@ use nfs_wire::{
 
 use crate::{
     cache::{OperationId, Sent},
+    directory::Name,
     object::NodeId,
 };
 
@@ -60,7 +61,7 @@ pub(crate) enum Question {
     Getattr(FileHandle),
     Lookup {
         directory: FileHandle,
-        name: Vec<u8>,
+        name: Name,
     },
     Readlink(FileHandle),
     Read {

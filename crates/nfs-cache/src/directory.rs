@@ -57,8 +57,8 @@ impl Edge {
     }
 }
 
-/// A name, in as much memory as it needs.
-pub(crate) type Name = Box<[u8]>;
+/// A name, in memory that all who know it share.
+pub(crate) type Name = Arc<[u8]>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
@@ -125,9 +125,9 @@ impl Directory {
     }
 
     /// Takes in what a LOOKUP told, unless something later is known.
-    pub(crate) fn learn(&mut self, name: &[u8], edge: Edge) {
+    pub(crate) fn learn(&mut self, name: &Name, edge: Edge) {
         if self.find(name).is_none_or(|known| known.source.call <= edge.source.call) {
-            self.names.insert(name.into(), edge);
+            self.names.insert(Arc::clone(name), edge);
         }
     }
 

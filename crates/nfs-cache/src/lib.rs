@@ -6,11 +6,12 @@
 //! # What is promised
 //!
 //! - *Three answers.* The server's word changes what is known: present, or absent. That it could not be asked changes nothing.
-//! - *Close-to-open.* While the server answers, an open file has the version that the server had when it was opened, or a later
-//!   one (Howard et al. 1988). That costs one round trip: the first READ of a file that is not held is the question.
+//! - *Close-to-open.* While the server answers, who opens a file gets what its name led to at that moment, in the version that it
+//!   had then, or a later one (Howard et al. 1988). That costs one round trip: of a file that is not held, the first READ goes with
+//!   the question.
 //! - *One open, one version.* The bytes of two versions are never mixed: when the file has changed on the server, a read of what
 //!   is not held fails as stale, and the next open has the new version, under another [`NodeId`].
-//! - *Names* are at most [`CacheConfig::longest_ttl`] old while the server answers.
+//! - *Names* that are not opened are at most [`CacheConfig::longest_ttl`] old while the server answers.
 //! - *Every operation ends*, at the latest after [`CacheConfig::wait`].
 //!
 //! # What is not

@@ -12,7 +12,7 @@ use nfs_wire::FileHandle;
 use crate::{
     call::CallId,
     data::{Held, NOTHING},
-    directory::Directory,
+    directory::{Directory, Name},
     handle::{SharedHandle, hash},
 };
 
@@ -92,9 +92,16 @@ pub(crate) struct Object {
     pub(crate) pinned: bool,
     /// It stays, and what lies in it does not for that.
     pub(crate) hoarded: bool,
-    /// The directory that it was found in last.
-    pub(crate) parent: Option<NodeId>,
+    /// The name that it was found by last, as far as that is known.
+    pub(crate) entry: Option<Entry>,
     pub(crate) kind: Kind,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) directory: NodeId,
+    pub(crate) name: Name,
 }
 
 #[derive(Debug)]
@@ -127,9 +134,14 @@ impl Object {
             used: 0,
             pinned: false,
             hoarded: false,
-            parent: None,
+            entry: None,
             kind,
         }
+    }
+
+    /// Returns the directory that it was found in last.
+    pub(crate) fn parent(&self) -> Option<NodeId> {
+        self.entry.as_ref().map(|entry| entry.directory)
     }
 
     /// Returns the server's handle.

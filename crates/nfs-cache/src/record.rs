@@ -7,7 +7,7 @@ use nfs_wire::{
     nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3},
 };
 
-use crate::directory::Target;
+use crate::directory::{Name, Target};
 
 /// A file, directory or link as it was when it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Names<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptName {
-    pub(crate) name: Vec<u8>,
+    pub(crate) name: Name,
     pub(crate) target: Target,
     /// It holds for as long as the directory has these attributes.
     pub(crate) proven: bool,
@@ -64,9 +64,12 @@ pub(crate) struct KeptFile {
 const DIRECTORY: u8 = 1;
 const FILE: u8 = 2;
 
-/// Room for what a record begins with, and for a name with attributes: where it does not suffice, more is taken.
+/// Room for what a record begins with.
 const SUBJECT_BYTES: usize = 256;
-const NAME_BYTES: usize = 192;
+
+/// Room for a name in a record besides its bytes and those of its handle: with attributes, and without a link's target.
+const NAME_BYTES: usize = 4 + 1 + 1 + 8 + METADATA_BYTES + 8 + 1;
+const METADATA_BYTES: usize = 1 + 6 * 4 + 4 * 8 + 3 * 8;
 
 /// Longest target of a link that is kept.
 const LONGEST_LINK: usize = 1 << 16;
@@ -110,14 +113,15 @@ pub(crate) fn version(metadata: &Metadata) -> u64 {
 }
 
 impl<'a> KeptDirectory<'a> {
-    /// Makes the record of a directory with so many names, which need not all be in memory at once.
+    /// Makes the record of a directory with these `count` names, whose bytes and handles take `bytes`. They need not all be in memory
+    /// at once.
     pub(crate) fn encode(
         subject: &Subject,
         complete: Option<bool>,
-        count: usize,
+        (count, bytes): (usize, usize),
         names: impl Iterator<Item = KeptName>,
     ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(SUBJECT_BYTES + count * NAME_BYTES);
+        let mut out = Vec::with_capacity(SUBJECT_BYTES + count * NAME_BYTES + bytes);
         out.push(DIRECTORY);
         subject.encode(&mut out);
         out.push(complete.map_or(0, |proven| 1 + u8::from(proven)));
@@ -183,7 +187,7 @@ impl Iterator for Names<'_> {
 
 impl KeptName {
     fn decode(rest: &mut &[u8]) -> Option<Self> {
-        let (name, flags) = (take_bytes(rest)?, take_byte(rest)?);
+        let (name, flags) = (take_bytes(rest)?.into(), take_byte(rest)?);
         let target = match flags & 3 {
             0 => Target::Handle(take_handle(rest)?.into(), take_u64(rest)?),
             1 => Target::Listed(take_u64(rest)?),
@@ -384,7 +388,7 @@ mod tests {
             Some(KeptChild { metadata: metadata(kind, 70), asked: 3, doubted, link })
         };
         let name = |name: &str, target, proven, child| KeptName {
-            name: name.as_bytes().to_vec(),
+            name: name.as_bytes().into(),
             target,
             proven,
             child,
@@ -404,7 +408,7 @@ mod tests {
     }
 
     fn encoded((subject, complete, names): Parts) -> Vec<u8> {
-        KeptDirectory::encode(&subject, complete, names.len(), names.into_iter())
+        KeptDirectory::encode(&subject, complete, (names.len(), 0), names.into_iter())
     }
 
     fn decoded(body: &[u8]) -> Option<Parts> {

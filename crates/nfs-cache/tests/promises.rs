@@ -288,6 +288,40 @@ fn a_name_that_was_not_there_is_found_as_soon_as_it_is() {
     assert_eq!(world.read(node), Ok(bytes(6)));
 }
 
+/// The file lives on under another name: a log that is rotated, a document that an editor keeps a copy of.
+#[test]
+fn who_opens_a_file_by_name_gets_the_one_that_has_it_now() {
+    for is_read in [false, true] {
+        let mut world = world();
+        world.server.put(Duration::from_secs(1), "d", A, bytes(A));
+        let node = world.node("a");
+        if is_read {
+            assert_eq!(world.read(node), Ok(bytes(A)));
+        }
+        assert_eq!(lookup(&mut world, "a"), Ok(node));
+        world.server.put(Duration::from_secs(60), "a", ROOT + 77, bytes(77));
+        world.now += MS;
+        let opened = world.run(|cache, now| cache.open(now, node));
+        assert!(matches!(opened, Err(Failure::Stale)), "read before: {is_read}; {opened:?}");
+        let other = lookup(&mut world, "a").expect("it is there");
+        assert_eq!(world.read(other), Ok(bytes(77)));
+        // The other name leads to it as before.
+        assert_eq!(lookup(&mut world, "d"), Ok(node));
+        assert_eq!(world.read(node), Ok(bytes(A)));
+    }
+}
+
+#[test]
+fn an_open_of_what_is_held_takes_one_call() {
+    let mut world = world();
+    world.cache.set_wall_clock(world.now, Duration::from_secs(1_700_000_000) + 7 * DAY);
+    let node = world.node("a");
+    assert_eq!(world.read(node), Ok(bytes(A)));
+    let before = world.cache.stats().calls;
+    open(&mut world, node);
+    assert_eq!(world.cache.stats().calls - before, 1);
+}
+
 /// The file that a name leads to is another one whenever the server is asked.
 #[test]
 fn a_server_that_contradicts_itself_is_not_asked_for_ever() {

@@ -12,7 +12,7 @@ mod owner;
 use std::{cell::RefCell, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use nfs_cache::{Answer, Failure, NodeId, OperationId};
+use nfs_cache::{Answer, Failure, Identity, NodeId, OperationId};
 use nfs_wire::{
     DecodeError, FileHandle, Procedure, Reader,
     call::decode,
@@ -84,6 +84,14 @@ struct Held<'a> {
     metadata: Metadata,
     /// The operation that found it.
     found_by: OperationId,
+}
+
+impl Held<'_> {
+    /// Returns what names it for clients.
+    fn identity(&self) -> Identity {
+        let identity = self.view.lock().cache.identity(self.node);
+        identity.unwrap_or(Identity { handle: self.server, version: 0 })
+    }
 }
 
 impl Drop for Held<'_> {
@@ -259,15 +267,15 @@ impl Export {
     async fn object(&self, handle: &nfs_fh3) -> Result<Held<'_>, NfsStatus> {
         let parts = self.handles.borrow().parts(handle.data.as_ref())?;
         let held = self.held(parts.server).await?;
-        self.is_same(handle, &held.metadata).map(|()| held)
+        self.is_same(handle, &held).map(|()| held)
     }
 
     fn known(&self, held: &Held<'_>) -> Known {
-        self.describe(&held.server, &held.metadata)
+        self.describe(&held.identity(), &held.metadata)
     }
 
-    fn describe(&self, server: &FileHandle, metadata: &Metadata) -> Known {
-        let handle = self.handles.borrow_mut().handle(server, metadata);
+    fn describe(&self, identity: &Identity, metadata: &Metadata) -> Known {
+        let handle = self.handles.borrow_mut().handle(identity);
         Known { handle, attributes: attributes(metadata) }
     }
 
@@ -275,7 +283,7 @@ impl Export {
     async fn getattr(&self, handle: &nfs_fh3) -> Result<Known, NfsStatus> {
         let held = self.object(handle).await?;
         let held = self.confirmed(held).await?;
-        self.is_same(handle, &held.metadata).map(|()| self.known(&held))
+        self.is_same(handle, &held).map(|()| self.known(&held))
     }
 
     /// Makes sure that a regular file is still what it was when the operation that found it began; of others, that they were not
@@ -308,14 +316,14 @@ impl Export {
             Err(failure) => return Err(status(&failure)),
         }
         // It may have turned out to be another version.
-        self.is_same(handle, &held.metadata).map(|()| self.known(&held))
+        self.is_same(handle, &held).map(|()| self.known(&held))
     }
 
-    /// Whether a handle is for the version with these attributes.
-    fn is_same(&self, handle: &nfs_fh3, metadata: &Metadata) -> Result<(), NfsStatus> {
+    /// Whether a handle is for the version that was found.
+    fn is_same(&self, handle: &nfs_fh3, held: &Held<'_>) -> Result<(), NfsStatus> {
         let handles = self.handles.borrow();
         let parts = handles.parts(handle.data.as_ref())?;
-        if handles.is_of(&parts, metadata) { Ok(()) } else { Err(NfsStatus::STALE) }
+        if handles.is_of(&parts, held.identity().version) { Ok(()) } else { Err(NfsStatus::STALE) }
     }
 
     /// Returns the space of the server's file system, as it was told last.

@@ -7,7 +7,7 @@ mod listings;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -38,7 +38,7 @@ pub(crate) enum Notice {
     /// Another server is there.
     AnotherServer,
     /// A directory on the server has a name that no program can use.
-    Unusable(Box<[u8]>),
+    Unusable(Arc<[u8]>),
     /// A directory, by its path below the mounted one, cannot be listed; and why.
     Unlisted(Vec<u8>, Failure),
 }

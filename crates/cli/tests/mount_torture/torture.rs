@@ -74,9 +74,6 @@ const MARGIN: Duration = Duration::from_millis(1500);
 /// How long after an outage an open may show what was before it.
 const AFTER_OUTAGE: Duration = Duration::from_millis(500);
 
-/// How long a name may lead to another file than on the server, in directories that change all the time: 3 s, and 1 s in the kernel.
-const NAMES: Duration = Duration::from_millis(4500);
-
 /// Processes that read.
 const READERS: u64 = 5;
 
@@ -215,12 +212,7 @@ impl Field {
     fn allowed(&self, name: &str, window: (Instant, Instant)) -> Vec<Option<Content>> {
         // In an outage, what was held when it began is shown, however old that is.
         let from = if self.outage(window).is_some() { self.begun } else { window.0 };
-        let mut allowed = self.model(|model| model.during(name, from, window.1));
-        // Names are used for a while, as docs/mount.md says; the version of what they lead to is that of the open all the same.
-        let files: Vec<u64> = allowed.iter().flatten().map(|content| content.label.file).collect();
-        let before = self.model(|model| model.during(name, from.checked_sub(NAMES).unwrap_or(from), from));
-        allowed.extend(before.into_iter().filter(|it| it.is_none_or(|it| !files.contains(&it.label.file))));
-        allowed
+        self.model(|model| model.during(name, from, window.1))
     }
 
     /// Whether an error is one that this moment explains.
@@ -233,8 +225,8 @@ impl Field {
             Some("2") => self.allowed(name, window).contains(&None),
             // A page of a mapping that cannot be had is a bad address.
             Some("5" | "14" | "116") if !must_be_held && self.outage(window).is_some() => true,
-            // The kernel looks a name up once more; if that leads to another file again, it tells.
-            Some("116") => self.model(|model| model.during(name, window.0 - NAMES, window.1)).len() > 2,
+            // The kernel looks a name up once more; if that leads to another file again meanwhile, it tells.
+            Some("116") => self.model(|model| model.during(name, window.0, window.1)).len() > 1,
             _ => false,
         }
     }

@@ -79,7 +79,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListEntry {
     /// The name as the server gave it.
-    pub name: Box<[u8]>,
+    pub name: Arc<[u8]>,
     /// The number of the file; 0 where the server told it with no reply that is remembered.
     pub fileid: u64,
     /// The object where its attributes are known: [`Cache::known`](crate::Cache::known). The front has no reference to it.

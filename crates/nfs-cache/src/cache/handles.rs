@@ -24,10 +24,10 @@ impl<S: Store> Cache<S> {
         self.submit_since(now, Asked::Confirm(node), since)
     }
 
-    /// Opens a file as [`open`](Self::open) does, without a question of its own if the server told its attributes since `since` was
-    /// begun.
-    pub fn open_since(&mut self, now: Instant, file: NodeId, since: OperationId) -> OperationId {
-        self.submit_since(now, Asked::Open(file), Some(since))
+    /// Opens a file as [`open`](Self::open) does, whatever name it has now, and without a question of its own if the server told its
+    /// attributes since `since` was begun.
+    pub fn open_handle(&mut self, now: Instant, file: NodeId, since: Option<OperationId>) -> OperationId {
+        self.submit_since(now, Asked::Open { node: file, by: None }, since)
     }
 
     /// Returns the server's handle of a node.
@@ -42,7 +42,7 @@ impl<S: Store> Cache<S> {
 
     /// Returns the directory that a node was found in last, as far as that is known.
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
-        self.objects.get(node)?.parent
+        self.objects.get(node)?.parent()
     }
 
     pub(super) fn step_find(&mut self, id: OperationId, handle: FileHandle) -> Step {

@@ -21,7 +21,7 @@ use crate::{
     data::{Pages, grain_length},
     directory::{Directory, Edge, Name, Source, Target},
     handle::SharedHandle,
-    object::{Identity, Kind, Known, NodeId, Object},
+    object::{Entry, Identity, Kind, Known, NodeId, Object},
     record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
     store::{Record, Store},
 };
@@ -196,19 +196,33 @@ impl<S: Store> Cache<S> {
     pub(super) fn told(&mut self, node: NodeId, is_change: bool) {
         let Some(object) = self.objects.get(node) else { return };
         let is_listed = object.directory().is_some_and(Directory::is_worth_keeping);
-        for node in [is_listed.then_some(node), object.parent].into_iter().flatten() {
+        for node in [is_listed.then_some(node), object.parent()].into_iter().flatten() {
             if is_change { self.changed(node) } else { self.confirmed(node) }
         }
     }
 
-    /// Takes note which directory an object lies in.
-    pub(super) fn adopt(&mut self, directory: NodeId, handle: &FileHandle) {
-        if let Some(node) = self.objects.node(handle)
-            && node != NodeId::ROOT
+    /// Takes note by which name a front has found an object.
+    pub(super) fn found_by(&mut self, directory: NodeId, name: &Name, node: NodeId) {
+        if node != NodeId::ROOT
             && let Some(object) = self.objects.get_mut(node)
         {
-            object.parent = Some(directory);
+            object.entry = Some(Entry { directory, name: Arc::clone(name) });
         }
+    }
+
+    /// Takes note of a name that leads to an object, if that by which it was found does not.
+    pub(super) fn adopt(&mut self, directory: NodeId, name: &Name, node: NodeId) {
+        if self.objects.get(node).is_some_and(|object| self.entry(object).is_none()) {
+            self.found_by(directory, name, node);
+        }
+    }
+
+    /// Returns the name that an object was found by, if that leads to it as far as is known, and the directory.
+    fn entry<'a>(&'a self, object: &'a Object) -> Option<(&'a Name, &'a Object)> {
+        let Entry { directory, name } = object.entry.as_ref()?;
+        let directory = self.objects.get(*directory)?;
+        let edge = directory.directory()?.names.get(name)?;
+        (edge.target.handle() == Some(&object.handle)).then_some((name, directory))
     }
 
     /// Whether an object stays when room is made: it is hoarded or pinned, or a directory that it lies in is pinned.
@@ -221,7 +235,7 @@ impl<S: Store> Cache<S> {
     fn way_up(&self, node: NodeId) -> impl Iterator<Item = (NodeId, &Object)> {
         let first = self.objects.get(node).map(|object| (node, object));
         let above = |&(_, object): &(NodeId, &Object)| {
-            let parent = object.parent?;
+            let parent = object.parent()?;
             self.objects.get(parent).map(|object| (parent, object))
         };
         std::iter::successors(first, above).take(DEPTH)
@@ -230,15 +244,12 @@ impl<S: Store> Cache<S> {
     /// Returns where an object lies below the root, as far as that is known.
     pub(super) fn path(&self, node: NodeId) -> Option<Vec<u8>> {
         let mut names: Vec<&[u8]> = Vec::new();
-        let mut way = self.way_up(node).peekable();
-        while let Some((node, object)) = way.next() {
+        for (node, object) in self.way_up(node) {
             if node == NodeId::ROOT {
                 names.reverse();
                 return Some(names.join(&b'/'));
             }
-            let directory = way.peek()?.1.directory()?;
-            let is_it = |edge: &Edge| edge.target.handle() == Some(&object.handle);
-            names.push(directory.names.iter().find(|(_, edge)| is_it(edge))?.0);
+            names.push(self.entry(object)?.0);
         }
         None
     }
@@ -275,7 +286,12 @@ impl<S: Store> Cache<S> {
                 Some(KeptChild { metadata, asked, doubted: !edge.leads_to(child), link })
             };
             let child = edge.target.handle().and_then(child);
-            KeptName { name: name.to_vec(), target: edge.target.clone(), proven: holds(&edge.source), child }
+            KeptName {
+                name: Arc::clone(name),
+                target: edge.target.clone(),
+                proven: holds(&edge.source),
+                child,
+            }
         };
         // What a listing did not have is not there; nobody needs to be told twice.
         let is_needed = |(_, edge): &(&Name, &Edge)| {
@@ -286,7 +302,11 @@ impl<S: Store> Cache<S> {
         let subject = Subject { handle, metadata: own, asked };
         let needed = || directory.names.iter().filter(is_needed);
         let complete = directory.complete.as_deref().map(holds);
-        let body = KeptDirectory::encode(&subject, complete, needed().count(), needed().map(name)).into();
+        let bytes = |(name, edge): (&Name, &Edge)| {
+            name.len() + edge.target.handle().map_or(0, |handle| handle.get().as_bytes().len())
+        };
+        let room = (needed().count(), needed().map(bytes).sum());
+        let body = KeptDirectory::encode(&subject, complete, room, needed().map(name)).into();
         let (key, path) = (record::key(&handle, &own), self.path(node));
         let pinned = self.is_pinned(node);
         self.store.keep(node, &Record { key: &key, body, path: path.as_deref(), pinned });
@@ -348,7 +368,7 @@ impl<S: Store> Cache<S> {
         if directory.complete.is_none() {
             let edge = |KeptName { name, target, proven, .. }| {
                 let source = Arc::clone(&sources[usize::from(proven)]);
-                (name.into_boxed_slice(), Edge { target, source })
+                (name, Edge { target, source })
             };
             // Of a name that comes twice the last one stays. A map that is made of all at once has no empty places.
             let known = std::mem::take(&mut directory.names);
@@ -357,11 +377,12 @@ impl<S: Store> Cache<S> {
         let handle_of = |target: &Target| target.handle().map(SharedHandle::get);
         for KeptName { name, target, child, .. } in kept.names {
             let names = self.objects.get(node).and_then(Object::directory);
-            let known = names.and_then(|directory| handle_of(&directory.names.get(&*name)?.target));
-            if let (Some(handle), Some(child)) = (handle_of(&target), child)
-                && known == Some(handle)
+            let known = names.and_then(|directory| directory.names.get_key_value(&name));
+            if let (Some(handle), Some(child), Some((name, edge))) = (handle_of(&target), child, known)
+                && handle_of(&edge.target) == Some(handle)
             {
-                self.recall_child(node, handle, child);
+                let entry = Entry { directory: node, name: Arc::clone(name) };
+                self.recall_child(entry, handle, child);
             }
         }
         if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
@@ -371,7 +392,7 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    fn recall_child(&mut self, directory: NodeId, handle: FileHandle, child: KeptChild) {
+    fn recall_child(&mut self, entry: Entry, handle: FileHandle, child: KeptChild) {
         let KeptChild { metadata, asked, doubted, link } = child;
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
         let known = self.kept(metadata, asked);
@@ -387,7 +408,7 @@ impl<S: Store> Cache<S> {
             *target = Some((Bytes::from(link), CallId::KEPT));
         }
         if node != NodeId::ROOT {
-            object.parent.get_or_insert(directory);
+            object.entry.get_or_insert(entry);
         }
     }
 
@@ -430,7 +451,7 @@ impl<S: Store> Cache<S> {
             self.objects.remove(node);
             return;
         }
-        let parent = self.objects.get(node).and_then(|object| object.parent);
+        let parent = self.objects.get(node).and_then(Object::parent);
         for node in [Some(node), parent].into_iter().flatten() {
             if self.unkept.due.contains_key(&node) {
                 self.keep_object(node);

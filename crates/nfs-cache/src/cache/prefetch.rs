@@ -551,7 +551,7 @@ impl<S: Store> Cache<S> {
 
     /// Looks where a name leads.
     pub(super) fn look_at(&self, directory: nfs_wire::FileHandle, name: &[u8], edge: &Edge) -> Seen {
-        let lookup = || Question::Lookup { directory, name: name.to_vec() };
+        let lookup = || Question::Lookup { directory, name: name.into() };
         match &edge.target {
             Target::Absent => Seen::Nothing,
             Target::Listed(_) => Seen::Unknown(lookup()),

@@ -1,11 +1,11 @@
 //! What is used is asked for again before its time is over, so that who uses it the next time does not wait.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::{Cache, Link};
 use crate::{
     call::{Call, CallId, Question},
-    directory::{Edge, Source, Target},
+    directory::{Edge, Name, Source, Target},
     object::{NodeId, Object},
     store::Store,
 };
@@ -27,14 +27,14 @@ impl<S: Store> Cache<S> {
         let Some(object) = self.objects.get(node).filter(|_| self.link == Link::Up) else { return };
         // A listing of its directory brings them.
         let is_listed = |directory: &Object| directory.directory().is_some_and(|it| it.run.is_some());
-        let parent = object.parent.and_then(|parent| self.objects.get(parent));
+        let parent = object.parent().and_then(|parent| self.objects.get(parent));
         if self.is_due(object) && !parent.is_some_and(is_listed) {
             self.ask(None, Question::Getattr(object.handle()), CallId(0));
         }
     }
 
     /// Asks again for what a name leads to, and for the attributes of that, where they will soon be too old.
-    pub(super) fn refresh_name(&mut self, directory: NodeId, name: &[u8], node: NodeId) {
+    pub(super) fn refresh_name(&mut self, directory: NodeId, name: &Name, node: NodeId) {
         let Some(parent) = self.objects.get(directory).filter(|_| self.link == Link::Up) else { return };
         let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
         let (handle, edge) = (parent.handle(), names.find(name));
@@ -44,7 +44,7 @@ impl<S: Store> Cache<S> {
             // That the directory has not changed is enough.
             Some(edge) if is_proven(&edge) => _ = self.ask(None, Question::Getattr(handle), CallId(0)),
             Some(_) => {
-                self.ask(None, Question::Lookup { directory: handle, name: name.to_vec() }, CallId(0));
+                self.ask(None, Question::Lookup { directory: handle, name: Arc::clone(name) }, CallId(0));
             }
             None => {}
         }

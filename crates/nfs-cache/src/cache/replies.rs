@@ -17,7 +17,7 @@ use super::{Asked, Cache, Event, Failure, Link, OperationId, path::SMALLEST_PAGE
 use crate::{
     call::{Call, CallId, Outcome, Question},
     data::{Doubt, GRAIN_BYTES, Held, Pages, grain_length},
-    directory::{Edge, Run, Source, Target},
+    directory::{Edge, Name, Run, Source, Target},
     handle::SharedHandle,
     object::{Kind, Known, NodeId, Object},
     record,
@@ -121,7 +121,7 @@ impl<S: Store> Cache<S> {
                         (it.brought, it.mute_since) = (self.now, None);
                         // Listings and data take many answers; they have bounds of their own.
                         let takes_data =
-                            matches!(it.asked, Asked::Read { .. } | Asked::Open(_) | Asked::Confirm(_));
+                            matches!(it.asked, Asked::Read { .. } | Asked::Open { .. } | Asked::Confirm(_));
                         it.rounds += u32::from(!takes_data && !matches!(call.question, Question::Page(_)));
                     });
                 }
@@ -353,7 +353,7 @@ impl<S: Store> Cache<S> {
         id: CallId,
         call: &Call,
         directory: FileHandle,
-        name: &[u8],
+        name: &Name,
         results: &[u8],
     ) -> Result<Taken, Taken> {
         let now = self.now;
@@ -376,13 +376,13 @@ impl<S: Store> Cache<S> {
             Err(Status::NOENT) => (Target::Absent, None),
             Err(status) => return Err(status.into()),
         };
-        let found = target.handle().map(SharedHandle::get);
+        let found = target.handle().and_then(|handle| self.objects.node(&handle.get()));
         if let Some(names) = self.directory_of(&directory) {
             names.learn(name, Edge { target, source: source(proven) });
         }
         if let Some(node) = self.objects.node(&directory) {
-            if let Some(handle) = found {
-                self.adopt(node, &handle);
+            if let Some(found) = found {
+                self.adopt(node, name, found);
             }
             self.changed(node);
         }
@@ -585,9 +585,12 @@ impl<S: Store> Cache<S> {
             return Err(Taken::Failed(Failure::Listing(TransferError::NoProgress { procedure, reason })));
         }
         for DirEntry { name, fileid, metadata, handle, .. } in entries {
+            let name = Name::from(name);
             if let (Some(handle), Some(metadata)) = (handle, metadata) {
                 self.observe(handle, metadata, id, call);
-                self.adopt(node, &handle);
+                if let Some(found) = self.objects.node(&handle) {
+                    self.adopt(node, &name, found);
+                }
             }
             let target = match handle {
                 Some(handle) => Target::Handle(self.objects.share(handle), fileid),
@@ -596,7 +599,7 @@ impl<S: Store> Cache<S> {
             if let Some(run) =
                 self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
             {
-                run.names.insert(name.into(), target);
+                run.names.insert(name, target);
             }
         }
         let object = self.objects.get(node).expect("it was just there");
@@ -803,7 +806,7 @@ impl<S: Store> Cache<S> {
     fn begin_version(&mut self, node: NodeId, known: Known) -> Option<NodeId> {
         let object = self.objects.get_mut(node)?;
         let handle = object.handle();
-        let (pinned, hoarded, parent) = (object.pinned, object.hoarded, object.parent);
+        let (pinned, hoarded, entry) = (object.pinned, object.hoarded, object.entry.clone());
         let shown_bytes = object.known.metadata.size;
         // It stays what it was before it was in doubt.
         if let Some(held) = object.held_mut()
@@ -822,7 +825,7 @@ impl<S: Store> Cache<S> {
         self.drop_if_unused(over);
         let node = self.objects.insert(self.now, handle, known);
         let object = self.objects.get_mut(node)?;
-        (object.changed_by, object.pinned, object.parent) = (known.call, pinned, parent);
+        (object.changed_by, object.pinned, object.entry) = (known.call, pinned, entry);
         object.hoarded = hoarded;
         self.prefetch.hoard.follow(over, node);
         self.told(node, true);
@@ -840,7 +843,7 @@ impl<S: Store> Cache<S> {
         if let Some((node, object)) = self.objects.at(handle)
             && node != NodeId::ROOT
         {
-            let parent = object.parent;
+            let parent = object.parent();
             self.retire(node);
             self.objects.end(node);
             self.forget_handle(parent, handle);

@@ -1,6 +1,9 @@
 //! What an operation needs next: an answer, or a call.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
@@ -10,7 +13,7 @@ use crate::{
     call::{CallId, Question},
     data::{GRAIN_BYTES, grain_length},
     directory::{Edge, Name, Source, Target},
-    object::{Kind, NodeId, Object},
+    object::{Entry, Kind, NodeId, Object},
     store::Store,
 };
 
@@ -19,6 +22,15 @@ const LAST_CHANCE: Duration = Duration::from_millis(100);
 
 /// Rounds of calls that an operation takes which needs one or two answers: more, and the server contradicts itself.
 const MOST_ROUNDS: u32 = 10;
+
+/// Where a name leads.
+enum Leads {
+    /// To the file that is meant.
+    Here,
+    Elsewhere,
+    /// This directory has to be asked.
+    Unknown(FileHandle),
+}
 
 /// `None`: it waits for a call.
 pub(super) type Step = Option<Result<Answer, Failure>>;
@@ -36,7 +48,7 @@ impl<S: Store> Cache<S> {
                 Asked::Attributes(node) => self.step_attributes(id, node),
                 Asked::List(node) => self.step_list(id, node),
                 Asked::ReadLink(node) => self.step_read_link(id, node),
-                Asked::Open(node) => self.step_open(id, node),
+                Asked::Open { node, by } => self.step_open(id, node, by.as_ref()),
                 Asked::Read { open, offset, count } => self.step_read(id, open, offset, count),
                 Asked::Find(handle) => self.step_find(id, handle),
                 Asked::Confirm(node) => self.step_confirm(id, node),
@@ -128,7 +140,7 @@ impl<S: Store> Cache<S> {
         source.call >= operation.first || is_same && directory.known.call >= operation.first
     }
 
-    fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &[u8]) -> Step {
+    fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &Name) -> Step {
         self.recall_names(directory, self.takes_stale(id));
         let Some(parent) = self.objects.get(directory) else { return Some(Err(Failure::Stale)) };
         let Some(names) = parent.directory() else { return Some(Err(Failure::WrongKind)) };
@@ -160,6 +172,7 @@ impl<S: Store> Cache<S> {
                                 let metadata = object.known.metadata;
                                 self.count_stale(!is_known || !is_confirmed);
                                 self.refresh_name(directory, name, node);
+                                self.found_by(directory, name, node);
                                 self.objects.touch(node);
                                 self.reference(node);
                                 return Some(Ok(Answer::Entry { node, metadata }));
@@ -192,9 +205,9 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    fn ask_name(&mut self, id: OperationId, directory: FileHandle, name: &[u8]) -> Step {
+    fn ask_name(&mut self, id: OperationId, directory: FileHandle, name: &Name) -> Step {
         let earliest = self.earliest_joined(id);
-        self.ask(Some(id), Question::Lookup { directory, name: name.to_vec() }, earliest);
+        self.ask(Some(id), Question::Lookup { directory, name: Arc::clone(name) }, earliest);
         None
     }
 
@@ -286,7 +299,29 @@ impl<S: Store> Cache<S> {
         None
     }
 
-    fn step_open(&mut self, id: OperationId, node: NodeId) -> Step {
+    /// What is known of where a name leads, for an operation that takes no older answer than `first`.
+    fn leads(&self, by: Option<&Entry>, node: NodeId, first: CallId) -> Leads {
+        let Some(Entry { directory, name }) = by else { return Leads::Here };
+        // A directory that was forgotten cannot be asked.
+        let Some(parent) = self.objects.get(*directory).filter(|parent| !parent.over) else {
+            return Leads::Here;
+        };
+        let edge =
+            parent.directory().and_then(|names| names.find(name)).filter(|edge| edge.source.call >= first);
+        let Some(edge) = edge else { return Leads::Unknown(parent.handle()) };
+        let Some(object) = self.objects.get(node) else { return Leads::Elsewhere };
+        match edge.target {
+            Target::Absent => Leads::Elsewhere,
+            Target::Listed(_) => Leads::Unknown(parent.handle()),
+            Target::Handle(handle, fileid) => {
+                // Some servers give one file several handles: what this one leads to is asked for as well.
+                let is_it = handle == object.handle || fileid != 0 && fileid == object.known.metadata.fileid;
+                if is_it { Leads::Here } else { Leads::Elsewhere }
+            }
+        }
+    }
+
+    fn step_open(&mut self, id: OperationId, node: NodeId, by: Option<&Entry>) -> Step {
         self.recall_data(node);
         let operation = self.operations.get(&id)?;
         let (first, begun) = (operation.first, operation.begun);
@@ -298,7 +333,8 @@ impl<S: Store> Cache<S> {
         }
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
-        let is_confirmed = object.known.call >= first && held.doubt.is_none();
+        let leads = self.leads(by, node, first);
+        let is_confirmed = object.known.call >= first && held.doubt.is_none() && matches!(leads, Leads::Here);
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
             if is_confirmed {
@@ -318,20 +354,28 @@ impl<S: Store> Cache<S> {
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache, altered_at }));
         }
-        if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
-            return None;
+        if matches!(leads, Leads::Elsewhere) {
+            return Some(Err(Failure::Stale));
         }
-        if let Some(witness) = held.witness() {
-            self.fetch(Some(id), node, witness);
+        if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
         }
         // The first READ of what is not held also asks for the version.
         let is_missing =
             size > 0 && !held.present.contains_key(&0) && held.fetches.get(&0).is_none_or(|it| it.quiet);
-        if is_missing {
-            self.fetch(Some(id), node, 0);
-        } else {
-            self.ask(Some(id), Question::Getattr(handle), first);
+        let read = held.witness().or(is_missing.then_some(0));
+        if let Some(grain) = read.filter(|_| object.known.call < first || held.doubt.is_some()) {
+            self.fetch(Some(id), node, grain);
+        }
+        match (leads, by) {
+            // It brings the attributes as well.
+            (Leads::Unknown(directory), Some(Entry { name, .. })) => {
+                self.ask(Some(id), Question::Lookup { directory, name: Arc::clone(name) }, first);
+            }
+            _ if read.is_none() => {
+                self.ask(Some(id), Question::Getattr(handle), first);
+            }
+            _ => {}
         }
         None
     }

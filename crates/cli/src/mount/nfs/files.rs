@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_cache::{Answer, Failure, NodeId, OpenId, OperationId};
+use nfs_cache::{Answer, Failure, Identity, NodeId, OpenId, OperationId};
 use nfs_wire::{
     FileHandle,
     nfs3_types::nfs3::{READ3args, nfs_fh3},
@@ -108,7 +108,7 @@ impl State {
 
 impl Export {
     pub(super) async fn read(&self, arguments: &READ3args) -> Answers {
-        let held = match self.object(&arguments.file).await {
+        let mut held = match self.object(&arguments.file).await {
             Ok(held) => held,
             Err(status) => return (Err(status), Body::Nothing),
         };
@@ -118,11 +118,12 @@ impl Export {
             Err(NfsStatus::STALE) => return (Err(NfsStatus::STALE), Body::Nothing),
             Err(status) => Body::Failed(status),
         };
-        // It may have grown meanwhile, or have been written before anything was read of it: the cache keeps its node.
-        let newest = self.view.lock().cache.known(held.node);
-        if newest.is_none_or(|newest| self.is_same(&arguments.file, &newest).is_err()) {
+        // It may have been written before anything was read of it: the cache keeps its node.
+        if self.is_same(&arguments.file, &held).is_err() {
             return (Err(NfsStatus::STALE), Body::Nothing);
         }
+        // It may have grown meanwhile.
+        held.metadata = self.view.lock().cache.known(held.node).unwrap_or(held.metadata);
         (Ok(Some(self.known(&held))), body)
     }
 
@@ -149,10 +150,7 @@ impl Export {
             }
             None => None,
         };
-        let opened = self.ask(|cache, now| match confirmed {
-            Some(since) => cache.open_since(now, node, since),
-            None => cache.open(now, node),
-        });
+        let opened = self.ask(|cache, now| cache.open_handle(now, node, confirmed));
         let open = match opened.await.1 {
             Ok(Answer::Opened { open, .. }) => open,
             Ok(_) => return Err(NfsStatus::SERVERFAULT),
@@ -205,17 +203,17 @@ impl Export {
             Err(Failure::WrongKind) => return Err(NfsStatus::NOTDIR),
             Err(failure) => return Err(status(&failure)),
         };
-        let found: Vec<Option<(FileHandle, Metadata)>> = {
+        let found: Vec<Option<(Identity, Metadata)>> = {
             let cache = &self.view.lock().cache;
-            let of = |node| Some((cache.handle(node)?, cache.known(node)?));
+            let of = |node| Some((cache.identity(node)?, cache.known(node)?));
             listing.iter().map(|entry| entry.node.and_then(of)).collect()
         };
         let mut rows = Vec::with_capacity(listing.len());
         for (entry, found) in listing.iter().zip(found) {
-            if let Some((server, Metadata { file_type: FileType::Directory, .. })) = found {
-                self.state.borrow_mut().learn_parent(server, directory.server);
+            if let Some((identity, Metadata { file_type: FileType::Directory, .. })) = found {
+                self.state.borrow_mut().learn_parent(identity.handle, directory.server);
             }
-            let known = found.map(|(server, metadata)| self.describe(&server, &metadata));
+            let known = found.map(|(identity, metadata)| self.describe(&identity, &metadata));
             let name = entry.name.to_vec();
             let fileid = if entry.fileid == 0 { UNKNOWN_NUMBER } else { entry.fileid };
             rows.push(Row { cookie: cookie(&name), name, fileid, known });

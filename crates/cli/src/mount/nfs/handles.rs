@@ -3,15 +3,16 @@
 //! | bytes | what |
 //! |---|---|
 //! | 2 | `nV`; `nH` where the server's handle has no room |
-//! | 6 | hash of what is mounted and, for a regular file, of its version |
+//! | 6 | hash of what is mounted and of the file's version |
 //! | up to 56 | the server's handle; 16 bytes of its hash where it is longer |
 //!
-//! So handles survive the program as long as the file keeps its version. Of the long ones only those survive that are met again.
+//! So handles survive the program as long as the file keeps its attributes. Of the long ones only those survive that are met again.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use nfs_cache::Identity;
 use nfs_wire::FileHandle;
-use nfs_wireless_client::{FileType, Metadata, NfsStatus};
+use nfs_wireless_client::NfsStatus;
 
 type Tag = [u8; 6];
 type Hash = [u8; 16];
@@ -57,10 +58,10 @@ impl Handles {
         handles
     }
 
-    /// Makes the handle of a file in the version with these attributes.
-    pub(super) fn handle(&mut self, server: &FileHandle, metadata: &Metadata) -> FileHandle {
+    /// Makes the handle of what the cache names so.
+    pub(super) fn handle(&mut self, Identity { handle: server, version }: &Identity) -> FileHandle {
         let bytes = server.as_bytes();
-        let tag = self.tag(metadata);
+        let tag = self.tag(*version);
         let handle = if bytes.len() <= MAX_WHOLE {
             [&WHOLE[..], &tag, bytes].concat()
         } else {
@@ -101,17 +102,15 @@ impl Handles {
         Ok(Parts { server, tag })
     }
 
-    /// Whether a handle means the version with these attributes.
-    pub(super) fn is_of(&self, parts: &Parts, metadata: &Metadata) -> bool {
-        parts.tag == self.tag(metadata)
+    /// Whether a handle means this version.
+    pub(super) fn is_of(&self, parts: &Parts, version: u64) -> bool {
+        parts.tag == self.tag(version)
     }
 
-    fn tag(&self, metadata: &Metadata) -> Tag {
+    fn tag(&self, version: u64) -> Tag {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.identity.to_be_bytes());
-        if metadata.file_type == FileType::Regular {
-            hasher.update(metadata.version_tag().as_bytes());
-        }
+        hasher.update(&version.to_be_bytes());
         first(hasher.finalize().as_bytes())
     }
 }
@@ -122,48 +121,30 @@ fn first<const N: usize>(hash: &[u8; 32]) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
-    use nfs_wire::nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3};
-
     use super::*;
-
-    fn metadata(file_type: ftype3, fileid: u64, seconds: u32) -> Metadata {
-        let time = nfstime3 { seconds, nseconds: 7 };
-        let attributes = fattr3 {
-            type_: file_type,
-            mode: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size: 9,
-            used: 9,
-            rdev: specdata3::default(),
-            fsid: 5,
-            fileid,
-            atime: time,
-            mtime: time,
-            ctime: time,
-        };
-        Metadata::from(&attributes)
-    }
 
     fn server(length: usize) -> FileHandle {
         FileHandle::try_from(&vec![length as u8; length][..]).unwrap()
     }
 
+    fn identity(length: usize, version: u64) -> Identity {
+        Identity { handle: server(length), version }
+    }
+
     #[test]
     fn a_handle_leads_to_the_servers_and_to_one_version_also_after_a_restart() {
         let root = (5, 2);
-        let (old, new) = (metadata(ftype3::NF3REG, 3, 1), metadata(ftype3::NF3REG, 3, 2));
+        let (old, new) = (1, 2);
         for length in [1, 28, 56] {
-            let handle = Handles::new(&server(16), root).handle(&server(length), &old);
+            let handle = Handles::new(&server(16), root).handle(&identity(length, old));
             let later = Handles::new(&server(16), root);
             let parts = later.parts(handle.as_bytes()).unwrap();
             assert_eq!(parts.server, server(length));
-            assert!(later.is_of(&parts, &old));
-            assert!(!later.is_of(&parts, &new));
+            assert!(later.is_of(&parts, old));
+            assert!(!later.is_of(&parts, new));
             let other = Handles::new(&server(17), root);
             assert!(
-                !other.is_of(&other.parts(handle.as_bytes()).unwrap(), &old),
+                !other.is_of(&other.parts(handle.as_bytes()).unwrap(), old),
                 "another directory is mounted"
             );
         }
@@ -171,11 +152,10 @@ mod tests {
 
     #[test]
     fn long_handles_are_remembered_and_stale_after_a_restart_but_for_the_root() {
-        let (top, file) = (metadata(ftype3::NF3DIR, 2, 1), metadata(ftype3::NF3REG, 3, 1));
         let mut handles = Handles::new(&server(64), (5, 2));
-        let handle = handles.handle(&server(57), &file);
+        let handle = handles.handle(&identity(57, 1));
         assert_eq!(handles.parts(handle.as_bytes()).unwrap().server, server(57));
-        let top = handles.handle(&server(64), &top);
+        let top = handles.handle(&identity(64, 0));
         let later = Handles::new(&server(64), (5, 2));
         assert_eq!(later.parts(handle.as_bytes()), Err(NfsStatus::STALE));
         assert_eq!(later.parts(top.as_bytes()).unwrap().server, server(64));

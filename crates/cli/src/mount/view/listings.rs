@@ -136,8 +136,8 @@ impl Inner {
             if !listing.add(next, name, &shown) {
                 return (true, true);
             }
-            if let (Entry::Complete(_), Some((node, _)), true) = (shown, known, listing.with_attributes()) {
-                self.cache.reference(node);
+            if matches!(shown, Entry::Complete(_)) && listing.with_attributes() {
+                self.cache.found_listed(reader.node, entry);
             }
         }
         (false, false)
