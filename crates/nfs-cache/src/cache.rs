@@ -63,7 +63,7 @@ impl OpenId {
 /// What a server showed of an export, as a machine: see the crate's documentation.
 ///
 /// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
-///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`found_listed`](Self::found_listed),
+///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference), [`found`](Self::found),
 ///   [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`keep`](Self::keep) gives a lasting store what
 ///   it is to have; [`path_changed`](Self::path_changed) is a hint from below.
 /// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
@@ -254,10 +254,16 @@ impl<S: Store> Cache<S> {
         self.submit(now, Asked::ReadLink(link))
     }
 
-    /// Opens a file by the name that it was found by last: [`Answer::Opened`]. [`Failure::Stale`] means that the file has another version
+    /// Opens a file by the name that it was [`found`](Self::found) by: [`Answer::Opened`]. [`Failure::Stale`] means that the file has another version
     /// now, or the name leads to another file: look it up again.
     pub fn open(&mut self, now: Instant, file: NodeId) -> OperationId {
         let by = self.objects.get(file).and_then(|object| object.entry.clone());
+        self.submit(now, Asked::Open { node: file, by })
+    }
+
+    /// Opens a file by another name: as [`open`](Self::open) does.
+    pub fn open_by(&mut self, now: Instant, file: NodeId, directory: NodeId, name: &[u8]) -> OperationId {
+        let by = Some(Entry { directory, name: name.into() });
         self.submit(now, Asked::Open { node: file, by })
     }
 
@@ -300,14 +306,8 @@ impl<S: Store> Cache<S> {
         self.drop_if_unused(node);
     }
 
-    /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it: the directory's listing has it by this name.
-    pub fn found_listed(&mut self, directory: NodeId, entry: &ListEntry) {
-        let Some(node) = entry.node else { return };
-        self.found_by(directory, &entry.name, node);
-        self.reference(node);
-    }
-
-    fn reference(&mut self, node: NodeId) {
+    /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it.
+    pub fn reference(&mut self, node: NodeId) {
         if let Some(object) = self.objects.get_mut(node) {
             object.references += 1;
         }

@@ -92,7 +92,7 @@ pub(crate) struct Object {
     pub(crate) pinned: bool,
     /// It stays, and what lies in it does not for that.
     pub(crate) hoarded: bool,
-    /// The name that it was found by last, as far as that is known.
+    /// The name that a front knows it by, or else the one that it was found by last.
     pub(crate) entry: Option<Entry>,
     pub(crate) kind: Kind,
 }
@@ -139,7 +139,7 @@ impl Object {
         }
     }
 
-    /// Returns the directory that it was found in last.
+    /// Returns the directory that it was found in.
     pub(crate) fn parent(&self) -> Option<NodeId> {
         self.entry.as_ref().map(|entry| entry.directory)
     }

@@ -48,7 +48,7 @@ enum Doing {
     Attributes,
     Find(u64),
     Confirm(NodeId),
-    Open(NodeId),
+    Open(NodeId, &'static str),
     Read { open: OpenId, offset: u64, count: u32 },
 }
 
@@ -81,6 +81,8 @@ struct World {
     up_since: Duration,
     doing: BTreeMap<OperationId, (Duration, Doing)>,
     nodes: BTreeMap<NodeId, u64>,
+    /// The name by which each was found last.
+    names: BTreeMap<NodeId, &'static str>,
     opens: BTreeMap<OpenId, Opened>,
     /// What a kernel keeps of a node: what was read there.
     pages: BTreeMap<NodeId, BTreeMap<(u64, u32), Vec<u8>>>,
@@ -165,6 +167,7 @@ impl World {
             up_since: Duration::ZERO,
             doing: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            names: BTreeMap::new(),
             opens: BTreeMap::new(),
             pages: BTreeMap::new(),
             done: BTreeMap::new(),
@@ -381,7 +384,9 @@ impl World {
             }
             10..=12 if !nodes.is_empty() => {
                 let node = nodes[self.below(nodes.len() as u64) as usize];
-                (self.cache.open(now, node), Doing::Open(node))
+                let name = self.names[&node];
+                let begun = self.cache.open_by(now, node, NodeId::ROOT, name.as_bytes());
+                (begun, Doing::Open(node, name))
             }
             13..=17 if !opens.is_empty() => {
                 let open = opens[self.below(opens.len() as u64) as usize];

@@ -307,7 +307,10 @@ fn who_opens_a_file_by_name_gets_the_one_that_has_it_now() {
         assert_eq!(world.read(other), Ok(bytes(77)));
         // The other name leads to it as before.
         assert_eq!(lookup(&mut world, "d"), Ok(node));
-        assert_eq!(world.read(node), Ok(bytes(A)));
+        assert!(!world.cache.found(node, NodeId::ROOT, b"d"), "it is known by the first one");
+        let opened = world.run(|cache, now| cache.open_by(now, node, NodeId::ROOT, b"d"));
+        let Ok(Answer::Opened { open, .. }) = opened else { panic!("{opened:?}") };
+        assert_eq!(read(&mut world, open, 0, 1 << 20), Ok(bytes(A)));
     }
 }
 

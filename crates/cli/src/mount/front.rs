@@ -21,7 +21,8 @@ pub(crate) struct Front(pub(crate) Arc<View>);
 impl Front {
     /// Takes a request, which is answered now or later.
     pub(crate) fn take(&self, request: &Request<'_>, answer: Answer) {
-        let (view, asker, node) = (&self.0, Asker::from(request), NodeId::from_number(request.node));
+        let (view, asker, named) = (&self.0, Asker::from(request), NodeId::from_number(request.node));
+        let node = view.meant(named);
         match request.operation {
             // Agreed on before.
             Operation::Init { .. } => answer.none(),
@@ -29,15 +30,16 @@ impl Front {
             Operation::Refused(error) => answer.fail(error),
             Operation::Forget(forgotten) => {
                 answer.none();
-                let cache = &mut view.lock().cache;
-                forgotten.each(|node, times| cache.forget(NodeId::from_number(node), times));
+                let mut inner = view.lock();
+                forgotten.each(|node, times| inner.forget(NodeId::from_number(node), times));
             }
             Operation::Interrupt { unique } => {
                 answer.none();
                 view.interrupted(unique);
             }
             Operation::Lookup { name } => {
-                view.begin(asker, Reply::Entry(answer), |cache, now| cache.lookup(now, node, name));
+                let reply = Reply::Entry(node, name.into(), answer);
+                view.begin(asker, reply, |cache, now| cache.lookup(now, node, name));
             }
             Operation::GetAttributes => {
                 let reply = Reply::Attributes(answer);
@@ -51,7 +53,11 @@ impl Front {
                 view.begin(asker, Reply::Data(answer), |cache, now| cache.read_link(now, node));
             }
             Operation::Open => {
-                view.begin(asker, Reply::Open(node, answer), |cache, now| cache.open(now, node));
+                let other_name = view.other_name(named);
+                view.begin(asker, Reply::Open(named, answer), |cache, now| match &other_name {
+                    Some((directory, name)) => cache.open_by(now, node, *directory, name),
+                    None => cache.open(now, node),
+                });
             }
             Operation::Read { handle, offset, size } => {
                 let open = OpenId::from_number(handle);

@@ -3,6 +3,7 @@
 mod answers;
 mod interrupted;
 mod listings;
+mod names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,11 +15,11 @@ use std::{
 use nfs_cache::{Cache, Event, Failure, OpenId, OperationId, Stats, Wanted};
 use tokio::sync::{Notify, oneshot};
 
-use self::listings::OpenDirectory;
 pub(super) use self::{
     answers::{Asker, Reply},
     listings::DirectoryReader,
 };
+use self::{listings::OpenDirectory, names::OtherNames};
 use super::{
     fuse::Space,
     thumbnails::{Head, Thumbnails},
@@ -93,6 +94,7 @@ pub(crate) struct View {
 pub(super) struct Inner {
     pub(super) cache: Cache<Holder>,
     waiting: BTreeMap<OperationId, Waiting>,
+    other_names: OtherNames,
     directories: BTreeMap<u64, OpenDirectory>,
     next_directory: u64,
     pub(super) space: SpaceQuestions,
@@ -136,6 +138,7 @@ impl View {
         let inner = Inner {
             cache,
             waiting: BTreeMap::new(),
+            other_names: OtherNames::default(),
             directories: BTreeMap::new(),
             next_directory: 1,
             space,

@@ -201,19 +201,36 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Takes note by which name a front has found an object.
-    pub(super) fn found_by(&mut self, directory: NodeId, name: &Name, node: NodeId) {
-        if node != NodeId::ROOT
-            && let Some(object) = self.objects.get_mut(node)
-        {
-            object.entry = Some(Entry { directory, name: Arc::clone(name) });
+    /// Takes note by which name a front was just told of a node. Returns whether [`open`](Self::open) asks where this one leads: a file
+    /// keeps the name that it was found by first while a front knows it.
+    pub fn found(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> bool {
+        let Some(object) = self.objects.get(node).filter(|_| node != NodeId::ROOT) else { return true };
+        match &object.entry {
+            Some(entry) if entry.directory == directory && *entry.name == *name => true,
+            Some(_) if object.references > 1 && object.held().is_some() => false,
+            _ => {
+                let names = self.objects.get(directory).and_then(Object::directory);
+                let known = names.and_then(|directory| directory.names.get_key_value(name));
+                let name = known.map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
+                self.set_entry(node, Entry { directory, name });
+                true
+            }
         }
     }
 
-    /// Takes note of a name that leads to an object, if that by which it was found does not.
+    /// Takes note of a name that leads to an object, if none is known that does. What a front knows a file by stays.
     pub(super) fn adopt(&mut self, directory: NodeId, name: &Name, node: NodeId) {
-        if self.objects.get(node).is_some_and(|object| self.entry(object).is_none()) {
-            self.found_by(directory, name, node);
+        let is_free = |object: &Object| object.references == 0 || object.held().is_none();
+        let may_have =
+            |object: &Object| object.entry.is_none() || is_free(object) && self.entry(object).is_none();
+        if node != NodeId::ROOT && self.objects.get(node).is_some_and(may_have) {
+            self.set_entry(node, Entry { directory, name: Arc::clone(name) });
+        }
+    }
+
+    fn set_entry(&mut self, node: NodeId, entry: Entry) {
+        if let Some(object) = self.objects.get_mut(node) {
+            object.entry = Some(entry);
         }
     }
 

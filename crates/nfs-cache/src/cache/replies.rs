@@ -440,15 +440,18 @@ impl<S: Store> Cache<S> {
             return Err(Taken::Failed(Failure::Protocol));
         }
         let shown = head.attributes.as_ref().map(Metadata::from);
+        let before = self.objects.get(node).map(|object| object.known.metadata);
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
         let next = CallId(self.next);
         let Some(object) = self.objects.get_mut(node) else { return Ok(Taken::Done) };
         let version = object.known.metadata;
-        // The reply is about another version than that of the node.
+        // The reply is about another version than that of the node; or it is the first to show it, and its bytes may be older than its
+        // attributes.
         let is_over = object.over;
-        let is_other = is_over || shown.is_some_and(|shown| !shown.is_same_version(&version));
+        let shows = |version: &Metadata| shown.is_none_or(|shown| shown.is_same_version(version));
+        let is_other = is_over || !shows(&version) || !before.is_some_and(|before| shows(&before));
         let Some(held) = object.held_mut() else { return Ok(Taken::Done) };
         let grain = offset / GRAIN_BYTES;
         let Some(fetch) = held.fetches.get_mut(&grain).filter(|fetch| id >= fetch.first) else {

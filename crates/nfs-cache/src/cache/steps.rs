@@ -172,7 +172,6 @@ impl<S: Store> Cache<S> {
                                 let metadata = object.known.metadata;
                                 self.count_stale(!is_known || !is_confirmed);
                                 self.refresh_name(directory, name, node);
-                                self.found_by(directory, name, node);
                                 self.objects.touch(node);
                                 self.reference(node);
                                 return Some(Ok(Answer::Entry { node, metadata }));
@@ -325,15 +324,20 @@ impl<S: Store> Cache<S> {
         self.recall_data(node);
         let operation = self.operations.get(&id)?;
         let (first, begun) = (operation.first, operation.begun);
-        let Some(object) = self.objects.get(node).filter(|object| !object.over) else {
-            return Some(Err(Failure::Stale));
+        let leads = self.leads(by, node, first);
+        let is_there = |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata);
+        let Some(object) = self.objects.get(node).filter(is_there) else {
+            return match (leads, by) {
+                // Who opens it will look the name up again, and is not to be led to what is over as well.
+                (Leads::Unknown(directory), Some(Entry { name, .. })) if !self.takes_stale(id) => {
+                    self.ask(Some(id), Question::Lookup { directory, name: Arc::clone(name) }, first);
+                    None
+                }
+                _ => Some(Err(Failure::Stale)),
+            };
         };
-        if self.is_nameless(&object.known.metadata) {
-            return Some(Err(Failure::Stale));
-        }
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
-        let leads = self.leads(by, node, first);
         let is_confirmed = object.known.call >= first && held.doubt.is_none() && matches!(leads, Leads::Here);
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
@@ -498,6 +502,8 @@ impl<S: Store> Cache<S> {
         let Some(operation) = self.operations.get_mut(&id) else { return false };
         operation.fruitless += 1;
         (operation.insists, operation.since, operation.first) = (true, next, next);
-        operation.fruitless <= limit && matches!(operation.asked, Asked::Lookup { .. })
+        let may_lead_elsewhere =
+            matches!(operation.asked, Asked::Lookup { .. } | Asked::Open { by: Some(_), .. });
+        operation.fruitless <= limit && may_lead_elsewhere
     }
 }

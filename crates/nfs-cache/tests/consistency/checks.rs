@@ -83,21 +83,26 @@ impl World {
                     self.forget(old);
                 }
                 self.nodes.insert(node, metadata.fileid);
+                self.names.insert(node, name);
                 // What was newest once is not followed by what is older, unless the cache has forgotten it.
                 let stamp = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
                 let newest = self.newest.entry(metadata.fileid).or_insert(stamp);
                 assert!(stamp >= *newest || self.config.objects < 100, "seed {seed}: {name} grows younger");
                 *newest = stamp.max(*newest);
-                self.check_name(begun, name, Some(metadata.fileid), reachable);
+                self.check_name(begun, name, Some(metadata.fileid), reachable, self.config.longest_ttl);
             }
-            (Doing::Lookup(name), Err(Failure::Status(_))) => self.check_name(begun, name, None, reachable),
+            (Doing::Lookup(name), Err(Failure::Status(_))) => {
+                self.check_name(begun, name, None, reachable, self.config.longest_ttl)
+            }
             (Doing::List, Ok(Answer::Listing(entries))) => {
                 for name in NAMES {
                     let entry = entries.iter().find(|entry| *entry.name == *name.as_bytes());
-                    self.check_name(begun, name, entry.map(|entry| entry.fileid), reachable);
+                    let fileid = entry.map(|entry| entry.fileid);
+                    self.check_name(begun, name, fileid, reachable, self.config.longest_ttl);
                 }
             }
-            (Doing::Open(node), Ok(Answer::Opened { open, keep_cache, .. })) => {
+            (Doing::Open(node, name), Ok(Answer::Opened { open, keep_cache, .. })) => {
+                self.check_name(begun, name, Some(self.nodes[&node]), reachable, Duration::ZERO);
                 if !keep_cache {
                     self.pages.remove(&node);
                 }
@@ -140,10 +145,10 @@ impl World {
         }
     }
 
-    /// A name leads there, or led there at most as long ago as names are used. File number 0 is one that is not known.
-    fn check_name(&self, begun: Duration, name: &str, found: Option<u64>, reachable: bool) {
+    /// A name leads there, or led there at most so long ago. File number 0 is one that is not known.
+    fn check_name(&self, begun: Duration, name: &str, found: Option<u64>, reachable: bool, age: Duration) {
         let oldest = if reachable && self.was_reachable(begun, self.config.longest_ttl) {
-            begun.saturating_sub(self.config.longest_ttl)
+            begun.saturating_sub(age)
         } else {
             Duration::ZERO
         };

@@ -36,7 +36,8 @@ impl From<&Request<'_>> for Asker {
 /// How somebody is to be answered.
 #[derive(Debug)]
 pub(in super::super) enum Reply {
-    Entry(Answer),
+    /// What a name in a directory leads to.
+    Entry(NodeId, Box<[u8]>, Answer),
     Attributes(Answer),
     /// Whether a file may be used in this way.
     Access(Access, Answer),
@@ -54,7 +55,7 @@ pub(in super::super) enum Reply {
 impl Reply {
     pub(in super::super) fn fail(self, error: Errno) {
         match self {
-            Self::Entry(answer)
+            Self::Entry(_, _, answer)
             | Self::Attributes(answer)
             | Self::Access(_, answer)
             | Self::Open(_, answer)
@@ -84,13 +85,14 @@ impl Inner {
             (Reply::Task(task), result) => drop(task.send(result)),
             (Reply::OpenDirectory(node, answer), result) => self.open_directory(node, answer, result),
             (reply, Err(failure)) => reply.fail(errno(&failure)),
-            (Reply::Entry(answer), Ok(Found::Entry { node, metadata })) => {
+            (Reply::Entry(directory, name, answer), Ok(Found::Entry { node, metadata })) => {
+                let node = self.told(node, directory, &name);
                 let is_taken = match Complete::new(node, self.attributes(&metadata)) {
                     Some(complete) => answer.entry(&complete),
                     None => false,
                 };
                 if !is_taken {
-                    self.cache.forget(node, 1);
+                    self.forget(node, 1);
                 }
             }
             (Reply::Attributes(answer), Ok(Found::Attributes(metadata))) => {

@@ -128,16 +128,22 @@ impl Inner {
         let dots = self.dots(reader.node).len();
         for (next, entry) in (dots as u64 + 1..).zip(entries).skip(skipped.saturating_sub(dots)) {
             let Some(name) = Name::new(&entry.name) else { continue };
-            let known = self.known(entry);
+            let known = self.known(entry).map(|(node, metadata)| {
+                if !listing.with_attributes() {
+                    return (node, metadata);
+                }
+                self.cache.reference(node);
+                (self.told(node, reader.node, &entry.name), metadata)
+            });
             let shown = match known.and_then(|(node, it)| Complete::new(node, self.attributes(&it))) {
                 Some(complete) => Entry::Complete(complete),
                 None => Entry::Bare { number: self.listed_number(entry), file_type: None },
             };
             if !listing.add(next, name, &shown) {
+                if let Some((node, _)) = known.filter(|_| listing.with_attributes()) {
+                    self.forget(node, 1);
+                }
                 return (true, true);
-            }
-            if matches!(shown, Entry::Complete(_)) && listing.with_attributes() {
-                self.cache.found_listed(reader.node, entry);
             }
         }
         (false, false)
