@@ -172,6 +172,27 @@ fn a_copy_goes_on_in_inner_exports_or_says_that_it_does_not() {
 }
 
 #[test]
+fn one_file_system_ends_at_inner_exports_whether_they_can_be_entered_or_not() {
+    for kind in Kind::ALL {
+        for command in ["cp -q -r -x {/top} @/local", "sync -q --one-file-system --delete {/top} @/local"] {
+            let trial = Trial::new(kind);
+            if command.starts_with("sync") {
+                trial.make("local/n1/mine");
+                trial.make("local/more");
+            }
+            let (is_done, _, said) = trial.run(command);
+            assert!(is_done, "{kind:?} {command}: {said}");
+            let mut wanted = vec!["plain", "sub/beside"];
+            if command.starts_with("sync") {
+                wanted.push("n1/mine");
+            }
+            let wanted: BTreeSet<_> = wanted.into_iter().map(str::to_owned).collect();
+            assert_eq!(trial.files("local"), wanted, "{kind:?} {command}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_sync_deletes_nothing_that_is_in_an_inner_export() {
     for kind in Kind::ALL {
         let trial = Trial::new(kind);
