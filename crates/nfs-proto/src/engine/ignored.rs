@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Class;
+use super::{Class, Tuning};
 
 /// What is known of one class of calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,8 +31,11 @@ pub(super) struct Ignored {
 }
 
 impl Ignored {
-    pub(super) fn new(after: Duration, sends: [u32; 2]) -> Self {
-        Self { after, sends, read: Watch::default(), write: Watch::default() }
+    pub(super) fn new(tuning: &Tuning) -> Self {
+        // Four windows: the first one, and the widest of a path without fades. Where half are lost, one of 16 is answered but for 2^-16.
+        let windows = [tuning.window.initial_blocks as u32, tuning.window.wired_reads as u32];
+        let sends = windows.map(|window| 4 * window);
+        Self { after: tuning.loss.ignored, sends, read: Watch::default(), write: Watch::default() }
     }
 
     fn watch(&mut self, class: Class) -> Option<&mut Watch> {
@@ -92,14 +95,13 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
-    const SENDS: [u32; 2] = [16, 256];
 
     #[test]
     fn of_reads_that_are_never_answered_few_are_sent_before_it_is_known() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
         for (was_answered, most, others) in [(false, 40, 1), (true, 280, 1), (false, 1000, 0)] {
-            let mut ignored = Ignored::new(1000 * MS, [16, 256]);
+            let mut ignored = Ignored::new(&Tuning::default());
             if was_answered {
                 ignored.handle_answer(Class::Read, start);
             }
@@ -123,7 +125,7 @@ mod tests {
     fn reads_that_alone_are_not_answered_are_sent_four_times_a_second() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
-        let mut ignored = Ignored::new(1000 * MS, SENDS);
+        let mut ignored = Ignored::new(&Tuning::default());
         ignored.handle_sent(start, Class::Read);
         for other in 1..=4 {
             ignored.handle_answer(Class::Control, start + other * MS);
@@ -144,7 +146,7 @@ mod tests {
     fn a_silence_of_all_calls_is_a_fade() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
-        let mut ignored = Ignored::new(1000 * MS, SENDS);
+        let mut ignored = Ignored::new(&Tuning::default());
         for _ in 0..9 {
             ignored.handle_answer(Class::Control, start);
         }
@@ -157,7 +159,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
         let start = Instant::now();
         for (sent, waits) in [(start, false), (start + MS, true)] {
-            let mut ignored = Ignored::new(1000 * MS, SENDS);
+            let mut ignored = Ignored::new(&Tuning::default());
             ignored.handle_sent(start, Class::Write);
             (0..4).for_each(|_| ignored.handle_answer(Class::Control, sent));
             ignored.handle_sent(start + 1000 * MS, Class::Write);

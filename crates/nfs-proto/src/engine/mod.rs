@@ -128,10 +128,7 @@ impl Engine {
             arriving: 0,
             paced_until: None,
             is_window_limited: Cell::new(false),
-            ignored: Ignored::new(
-                tuning.loss.ignored,
-                [tuning.loss.ignored_first, tuning.loss.ignored_later],
-            ),
+            ignored: Ignored::new(&tuning),
             events: VecDeque::new(),
             now,
             stats: Stats::default(),

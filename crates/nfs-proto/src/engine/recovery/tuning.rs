@@ -65,11 +65,6 @@ pub struct LossTuning {
     /// For so long no READ, or no WRITE, is answered while other calls are before this is more than loss: the server ignores them, or the path takes
     /// nothing so large. Four a second are sent then. 1 to 5 s.
     pub ignored: Duration,
-    /// So many READs, or WRITEs, that are not answered while other calls are mean the same sooner, where none was ever answered; from then on ever
-    /// fewer are sent. A path that loses half of them answers one of 16 but for 2^-16. 8 to 64.
-    pub ignored_first: u32,
-    /// The same where some were answered: four of the widest windows of a path without fades. 64 to 1024.
-    pub ignored_later: u32,
 }
 
 impl Default for LossTuning {
@@ -81,8 +76,6 @@ impl Default for LossTuning {
             tail_loss_rtt: Duration::from_millis(200),
             caution: Duration::from_millis(250),
             ignored: Duration::from_secs(1),
-            ignored_first: 16,
-            ignored_later: 256,
         }
     }
 }
