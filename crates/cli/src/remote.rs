@@ -386,11 +386,6 @@ impl Children {
                 next => next.at(&shown)?,
             };
             let Some(entry) = next else {
-                if self.seen == 0 && client.uncover(*directory, &shown.path).await.at(&shown)? {
-                    // Now it leads to what is mounted there.
-                    *entries = client.read_dir(*directory);
-                    continue;
-                }
                 self.is_done = true;
                 break;
             };

@@ -57,6 +57,9 @@ impl Drop for View {
     }
 }
 
+/// Where a socket is bound that is connected to another server.
+const ELSEWHERE: &str = "127.0.0.1, connected";
+
 /// What root does with a port before somebody else uses it as well: it returns what stays open.
 type Before = fn(port: u16, view: SocketAddr) -> Vec<OwnedFd>;
 
@@ -69,7 +72,7 @@ struct Way {
     bound: &'static str,
 }
 
-const WAYS: [Way; 9] = [
+const WAYS: [Way; 11] = [
     Way {
         name: "TCP, a port of its own",
         kind: SocketType::STREAM,
@@ -134,6 +137,18 @@ const WAYS: [Way; 9] = [
         kind: SocketType::DGRAM,
         before: |port, _| vec![bound(SocketType::DGRAM, "127.0.0.1", port)],
         bound: "127.0.0.1",
+    },
+    Way {
+        name: "UDP, root has the port at another address",
+        kind: SocketType::DGRAM,
+        before: |port, _| vec![bound(SocketType::DGRAM, "127.0.0.2", port)],
+        bound: "127.0.0.1",
+    },
+    Way {
+        name: "UDP, root has the port, and the other socket is connected elsewhere",
+        kind: SocketType::DGRAM,
+        before: |port, _| vec![bound(SocketType::DGRAM, "127.0.0.1", port)],
+        bound: ELSEWHERE,
     },
     Way {
         name: "UDP, root has just been there from that port",
@@ -225,7 +240,12 @@ fn no_socket_of_another_user_passes_for_one_of_the_owner() {
             let port = free_port();
             let kept = before(port, view.address);
             let answer = as_user(uid, || {
+                let (ip, is_elsewhere) = if ip == ELSEWHERE { ("127.0.0.1", true) } else { (ip, false) };
                 let socket = bound(kind, ip, port);
+                if is_elsewhere {
+                    // It sends to the view all the same.
+                    connect(&socket, &SocketAddr::from(([127, 0, 0, 1], 53))).unwrap();
+                }
                 if kind == SocketType::STREAM {
                     connect(&socket, &view.address).unwrap();
                     return ask_over_tcp(&mut TcpStream::from(socket));

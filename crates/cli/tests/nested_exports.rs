@@ -54,6 +54,11 @@ const SEEN: [&str; 5] = ["plain", "n1/x", "n1/deep/y", "sub/beside", "sub/n2/x"]
 
 impl Trial {
     fn new(kind: Kind) -> Self {
+        Self::with(kind, |_| {})
+    }
+
+    /// As [`Trial::new`], after a change to what is stored.
+    fn with(kind: Kind, change: impl FnOnce(&Path)) -> Self {
         let place = tempfile::tempdir().unwrap();
         let served = place.path().join("served");
         for directory in ["top/n1", "top/sub/n2", "mounted/n1/deep", "mounted/n2"] {
@@ -63,6 +68,7 @@ impl Trial {
             fs::write(served.join(file), file).unwrap();
         }
         std::os::unix::fs::symlink("n1/deep", served.join("top/link")).unwrap();
+        change(&served);
         let mut config = DirectoryConfig::default();
         config.metadata = Metadata::Cached;
         let directory = Directory::open(&served, config).unwrap();
@@ -166,6 +172,27 @@ fn a_copy_goes_on_in_inner_exports_or_says_that_it_does_not() {
 }
 
 #[test]
+fn one_file_system_ends_at_inner_exports_whether_they_can_be_entered_or_not() {
+    for kind in Kind::ALL {
+        for command in ["cp -q -r -x {/top} @/local", "sync -q --one-file-system --delete {/top} @/local"] {
+            let trial = Trial::new(kind);
+            if command.starts_with("sync") {
+                trial.make("local/n1/mine");
+                trial.make("local/more");
+            }
+            let (is_done, _, said) = trial.run(command);
+            assert!(is_done, "{kind:?} {command}: {said}");
+            let mut wanted = vec!["plain", "sub/beside"];
+            if command.starts_with("sync") {
+                wanted.push("n1/mine");
+            }
+            let wanted: BTreeSet<_> = wanted.into_iter().map(str::to_owned).collect();
+            assert_eq!(trial.files("local"), wanted, "{kind:?} {command}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_sync_deletes_nothing_that_is_in_an_inner_export() {
     for kind in Kind::ALL {
         let trial = Trial::new(kind);
@@ -180,6 +207,51 @@ fn a_sync_deletes_nothing_that_is_in_an_inner_export() {
         trial.make("local/n1/more");
         trial.run("sync --delete {/top} @/local");
         assert_eq!(trial.files("local").contains("n1/more"), !kind.is_entered(), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_lies_below_a_mount_point_is_not_what_is_there() {
+    for kind in [Listed, Refused, Unlisted] {
+        let trial = Trial::with(kind, |served| fs::write(served.join("top/n1/below"), "below").unwrap());
+        for path in SEEN {
+            trial.make(&format!("local/{path}"));
+        }
+        let (is_done, _, said) = trial.run("sync --delete {/top} @/local");
+        let left = trial.files("local");
+        assert!(SEEN.iter().all(|path| left.contains(*path)), "{kind:?}: {left:?} {said}");
+        assert!(!left.contains("n1/below"), "{kind:?}");
+        assert_eq!(is_done, kind.is_entered(), "{kind:?}: {said}");
+        trial.make("up/n1/new");
+        let (is_done, _, said) = trial.run("cp -q -rT @/up {/top}");
+        assert_eq!(trial.files("served/top/n1"), BTreeSet::from(["below".to_owned()]), "{kind:?}: {said}");
+        assert_eq!(is_done, kind.is_entered(), "{kind:?}: {said}");
+    }
+}
+
+#[test]
+fn single_files_land_in_the_inner_export_or_nowhere() {
+    for kind in Kind::ALL {
+        for command in [
+            "cp @/up/n1/new {/top/n1/new}",
+            "cp @/up/n1/new {/top/n1/}",
+            "cp @/up/n1/new {/top/n1}",
+            "cp @/up/n1/new {/top/link/new}",
+            "cp -r @/up/n1/. {/top/n1}",
+            "sync --files-from @/list @/up {/top}",
+        ] {
+            let trial = Trial::new(kind);
+            trial.make("up/n1/new");
+            fs::write(trial.place.path().join("list"), "n1/new\n").unwrap();
+            let (is_done, _, said) = trial.run(command);
+            trial.check_covered();
+            let there = trial.files("served/mounted/n1");
+            let is_there = there.iter().any(|path| path == "new" || path == "deep/new");
+            assert_eq!(is_there, is_done, "{kind:?} {command}: {there:?} {said}");
+            // Where two directories have a path, and nothing tells which one is meant, it is not guessed.
+            let is_refused = said.contains("it is unknown which files are meant") && kind == Unlisted;
+            assert!(is_done == kind.is_entered() || is_refused, "{kind:?} {command}: {said}");
+        }
     }
 }
 
@@ -280,11 +352,19 @@ fn commands_that_change_go_on_in_inner_exports() {
 #[test]
 fn commands_that_change_leave_a_refused_export_alone() {
     for kind in [Refused, UnlistedRefused] {
-        for command in ["rm -r {/top}", "chmod -R 700 {/top}", "rm -r {/top/n1}", "mkdir -p {/top/n1/new}"] {
-            if kind == UnlistedRefused && command.starts_with("mkdir") {
-                // Nothing tells that something else is there.
-                continue;
-            }
+        for command in [
+            "rm -r {/top}",
+            "chmod -R 700 {/top}",
+            "chmod -R 700 {/top/n1}",
+            "rm -r {/top/n1}",
+            "mkdir -p {/top/n1/new}",
+            "mkdir {/top/n1/new}",
+            "mv {/top/n1} {/top/other}",
+            "mv {/top/plain} {/top/n1/plain}",
+            "ls {/top/n1}",
+            "ls {/top/*/}",
+            "cat {/top/n1/x}",
+        ] {
             let trial = Trial::new(kind);
             let mode = || {
                 let covered = trial.place.path().join("served/top/n1");
@@ -294,9 +374,7 @@ fn commands_that_change_leave_a_refused_export_alone() {
             let (is_done, _, said) = trial.run(command);
             trial.check_covered();
             assert!(!is_done, "{kind:?} {command}: {said}");
-            if kind == Refused {
-                assert_eq!(mode(), before, "{command}");
-            }
+            assert_eq!(mode(), before, "{kind:?} {command}");
         }
     }
 }
@@ -322,8 +400,8 @@ fn an_empty_directory_is_empty_on_servers_without_inner_exports() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_mount_goes_on_in_inner_exports_or_refuses_to() {
-    for path in ["/top", ""] {
-        let trial = Trial::new(Listed);
+    for (kind, path) in [(Listed, "/top"), (Listed, ""), (Unlisted, "/top"), (Unlisted, "")] {
+        let trial = Trial::new(kind);
         let mut view = mounted::Mount::at(&trial.url(path), &[]);
         for _ in 0..2 {
             let top = if path.is_empty() { view.path("top") } else { view.path.clone() };
@@ -348,14 +426,18 @@ fn a_mount_goes_on_in_inner_exports_or_refuses_to() {
         }
         view.end(rustix::process::Signal::TERM);
     }
-    let trial = Trial::new(Refused);
-    let mut view = mounted::Mount::at(&trial.url("/top"), &[]);
-    assert_eq!(fs::read_to_string(view.path("plain")).unwrap(), "top/plain");
-    for inner in ["n1", "sub/n2"] {
-        let error = fs::read_dir(view.path(inner)).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-        assert_eq!(error.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied, "{inner}");
-        let error = fs::read(view.path(inner).join("x")).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{inner}");
+    for kind in [Refused, UnlistedRefused] {
+        let trial = Trial::new(kind);
+        let mut view = mounted::Mount::at(&trial.url("/top"), &[]);
+        assert_eq!(fs::read_to_string(view.path("plain")).unwrap(), "top/plain");
+        for inner in ["n1", "sub/n2"] {
+            let error =
+                fs::read_dir(view.path(inner)).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+            let kind_of = |error: std::io::Error| (kind, inner, error.kind());
+            let denied = (kind, inner, std::io::ErrorKind::PermissionDenied);
+            assert_eq!(kind_of(error.unwrap_err()), denied);
+            assert_eq!(kind_of(fs::read(view.path(inner).join("x")).unwrap_err()), denied);
+        }
+        view.end(rustix::process::Signal::TERM);
     }
-    view.end(rustix::process::Signal::TERM);
 }

@@ -160,9 +160,12 @@ fn what_nobody_asked_for_is_no_reason_to_fail() {
         common::assert_same_tree(&server.path("tree"), &server.path("back"), false);
         let local = here.path().join("tree").to_str().unwrap().to_owned();
         ok(["cp", "-r", &server.url("/tree"), &local]);
-        let output = command([words, &[&local, &other.url("/up")]].concat()).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
-        common::assert_same_tree(&server.path("tree"), &place.join("up"), false);
+        for (source, up) in [(&local, "up"), (&server.url("/tree"), "relayed")] {
+            let target = other.url(&format!("/{up}"));
+            let output = command([words, &[source, &target]].concat()).output().unwrap();
+            assert!(output.status.success(), "{words:?} to {up}: {}", stderr(&output));
+            common::assert_same_tree(&server.path("tree"), &place.join(up), false);
+        }
         fs::remove_dir_all(server.path("back")).unwrap();
     }
 }

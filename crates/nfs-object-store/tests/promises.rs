@@ -167,10 +167,11 @@ async fn an_export_within_the_export_is_what_the_users_of_the_server_see() {
     let client = outside.client();
     let top = client.lookup(client.root(), b"top").await.unwrap().handle;
     client.mkdir(top, b"inner", SetAttributes::default()).await.unwrap();
-    for is_refused in [false, true] {
+    for (is_refused, hides_exports) in [(false, false), (false, true), (true, true), (true, false)] {
         let (path_of, stored) = (b"/top/inner".to_vec(), b"mounted".to_vec());
         let mut faults = Faults::default();
         faults.inner_exports = vec![InnerExport { path: path_of, stored, is_refused }];
+        faults.hides_exports = hides_exports;
         server.with_service(|service| service.set_faults(faults));
         let store = NfsObjectStore::connect("127.0.0.1", b"/top", config(&server, Tcp)).await.unwrap();
         let found = store.list(None).map_ok(|it| it.location.to_string()).try_collect::<Vec<_>>().await;
@@ -186,6 +187,7 @@ async fn an_export_within_the_export_is_what_the_users_of_the_server_see() {
         put.unwrap();
         assert_eq!(contents(&store, "inner/deep/x").await, b"x");
         assert_eq!(contents(&outside, "mounted/new").await, b"new");
+        store.delete(&path("inner/new")).await.unwrap();
     }
 }
 

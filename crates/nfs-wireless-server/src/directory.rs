@@ -316,7 +316,16 @@ impl Vfs for Directory {
                     && (found.atime, found.mtime) == (time(accessed), time(modified));
                 if same { Ok(node) } else { Err(Status::EXIST) }
             }
-            made => made,
+            Ok(node) => {
+                let made = self.attributes(node)?;
+                if (made.atime, made.mtime) == (time(accessed), time(modified)) {
+                    return Ok(node);
+                }
+                // A file system that keeps no such times: a repeated call would not know its own work (RFC 1813 §3.3.8).
+                self.remove(now, directory, name)?;
+                Err(Status::NOTSUPP)
+            }
+            refused => refused,
         }
     }
 

@@ -7,6 +7,8 @@ use std::{
 
 use private_servers::{lane::Lane, matrix};
 
+#[path = "zoo/inner_exports.rs"]
+mod inner_exports;
 #[path = "zoo/linux_client.rs"]
 mod linux_client;
 

@@ -17,6 +17,8 @@ pub(crate) struct FilterArgs {
     pub(crate) files_from: Option<PathBuf>,
     /// `--gitignore`
     pub(crate) gitignore: bool,
+    /// `--one-file-system`
+    pub(crate) one_file_system: bool,
 }
 
 /// The same as clap reads it, option by option.
@@ -40,11 +42,14 @@ struct Options {
     /// Exclude what the .gitignore files in SRC exclude, each in its own directory.
     #[arg(long)]
     gitignore: bool,
+    /// Exclude directories on which another file system is mounted than the one that SRC is on.
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
 }
 
 impl FromArgMatches for FilterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let Options { exclude, include, exclude_from, files_from, gitignore } =
+        let Options { exclude, include, exclude_from, files_from, gitignore, one_file_system } =
             Options::from_arg_matches(matches)?;
         let places = |name| matches.indices_of(name).into_iter().flatten();
         let excludes = places("exclude").zip(exclude).map(|(place, pattern)| (place, (false, pattern)));
@@ -52,7 +57,7 @@ impl FromArgMatches for FilterArgs {
         let mut rules: Vec<_> = excludes.chain(includes).collect();
         rules.sort_by_key(|(place, _)| *place);
         let rules = rules.into_iter().map(|(_, rule)| rule).collect();
-        Ok(Self { rules, exclude_from, files_from, gitignore })
+        Ok(Self { rules, exclude_from, files_from, gitignore, one_file_system })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -145,6 +145,7 @@ Options of rsync and scp:
   --exclude, --include           with the patterns of rsync
   --exclude-from FILE            patterns in the syntax of .gitignore
   --files-from FILE              names of files, one per line
+  -x                             stay on one file system
   --bwlimit RATE                 KiB/s; scp -l 8000 is --bwlimit 8000kbit
   -z, -W                         no effect: no compression, always whole files
   -e, scp -i                     not needed: no ssh, no login; --uid, --gid

@@ -61,8 +61,8 @@ async fn examine(
     let target = &arguments.target;
     let host = connections.address_of(target);
     let resolved = tokio::net::lookup_host((host, 0)).await;
-    let address = resolved.map(|mut found| found.next()).unwrap_or_else(|_| None);
-    let Some(address) = address else {
+    let addresses: Vec<_> = resolved.map(Iterator::collect).unwrap_or_default();
+    let Some(&first) = addresses.first() else {
         let text = format!(
             "cannot find the host {} (check the name, or give the address)",
             crate::text::escape(host.as_bytes())
@@ -74,6 +74,11 @@ async fn examine(
         Credential::Sys(user) => (user.uid, user.gid),
         Credential::None => (u32::MAX, u32::MAX),
     };
+    // From here on every wait has an end of its own.
+    reporter.activity().set_mounted();
+    let (nfs_port, mount_port) = connections.ports_of(target);
+    let (wait, credential) = (arguments.wait, encoded(&credential));
+    let address = probe::answering(&addresses, nfs_port, wait, &credential).await.unwrap_or(first);
     let findings = Findings {
         host: host.to_owned(),
         address: address.ip(),
@@ -90,10 +95,11 @@ async fn examine(
         advice: Vec::new(),
     };
     let root = Credential::Sys(AuthSys { machine_name: b"nfsw".to_vec(), uid: 0, gid: 0, gids: Vec::new() });
-    let mut doctor = Doctor::new(findings, address, arguments.wait, encoded(&credential), encoded(&root));
-    // From here on every wait has an end of its own.
-    reporter.activity().set_mounted();
-    let (nfs_port, mount_port) = connections.ports_of(target);
+    let mut doctor = Doctor::new(findings, address, wait, credential, encoded(&root));
+    if address != first {
+        let (first, address) = (first.ip(), address.ip());
+        doctor.findings.odd(format!("{host} is {first} first, where nothing answers; {address} does"));
+    }
     doctor.services(nfs_port, mount_port).await;
     if let Some((root, below)) = doctor.mount(&target.path).await {
         doctor.file_system(root).await;

@@ -21,6 +21,7 @@ use crate::{
 /// A file that cannot be read.
 pub(super) fn filter(arguments: &FilterArgs) -> anyhow::Result<Filter> {
     let mut filter = Filter::new(arguments.rules.clone(), arguments.gitignore);
+    filter.set_one_file_system(arguments.one_file_system);
     for path in &arguments.exclude_from {
         let wrong = |error| Failure::usage(format!("--exclude-from {}: {error}", show(path)));
         let text = read(path).map_err(|error| wrong(io_text(&error)))?;

@@ -92,6 +92,7 @@ pub(super) fn url(address: SocketAddr) -> String {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => "127.0.0.1".to_owned(),
         SocketAddr::V6(v6) if v6.ip().is_unspecified() => "[::1]".to_owned(),
         SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("[{}%25{}]", v6.ip(), v6.scope_id()),
         SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
     };
     format!("nfs://{host}:{}", address.port())

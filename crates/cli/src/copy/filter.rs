@@ -45,6 +45,8 @@ pub(crate) struct Filter {
     ignores: Option<Rc<Ignores>>,
     /// Whether directories have `.gitignore` files that count.
     reads_gitignore: bool,
+    /// Whether directories that other file systems are mounted on are left out.
+    one_file_system: bool,
     /// Bytes that the patterns of `.gitignore` files take.
     pattern_bytes: Rc<Cell<usize>>,
     listed: Option<Listed>,
@@ -86,6 +88,16 @@ impl Filter {
     /// Takes the patterns of `--exclude` and `--include` (true), in the order in which they were given.
     pub(crate) fn new(rules: Vec<(bool, Pattern)>, reads_gitignore: bool) -> Self {
         Self { rules, reads_gitignore, ..Self::default() }
+    }
+
+    /// Leaves out directories that other file systems are mounted on, if `stays`.
+    pub(crate) const fn set_one_file_system(&mut self, stays: bool) {
+        self.one_file_system = stays;
+    }
+
+    /// Whether directories that other file systems are mounted on are left out.
+    pub(super) const fn is_of_one_file_system(&self) -> bool {
+        self.one_file_system
     }
 
     /// Adds the patterns of a file, in the syntax of gitignore(5).

@@ -92,6 +92,13 @@ impl Run<'_> {
                     }
                 };
             }
+            if filter.is_of_one_file_system()
+                && node.kind == Kind::Directory
+                && !node.is_on_file_system_of(&directory)
+            {
+                filter.leave(&path);
+                continue;
+            }
             if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {
                 frame.add_taken(&name);
             }

@@ -163,6 +163,15 @@ impl Node {
         matches!(self.origin, Origin::Local(_))
     }
 
+    /// Whether a directory is on the file system of the one that it lies in.
+    pub(super) fn is_on_file_system_of(&self, above: &Self) -> bool {
+        let is_mount_point = match &self.origin {
+            Origin::Remote(file) => file.client.is_inner_export(file.handle),
+            Origin::Local(_) | Origin::Standard => false,
+        };
+        !is_mount_point && self.attributes.file.0 == above.attributes.file.0
+    }
+
     /// Returns how many bytes there are to copy, as far as known; a link has none.
     pub(super) fn expected_bytes(&self) -> u64 {
         if self.kind == Kind::File { self.attributes.size } else { 0 }

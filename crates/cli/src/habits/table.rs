@@ -148,11 +148,6 @@ pub(super) const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["-A", "-X", "--acls", "--xattrs", "-N", "-U"],
         "NFSv3 has neither ACLs nor extended attributes.",
     ),
-    (
-        &["cp", "sync"],
-        &["-x", "--one-file-system"],
-        "not available: --exclude leaves out the directories where other file systems are mounted.",
-    ),
     (&["cp", "sync"], &["-m", "--prune-empty-dirs"], "not available: empty directories are copied, too."),
     (
         &["cp", "sync"],

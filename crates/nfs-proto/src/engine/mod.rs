@@ -128,7 +128,7 @@ impl Engine {
             arriving: 0,
             paced_until: None,
             is_window_limited: Cell::new(false),
-            ignored: Ignored::new(tuning.loss.ignored),
+            ignored: Ignored::new(&tuning),
             events: VecDeque::new(),
             now,
             stats: Stats::default(),
@@ -449,7 +449,13 @@ impl Engine {
             };
             let (class, bytes, is_counted) = (slot.class, slot.bytes, slot.counted);
             if class != Class::Control && !is_counted && self.must_wait(&limits, class, bytes) {
-                break;
+                // Small calls do not wait behind those that are ignored.
+                let small = |resend: &Resend| {
+                    let slot = self.calls.peek(resend.id);
+                    slot.is_some_and(|it| it.state == State::Resending && it.class == Class::Control)
+                };
+                let Some(at) = self.resend.iter().position(small) else { break };
+                return self.resend.remove(at).map(|Resend { id, reason }| (id, Some(reason)));
             }
             self.resend.pop_front();
             return Some((id, Some(reason)));

@@ -237,7 +237,11 @@ impl Engine {
                 self.stats.withdrawn.count(reason);
             }
         }
-        self.cancel_matching(now, matches)
+        let withdrawn = self.cancel_matching(now, matches);
+        if !withdrawn.is_empty() {
+            self.ignored.handle_withdrawal();
+        }
+        withdrawn
     }
 
     /// Takes note that the link below has changed, as Dube et al. 1997 §6 ask for: what waits for a timer is sent

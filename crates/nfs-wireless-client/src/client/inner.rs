@@ -3,16 +3,18 @@
 //! A server may export a directory and, on its own, a file system that is mounted below it. LOOKUP stays in the outer export there
 //! (Linux without `crossmnt`), so that the mount point looks like an empty directory; only MNT leads to what the users of the server
 //! see. Whoever walks through a tree must therefore know the exports below it: the client asks for them when it connects, and where a
-//! name is such an export, it uses the root handle that MNT gives. Handles of all exports are valid on every connection to
-//! the server (RFC 1813 §2.3.3: they are opaque, and name a file whatever was mounted).
+//! name is such an export, it uses the root handle that MNT gives. Where the server does not list its exports, every directory that is
+//! looked up may be one, and MNT is asked about each. Handles of all exports are valid on every connection to the server (RFC 1813
+//! §2.3.3: they are opaque, and name a file whatever was mounted).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
-use nfs_proto::attr::{FileType, Metadata};
+use nfs_proto::attr::{FileType, Metadata, optional};
 use nfs_wire::{
     FileHandle, MountStatus, Procedure, Reader, Status, encode,
     mount::Export,
@@ -28,8 +30,11 @@ use crate::{
     error::Error,
 };
 
-/// Mount points that are looked up ahead, and that are remembered where the server does not list its exports. A file server has some hundred file systems at most.
+/// Mount points that are looked up ahead. A file server has some hundred file systems at most.
 const MOST_FOUND: usize = 4096;
+
+/// Directories whose paths are remembered; those that were used last are remembered beyond that.
+const MOST_PATHS: usize = 16_384;
 
 /// What is known of the exports below the one that the client has mounted.
 #[derive(Debug)]
@@ -48,8 +53,9 @@ pub(super) struct InnerExports {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Directories that inner exports lie in, with their paths. A path has one handle, so that this is bounded.
+    /// Directories that inner exports lie in, with their paths: those that were used last, and those before.
     above: BTreeMap<FileHandle, Vec<u8>>,
+    above_before: BTreeMap<FileHandle, Vec<u8>>,
     above_paths: BTreeMap<Vec<u8>, FileHandle>,
     /// What lies below mount points, with their paths.
     covered: BTreeMap<FileHandle, Vec<u8>>,
@@ -68,13 +74,14 @@ impl InnerExports {
         let export = normal_path(export);
         let paths = listed.iter().map(|it| normal_path(&it.directory));
         let all: BTreeSet<_> = paths.filter(|path| is_below(path, &export)).collect();
+        let is_known = !listed.is_empty();
         let mut state = State::default();
-        if !all.is_empty() {
+        if !all.is_empty() || !is_known {
             state.lies_above(root, export);
         }
         Self {
             listed: all,
-            is_known: !listed.is_empty(),
+            is_known,
             state: Mutex::new(state),
             service: tokio::sync::Mutex::default(),
             missing: OnceCell::new(),
@@ -84,17 +91,48 @@ impl InnerExports {
 
     /// Whether there is nothing to look out for.
     pub(super) fn is_empty(&self) -> bool {
-        self.is_known && self.listed.is_empty()
+        let mounts_anything = self.missing.get().is_some_and(Option::is_none);
+        if self.is_known { self.listed.is_empty() } else { mounts_anything }
     }
 
-    /// Returns the path of a name in a directory, if an inner export is there or below.
+    /// Returns the path of a name in a directory, if an inner export may be there or below.
     fn path_of(&self, directory: FileHandle, name: &[u8]) -> Option<Vec<u8>> {
-        if self.listed.is_empty() || matches!(name, b"." | b"..") {
+        if self.is_empty() || matches!(name, b"." | b"..") {
             return None;
         }
-        let above = self.state().above.get(&directory)?.clone();
-        let path = join(&above, name);
-        (self.listed.contains(&path) || self.has_below(&path)).then_some(path)
+        let path = join(&self.state().path_above(directory)?, name);
+        (!self.is_known || self.listed.contains(&path) || self.has_below(&path)).then_some(path)
+    }
+
+    /// Whether a name that leads to this has to be looked up, so that it leads to what is mounted there.
+    fn must_be_looked_up(
+        &self,
+        path: &[u8],
+        handle: Option<FileHandle>,
+        file_type: Option<FileType>,
+    ) -> bool {
+        let mut state = self.state();
+        match handle {
+            Some(handle) if self.is_known && !self.listed.contains(path) => {
+                state.lies_above(handle, path.to_vec());
+                false
+            }
+            Some(handle) if !self.is_known => {
+                let is_directory = file_type.is_none_or(|it| it == FileType::Directory);
+                is_directory && state.path_above(handle).as_deref() != Some(path)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether it was seen before that what is mounted at a path is this directory.
+    fn is_seen(&self, path: &[u8], entry: &Entry) -> bool {
+        self.state().path_above(entry.handle).as_deref() == Some(path)
+    }
+
+    /// Whether an inner export is at this path, as far as that is known.
+    fn is_at(&self, path: &[u8]) -> bool {
+        self.listed.contains(path) || self.state().mounts.contains_key(path)
     }
 
     fn has_below(&self, path: &[u8]) -> bool {
@@ -108,7 +146,21 @@ impl InnerExports {
 }
 
 impl State {
+    /// Returns the path of a directory that inner exports may lie in.
+    fn path_above(&mut self, directory: FileHandle) -> Option<Vec<u8>> {
+        if let Some(path) = self.above.get(&directory) {
+            return Some(path.clone());
+        }
+        let path = self.above_before.remove(&directory)?;
+        self.lies_above(directory, path.clone());
+        Some(path)
+    }
+
     fn lies_above(&mut self, handle: FileHandle, path: Vec<u8>) {
+        if self.above.len() >= MOST_PATHS {
+            self.above_before = mem::take(&mut self.above);
+            self.above_paths.clear();
+        }
         let before = self.above_paths.insert(path.clone(), handle);
         if let Some(before) = before.filter(|before| *before != handle) {
             self.above.remove(&before);
@@ -143,44 +195,6 @@ impl Client {
             || state.mounts.values().any(|mounted| mounted.root.as_ref().ok() == Some(&handle))
     }
 
-    /// Looks whether something else is mounted on a directory that looks empty, where the server does not list its exports, by mounting
-    /// its path. If so, the client goes on there: the directory is to be listed again.
-    ///
-    /// # Errors
-    /// [`Error::NotEntered`] when the server has something there and refuses it.
-    pub async fn uncover(&self, directory: FileHandle, path: &[u8]) -> Result<bool, Error> {
-        let inner = &self.inner.inner_exports;
-        let path = normal_path(path);
-        if inner.is_known
-            || directory == self.root()
-            || self.is_inner_export(directory)
-            || !is_below(&path, &normal_path(self.export()))
-        {
-            return Ok(false);
-        }
-        let root = match self.mount_at(&path).await {
-            Ok(root) if root == directory || root == self.root() => return Ok(false),
-            Ok(root) => Ok(root),
-            Err(Error::Mount { status, .. }) if !self.hides(status).await? => return Ok(false),
-            Err(error @ Error::Mount { .. }) => Err(error),
-            Err(error) => return Err(error),
-        };
-        if let Ok(root) = root {
-            let identity = |it: &Metadata| (it.fsid, it.fileid);
-            let (here, there) = tokio::try_join!(self.metadata(directory), self.metadata(root))?;
-            // Some servers give a directory several handles.
-            if identity(&here) == identity(&there) || there.file_type != FileType::Directory {
-                return Ok(false);
-            }
-        }
-        let mut state = inner.state();
-        if state.mounts.len() < MOST_FOUND {
-            state.is_mounted(&path, Mounted { covered: directory, root: root.clone() });
-        }
-        drop(state);
-        root.map(|_| true).map_err(|source| not_entered(&path, source))
-    }
-
     /// Makes a call as [`Client::call_raw`] does, for file systems that keep handles and names themselves. Where a name is an export
     /// of its own, LOOKUP gives its root, READDIRPLUS neither handle nor attributes, so that it is looked up. In an export that the
     /// server refuses to mount, LOOKUP, READDIR and READDIRPLUS fail with `NFS3ERR_ACCES`.
@@ -189,7 +203,7 @@ impl Client {
     /// As [`Client::call_raw`].
     pub async fn call_across(&self, procedure: Procedure, mut arguments: Vec<u8>) -> Result<Bytes, Error> {
         let inner = &self.inner.inner_exports;
-        if inner.listed.is_empty() {
+        if inner.is_empty() {
             return self.call_raw(procedure, arguments).await;
         }
         inner.is_explored.get_or_try_init(|| self.explore()).await?;
@@ -261,22 +275,25 @@ impl Client {
         }
         let Some(path) = inner.path_of(directory, name) else { return Ok(entry) };
         let mut entry = entry;
-        if inner.listed.contains(&path) {
-            let Some(root) = self.root_of(&path, entry.handle).await? else { return Ok(entry) };
-            entry = match self.metadata(root).await {
-                Ok(metadata) => Entry { handle: root, metadata },
-                // It was mounted again.
-                Err(error) if error.is_stale() => {
-                    inner.state().forget(&path);
-                    match self.root_of(&path, entry.handle).await? {
-                        Some(handle) => Entry { handle, metadata: self.metadata(handle).await? },
-                        None => return Ok(entry),
+        if inner.is_known && inner.listed.contains(&path) || !inner.is_known && !inner.is_seen(&path, &entry)
+        {
+            let Some(root) = self.root_of(&path, &entry).await? else { return Ok(entry) };
+            if root != entry.handle {
+                entry = match self.metadata(root).await {
+                    Ok(metadata) => Entry { handle: root, metadata },
+                    // It was mounted again.
+                    Err(error) if error.is_stale() => {
+                        inner.state().forget(&path);
+                        match self.root_of(&path, &entry).await? {
+                            Some(handle) => Entry { handle, metadata: self.metadata(handle).await? },
+                            None => return Ok(entry),
+                        }
                     }
-                }
-                Err(error) => return Err(error),
-            };
+                    Err(error) => return Err(error),
+                };
+            }
         }
-        if inner.has_below(&path) {
+        if !inner.is_known && !inner.is_empty() || inner.has_below(&path) {
             inner.state().lies_above(entry.handle, path);
         }
         Ok(entry)
@@ -291,9 +308,8 @@ impl Client {
         let inner = &self.inner.inner_exports;
         for (name, handle, metadata) in entries {
             let Some(path) = inner.path_of(directory, name) else { continue };
-            match *handle {
-                Some(handle) if !inner.listed.contains(&path) => inner.state().lies_above(handle, path),
-                _ => (*handle, *metadata) = (None, None),
+            if inner.must_be_looked_up(&path, *handle, metadata.as_ref().map(|it| it.file_type)) {
+                (*handle, *metadata) = (None, None);
             }
         }
     }
@@ -302,34 +318,70 @@ impl Client {
     pub(crate) fn refuse_mount_point(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
         let inner = &self.inner.inner_exports;
         match inner.path_of(directory, name) {
-            Some(path) if inner.listed.contains(&path) => Err(Error::MountPoint { path: text(&path) }),
+            Some(path) if inner.is_at(&path) => Err(Error::MountPoint { path: text(&path) }),
             _ => Ok(()),
         }
     }
 
-    /// Returns the root of an inner export; `None` where the server refuses it.
-    async fn root_of(&self, path: &[u8], covered: FileHandle) -> Result<Option<FileHandle>, Error> {
+    /// Returns what is mounted at a path, where LOOKUP leads to `covered`: the root of an inner export, or `covered` itself; `None` where
+    /// the server refuses it.
+    async fn root_of(&self, path: &[u8], covered: &Entry) -> Result<Option<FileHandle>, Error> {
         let inner = &self.inner.inner_exports;
-        let known = inner.state().mounts.get(path).filter(|it| it.covered == covered).cloned();
+        let known = inner.state().mounts.get(path).filter(|it| it.covered == covered.handle).cloned();
         if let Some(Mounted { root, .. }) = known {
             return Ok(root.ok());
         }
         let root = match self.mount_at(path).await {
+            Err(error) if !matches!(error, Error::Mount { .. }) => return Err(error),
+            answer if !inner.is_known => match self.unlisted(answer, covered).await? {
+                Some(root) => root,
+                None => return Ok(Some(covered.handle)),
+            },
             Ok(root) if root == self.root() || inner.state().above.contains_key(&root) => {
                 Err(Error::SameDirectory { shorter: text(self.export()), longer: text(path) })
             }
-            Err(error) if !matches!(error, Error::Mount { .. }) => return Err(error),
             answer => answer,
         };
-        inner.state().is_mounted(path, Mounted { covered, root: root.clone() });
+        inner.state().is_mounted(path, Mounted { covered: covered.handle, root: root.clone() });
         Ok(root.ok())
     }
 
-    /// Whether a refusal of MNT means that there is something which is not for us, and not only that the path is no export.
-    async fn hides(&self, status: MountStatus) -> Result<bool, Error> {
-        if matches!(status, MountStatus::NOENT | MountStatus::NOTDIR | MountStatus::INVAL) {
-            return Ok(false);
+    /// Decides what an answer to MNT means where exports are not listed: an inner export, or one that is refused, or (`None`) nothing.
+    async fn unlisted(
+        &self,
+        answer: Result<FileHandle, Error>,
+        covered: &Entry,
+    ) -> Result<Option<Result<FileHandle, Error>>, Error> {
+        let missing = self.missing().await?;
+        let root = match answer {
+            Ok(root) => root,
+            Err(Error::Mount { status, .. }) if is_no_export(status) || missing == Some(status) => {
+                return Ok(None);
+            }
+            // Servers that mount exports alone refuse any other directory.
+            Err(error) => return Ok(self.looks_empty(covered.handle).await?.then_some(Err(error))),
+        };
+        if missing.is_none() || [self.root(), covered.handle].contains(&root) {
+            return Ok(None);
         }
+        let there = self.metadata(root).await?;
+        // Some servers give a directory several handles.
+        let identity = |it: &Metadata| (it.fsid, it.fileid);
+        let is_another = identity(&there) != identity(&covered.metadata);
+        Ok((is_another && there.file_type == FileType::Directory).then_some(Ok(root)))
+    }
+
+    /// Whether a directory has no entries; one that cannot be listed has some.
+    async fn looks_empty(&self, directory: FileHandle) -> Result<bool, Error> {
+        match self.read_dir(directory).next().await {
+            Ok(first) => Ok(first.is_none()),
+            Err(error) if error.status().is_some() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns how MNT refuses a path that does not exist; `None` where it does not.
+    async fn missing(&self) -> Result<Option<MountStatus>, Error> {
         let inner = &self.inner.inner_exports;
         let missing = inner.missing.get_or_try_init(async || {
             match self.mount_at(&join(&normal_path(self.export()), &unlikely_name())).await {
@@ -338,7 +390,7 @@ impl Client {
                 Err(error) => Err(error),
             }
         });
-        Ok(*missing.await? != Some(status))
+        missing.await.copied()
     }
 
     /// MNT at the service that was found when the client connected.
@@ -413,7 +465,7 @@ impl Client {
 
     fn listed_across(&self, directory: FileHandle, results: Bytes) -> Bytes {
         let inner = &self.inner.inner_exports;
-        if !inner.state().above.contains_key(&directory) {
+        if inner.state().path_above(directory).is_none() {
             return results;
         }
         let Ok(Ok(mut page)) = reply::decode::<READDIRPLUS3resok<'_>>(&results) else { return results };
@@ -423,12 +475,10 @@ impl Client {
                 Nfs3Option::Some(handle) => FileHandle::try_from(handle).ok(),
                 Nfs3Option::None => None,
             };
-            match handle {
-                Some(handle) if !inner.listed.contains(&path) => inner.state().lies_above(handle, path),
-                _ => {
-                    entry.name_handle = Nfs3Option::None;
-                    entry.name_attributes = Nfs3Option::None;
-                }
+            let metadata: Option<Metadata> = optional(&entry.name_attributes);
+            if inner.must_be_looked_up(&path, handle, metadata.map(|it| it.file_type)) {
+                entry.name_handle = Nfs3Option::None;
+                entry.name_attributes = Nfs3Option::None;
             }
         }
         let mut bytes = Vec::with_capacity(results.len());
@@ -444,6 +494,11 @@ const MAX_NAME_BYTES: usize = 1024;
 
 fn handle_in(reader: &mut Reader<'_>) -> Option<FileHandle> {
     FileHandle::decode(reader).ok()
+}
+
+/// Whether a refusal of MNT says that there is nothing at a path.
+const fn is_no_export(status: MountStatus) -> bool {
+    matches!(status, MountStatus::NOENT | MountStatus::NOTDIR | MountStatus::INVAL)
 }
 
 fn not_entered(path: &[u8], source: Error) -> Error {

@@ -168,7 +168,11 @@ impl Client {
                 // EXCLUSIVE carries no attributes, and the server may keep the verifier in the times (RFC 1813 §3.3.8).
                 let now = Some(SetTime::ServerTime);
                 let (atime, mtime) = (attributes.atime.or(now), attributes.mtime.or(now));
-                self.set_attributes(entry.handle, SetAttributes { atime, mtime, ..attributes }).await?;
+                match self.set_attributes(entry.handle, SetAttributes { atime, mtime, ..attributes }).await {
+                    // As CREATE with attributes, which succeeds where they cannot be had.
+                    Err(error) if is_refusal(&error) => {}
+                    set => set?,
+                }
                 Ok(Entry { handle: entry.handle, metadata: self.metadata(entry.handle).await? })
             }
             Err(error) if error.status() == Some(Status::NOTSUPP) => {
@@ -492,6 +496,11 @@ impl Client {
         };
         Ok(Entry { handle, metadata })
     }
+}
+
+/// Whether a server or its file system does not take attributes.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.status(), Some(Status::PERM | Status::ACCES | Status::NOTSUPP | Status::INVAL))
 }
 
 /// What a server does with marks.

@@ -24,6 +24,9 @@ const MOUNT_PORT: u16 = 20048;
 /// What is said of ports that need no privileges.
 pub(super) const UNPRIVILEGED: &str = "unprivileged ports";
 
+/// How much later the next address of a name is asked (RFC 8305 §5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
 /// The server under examination.
 pub(super) struct Doctor {
     pub(super) findings: Findings,
@@ -34,6 +37,33 @@ pub(super) struct Doctor {
     /// Ways to NFS, where it answers.
     pub(super) nfs: [Option<Caller>; 2],
     mount: Option<Caller>,
+}
+
+/// Returns the first of several addresses at which the port mapper or NFS answers.
+pub(super) async fn answering(
+    addresses: &[SocketAddr],
+    nfs_port: Option<u16>,
+    wait: Duration,
+    credential: &[u8],
+) -> Option<SocketAddr> {
+    let [_, _, ..] = addresses else { return None };
+    let services = [(Program::PORTMAP, PORT), (Program::NFS, nfs_port.unwrap_or(NFS_PORT))];
+    let ask = async |pause, mut address: SocketAddr, (program, port), protocol| {
+        tokio::time::sleep(pause).await;
+        let found = address;
+        address.set_port(port);
+        let mut caller = Caller::reach(address, protocol, wait, false, credential).await?;
+        caller.call(program, 0, &[]).await.map(|_| found)
+    };
+    let mut asked = Vec::new();
+    for (number, &address) in (0..).zip(addresses) {
+        for service in services {
+            for protocol in PROTOCOLS {
+                asked.push(Box::pin(ask(NEXT_ADDRESS * number, address, service, protocol)));
+            }
+        }
+    }
+    futures_util::future::select_ok(asked).await.ok().map(|(found, _)| found)
 }
 
 impl Doctor {

@@ -93,7 +93,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
     if !arguments.hoard.is_empty() {
         view.hoard(Box::new(hoard));
     }
-    let readers = if listen.ip().is_loopback() { Readers::Owner } else { Readers::Everybody };
+    let readers = if listen.ip().to_canonical().is_loopback() { Readers::Owner } else { Readers::Everybody };
     let export = Export::new(Arc::clone(&view), begun.root, readers);
     let service = export.service(RandomState::new().hash_one(SystemTime::now()));
     let (server, works) =

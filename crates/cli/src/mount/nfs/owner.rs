@@ -80,8 +80,8 @@ impl Owners {
             Protocol::Tcp => kernel.connection(local, server),
             Protocol::Udp => {
                 let mut found = kernel.sockets_at(AF_INET6, local.port())?;
-                // Sockets of IPv6 send to IPv4 addresses, too, but not the other way round.
-                if local.is_ipv4() {
+                // Sockets of IPv6 send to IPv4 addresses, too.
+                if local.ip().to_canonical().is_ipv4() {
                     found.extend(kernel.sockets_at(AF_INET, local.port())?);
                 }
                 Ok(found)
@@ -91,6 +91,9 @@ impl Owners {
 }
 
 /// Whether all sockets that a message from a peer to the server can have come from, and that an answer can go to, are those of readers.
+///
+/// A UDP socket sends from any address of the machine (`IP_PKTINFO`), and to others than the one it is connected to: only its port is
+/// certain.
 fn are(found: &[Described], peer: Peer, server: SocketAddr, is_reader: impl Fn(u32) -> bool) -> bool {
     let is_same = |one: SocketAddr, other: SocketAddr| {
         one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
@@ -101,13 +104,17 @@ fn are(found: &[Described], peer: Peer, server: SocketAddr, is_reader: impl Fn(u
             is_same(it.local, peer.address) && is_same(it.remote, server) && !is_over
         }
         Protocol::Udp => {
-            let is_there = is_same(it.local, peer.address)
-                || it.local.port() == peer.address.port() && it.local.ip().to_canonical().is_unspecified();
+            let ip = it.local.ip().to_canonical();
+            let is_there = ip.is_unspecified() || ip == peer.address.ip().to_canonical();
             is_there && (it.remote.port() == 0 || is_same(it.remote, server))
         }
     };
-    let mut candidates = found.iter().filter(matches).peekable();
-    candidates.peek().is_some() && candidates.all(|it| it.inode != 0 && is_reader(it.uid))
+    let at_port = |it: &&Described| match peer.protocol {
+        Protocol::Tcp => matches(it),
+        Protocol::Udp => it.local.port() == peer.address.port(),
+    };
+    let mut candidates = found.iter().filter(at_port);
+    candidates.clone().any(|it| matches(&it)) && candidates.all(|it| it.inode != 0 && is_reader(it.uid))
 }
 
 impl Kernel {
@@ -335,8 +342,11 @@ mod tests {
             (Protocol::Udp, vec![ours, it("0.0.0.0:700", "0.0.0.0:0", 7, 1001, 6)], false),
             (Protocol::Udp, vec![it("0.0.0.0:700", "0.0.0.0:0", 7, 1001, 6), ours], false),
             (Protocol::Udp, vec![ours, it("[::]:700", "[::]:0", 7, 1001, 6)], false),
-            (Protocol::Udp, vec![ours, it("127.0.0.2:700", "0.0.0.0:0", 7, 1001, 6)], true),
-            (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:53", 1, 1001, 6)], true),
+            (Protocol::Udp, vec![ours, it("0.0.0.0:701", "0.0.0.0:0", 7, 1001, 6)], true),
+            (Protocol::Udp, vec![ours, it("127.0.0.2:700", "0.0.0.0:0", 7, 1000, 6)], true),
+            (Protocol::Udp, vec![ours, it("127.0.0.2:700", "0.0.0.0:0", 7, 1001, 6)], false),
+            (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:53", 1, 1001, 6)], false),
+            (Protocol::Udp, vec![it("127.0.0.2:700", "0.0.0.0:0", 7, 1000, 5)], false),
             (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:2049", 1, 1001, 6)], false),
             (Protocol::Udp, vec![it("127.0.0.1:700", "0.0.0.0:0", 7, 1000, 0)], false),
         ];

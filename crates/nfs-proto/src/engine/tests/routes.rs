@@ -96,6 +96,34 @@ fn where_reads_are_ignored_while_small_calls_are_answered_four_a_second_are_sent
 }
 
 #[test]
+fn of_many_reads_that_are_all_ignored_few_are_sent() {
+    let mut path = Path::new();
+    for _ in 0..157 {
+        path.submit(Class::Read, Repeat::Idempotent);
+    }
+    let (mut reads, mut small) = (Vec::new(), Vec::new());
+    for tick in 0..4000 {
+        if tick % 5 == 0 {
+            small.push(path.submit(Class::Control, Repeat::Idempotent));
+        }
+        let (mut answered, now) = (Vec::new(), path.bench.at(path.millis));
+        while let Some(transmit) = path.bench.engine.poll_transmit(now) {
+            let xid = Xid(u32::from_be_bytes(transmit.head[..4].try_into().unwrap()));
+            let is_probe = !transmit.head.ends_with(b"args");
+            if is_probe || small.contains(&transmit.id) { answered.push(xid) } else { reads.push(tick) }
+        }
+        path.millis += 1;
+        for xid in answered {
+            path.reply(xid);
+        }
+        path.bench.engine.handle_timeout(path.bench.at(path.millis));
+    }
+    let in_second = |second: usize| reads.iter().filter(|&&tick| tick / 1000 == second).count();
+    assert!((16..=45).contains(&in_second(0)), "{} READs in the first second", in_second(0));
+    assert!((3..=5).contains(&in_second(2)) && (3..=5).contains(&in_second(3)), "{reads:?}");
+}
+
+#[test]
 fn a_classic_policy_keeps_the_xid_of_whatever_it_sends_again() {
     let mut path = Path { bench: Bench::datagrams(), millis: 0, block: 100 };
     let first = path.send(READ);
