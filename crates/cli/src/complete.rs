@@ -44,7 +44,7 @@ pub(crate) fn answer() -> Option<ExitCode> {
         word.as_bytes().starts_with(b"-") || !found.get_value().as_bytes().starts_with(b"-")
     };
     let found: Vec<_> = found.into_iter().filter(wanted).collect();
-    shell.print(&word, &found);
+    shell.print(&found);
     Some(ExitCode::SUCCESS)
 }
 

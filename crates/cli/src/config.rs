@@ -95,8 +95,6 @@ impl Config {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 return Err(format!("{}: larger than 1 MiB", show(&path)));
             }
-            // The error has the name in it.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error.to_string()),
             bytes => bytes.map_err(|error| unreadable(&path, &error))?,
         };
         let text = String::from_utf8(bytes)

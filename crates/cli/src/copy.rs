@@ -494,6 +494,7 @@ impl Run<'_> {
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         let _turn = self.turn(frame, name).await?;
+        self.claim(frame, name, node)?;
         let present = frame.place.present(self.connections, self.reporter, name).await?;
         let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(());

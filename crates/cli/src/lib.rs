@@ -26,6 +26,8 @@ mod log;
 mod mode;
 #[cfg(mount)]
 mod mount;
+#[cfg(linux)]
+mod mounts;
 mod name;
 mod outcome;
 mod paths;
@@ -39,6 +41,8 @@ mod schema;
 mod served;
 mod signals;
 mod summary;
+#[cfg(linux)]
+mod supervise;
 mod target;
 mod text;
 mod units;
@@ -88,6 +92,9 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error, &line, &mut program).into(),
     };
     match config::apply(&mut program, line, cli) {
+        #[cfg(linux)]
+        Ok(cli) => supervise::run(&cli.command).unwrap_or_else(|| command::execute(cli.command)),
+        #[cfg(not(linux))]
         Ok(cli) => command::execute(cli.command),
         Err(error) => {
             complain(&error, &std::env::args_os().collect::<Vec<_>>());

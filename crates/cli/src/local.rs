@@ -23,6 +23,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::error::{io_text, show};
+
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
 pub(crate) use part::{Mark, Part, removed};
@@ -271,10 +273,12 @@ impl StateHome {
         let path = self.0.as_ref().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set")
         })?;
-        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
-            .create(path)?;
-        let directory = Directory::open(path)?;
-        if directory.is_private()? { Ok(directory) } else { Err(not_private(path)) }
+        let open = || {
+            make_private(path)?;
+            let directory = Directory::open(path)?;
+            if directory.is_private()? { Ok(directory) } else { Err(not_private()) }
+        };
+        open().map_err(|error| io::Error::new(error.kind(), format!("{}: {}", show(path), io_text(&error))))
     }
 
     /// Returns the key of this user, which is made when there is none.
@@ -333,9 +337,43 @@ fn is_private(stat: &Stat) -> bool {
     is_owned && stat.st_mode as u32 & others == 0
 }
 
-fn not_private(path: &Path) -> io::Error {
-    let text = format!("{}: belongs to somebody else, or others may write it", crate::error::show(path));
-    io::Error::new(io::ErrorKind::PermissionDenied, text)
+/// Makes a directory for this user alone, and those above it, unless it is there.
+///
+/// # Errors
+/// `PermissionDenied` where it would be made in a directory of somebody else, as where root has the home of another user.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    let there = path.ancestors().find_map(|above| Some((above, fs::stat(above).ok()?)));
+    if let Some((above, stat)) = there
+        && above != path
+        && !is_private(&stat)
+        && !is_sticky(&stat)
+    {
+        return Err(not_private());
+    }
+    std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700).create(path)
+}
+
+/// Checks that a directory belongs to this user or to the system, that nobody else may change what is in it, and that nobody else may
+/// put another one in its place.
+///
+/// # Errors
+/// `PermissionDenied` where others may; what looking at it fails of.
+pub(crate) fn check_private(path: &Path) -> io::Result<()> {
+    let above = path.parent().map(fs::stat).transpose()?;
+    let is_kept = above.is_none_or(|above| is_private(&above) || is_sticky(&above));
+    if is_private(&fs::stat(path)?) && is_kept { Ok(()) } else { Err(not_private()) }
+}
+
+/// Whether all may make files in a directory of this user or of the system, and nobody may remove those of others: `/tmp`.
+#[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
+fn is_sticky(stat: &Stat) -> bool {
+    let mut closed = *stat;
+    closed.st_mode &= !0o022;
+    stat.st_mode as u32 & 0o1000 != 0 && is_private(&closed)
+}
+
+fn not_private() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "belongs to somebody else, or others may write it")
 }
 
 /// Reads a small file that belongs to this user: of so many bytes at most, regular, and in a directory that nobody else may write.
@@ -346,7 +384,7 @@ pub(crate) fn read_private(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(fs::CWD, path.as_os_str().as_bytes(), OFlags::empty())?;
     let directory = path.parent().map(fs::stat).transpose()?;
     if !is_private(&fs::fstat(&file)?) || directory.is_some_and(|it| !is_private(&it)) {
-        return Err(not_private(path));
+        return Err(not_private());
     }
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes)?;
@@ -427,7 +465,12 @@ pub(crate) fn umask() -> u32 {
     })
 }
 
-fn open_regular(directory: impl std::os::fd::AsFd, name: &[u8], links: OFlags) -> io::Result<File> {
+/// Opens a regular file for reading; anything else is refused, and not waited for.
+pub(crate) fn open_regular(
+    directory: impl std::os::fd::AsFd,
+    name: &[u8],
+    links: OFlags,
+) -> io::Result<File> {
     let flags = links | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     regular(fs::openat(directory, name, flags, Mode::empty())?)
 }

@@ -3,7 +3,6 @@
 //! A small file in the user's cache. Whatever is wrong with it, it is only a cache: it is ignored, and replaced.
 
 use std::{
-    fs,
     io::Write,
     net::{IpAddr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
@@ -14,8 +13,8 @@ use nfs_wireless_client::{Client, PathEstimate};
 use serde_json::{Value, json};
 
 use crate::{
-    error::show,
-    local::{base_directory, read_private},
+    error::{io_text, show},
+    local::{base_directory, check_private, make_private, read_private},
 };
 
 /// How long a path is remembered.
@@ -68,7 +67,8 @@ pub(crate) fn keep(file: &Path, new: Vec<Value>, keys: &[&str]) {
 fn save(file: &Path, values: Vec<Value>) {
     let save = || -> std::io::Result<()> {
         let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
-        fs::create_dir_all(directory)?;
+        make_private(directory)?;
+        check_private(directory)?;
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
         new.write_all(Value::Array(values).to_string().as_bytes())?;
         new.persist(file)?;
@@ -119,14 +119,8 @@ fn refuse(file: &Path, error: &std::io::Error) {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
         // The line may have nobody to read it.
-        let _ = writeln!(std::io::stderr(), "nfsw: warning: not used: {}", refused(file, error));
+        let _ = writeln!(std::io::stderr(), "nfsw: warning: not used: {}: {}", show(file), io_text(error));
     });
-}
-
-fn refused(file: &Path, error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let name = show(file);
-    if text.contains(&*name) { text } else { format!("{name}: {text}") }
 }
 
 fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -> Value {
@@ -202,6 +196,21 @@ mod tests {
         assert_eq!(find(&paths, server, there, 1000), None);
         let newer = merged(vec![entry(server, here, 2000, &ESTIMATE)], paths, &KEYS);
         assert_eq!(newer.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_others_could_replace_it() {
+        use std::os::unix::fs::PermissionsExt;
+
+        for (mode, is_kept) in [(0o700, true), (0o777, false)] {
+            let place = tempfile::tempdir().unwrap();
+            let file = place.path().join("nfsw/paths.json");
+            std::fs::create_dir(place.path().join("nfsw")).unwrap();
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(place.path().join("nfsw"), mode).unwrap();
+            keep(&file, vec![json!({})], &KEYS);
+            assert_eq!(file.exists(), is_kept);
+        }
     }
 
     #[test]

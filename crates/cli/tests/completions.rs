@@ -153,7 +153,7 @@ fn fish_completes() {
 }
 
 /// Names that run something where they are not quoted for their place. Each begins with another letter.
-const HOSTILE: [&str; 14] = [
+const HOSTILE: [&str; 18] = [
     "a$(touch PWN)",
     "b`touch PWN`",
     "c';touch PWN;'y",
@@ -168,6 +168,10 @@ const HOSTILE: [&str; 14] = [
     "l\\$(touch PWN)",
     "m'$(touch PWN)'",
     "n{x,$(touch PWN)}",
+    "o\\>PWN",
+    "p\\\\>PWN",
+    "q\">PWN",
+    "r!touch\"$PATH",
 ];
 
 /// Before what is completed, and what ends it where nothing is.
@@ -181,7 +185,7 @@ const PLACES: [(&str, &str); 6] = [
 ];
 
 /// Completes hostile names everywhere. What `nfsw` gets is the name, or what was typed.
-fn check_hostile(user: &User, terminal: &mut Terminal, places: &[(&str, &str)], around: &[(&str, &str)]) {
+fn check_hostile(user: &User, terminal: &mut Terminal, places: &[(&str, &str)], around: (&str, &str)) {
     let directory = "fileserver:/hostile/";
     for name in HOSTILE {
         fs::create_dir_all(user.server.path("/hostile")).unwrap();
@@ -191,55 +195,54 @@ fn check_hostile(user: &User, terminal: &mut Terminal, places: &[(&str, &str)], 
     while asked(user.home.path(), &["nfsw", "ls", directory]).lines().count() < HOSTILE.len() {
         assert!(Instant::now() < end, "{directory} is never listed");
     }
-    let mut offered = 0;
+    let (before, after) = around;
     for (open, close) in places {
-        for (before, after) in around {
-            for name in HOSTILE {
-                let typed = if open.contains(':') { "" } else { directory };
-                terminal.clear();
-                terminal.write(&format!("{before}nfsw ls {open}{typed}{}\t", &name[..1]));
-                std::thread::sleep(Duration::from_millis(500));
-                terminal.write(&format!("{after}\n"));
-                std::thread::sleep(Duration::from_millis(150));
-                if !terminal.screen().contains("ran\r\n") {
-                    terminal.write(&format!("{close}{after}\n"));
-                }
-                let screen = terminal.wait_for("ran\r\n");
-                assert!(!user.home.path().join("PWN").exists(), "{before}{open}{name}: {screen}");
-                let got = screen.split("word<").nth(2).and_then(|rest| rest.split(">\r\n").next()).unwrap();
-                let prefix = format!("{directory}{}", &name[..1]);
-                let completed = format!("{directory}{name}");
-                if before.is_empty() {
-                    assert!(got == completed || got.trim_end() == prefix, "{open}{name}: {got}");
-                    offered += usize::from(got == completed);
-                }
+        let mut offered = 0;
+        for name in HOSTILE {
+            let typed = if open.contains(':') { "" } else { directory };
+            terminal.clear();
+            terminal.write(&format!("{before}nfsw ls {open}{typed}{}\t", &name[..1]));
+            std::thread::sleep(Duration::from_millis(500));
+            terminal.write(&format!("{after}\n"));
+            std::thread::sleep(Duration::from_millis(150));
+            if !terminal.screen().contains("ran\r\n") {
+                terminal.write(&format!("{close}{after}\n"));
             }
+            let screen = terminal.wait_for("ran\r\n");
+            assert!(!user.home.path().join("PWN").exists(), "{before}{open}{name}: {screen}");
+            let got = screen.split("word<").nth(2).and_then(|rest| rest.split(">\r\n").next()).unwrap();
+            let prefix = format!("{directory}{}", &name[..1]);
+            let completed = format!("{directory}{name}");
+            assert!(got == completed || got.trim_end() == prefix, "{before}{open}{name}: {got}");
+            offered += usize::from(got == completed);
         }
+        // Nothing is offered within quotes with rules of their own; a machine under load may be late now and then.
+        let least = if *open == "$'" || !before.is_empty() { 0 } else { HOSTILE.len() - 2 };
+        assert!(offered >= least, "{before}{open}: only {offered} names are completed");
     }
-    assert!(2 * offered >= HOSTILE.len(), "names are completed where that is possible: {offered}");
 }
 
 #[test]
 fn no_name_runs_a_command_in_bash() {
     let user = User::new();
     let mut terminal = user.shell("bash", &["--norc", "-i"], "bind 'set bell-style none'");
-    check_hostile(&user, &mut terminal, &PLACES, &[("", "")]);
-    // Backquotes take backslashes away once more; what the words are then is another matter.
-    check_hostile(&user, &mut terminal, &PLACES[..1], &[("", ""), ("echo \"`", "`\"; echo ra''n")]);
+    check_hostile(&user, &mut terminal, &PLACES, ("", ""));
+    // Backquotes take backslashes away once more. This bash does not ask there; others may.
+    check_hostile(&user, &mut terminal, &PLACES[..1], ("echo \"`", "`\""));
 }
 
 #[test]
 fn no_name_runs_a_command_in_zsh() {
     let user = User::new();
     let set_up = "unsetopt beep zle_bracketed_paste; PROMPT='ready> '; autoload -U compinit; compinit -u -D";
-    check_hostile(&user, &mut user.shell("zsh", &["-f", "-i"], set_up), &PLACES[..3], &[("", "")]);
+    check_hostile(&user, &mut user.shell("zsh", &["-f", "-i"], set_up), &PLACES[..3], ("", ""));
 }
 
 #[test]
 fn no_name_runs_a_command_in_fish() {
     let user = User::new();
     let set_up = "function fish_prompt; echo 'ready> '; end; set -g fish_greeting; set -g fish_autosuggestion_enabled 0";
-    check_hostile(&user, &mut user.shell("fish", &["--no-config", "-i"], set_up), &PLACES[..3], &[("", "")]);
+    check_hostile(&user, &mut user.shell("fish", &["--no-config", "-i"], set_up), &PLACES[..3], ("", ""));
 }
 
 /// Asks as fish does, which has the simplest way to ask.

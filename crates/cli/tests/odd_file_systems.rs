@@ -9,7 +9,9 @@ mod odd;
 use std::{
     fs::{self, File},
     path::Path,
-    time::{Duration, SystemTime},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant, SystemTime},
 };
 
 use common::{Server, command, names, noise, ok, stderr};
@@ -107,6 +109,80 @@ fn names_that_are_one_for_another_reason_are_told_too() {
         assert!(said.contains("long-name-1") && said.contains("long-name-2"), "{said}");
         let found = fs::read(place.join("copy/long-name-1")).unwrap();
         assert!(found == b"first" || found == b"second", "the bytes of neither");
+    }
+}
+
+#[test]
+fn what_a_run_has_copied_is_in_the_way_of_nothing_and_no_link_replaces_it() {
+    let server = Server::start();
+    // A file and a directory; and a file, and another one with two names.
+    write(&server.path("kinds"), "README", b"file");
+    write(&server.path("kinds"), "readme/below", b"below");
+    write(&server.path("links"), "0", b"first");
+    fs::hard_link(server.path("links/0"), server.path("links/B")).unwrap();
+    write(&server.path("links"), "b", b"second");
+    for (tree, name, content) in [("kinds", "README", b"file".as_slice()), ("links", "b", b"second")] {
+        for delete in [&[][..], &["--delete"]] {
+            let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+            let (source, target) = (server.url(&format!("/{tree}")), place.text("copy"));
+            for run in 0..3 {
+                let said = some_fail(&[&["sync"], delete, &[&source, &target]].concat());
+                assert!(said.contains("takes this name for that of"), "{tree}, run {run}: {said}");
+                let found = fs::read(place.join("copy").join(name));
+                // Whichever came first is there.
+                let is_first = found.as_ref().is_ok_and(|found| found == content)
+                    || tree == "kinds" && place.join("copy/readme/below").exists();
+                assert!(is_first, "{tree}, run {run}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_sources_that_go_into_one_directory_do_not_replace_one_another() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for (source, only) in [("a", "one"), ("b", "other")] {
+        for place in [server.root.path(), here.path()] {
+            write(&place.join(source), "sub/file", source.as_bytes());
+            write(&place.join(source), &format!("sub/{only}"), only.as_bytes());
+        }
+    }
+    fs::create_dir(server.path("up")).unwrap();
+    fs::create_dir(here.path().join("down")).unwrap();
+    let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    for (sources, target, copy) in [
+        ([server.url("/a/."), server.url("/b/.")], local("down"), here.path().join("down")),
+        ([local("a/."), local("b/.")], server.url("/up"), server.path("up")),
+    ] {
+        let said = some_fail(&["cp", "-r", &sources[0], &sources[1], &target]);
+        assert!(said.contains("sub/file: not copied") && said.lines().count() == 1, "{said}");
+        let found = fs::read(copy.join("sub/file")).unwrap();
+        assert!(found == b"a" || found == b"b");
+        assert_eq!(names(&copy.join("sub")), ["file", "one", "other"]);
+        // Who says which is to be kept has said it.
+        ok(["cp", "-r", "-n", &sources[0], &sources[1], &target]);
+        assert_eq!(fs::read(copy.join("sub/file")).unwrap(), found);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_copy_to_a_file_system_that_does_not_respond() {
+    let server = Server::start();
+    write(server.root.path(), "file", &noise(300 << 10));
+    for (signal, words) in [("-TERM", &["cp"][..]), ("-INT", &["cp", "--inplace"])] {
+        let place = Mounted::new(Odd { hangs: true, ..Odd::default() });
+        let (source, target) = (server.url("/file"), place.text("copy"));
+        let mut copy = command([words, &[&source, &target]].concat()).stderr(Stdio::null()).spawn().unwrap();
+        place.wait_until_it_hangs();
+        let begun = Instant::now();
+        assert!(Command::new("kill").args([signal, &copy.id().to_string()]).status().unwrap().success());
+        while copy.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let elapsed = begun.elapsed();
+        place.go_on();
+        assert_eq!(copy.wait().unwrap().code(), Some(130), "{words:?}");
+        assert!(elapsed < Duration::from_secs(2), "{words:?}: {elapsed:?}");
     }
 }
 

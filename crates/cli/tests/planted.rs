@@ -205,3 +205,123 @@ fn files_of_the_user_that_others_could_have_written_are_not_read() {
         assert_eq!(lines, usize::from(!is_used), "{what}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn streams_and_links_get_another_temporary_name_on_a_server_too() {
+    let here = tempfile::tempdir().unwrap();
+    let (file, link) = (here.path().join("stream"), here.path().join("link"));
+    fs::write(&file, noise(SIZE)).unwrap();
+    symlink("new", &link).unwrap();
+    for (what, plant) in PLANTS {
+        let server = Server::of_nobody();
+        symlink("old", server.path("file")).unwrap();
+        std::os::unix::fs::lchown(server.path("file"), Some(NOBODY), Some(NOBODY)).unwrap();
+        fs::set_permissions(server.root.path(), Permissions::from_mode(0o1777)).unwrap();
+        chown(server.root.path(), Some(0), Some(0)).unwrap();
+        planted_file(&server.path("elsewhere"));
+        plant(&server.path(PART));
+        let output = command(["cp", "-P", link.to_str().unwrap(), &server.url("/file")]).output().unwrap();
+        assert!(output.status.success(), "{what}: {}", stderr(&output));
+        assert_eq!(fs::read_link(server.path("file")).unwrap(), Path::new("new"), "{what}");
+        fs::remove_file(server.path("file")).unwrap();
+        let mut run = command(["cp", "-", &server.url("/file")]);
+        let output = run.stdin(File::open(&file).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{what}: {}", stderr(&output));
+        assert!(fs::read(server.path("file")).unwrap() == noise(SIZE), "{what}");
+        assert!(fs::read(server.path("elsewhere")).unwrap() == vec![b'p'; SIZE], "{what}");
+        assert_eq!(common::names(server.root.path()).len(), 3, "{what}");
+    }
+}
+
+#[test]
+fn a_directory_with_the_mark_of_somebody_else_is_not_completed() {
+    let server = Server::start();
+    fs::create_dir(server.path("tree")).unwrap();
+    fs::write(server.path("tree/file"), "x").unwrap();
+    for (owner, code) in [(NOBODY, 1), (0, 0)] {
+        let shared = Shared::new();
+        shared.plant("tree", |path| fs::create_dir(path).unwrap(), owner);
+        shared.plant("tree/.nfsw-incomplete", |path| fs::write(path, "").unwrap(), owner);
+        let target = shared.join("tree");
+        let output = command(["cp", "-r", &server.url("/tree"), target.to_str().unwrap()]).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{owner}: {said}");
+        assert_eq!(target.join("file").exists(), code == 0, "{owner}: {said}");
+        if code != 0 {
+            assert!(said.contains(".nfsw-incomplete in it is not a file of this user"), "{said}");
+            assert_eq!(common::names(&target), [".nfsw-incomplete"], "{said}");
+        }
+    }
+}
+
+/// Whose a directory is, what others may do there, what they may do around it, and whether it is used.
+const DIRECTORIES: [(u32, u32, u32, bool); 5] = [
+    (0, 0o700, 0o755, true),
+    (0, 0o700, 0o1777, true),
+    (0, 0o700, 0o777, false),
+    (0, 0o777, 0o755, false),
+    (NOBODY, 0o700, 0o755, false),
+];
+
+/// Makes a directory in another one.
+fn made(path: &Path, (owner, mode, around, _): (u32, u32, u32, bool)) {
+    fs::create_dir_all(path).unwrap();
+    fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(around)).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    chown(path, Some(owner), Some(owner)).unwrap();
+}
+
+#[test]
+#[cfg(mount)]
+fn caches_and_sockets_are_refused_where_others_could_have_put_them() {
+    needs_root("acts for another user");
+    for row in DIRECTORIES {
+        let place = tempfile::tempdir().unwrap();
+        let (cache, sockets) = (place.path().join("around/cache"), place.path().join("nfsw/mounts"));
+        made(&cache, row);
+        made(&sockets, row);
+        for arguments in [&["cache", "ls", "--cache", cache.to_str().unwrap()][..], &["mount", "--status"]] {
+            let output = command(arguments).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
+            let said = stderr(&output);
+            let case = format!("{row:?}, {arguments:?}: {said}");
+            assert_eq!(output.status.code(), Some(if row.3 { 0 } else { 7 }), "{case}");
+            assert_eq!(said.contains("belongs to somebody else, or others may write it"), !row.3, "{case}");
+            assert!(row.3 || said.lines().count() == 1, "{case}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_written_into_or_removed_from_a_directory_of_somebody_else() {
+    let server = Server::start();
+    fs::write(server.path("file"), "x").unwrap();
+    for (owner, is_used) in [(0, true), (NOBODY, false)] {
+        // As where root has the home of another user, who has put links there.
+        for is_link in [false, true] {
+            let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let cache = home.path().join("nfsw");
+            let old = elsewhere.path().join("old");
+            fs::write(&old, "").unwrap();
+            let long_ago = std::time::SystemTime::UNIX_EPOCH;
+            File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+            if is_link {
+                symlink(elsewhere.path(), &cache).unwrap();
+                fs::create_dir(elsewhere.path().join("completions")).unwrap();
+                fs::rename(&old, elsewhere.path().join("completions/old")).unwrap();
+            }
+            for path in [home.path(), elsewhere.path()] {
+                fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+                chown(path, Some(owner), Some(owner)).unwrap();
+            }
+            let mut run = command([""; 0]);
+            run.env("XDG_CACHE_HOME", home.path()).env("NFSW_COMPLETE_LIST", server.url("/"));
+            assert!(run.output().unwrap().status.success());
+            let case = format!("{owner}, a link {is_link}");
+            if is_link {
+                assert_eq!(elsewhere.path().join("completions/old").exists(), !is_used, "{case}");
+            } else {
+                assert_eq!(cache.exists(), is_used, "{case}");
+            }
+        }
+    }
+}

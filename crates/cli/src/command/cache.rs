@@ -42,6 +42,7 @@ pub(super) fn execute(command: &CacheCommand) -> Exit {
 fn home(place: &CachePlace) -> anyhow::Result<Home> {
     let home = Home::new(place.cache.as_deref());
     let home = home.map_err(|error| Failure::with(Exit::LocalIo, io_text(&error)))?;
+    home.check().map_err(|error| local(home.path(), &error))?;
     match std::fs::read_dir(home.path()) {
         // What cannot be read is not empty.
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(local(home.path(), &error)),

@@ -29,7 +29,7 @@ use crate::{
     args::{MountArgs, OutputArgs, UmountArgs, Via},
     color::Color,
     connections::Connections,
-    error::show,
+    error::{io_text, show},
     exit::{Exit, Failure},
     held::Holder,
     links,
@@ -156,7 +156,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
         let (view, session, mounted) = mount(target, begun.cache, begun.place.as_deref(), &point.path)?;
         let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
         reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
-        let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path));
+        let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path, reporter));
         let state = || identity.state(&view.snapshot(), Instant::now());
         reporter.event(&state())?;
         if arguments.in_background {
@@ -240,7 +240,7 @@ fn mount(
         Ok((Session::start(device, move |request, answer| front.take(&request, answer))?, mounted))
     };
     let (session, mounted) = begin().map_err(|error: io::Error| {
-        let text = format!("cannot mount at {}: {}", show(point), crate::error::io_text(&error));
+        let text = format!("cannot mount at {}: {}", show(point), io_text(&error));
         let hint = match error.kind() {
             io::ErrorKind::NotFound => " (ordinary users need fusermount3, of package fuse3)",
             io::ErrorKind::PermissionDenied => " (are you allowed to use /dev/fuse?)",
@@ -252,11 +252,15 @@ fn mount(
 }
 
 /// Listens for those who want to know the state; without a place for that there are none.
-fn teller(point: &Path) -> Option<Teller> {
+fn teller(point: &Path, reporter: &Reporter) -> Option<Teller> {
     match Teller::listen(point) {
         Ok(teller) => Some(teller),
         Err(error) => {
-            tracing::debug!(%error, "nfsw mount --status will not show this mount");
+            let text = "nfsw mount --status will not show this mount";
+            tracing::debug!(%error, text);
+            if error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied {
+                reporter.warning(format!("{text}: {}", io_text(&error)));
+            }
             None
         }
     }

@@ -4,7 +4,7 @@ _nfsw() {
     # Nothing is split or expanded: a name may hold anything.
     while IFS= read -r line; do
         COMPREPLY+=("$line")
-    done < <(NFSW_COMPLETE=bash command nfsw -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
+    done < <(NFSW_COMPLETE=bash command nfsw -- "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/:=] ]]; then
         compopt -o nospace 2>/dev/null
     fi

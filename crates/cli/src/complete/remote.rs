@@ -24,7 +24,7 @@ use crate::{
     config,
     connections::Connections,
     error::{MOUNT_REFUSED, kind},
-    local::base_directory,
+    local::{base_directory, check_private, make_private, read_private},
     name::fnv1a,
     remote::{Children, exports_below, find, follow},
     report::Reporter,
@@ -48,6 +48,9 @@ const BUSY: Duration = Duration::from_secs(15);
 
 /// Names that are offered, at most.
 const MOST: usize = 5000;
+
+/// Bytes of a listing that is kept, at most: a server's names may be longer than those of file systems here.
+const MAX_BYTES: u64 = 8 << 20;
 
 /// Offers what is in the directory that a word names, if it names one on a server.
 pub(super) fn complete(begun: &OsStr) -> Vec<CompletionCandidate> {
@@ -94,7 +97,8 @@ struct Cached {
 impl Cached {
     fn of(directory: &[u8]) -> Option<Self> {
         let cache = base_directory("XDG_CACHE_HOME", ".cache")?.join("completions");
-        fs::create_dir_all(&cache).ok()?;
+        // What others could have put there is not offered, and nothing is removed there.
+        make_private(&cache).and_then(|()| check_private(&cache)).ok()?;
         Some(Self { file: cache.join(format!("{:016x}", fnv1a(directory))) })
     }
 
@@ -107,7 +111,7 @@ impl Cached {
     }
 
     fn read(&self) -> Vec<Vec<u8>> {
-        let listed = fs::read(&self.file).unwrap_or_default();
+        let listed = read_private(&self.file, MAX_BYTES).unwrap_or_default();
         listed.split(|&byte| byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
     }
 

@@ -3,6 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     io::Write,
+    iter::Peekable,
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
@@ -52,7 +53,7 @@ impl Shell {
     }
 
     /// Says what may follow.
-    pub(super) fn print(self, word: &OsStr, found: &[CompletionCandidate]) {
+    pub(super) fn print(self, found: &[CompletionCandidate]) {
         let mut out = Vec::new();
         for candidate in found {
             let value = candidate.get_value().as_bytes();
@@ -60,7 +61,7 @@ impl Shell {
                 continue;
             }
             match self {
-                Self::Bash => match for_bash(word.as_bytes(), value) {
+                Self::Bash => match for_bash(value) {
                     Some(value) => out.extend_from_slice(&value),
                     None => continue,
                 },
@@ -84,73 +85,65 @@ fn is_printable(name: &[u8]) -> bool {
     !is_c1 && !name.iter().any(u8::is_ascii_control)
 }
 
-/// Returns what bash is to put in place of the part of the word that it takes for the word; `None` where the name cannot be written there
+/// Returns what bash is to put in place of the end of the line that it takes for the word; `None` where the name cannot be written there
 /// without meaning something else.
-fn for_bash(word: &[u8], value: &[u8]) -> Option<Vec<u8>> {
-    let line = std::env::args_os().nth(2).unwrap_or_default();
-    let breaks = std::env::args_os().nth(3).unwrap_or_default();
-    rest_for_bash(&Line::read(line.as_bytes()), breaks.as_bytes(), word, value)
+fn for_bash(value: &[u8]) -> Option<Vec<u8>> {
+    let line = std::env::args_os().nth(2)?;
+    let replaced = std::env::args_os().nth(3)?;
+    rest_for_bash(line.as_bytes().strip_suffix(replaced.as_bytes())?, value)
 }
 
-/// What bash takes for the word follows an open quote, or the last colon or equals sign outside of quotes. bash inserts what it gets as it
-/// is, so it is quoted here for where it goes.
+/// What is replaced follows an open quote, a colon, an equals sign or whatever else bash splits words at. bash inserts what it gets as it
+/// is, so it is quoted here for where it goes, behind the `line`.
 ///
-/// bash does not show the line around the command, which may be within backquotes: these take backslashes away from `` ` `` and `$`
-/// once more. So a backquote is never written, and `$` not within double quotes.
-fn rest_for_bash(line: &Line, breaks: &[u8], word: &[u8], value: &[u8]) -> Option<Vec<u8>> {
-    let (kept, unsafe_bytes) = match line.quote {
-        Quote::None => {
-            let is_break = |byte: &u8| b":=".contains(byte) && breaks.contains(byte);
-            (word.iter().rposition(is_break).map_or(0, |at| at + 1), &b"`"[..])
-        }
-        // History is expanded within double quotes, too, and there a backslash stays in the word.
-        Quote::Double { from } => (from, &b"`$!"[..]),
-        Quote::Single { from } => (from, &b"`!"[..]),
-        Quote::Other => return None,
-    };
-    let rest = value.get(kept..)?;
-    // bash takes a quote at the end for the one that closes the word.
-    let looks_closed = match line.quote {
-        Quote::Single { .. } => rest.ends_with(b"'"),
-        Quote::Double { .. } => rest.ends_with(b"\""),
-        Quote::None | Quote::Other => false,
-    };
-    let is_unsafe = rest.iter().any(|byte| unsafe_bytes.contains(byte));
-    if is_unsafe || looks_closed || !value.starts_with(&word[..kept]) {
-        return None;
-    }
+/// bash does not show the line around the command, which may be within backquotes, and these within double quotes: there a backslash is
+/// taken away from a backquote, `$`, `"` or another backslash once more. So these are never written behind one.
+fn rest_for_bash(line: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+    let Line { words, quote } = Line::read(line);
+    let rest = value.strip_prefix(&words.last()?[..])?;
     let mut out = Vec::with_capacity(rest.len());
+    // History is expanded within double quotes, and so it is where single quotes are within them.
+    let (mark, special) = match quote {
+        Quote::None => (None, &b"`\\\"$"[..]),
+        Quote::Single => (Some(b'\''), &b"'`!"[..]),
+        Quote::Double => (Some(b'"'), &b"\"\\$`!"[..]),
+        Quote::Ansi => return None,
+    };
     for &byte in rest {
-        match (line.quote, byte) {
-            (Quote::Single { .. }, b'\'') => out.extend_from_slice(b"'\\''"),
-            (Quote::Single { .. }, _) => out.push(byte),
-            (Quote::Double { .. }, b'"' | b'\\') => out.extend([b'\\', byte]),
-            (Quote::Double { .. }, _) => out.push(byte),
-            (Quote::None | Quote::Other, _) => {
-                let is_plain = byte.is_ascii_alphanumeric() || byte >= 0x80 || b"/._-:=@%+,".contains(&byte);
-                if !is_plain {
-                    out.push(b'\\');
-                }
-                out.push(byte);
-            }
+        if special.contains(&byte) {
+            out.extend(mark);
+            out.extend_from_slice(format!("$'\\{byte:03o}'").as_bytes());
+            out.extend(mark);
+            continue;
+        }
+        let is_plain = byte.is_ascii_alphanumeric() || byte >= 0x80 || b"/._-:=@%+,".contains(&byte);
+        if mark.is_none() && !is_plain {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    if let Some(mark) = mark {
+        // bash takes a quote at the beginning for the one that is there.
+        if line.ends_with(&[mark]) && out.first() == Some(&mark) {
+            return None;
+        }
+        // It takes one at the end for the one that closes the word.
+        if rest.last().is_some_and(|last| special.contains(last)) {
+            out.push(mark);
         }
     }
     Some(out)
 }
 
-/// What quotes the end of a line is in, and how many bytes of the last word are before them.
+/// What quotes the end of a line is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Quote {
     #[default]
     None,
-    Single {
-        from: usize,
-    },
-    Double {
-        from: usize,
-    },
-    /// `$'` or `$"`, with rules of their own.
-    Other,
+    Single,
+    Double,
+    /// `$'`
+    Ansi,
 }
 
 /// A line up to the cursor, as bash reads it.
@@ -164,33 +157,48 @@ struct Line {
 impl Line {
     fn read(line: &[u8]) -> Self {
         let (mut words, mut word, mut is_word) = (Vec::new(), Vec::new(), false);
-        let (mut quote, mut before) = (Quote::None, None);
-        let mut bytes = line.iter().copied();
+        let mut quote = Quote::None;
+        let mut bytes = line.iter().copied().peekable();
         while let Some(byte) = bytes.next() {
             match (quote, byte) {
                 (Quote::None, b' ' | b'\t') => {
                     if is_word {
                         words.push(std::mem::take(&mut word));
                     }
-                    (is_word, before) = (false, None);
+                    is_word = false;
                     continue;
                 }
-                (Quote::None, b'\'' | b'"') if before == Some(b'$') => {
-                    // Nothing is completed there, so it does not matter where it ends.
-                    quote = Quote::Other;
+                (Quote::None, b'$') if bytes.next_if_eq(&b'\'').is_some() => quote = Quote::Ansi,
+                // `$"` is a double quote around what may be translated.
+                (Quote::None, b'$') if bytes.peek() == Some(&b'"') => {}
+                (Quote::None, b'\'') => quote = Quote::Single,
+                (Quote::None, b'"') => quote = Quote::Double,
+                (Quote::Single | Quote::Ansi, b'\'') | (Quote::Double, b'"') => quote = Quote::None,
+                (Quote::Ansi, b'\\') => word.extend(escaped(&mut bytes)),
+                (Quote::None, b'\\') => word.extend(bytes.next()),
+                (Quote::Double, b'\\') => {
+                    word.push(bytes.next_if(|next| b"$`\"\\".contains(next)).unwrap_or(byte));
                 }
-                (Quote::None, b'\'') => quote = Quote::Single { from: word.len() },
-                (Quote::None, b'"') => quote = Quote::Double { from: word.len() },
-                (Quote::Single { .. }, b'\'') | (Quote::Double { .. }, b'"') => quote = Quote::None,
-                (Quote::Single { .. } | Quote::Other, _) => word.push(byte),
-                (Quote::None | Quote::Double { .. }, b'\\') => word.extend(bytes.next()),
-                (Quote::None | Quote::Double { .. }, _) => word.push(byte),
+                (Quote::None | Quote::Single | Quote::Double | Quote::Ansi, _) => word.push(byte),
             }
-            (is_word, before) = (true, Some(byte));
+            is_word = true;
         }
         words.push(word);
         Self { words, quote }
     }
+}
+
+/// Returns the byte that follows a backslash within `$'`, or that a number there stands for. Other escapes are not written here.
+fn escaped(bytes: &mut Peekable<impl Iterator<Item = u8>>) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(8);
+    let Some(mut number) = digit(*bytes.peek()?) else { return bytes.next() };
+    bytes.next();
+    for _ in 0..2 {
+        let Some(more) = bytes.peek().copied().and_then(digit) else { break };
+        bytes.next();
+        number = number * 8 + more;
+    }
+    Some(number as u8)
 }
 
 #[cfg(test)]
@@ -208,57 +216,61 @@ mod tests {
         assert_eq!(words("nfsw  ls "), ["nfsw", "ls", ""]);
         assert_eq!(words("nfsw ls 'nas:/a b"), ["nfsw", "ls", "nas:/a b"]);
         assert_eq!(words("nfsw ls nas:/a\\ b \"x'y\\\"\" ''"), ["nfsw", "ls", "nas:/a b", "x'y\"", ""]);
+        assert_eq!(words(r#"a "b\xc\"" $'d\044\'e\\' f"#), ["a", r#"b\xc""#, r"d$'e\", "f"]);
         for (line, quote) in [
-            ("a 'b", Quote::Single { from: 0 }),
-            ("a x'b", Quote::Single { from: 1 }),
+            ("a 'b", Quote::Single),
+            ("a x'b", Quote::Single),
             ("a 'b'", Quote::None),
-            ("a \"b'", Quote::Double { from: 0 }),
-            ("a \"b\\\"", Quote::Double { from: 0 }),
-            ("a $'b", Quote::Other),
-            ("a $\"b", Quote::Other),
+            ("a \"b'", Quote::Double),
+            ("a \"b\\\"", Quote::Double),
+            ("a $'b", Quote::Ansi),
+            ("a $'b\\'", Quote::Ansi),
+            ("a $'b'", Quote::None),
+            ("a $\"b", Quote::Double),
+            ("a \"$'b", Quote::Double),
         ] {
             assert_eq!(Line::read(line.as_bytes()).quote, quote, "{line}");
         }
     }
 
-    fn rest(line: &str, breaks: &str, value: &str) -> Option<String> {
-        let line = Line::read(line.as_bytes());
-        let word = line.words.last().unwrap();
-        let rest = rest_for_bash(&line, breaks.as_bytes(), word, value.as_bytes())?;
-        Some(String::from_utf8(rest).unwrap())
+    fn rest(line: &str, value: &str) -> Option<String> {
+        Some(String::from_utf8(rest_for_bash(line.as_bytes(), value.as_bytes())?).unwrap())
     }
 
     #[test]
-    fn bash_gets_what_follows_the_last_colon() {
-        let rest = |line: &str, breaks: &str, value: &str| rest(line, breaks, value).unwrap();
-        assert_eq!(rest("nfsw ls nas:/s", " :=", "nas:/srv x/"), "/srv\\ x/");
-        assert_eq!(rest("nfsw ls nas:/s", " =", "nas:/srv/"), "nas:/srv/");
-        assert_eq!(rest("nfsw ls 'nas:/s", " :=", "nas:/srv x/"), "nas:/srv x/");
-        assert_eq!(rest("nfsw ls nas:/'s", " :=", "nas:/srv x/"), "srv x/");
-        assert_eq!(rest("nfsw ls nas:\"/s", " :=", "nas:/srv x/"), "/srv x/");
+    fn bash_gets_what_follows_what_it_keeps() {
+        for (line, wanted) in [
+            ("nfsw ls nas:", "/srv\\ x/"),
+            ("nfsw ls ", "nas:/srv\\ x/"),
+            ("nfsw ls 'nas:", "/srv x/"),
+            ("nfsw ls '", "nas:/srv x/"),
+            ("nfsw ls nas:/'", "srv x/"),
+            ("nfsw ls nas:\"", "/srv x/"),
+            ("nfsw ls \"nas\":", "/srv\\ x/"),
+        ] {
+            assert_eq!(rest(line, "nas:/srv x/").as_deref(), Some(wanted), "{line}");
+        }
+        assert_eq!(rest("nfsw ls other:", "nas:/srv"), None);
     }
 
     #[test]
     fn bash_gets_names_quoted_for_where_they_go() {
         for (line, name, wanted) in [
-            ("nfsw ls h:/", "$(x);`y`", None),
-            ("nfsw ls h:/", "$(x);'\"!~{a,b}*", Some(r#"/\$\(x\)\;\'\"\!\~\{a,b\}\*"#)),
-            ("nfsw ls 'h:/", "$(x);\"\\", Some(r#"h:/$(x);"\"#)),
-            ("nfsw ls 'h:/", "a';x;'b", Some(r"h:/a'\'';x;'\''b")),
-            ("nfsw ls 'h:/", "x'", None),
-            ("nfsw ls \"h:/", "x\"", None),
-            ("nfsw ls 'h:/", "`x`", None),
-            ("nfsw ls 'h:/", "a!b", None),
-            ("nfsw ls \"h:/", "a\";x;\"b", Some(r#"h:/a\";x;\"b"#)),
-            ("nfsw ls \"h:/", "a'b c*\\", Some(r"h:/a'b c*\\")),
-            ("nfsw ls \"h:/", "$(x)", None),
-            ("nfsw ls \"h:/", "$x", None),
-            ("nfsw ls \"h:/", "`x`", None),
-            ("nfsw ls \"h:/", "a!b", None),
+            ("nfsw ls h:/", "$(x);'!~{a,b}*", Some(r"$'\044'\(x\)\;\'\!\~\{a,b\}\*")),
+            ("nfsw ls h:/", "`\\>\"", Some(r"$'\140'$'\134'\>$'\042'")),
+            ("nfsw ls 'h:/", "a$(x);\"\\", Some(r#"a$(x);"\"#)),
+            ("nfsw ls 'h:/", "a';x;'b", Some(r"a'$'\047'';x;'$'\047''b")),
+            ("nfsw ls 'h:/", "x'", Some(r"x'$'\047'''")),
+            ("nfsw ls 'h:/x", "`y!", Some(r"'$'\140''y'$'\041'''")),
+            ("nfsw ls h:/'", "`x", None),
+            ("nfsw ls \"h:/", "a\";x;\"b", Some(r#"a"$'\042'";x;"$'\042'"b"#)),
+            ("nfsw ls \"h:/", "a'b c*\\", Some(r#"a'b c*"$'\134'"""#)),
+            ("nfsw ls \"h:/", "$(x)", Some(r#""$'\044'"(x)"#)),
+            ("nfsw ls h:/\"", "$(x)", None),
+            ("nfsw ls \"h:/", "`x!y", Some(r#""$'\140'"x"$'\041'"y"#)),
             ("nfsw ls $'h:/", "a", None),
-            ("nfsw ls h:/$\"", "a", None),
         ] {
-            let found = rest(line, " :=", &format!("h:/{name}"));
+            let found = rest(line, &format!("h:/{}{name}", if line.ends_with('x') { "x" } else { "" }));
             assert_eq!(found.as_deref(), wanted, "{line} {name}");
         }
     }

@@ -10,7 +10,7 @@ use super::{
     node::{Kind, Node, Origin},
     place::target_key,
     resume::{Earlier, SMALL_BYTES},
-    transfer::mode,
+    transfer::{mode, part_mode},
 };
 use crate::{local::StateHome, name::temporary};
 
@@ -43,7 +43,7 @@ impl<'a> Ahead<'a> {
         if copy.overwrite != Overwrite::Always || copy.inplace || copy.dry_run {
             return None;
         }
-        let mode = Some(mode(copy, *source, None) | 0o600);
+        let mode = Some(part_mode(mode(copy, *source, None)));
         let state = (copy.resume && source.size > SMALL_BYTES).then_some(&copy.state);
         Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, state })
     }

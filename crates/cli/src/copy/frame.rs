@@ -46,7 +46,7 @@ pub(super) struct Frame {
     /// Those of them that are taken.
     taken: RefCell<BTreeSet<Vec<u8>>>,
     /// Names that were given in it.
-    given: Names,
+    given: Rc<Names>,
 }
 
 impl Frame {
@@ -66,8 +66,13 @@ impl Frame {
             ignores: RefCell::default(),
             names: RefCell::default(),
             taken: RefCell::default(),
-            given: Names::default(),
+            given: Rc::default(),
         }
+    }
+
+    /// A directory that was there before, into which several sources go.
+    pub(super) fn merged(place: Place) -> Self {
+        Self { given: Rc::new(Names::merged()), ..Self::top(place) }
     }
 
     /// A directory that was there before, and in which the destination is made.
@@ -76,7 +81,7 @@ impl Frame {
     }
 
     /// Returns the names that this run has given in it.
-    pub(super) const fn given(&self) -> &Names {
+    pub(super) fn given(&self) -> &Names {
         &self.given
     }
 
@@ -85,11 +90,12 @@ impl Frame {
         self.marks
     }
 
-    /// The same directory as `frame`, of which nothing is known any more.
+    /// The same directory as `frame`, of which nothing is known any more, but for what this run has made in it.
     pub(super) fn again(frame: &Rc<Self>, place: Place) -> Self {
         let ignores = RefCell::new(frame.ignores());
         let (parent, relative) = (Some(Rc::clone(frame)), frame.relative.clone());
-        Self { parent, source: frame.source, is_again: true, relative, ignores, ..Self::top(place) }
+        let (source, given) = (frame.source, Rc::clone(&frame.given));
+        Self { parent, source, is_again: true, relative, ignores, given, ..Self::top(place) }
     }
 
     /// A directory made for a source directory with these attributes, or found in its place. `name` is its name below SRC, and none
@@ -107,9 +113,9 @@ impl Frame {
         let last =
             if preserve { Some(source) } else { was_widened.then_some(Attributes { mode: plain, ..source }) };
         let relative = name.map(|name| filter::below(&parent.relative, name)).unwrap_or_default();
-        let (parent_ignores, parent) = (parent.ignores(), Some(Rc::clone(parent)));
-        let (source, ignores) = (Some(source.file), RefCell::new(parent_ignores));
-        Self { parent, source, last, was, relative, ignores, ..Self::top(place) }
+        let (source, ignores) = (Some(source.file), RefCell::new(parent.ignores()));
+        let (given, parent) = (parent.given.below(name), Some(Rc::clone(parent)));
+        Self { parent, source, last, was, relative, ignores, given, ..Self::top(place) }
     }
 
     /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets

@@ -88,6 +88,7 @@ impl Run<'_> {
         first: &[u8],
     ) -> anyhow::Result<()> {
         let Item { node, frame, name, share } = item;
+        drop(self.turn(frame, name).await?);
         let copied = match there.is_touched() {
             true => there.place.look_up(self.connections, self.reporter, first).await?,
             false => there.place.present(self.connections, self.reporter, first).await?,

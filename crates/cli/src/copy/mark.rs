@@ -1,6 +1,6 @@
 //! The mark of an unfinished copy of a directory: a file in it, with the path and the identity of the source.
 
-use std::{ffi::OsStr, fmt::Display, fs, io::Read, os::unix::ffi::OsStrExt, path::Path};
+use std::{fmt::Display, io::Read};
 
 use nfs_wireless_client::{Client, Error, FileHandle, FileType, NfsStatus};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, has_status, is_missing},
+    error::{ResultExt, has_status, is_missing, show},
     exit::{Exit, Failure},
     local::Directory,
     name::{MARKER, fnv1a},
@@ -34,18 +34,29 @@ fn split(mark: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Returns what the mark in a directory on this machine holds, if there is one.
-pub(super) fn local(directory: &Path) -> Option<Vec<u8>> {
-    let mark = directory.join(OsStr::from_bytes(MARKER));
-    let found = fs::symlink_metadata(&mark).ok()?;
-    // That of somebody else may be the mark of any copy, and so may what is no file.
-    let own = Directory::open(directory).and_then(|directory| directory.read_own(MARKER));
+pub(super) fn local(directory: &Directory) -> Option<Vec<u8>> {
+    directory.stat(MARKER).ok()??;
     let mut bytes = Vec::new();
-    if let Ok(Some(file)) = own
-        && found.is_file()
-    {
+    // That of somebody else may be the mark of any copy, and so may what is no file.
+    if let Ok(Some(file)) = directory.read_own(MARKER) {
         let _ = file.take(MOST_BYTES.into()).read_to_end(&mut bytes);
     }
     Some(bytes)
+}
+
+/// Refuses a directory on this machine in which others could have put the mark.
+///
+/// # Errors
+/// What can be done.
+pub(super) fn check_own(directory: &Directory) -> anyhow::Result<()> {
+    if !matches!(directory.stat(MARKER), Ok(Some(_))) || matches!(directory.read_own(MARKER), Ok(Some(_))) {
+        return Ok(());
+    }
+    let (shown, marker) = (show(directory.path()), escape(MARKER));
+    let text = format!(
+        "{shown}: {marker} in it is not a file of this user, or others may write it; remove that, or complete the copy with -T"
+    );
+    Err(Failure::with(Exit::SomeFailed, text))
 }
 
 /// Returns what the mark in a directory on a server holds, if there is one.
@@ -103,7 +114,7 @@ impl Place {
         }
         match self {
             Self::Planned(_) => Ok(None),
-            Self::Local { directory, .. } => Ok(local(directory.path())),
+            Self::Local { directory, .. } => Ok(local(directory)),
             Self::Remote(place) => {
                 let read = async |at: &RemotePlace| remote(&at.client, at.handle).await.at(&at.remote);
                 place.with(connections, reporter, read).await

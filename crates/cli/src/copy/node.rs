@@ -107,7 +107,7 @@ impl Attributes {
 impl Node {
     /// Looks at a local path; a link is found itself unless it is to be followed.
     pub(super) fn local(path: PathBuf, follow: bool) -> io::Result<Self> {
-        let path = SourcePath::named(path);
+        let path = SourcePath::named(path, follow);
         let stat = path.stat(follow)?;
         Ok(Self::of(path, &stat))
     }

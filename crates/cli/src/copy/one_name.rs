@@ -6,6 +6,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -13,13 +14,15 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{
-    Run,
+    Overwrite, Run,
     frame::Frame,
+    node::Node,
     place::{Place, Present},
 };
 use crate::{
     exit::{Exit, Failure},
     name::fnv1a,
+    text::escape,
 };
 
 /// The names of a destination directory that this run has to do with.
@@ -29,6 +32,17 @@ pub(super) struct Names {
     in_use: RefCell<HashMap<u64, Arc<Mutex<()>>>>,
     /// The files on this machine that were made in it, by their numbers.
     made: RefCell<HashMap<u64, Vec<u8>>>,
+    /// Where several sources go into one directory: what became of them.
+    merged: Option<Merged>,
+}
+
+/// The names that several sources have filled.
+#[derive(Debug, Default)]
+struct Merged {
+    /// For each name, the path of its source.
+    sources: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
+    /// The names in the directories below.
+    below: RefCell<HashMap<Vec<u8>, Rc<Names>>>,
 }
 
 /// The turn of a name: while it lasts, nothing is done about others that may be the same to a file system.
@@ -49,6 +63,30 @@ impl Drop for Turn<'_> {
 }
 
 impl Names {
+    /// Those of a directory that several sources go into.
+    pub(super) fn merged() -> Self {
+        Self { merged: Some(Merged::default()), ..Self::default() }
+    }
+
+    /// Returns those of a directory below this one.
+    pub(super) fn below(&self, name: Option<&[u8]>) -> Rc<Self> {
+        match (&self.merged, name) {
+            (Some(merged), Some(name)) => {
+                let mut below = merged.below.borrow_mut();
+                Rc::clone(below.entry(name.to_vec()).or_insert_with(|| Rc::new(Self::merged())))
+            }
+            _ => Rc::default(),
+        }
+    }
+
+    /// Notes what a name is copied from; returns the path of what has become it before.
+    fn claim(&self, name: &[u8], source: &Node) -> Option<Vec<u8>> {
+        let mut sources = self.merged.as_ref()?.sources.borrow_mut();
+        let source = source.to_bytes();
+        let first = sources.entry(name.to_vec()).or_insert_with(|| source.clone());
+        (*first != source).then(|| first.clone())
+    }
+
     /// Waits for the turn of a name.
     pub(super) async fn turn(&self, name: &[u8]) -> Turn<'_> {
         let key = fnv1a(&folded(name));
@@ -87,6 +125,21 @@ impl Run<'_> {
             self.refuse_if_one(&frame.place, name, &other).await?;
         }
         Ok(turn)
+    }
+
+    /// Refuses a source for a name that another one has become: of two files one would be left.
+    pub(super) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> anyhow::Result<()> {
+        if self.copy.overwrite != Overwrite::Always {
+            return Ok(());
+        }
+        match frame.given().claim(name, node) {
+            None => Ok(()),
+            Some(first) => {
+                let (first, place) = (escape(&first), frame.place.show(name));
+                let text = format!("{node}: not copied, {place} is the copy of {first} in this run");
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+        }
     }
 
     /// Refuses a name if what has it is what has the other one, too.

@@ -312,7 +312,8 @@ async fn find_sources(
 }
 
 fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
-    let frame = Rc::new(Frame::top(place));
+    let is_merged = sources.len() > 1 && sources.iter().any(|source| source.name.is_none());
+    let frame = Rc::new(if is_merged { Frame::merged(place) } else { Frame::top(place) });
     let mut names = HashSet::new();
     let mut works = Vec::new();
     for Source { node, name } in sources {
@@ -340,7 +341,11 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     let found = fs::metadata(path);
     let is_whole = match (&found, whole) {
         (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
-            whole.holds(show(path), mark::local(path))?
+            let directory = Directory::open(path).map_err(|error| local(path, &error))?;
+            if whole != Whole::IfMarked(None) {
+                mark::check_own(&directory)?;
+            }
+            whole.holds(show(path), mark::local(&directory))?
         }
         _ => whole == Whole::Always,
     };

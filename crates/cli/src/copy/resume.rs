@@ -103,13 +103,20 @@ impl Receiving {
         source: Identity,
         key: Key,
     ) -> io::Result<(Self, Part)> {
-        let (journal, found) = Journal::open(directory.lock_sealed(&name::journal(name), 0o600)?, key)?;
+        let journal = directory.lock_sealed(&name::journal(name), 0o600)?;
+        let owner = journal.metadata()?.uid();
+        let (journal, found) = Journal::open(journal, key)?;
         let [_, number, owner_and_mode, _] = found.as_ref().map_or([0; 4], |found| found.target);
         // Of another version nothing is kept, and what may be read by others then may not be what others may read.
         let known = found.as_ref().filter(|found| found.source == source);
         let known = known.map(|_| Mark { number, owner_and_mode });
         let part = Part::beside(directory, name, mode, known)?;
         let (mark, token, size) = (part.mark()?, files::boot_id(), part.size()?);
+        if mark.owner_and_mode >> 32 != u64::from(owner) {
+            // Who has the journal can put what was in it there again.
+            part.discard();
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else"));
+        }
         let target = [0, mark.number, mark.owner_and_mode, 0];
         let source_changed = found.as_ref().is_some_and(|found| found.source != source);
         let (mut solid, mut had) = (RangeSet::new(), RangeSet::new());
@@ -141,7 +148,8 @@ impl Receiving {
         key: Key,
     ) -> io::Result<bool> {
         let Some(journal) = directory.read_sealed(&name::journal(name))? else { return Ok(false) };
-        let recorded = nanoseconds(journal.metadata()?.modified()?);
+        let (recorded, journal_owner) = (journal.metadata()?.modified()?, journal.metadata()?.uid());
+        let recorded = nanoseconds(recorded);
         let (_, Some(state)) = Journal::open(journal, key)? else { return Ok(false) };
         let Some(copy) = directory.stat(name)? else { return Ok(false) };
         let copy = Attributes::from(&copy);
@@ -149,7 +157,9 @@ impl Receiving {
         let has_run_on = state.token == files::boot_id() && state.token != [0; 16];
         let copied = if has_run_on { &state.tentative } else { &state.solid };
         let is_whole = state.source == source && copied.bytes() == source.size && copy.size == source.size;
-        let is_ours = state.target[1] == copy.file.1 && state.target[2] >> 32 == owner;
+        let is_ours = state.target[1] == copy.file.1
+            && state.target[2] >> 32 == owner
+            && u64::from(journal_owner) == owner;
         Ok(is_whole && is_ours && (copy.modified <= recorded || copy.modified == source.modified))
     }
 
@@ -282,11 +292,14 @@ impl Earlier {
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         let found = self.found.as_ref().filter(|found| found.source == self.source)?;
         let [fsid, fileid, seconds, nanoseconds] = found.target;
+        let ([owner, seconds], [mode, nanoseconds]) = (halves(seconds), halves(nanoseconds));
         let (verifier, _) = found.token.split_first_chunk()?;
         Some(Checkpoint {
             fsid,
             fileid,
-            made: Time { seconds: seconds.try_into().ok()?, nanoseconds: nanoseconds.try_into().ok()? },
+            made: Time { seconds, nanoseconds },
+            owner,
+            mode,
             stable: found.solid.clone(),
             verifier: *verifier,
             unstable: found.tentative.clone(),
@@ -328,6 +341,15 @@ impl Sending {
     }
 }
 
+/// Two numbers as one.
+fn whole([high, low]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+const fn halves(whole: u64) -> [u32; 2] {
+    [(whole >> 32) as u32, whole as u32]
+}
+
 impl Source for Sending {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         // All is there, and the copy is to get its name.
@@ -347,11 +369,13 @@ impl Source for Sending {
         if !recorder.is_due(bytes) {
             return;
         }
-        let Some(Checkpoint { fsid, fileid, made, stable, verifier, unstable }) = upload.checkpoint() else {
+        let Some(Checkpoint { fsid, fileid, made, owner, mode, stable, verifier, unstable }) =
+            upload.checkpoint()
+        else {
             return;
         };
         let state = &mut recorder.state;
-        state.target = [fsid, fileid, made.seconds.into(), made.nanoseconds.into()];
+        state.target = [fsid, fileid, whole([owner, made.seconds]), whole([mode, made.nanoseconds])];
         state.token[..verifier.len()].copy_from_slice(&verifier);
         (state.solid, state.tentative) = (stable, unstable);
         recorder.record();
@@ -518,6 +542,24 @@ mod tests {
             plant(&target);
             assert!(!target.is_complete(SOURCE), "{what}");
         }
+    }
+
+    #[test]
+    fn a_journal_of_somebody_else_is_not_believed_whatever_is_in_it() {
+        if !rustix::process::geteuid().is_root() {
+            // Only root can make it one of somebody else.
+            return;
+        }
+        let target = Target::new();
+        target.leave(0, 100);
+        let journal = target.path.path().join(".file.nfsw-journal");
+        std::os::unix::fs::chown(&journal, Some(65534), None).unwrap();
+        let error = Receiving::open(&target.directory, b"file", 0o600, SOURCE, KEY).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        let target = Target::new();
+        target.complete();
+        std::os::unix::fs::chown(target.path.path().join(".file.nfsw-journal"), Some(65534), None).unwrap();
+        assert!(!target.is_complete(SOURCE));
     }
 
     #[test]

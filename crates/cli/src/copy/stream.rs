@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     Links, Run,
-    node::{Attributes, Node, Origin, RemoteFile},
+    node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::Name,
     plan::Output,
     resume::SMALL_BYTES,
@@ -347,8 +347,11 @@ impl Run<'_> {
             Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(path) => {
                 let (opened, follow) = (path.clone(), self.copy.links != Links::Never);
+                let is_file = node.kind == Kind::File;
                 // Opening a fifo waits for its writer.
-                let opening = tokio::task::spawn_blocking(move || opened.open_stream(follow));
+                let opening = tokio::task::spawn_blocking(move || {
+                    if is_file { opened.open(follow) } else { opened.open_stream(follow) }
+                });
                 let file = opening.await?.map_err(|error| local(path, &error))?;
                 Input::Local(tokio::fs::File::from_std(file))
             }

@@ -375,6 +375,12 @@ impl Run<'_> {
         let mut works = Vec::with_capacity(blocked.len());
         for work in blocked {
             let Work { node, frame, name, is_named, rest } = work;
+            // What this run has copied under another name is in the way of nothing.
+            if let Some(name) = &name
+                && let Err(error) = self.turn(&frame, name).await.map(drop)
+            {
+                self.go_on(Err::<(), _>(error))?;
+            }
             let again = Rc::new(Frame::again(&frame, frame.place.again(self.copy.dry_run)?));
             works.push(Work { node, frame: again, name, is_named, rest });
             self.release(frame).await?;

@@ -92,6 +92,7 @@ impl Run<'_> {
     pub(super) async fn file(&self, item: Item<'_>) -> anyhow::Result<()> {
         let Item { node, frame, name, share } = item;
         let _turn = self.turn(frame, name).await?;
+        self.claim(frame, name, node)?;
         match self.decide(item).await? {
             Decision::Leave => {
                 share.leave_out(u64::MAX);
@@ -264,6 +265,12 @@ pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -
         Some(Present { kind: Kind::File, attributes, .. }) => attributes.mode & 0o777,
         _ => source.mode & 0o777 & !files::umask(),
     }
+}
+
+/// Returns the permissions of a file on a server until it is complete: nobody else is to write it then, but for a group, which would
+/// take a call for each file of those who have their own.
+pub(super) const fn part_mode(mode: u32) -> u32 {
+    (mode | 0o600) & !0o002
 }
 
 /// How often the handle of a file may be looked up again: once, and once more whenever less of this

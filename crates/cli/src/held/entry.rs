@@ -4,16 +4,23 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::{self, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    io::{self, Read, Write},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
 
 use super::home::is_below;
-use crate::journal::{checksum, take, unseal};
+use crate::{
+    journal::{checksum, take, unseal},
+    local::{make_private, open_regular},
+};
 
 /// What a record begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswrec\x01";
@@ -89,7 +96,9 @@ impl Sum {
 impl Entry {
     /// Reads a record; `None` where there is none that is whole.
     pub(super) fn read(objects: &Path, name: Name) -> Option<Self> {
-        Self::decode(fs::read(name.record(objects)).ok()?.into())
+        let mut sealed = Vec::new();
+        open_to_read(&name.record(objects)).ok()?.read_to_end(&mut sealed).ok()?;
+        Self::decode(sealed.into())
     }
 
     /// Puts the record in the place of an older one.
@@ -115,7 +124,7 @@ impl Entry {
 
     /// Reads the data and returns how many grains are not what they were.
     pub(super) fn damaged(&self, objects: &Path, name: Name) -> u64 {
-        let file = File::open(name.data(objects));
+        let file = open_to_read(&name.data(objects));
         let is_damaged = |&(&grain, sum): &(&u64, &Sum)| {
             let mut data = vec![0; sum.length()];
             let read = file.as_ref().is_ok_and(|file| file.read_exact_at(&mut data, offset(grain)).is_ok());
@@ -195,19 +204,16 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file for reading alone.
+///
+/// # Errors
+/// `InvalidInput` where it is no file; what opening it fails of.
 pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
-    let mut options = fs::OpenOptions::new();
-    options.read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
-}
-
-/// Makes a directory for the user alone, and those above it.
-pub(super) fn make(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    open_regular(rustix::fs::CWD, path.as_os_str().as_bytes(), OFlags::NOFOLLOW)
 }
 
 fn make_above(path: &Path, error: io::Error) -> io::Result<()> {
     match path.parent() {
-        Some(above) if error.kind() == io::ErrorKind::NotFound => make(above),
+        Some(above) if error.kind() == io::ErrorKind::NotFound => make_private(above),
         _ => Err(error),
     }
 }
@@ -215,7 +221,7 @@ fn make_above(path: &Path, error: io::Error) -> io::Result<()> {
 fn options() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    options.custom_flags(OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32);
     options
 }
 

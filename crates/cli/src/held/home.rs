@@ -15,10 +15,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::entry::{Entry, files, make, open, replace};
+use super::entry::{Entry, files, open, open_to_read, replace};
 use crate::{
     journal::{seal, take, unseal},
-    local::base_directory,
+    local::{base_directory, check_private, make_private, read_private},
     target::{Remote, Target},
 };
 
@@ -30,6 +30,9 @@ const MAGIC: [u8; 8] = *b"nfswrot\x01";
 
 /// Targets that are remembered for one root.
 const MOST_TARGETS: usize = 16;
+
+/// Bytes of a file about a root, at most: it has some targets, or the paths that the user wants kept.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The directory of all that is held.
 #[derive(Clone, Debug)]
@@ -72,6 +75,17 @@ impl Home {
         &self.0
     }
 
+    /// Checks that nobody else could have put anything into it, or may; there may be nothing.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where somebody else could; what looking at it fails of.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        match check_private(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            checked => checked,
+        }
+    }
+
     /// Returns all roots, those mounted last first.
     pub(crate) fn roots(&self) -> Vec<Root> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
@@ -85,14 +99,15 @@ impl Home {
     /// # Errors
     /// Where none is found, and what could not be read may have been it.
     pub(crate) fn find(&self, target: &[u8]) -> Result<Option<Root>, (PathBuf, io::Error)> {
-        let found = self.roots().into_iter().find(|root| root.targets.iter().any(|it| it == target));
-        if found.is_some() {
-            return Ok(found);
-        }
         let there = |path: PathBuf, result: io::Result<()>| match result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err((path, error)),
             _ => Ok(()),
         };
+        there(self.0.clone(), self.check())?;
+        let found = self.roots().into_iter().find(|root| root.targets.iter().any(|it| it == target));
+        if found.is_some() {
+            return Ok(found);
+        }
         there(self.0.clone(), fs::read_dir(&self.0).map(drop))?;
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let file = entry.path().join("root");
@@ -110,7 +125,9 @@ impl Home {
     pub(crate) fn open(&self, handle: FileHandle, numbers: (u64, u64), target: &[u8]) -> io::Result<Root> {
         let key = [&numbers.0.to_le_bytes()[..], &numbers.1.to_le_bytes(), handle.as_bytes()].concat();
         let path = self.0.join(&blake3::hash(&key).to_hex()[..32]);
-        make(&path.join("objects"))?;
+        make_private(&path.join("objects"))?;
+        self.check()?;
+        check_private(&path)?;
         let before = Root::read(path.clone()).map(|root| root.targets).unwrap_or_default();
         let mut root = Root {
             path,
@@ -132,7 +149,7 @@ impl Home {
 impl Root {
     fn read(path: PathBuf) -> Option<Self> {
         let file = path.join("root");
-        let sealed = fs::read(&file).ok()?;
+        let sealed = read_private(&file, MAX_BYTES).ok()?;
         let used = fs::metadata(&file).ok()?.modified().ok()?;
         let mut rest = unseal(MAGIC, &sealed)?;
         let numbers = (u64::from_le_bytes(take(&mut rest)?), u64::from_le_bytes(take(&mut rest)?));
@@ -177,7 +194,7 @@ impl Root {
     /// `WouldBlock` while another process may change it.
     pub(crate) fn open_read_only(mut self) -> io::Result<Self> {
         self.is_read_only = true;
-        self.lock = File::open(self.path.join("lock")).ok();
+        self.lock = open_to_read(&self.path.join("lock")).ok();
         match &self.lock {
             Some(file) if flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) => {
                 Err(io::ErrorKind::WouldBlock.into())
@@ -234,7 +251,7 @@ impl Root {
     /// Whether another process has it.
     pub(crate) fn is_in_use(&self) -> bool {
         // Opening it would make it.
-        let file = File::open(self.path.join("lock"));
+        let file = open_to_read(&self.path.join("lock"));
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
     }
 
@@ -269,7 +286,7 @@ impl Root {
 
 /// Returns the paths that the user wants kept below the root that is held at `place`.
 pub(crate) fn pins(place: &Path) -> Vec<Vec<u8>> {
-    let sealed = fs::read(place.join("pins")).unwrap_or_default();
+    let sealed = read_private(&place.join("pins"), MAX_BYTES).unwrap_or_default();
     let text = unseal(MAGIC, &sealed).unwrap_or_default();
     let pins = text.split_inclusive(|&byte| byte == 0).filter_map(|pin| pin.strip_suffix(&[0]));
     pins.map(<[u8]>::to_vec).collect()
@@ -277,7 +294,7 @@ pub(crate) fn pins(place: &Path) -> Vec<Vec<u8>> {
 
 /// Returns what was kept of the room on the file system of the root that is held at `place`: see [`keep_space`].
 pub(crate) fn space(place: &Path) -> Option<[u64; SPACE_NUMBERS]> {
-    let sealed = fs::read(place.join("space")).ok()?;
+    let sealed = read_private(&place.join("space"), MAX_BYTES).ok()?;
     let (numbers, rest) = unseal(MAGIC, &sealed)?.as_chunks();
     let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
     numbers.try_into().ok().filter(|_| rest.is_empty())

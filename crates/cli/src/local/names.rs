@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::{Directory, Times};
-use crate::name::linked;
+use crate::name::{fresh, linked};
 
 impl Directory {
     /// Returns what is in the directory, without `.` and `..`.
@@ -60,11 +60,11 @@ impl Directory {
         (there, file): (&Self, &[u8]),
         replace: bool,
     ) -> io::Result<bool> {
-        let linked = linked(name);
-        let first = if replace { &linked[..] } else { name };
-        if replace {
-            self.remove(first)?;
+        let mut linked = linked(name);
+        if replace && self.remove(&linked).is_err() {
+            linked = fresh(name);
         }
+        let first = if replace { &linked[..] } else { name };
         match fs::linkat(&there.fd, file, &self.fd, first, AtFlags::empty()) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {

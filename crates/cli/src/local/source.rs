@@ -25,12 +25,14 @@ pub(crate) struct SourcePath {
     path: PathBuf,
     /// What the user named, and the path from there; `None` for what the user named itself.
     below: Option<(Arc<Directory>, PathBuf)>,
+    /// Whether a link stands for what it leads to.
+    follow: bool,
 }
 
 impl SourcePath {
-    /// What the user named, or a link leads to that the user wants to be followed.
-    pub(crate) const fn named(path: PathBuf) -> Self {
-        Self { path, below: None }
+    /// What the user named, or a link that the user wants to be followed.
+    pub(crate) const fn named(path: PathBuf, follow: bool) -> Self {
+        Self { path, below: None, follow }
     }
 
     /// Returns what it is; a link is looked at itself unless it is to be followed.
@@ -60,7 +62,7 @@ impl SourcePath {
     /// # Errors
     /// `InvalidInput` when it is not the one with this number any more.
     pub(crate) fn enter(&self, number: u64) -> io::Result<SourceDirectory> {
-        let fd = self.open_with(OPEN_DIRECTORY, true)?;
+        let fd = self.open_with(OPEN_DIRECTORY, self.follow)?;
         let directory = Arc::new(Directory { fd, path: self.path.clone() });
         if directory.number().1 != number {
             return Err(io::Error::new(
@@ -136,7 +138,7 @@ impl SourceDirectory {
     /// Returns what has a name in it, and what that is; a link stands for itself.
     pub(crate) fn child(&self, name: &[u8]) -> (SourcePath, io::Result<Option<Stat>>) {
         let below = Some((Arc::clone(&self.root), self.path.join(OsStr::from_bytes(name))));
-        let path = SourcePath { path: self.directory.join(name), below };
+        let path = SourcePath { path: self.directory.join(name), below, follow: false };
         (path, self.directory.stat(name))
     }
 }
@@ -197,7 +199,7 @@ mod tests {
             symlink("target", place.join("link")).unwrap();
         }
         let number = |path: &Path| std::fs::metadata(path).unwrap().ino();
-        let named = SourcePath::named(inside.path().to_owned());
+        let named = SourcePath::named(inside.path().to_owned(), true);
         let root = named.enter(number(inside.path())).unwrap();
         let (directory, _) = root.child(b"directory");
         let entered = directory.enter(number(&directory)).unwrap();
@@ -231,9 +233,18 @@ mod tests {
     #[test]
     fn a_directory_that_was_replaced_is_not_entered() {
         let place = tempfile::tempdir().unwrap();
-        let path = SourcePath::named(place.path().to_owned());
         let number = std::fs::metadata(place.path()).unwrap().ino();
-        assert!(path.enter(number).is_ok());
-        assert!(path.enter(number + 1).is_err());
+        let link = place.path().join("link");
+        symlink(place.path(), &link).unwrap();
+        for (path, follow, is_entered) in [
+            (place.path(), true, true),
+            (place.path(), false, true),
+            (&link, true, true),
+            (&link, false, false),
+        ] {
+            let path = SourcePath::named(path.to_owned(), follow);
+            assert_eq!(path.enter(number).is_ok(), is_entered, "{path:?}");
+            assert!(path.enter(number + 1).is_err());
+        }
     }
 }

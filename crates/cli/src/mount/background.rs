@@ -3,15 +3,17 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
 
+use rustix::fs::OFlags;
+
 use crate::{
     error::{io_text, show},
     exit::{Exit, Failure},
-    local::base_directory,
+    local::{base_directory, check_private, make_private},
 };
 
 use super::status::id;
@@ -115,12 +117,16 @@ fn open_log(point: &Path) -> anyhow::Result<(PathBuf, File)> {
     })?;
     let path = directory.join("mounts").join(format!("{}.log", id(point)));
     let open = || -> io::Result<File> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory.join("mounts"))?;
+        let mounts = directory.join("mounts");
+        make_private(&mounts)?;
+        check_private(&mounts)?;
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > LONGEST_LOG);
         if is_long {
             fs::remove_file(&path)?;
         }
-        File::options().read(true).append(true).create(true).mode(0o600).open(&path)
+        let mut options = File::options();
+        options.read(true).append(true).create(true).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32).open(&path)
     };
     match open() {
         Ok(log) => Ok((path, log)),

@@ -1,9 +1,8 @@
 //! Directories that file systems are mounted on.
 
 use std::{
-    ffi::OsString,
     fs, io,
-    os::unix::{ffi::OsStringExt, fs::FileTypeExt},
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     process::Command,
     sync::mpsc,
@@ -16,6 +15,7 @@ use rustix::{io::Errno, mount::UnmountFlags};
 use crate::{
     error::{io_text, local, show},
     exit::{Exit, Failure},
+    mounts,
 };
 
 /// What the sources of our mounts begin with in /proc/self/mountinfo: their type is that of every FUSE mount.
@@ -228,45 +228,22 @@ fn mount_at(path: &Path) -> anyhow::Result<Option<Mount>> {
 }
 
 fn mounts() -> anyhow::Result<Vec<Mount>> {
-    let path = Path::new("/proc/self/mountinfo");
+    let path = Path::new(mounts::TABLE);
     let text = fs::read(path).map_err(|error| local(path, &error))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// Parses a line of mountinfo (proc_pid_mountinfo(5)).
+/// Parses a line of the table of mounts.
 fn parse(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let device = fields.nth(2)?.to_vec();
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let mut fields = fields.skip_while(|&field| field != b"-");
-    let (kind, source, options) = (fields.nth(1)?, unescape(fields.next()?), fields.next()?);
+    let mounts::Line { path, device, kind, source, options } = mounts::Line::parse(line)?;
     let is_here = [&b"127.0.0.1:/"[..], b"[::1]:/"].contains(&&source[..]);
     let port = || options.split(|&byte| byte == b',').find_map(|option| option.strip_prefix(b"port="));
     let served_port = match kind == b"nfs" && is_here {
         true => port().and_then(|port| std::str::from_utf8(port).ok()?.parse().ok()),
         false => None,
     };
+    let device = device.to_vec();
     Some(Mount { path, device, is_ours: source.starts_with(SOURCE.as_bytes()), served_port })
-}
-
-/// Undoes the kernel's escapes: `\` and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let digits = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(escaped) if byte == b'\\' => {
-                out.push(escaped);
-                rest = &tail[3..];
-            }
-            _ => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    out
 }
 
 /// Makes a path absolute, and follows links, without touching what is mounted there, which may be dead or stopped.

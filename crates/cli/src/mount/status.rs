@@ -7,11 +7,7 @@ use std::{
     io::{self, Read},
     os::{
         fd::AsRawFd,
-        unix::{
-            ffi::OsStrExt,
-            fs::{DirBuilderExt, MetadataExt},
-            net::UnixStream,
-        },
+        unix::{ffi::OsStrExt, fs::MetadataExt, net::UnixStream},
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -20,7 +16,10 @@ use std::{
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt, net::UnixListener};
 
-use crate::local::base_directory;
+use crate::{
+    error::{io_text, show},
+    local::{base_directory, check_private, make_private},
+};
 
 /// How long a mount may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -51,10 +50,14 @@ impl Teller {
     /// Listens for questions about the mount at a path.
     ///
     /// # Errors
-    /// Without a directory for the socket.
+    /// Without a directory for the socket that is this user's alone.
     pub(crate) fn listen(point: &Path) -> io::Result<Self> {
         let directory = directory().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let make = || {
+            make_private(&directory)?;
+            check_private(&directory)
+        };
+        make().map_err(|error| about(&directory, error))?;
         let name = format!("{}.socket", id(point));
         let path = directory.join(&name);
         // Left behind by a process that was killed: a point has one mount at a time.
@@ -96,12 +99,12 @@ impl Drop for Teller {
 /// Asks all mounts of this user.
 ///
 /// # Errors
-/// If their sockets cannot be listed.
+/// If their sockets cannot be listed, or others may have made them.
 pub(crate) fn ask_all() -> io::Result<Vec<Told>> {
     let Some(directory) = directory() else { return Ok(Vec::new()) };
-    let entries = match fs::read_dir(&directory) {
+    let entries = match check_private(&directory).and_then(|()| fs::read_dir(&directory)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
+        entries => entries.map_err(|error| about(&directory, error))?,
     };
     let mut told = Vec::new();
     for entry in entries {
@@ -118,6 +121,14 @@ pub(crate) fn ask_all() -> io::Result<Vec<Told>> {
         }
     }
     Ok(told)
+}
+
+/// Names the directory that is not this user's alone.
+fn about(directory: &Path, error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(_) => error,
+        None => io::Error::new(error.kind(), format!("{}: {}", show(directory), io_text(&error))),
+    }
 }
 
 fn ask(path: &Path) -> io::Result<Value> {

@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Odd {
     pub(crate) times: Option<(SystemTime, Duration)>,
     /// It does not know RENAME_NOREPLACE.
     pub(crate) has_no_flags: bool,
+    /// It does not answer to writes.
+    pub(crate) hangs: bool,
 }
 
 #[derive(Debug)]
@@ -48,10 +50,34 @@ struct Files {
     odd: Odd,
     /// The first is the root.
     nodes: Mutex<Vec<Node>>,
+    hanging: Arc<Hanging>,
+}
+
+/// What does not answer yet.
+#[derive(Debug, Default)]
+pub(crate) struct Hanging {
+    /// Whether something waits, and whether it may go on.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Hanging {
+    fn hang(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 = true;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |(_, goes_on)| !*goes_on).unwrap());
+    }
+
+    fn go_on(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
 }
 
 /// The file system where it is mounted.
 pub(crate) struct Mounted {
+    hanging: Arc<Hanging>,
     /// Unmounts it when it is dropped, before its place goes.
     _session: BackgroundSession,
     place: tempfile::TempDir,
@@ -69,9 +95,24 @@ impl Mounted {
             mode: 0o755,
             is_there: true,
         };
-        let files = Files { odd, nodes: Mutex::new(vec![root]) };
+        let hanging = Arc::<Hanging>::default();
+        let files = Files { odd, nodes: Mutex::new(vec![root]), hanging: Arc::clone(&hanging) };
         let session = fuser::spawn_mount(files, place.path(), &Config::default()).unwrap();
-        Self { _session: session, place }
+        Self { hanging, _session: session, place }
+    }
+
+    /// Returns when something waits that is not answered.
+    pub(crate) fn wait_until_it_hangs(&self) {
+        let state = self.hanging.state.lock().unwrap();
+        let minute = Duration::from_secs(60);
+        let (state, _) =
+            self.hanging.changed.wait_timeout_while(state, minute, |(hangs, _)| !*hangs).unwrap();
+        assert!(state.0, "nothing hangs within a minute");
+    }
+
+    /// Answers everything from now on.
+    pub(crate) fn go_on(&self) {
+        self.hanging.go_on();
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -84,6 +125,12 @@ impl Mounted {
 
     pub(crate) fn text(&self, name: &str) -> String {
         self.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.go_on();
     }
 }
 
@@ -266,6 +313,19 @@ impl Filesystem for Files {
         reply.ok();
     }
 
+    /// Its hard links are copies.
+    fn link(&self, _: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (mode, content) = {
+            let nodes = self.nodes();
+            let node = &nodes[number.0 as usize - 1];
+            (node.mode.into(), node.content.clone())
+        };
+        match self.make(parent, name, mode, content) {
+            Ok(made) => reply.entry(&NOW, &made, Generation(0)),
+            Err(error) => reply.error(error),
+        }
+    }
+
     fn create(
         &self,
         _: &Request,
@@ -315,6 +375,9 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        if self.odd.hangs {
+            self.hanging.hang();
+        }
         let mut nodes = self.nodes();
         let node = &mut nodes[number.0 as usize - 1];
         node.modified = self.odd.kept(SystemTime::now());

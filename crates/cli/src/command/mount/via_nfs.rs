@@ -110,7 +110,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
     reporter.event(&serving)?;
     // Who asks for the mounts of this user is told of one that is only served, too, under its address.
     let shown_at = place.point().map_or_else(|| url(address).into(), Path::to_owned);
-    let (identity, teller) = (Identity::new(target, &shown_at), teller(&shown_at));
+    let (identity, teller) = (Identity::new(target, &shown_at), teller(&shown_at, reporter));
     let has_mounted = Cell::new(false);
     let tell_mounted = || match has_mounted.get() {
         true => reporter.event(&identity.state(&view.snapshot(), Instant::now())),

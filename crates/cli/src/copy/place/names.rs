@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nfs_wireless_client::{Client, FileHandle, NfsStatus, SetAttributes};
+use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes};
 
 use super::{Place, Present, RemotePlace, set_times};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     copy::frame::Frame,
     error::{ResultExt, has_status, is_missing, local},
     local::Times,
-    name::linked,
+    name::{fresh, linked},
     remote::Children,
     report::Reporter,
 };
@@ -269,13 +269,18 @@ impl RemotePlace {
     async fn hard_link(&self, name: &[u8], file: FileHandle, replace: bool) -> anyhow::Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(name);
-        let linked = linked(name);
-        let first = if replace { &linked[..] } else { name };
+        let mut linked = linked(name);
         if replace {
-            remove_if_there(client, *handle, first).await.at(&shown)?;
+            match client.remove(*handle, &linked).await {
+                Err(error) if is_missing(&error) => {}
+                // Nobody may remove what somebody else has put there.
+                Err(client::Error::Status { .. }) => linked = fresh(name),
+                removed => removed.at(&shown)?,
+            }
         }
+        let first = if replace { &linked[..] } else { name };
         match client.hard_link(file, *handle, first).await {
-            Err(nfs_wireless_client::Error::Rejected { .. }) => return Ok(false),
+            Err(client::Error::Rejected { .. }) => return Ok(false),
             Err(error) if NO_LINKS.iter().any(|&status| has_status(&error, status)) => return Ok(false),
             linked => linked.at(&shown)?,
         }
@@ -299,16 +304,5 @@ impl RemotePlace {
             Err(error) if is_missing(&error) => Ok(()),
             removed => removed.at(remote.join(path)),
         }
-    }
-}
-
-async fn remove_if_there(
-    client: &Client,
-    directory: FileHandle,
-    name: &[u8],
-) -> Result<(), nfs_wireless_client::Error> {
-    match client.remove(directory, name).await {
-        Err(error) if is_missing(&error) => Ok(()),
-        removed => removed,
     }
 }

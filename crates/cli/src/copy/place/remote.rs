@@ -254,10 +254,12 @@ impl RemotePlace {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(link);
         let entry = if replace {
-            let temporary = name::temporary(link);
+            let mut temporary = name::temporary(link);
             match client.remove(*handle, &temporary).await {
-                Err(error) if !is_missing(&error) => return Err(error).at(shown),
-                _ => {}
+                Err(error) if is_missing(&error) => {}
+                // Nobody may remove what somebody else has put there.
+                Err(Error::Status { .. }) => temporary = name::fresh(link),
+                removed => removed.at(&shown)?,
             }
             let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
             client.rename(entry.handle, (*handle, &temporary), (*handle, link)).await.at(&shown)?;

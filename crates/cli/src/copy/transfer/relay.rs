@@ -1,8 +1,8 @@
 //! A stream to a server, under a temporary name until it is complete.
 
-use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, SetAttributes};
+use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, Procedure, SetAttributes};
 
-use super::{Copied, MAX_VERSIONS, keeps_changing};
+use super::{Copied, MAX_VERSIONS, keeps_changing, part_mode};
 use crate::{
     copy::{
         Run,
@@ -12,7 +12,7 @@ use crate::{
     },
     error::{ResultExt, has_status, is_missing},
     exit::Exit,
-    name::temporary,
+    name::{fresh, temporary},
 };
 
 impl Run<'_> {
@@ -51,12 +51,19 @@ impl Run<'_> {
         target: &str,
     ) -> anyhow::Result<Filled> {
         let RemotePlace { client, handle: directory, .. } = place;
-        let working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
-        let file = if self.copy.inplace {
+        let mut working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
+        let mut file = if self.copy.inplace {
             open_empty(client, *directory, &working, mode | 0o600).await
         } else {
-            create(client, *directory, &working, mode | 0o600).await
+            create(client, *directory, &working, part_mode(mode)).await
         };
+        // Nobody may remove what somebody else has put there.
+        if !self.copy.inplace
+            && matches!(file, Err(client::Error::Status { procedure: Procedure::Remove, .. }))
+        {
+            working = fresh(name);
+            file = create(client, *directory, &working, part_mode(mode)).await;
+        }
         let file = file.at(target)?;
         let finished = async {
             let filled = self.fill(node, attributes, client, file, target).await?;

@@ -13,7 +13,7 @@ use nfs_wireless_client::{
     self as client, FileHandle, Metadata, Placement, Procedure, RangeSet, SetAttributes, Time, UploadSpec,
 };
 
-use super::{Attempt, Copied, MAX_VERSIONS, keeps_changing, transfer_error};
+use super::{Attempt, Copied, MAX_VERSIONS, keeps_changing, part_mode, transfer_error};
 use crate::{
     copy::{
         Links, Run,
@@ -125,7 +125,7 @@ impl Run<'_> {
             Sending::new(source, earlier.as_ref(), Arc::clone(&latest), Arc::clone(&watched))
                 .map_err(here)?;
         let mut spec = UploadSpec {
-            mode: mode | 0o600,
+            mode: if self.copy.inplace { mode | 0o600 } else { part_mode(mode) },
             attributes: if keeps {
                 self.last_attributes(attributes.times, mode)
             } else {
@@ -322,7 +322,7 @@ impl Run<'_> {
     /// Returns what to set when the bytes are stable; nothing, where creating it was enough. The times are those of the source.
     pub(super) fn last_attributes(&self, times: Times, mode: u32) -> SetAttributes {
         let mut attributes = if self.copy.preserve { set_times(times) } else { SetAttributes::default() };
-        if self.copy.preserve || mode & 0o600 != 0o600 {
+        if self.copy.preserve || mode != part_mode(mode) {
             attributes.mode = Some(mode);
         }
         attributes

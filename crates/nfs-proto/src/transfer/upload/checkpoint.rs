@@ -18,6 +18,10 @@ pub struct Checkpoint {
     /// Time of last access that the file was made with, as the server gave it: nobody reads the file, so it tells it
     /// from a later one of the same number.
     pub made: Time,
+    /// Its owner, as the server gave it.
+    pub owner: u32,
+    /// Its permissions when it was made.
+    pub mode: u32,
     /// Bytes on stable storage.
     pub stable: RangeSet,
     /// Write verifier under which `unstable` was acknowledged.
@@ -32,17 +36,27 @@ impl Checkpoint {
             fsid: file.fsid,
             fileid: file.fileid,
             made: file.atime,
+            owner: file.uid,
+            mode: file.mode & 0o7777,
             stable: RangeSet::new(),
             verifier: [0; 8],
             unstable: RangeSet::new(),
         }
     }
 
-    /// Whether a file is the one this is about, and not cut since.
+    /// Whether a file is the one this is about, not cut since, and nobody else could have written it, as far as its attributes tell.
     pub(super) fn is_of(&self, file: &Metadata) -> bool {
-        file.file_type == FileType::Regular
-            && (file.fsid, file.fileid, file.atime) == (self.fsid, self.fileid, self.made)
+        let is_closed = file.mode & 0o002 == 0 || file.mode & 0o7777 == self.mode;
+        self.is_this(file)
+            && file.atime == self.made
             && file.size >= self.stable.end()
+            && is_closed
+            && file.links <= 1
+    }
+
+    fn is_this(&self, file: &Metadata) -> bool {
+        file.file_type == FileType::Regular
+            && (file.fsid, file.fileid, file.uid) == (self.fsid, self.fileid, self.owner)
     }
 }
 
@@ -95,8 +109,6 @@ impl Upload {
         let wanted = |time, found| matches!(time, Some(SetTime::To(time)) if time == found);
         let last = &self.spec.attributes;
         let kept = wanted(last.atime, found.atime) && wanted(last.mtime, found.mtime);
-        found.file_type == FileType::Regular
-            && (found.fsid, found.fileid, found.size) == (earlier.fsid, earlier.fileid, self.spec.size)
-            && (found.atime == earlier.made || kept)
+        earlier.is_this(&found) && found.size == self.spec.size && (found.atime == earlier.made || kept)
     }
 }

@@ -34,6 +34,8 @@ fn earlier() -> Checkpoint {
         fsid: 9,
         fileid: FILEID,
         made: Time { seconds: 100, nanoseconds: 0 },
+        owner: 2,
+        mode: 0o644,
         stable: ranges(&[(0, 4096)]),
         verifier: [1; 8],
         unstable: ranges(&[(4096, 8192)]),
@@ -139,6 +141,9 @@ fn another_file_of_the_temporary_name_is_removed() {
         change(|it| it.atime.seconds += 1),
         change(|it| it.atime.nseconds += 1),
         change(|it| it.size = 4095),
+        change(|it| it.uid += 1),
+        change(|it| it.nlink = 2),
+        change(|it| it.mode = 0o646),
         Handle(FILE),
     ];
     for found in found {
@@ -175,6 +180,7 @@ fn an_upload_is_done_when_the_earlier_one_has_renamed_its_file() {
         (plain(), change(|it| it.fsid += 1), false),
         (plain(), change(|it| it.fileid += 1), false),
         (plain(), change(|it| it.size += 1), false),
+        (plain(), change(|it| it.uid += 1), false),
         (plain(), Handle(FILE), false),
         (plain(), Refused(Status::NOENT), false),
     ];
