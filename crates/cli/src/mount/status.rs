@@ -20,7 +20,7 @@ use std::{
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt, net::UnixListener};
 
-use crate::local::base_directory;
+use crate::local::Own;
 
 /// How long a mount may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -137,8 +137,12 @@ fn short<T>(directory: &Path, name: &str, call: impl FnOnce(&Path) -> io::Result
 /// Where the sockets are: in a directory that ends with the login, else with what is kept for the user.
 fn directory() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir()).map(|path| path.join("nfsw"));
-    Some(runtime.or_else(|| base_directory("XDG_STATE_HOME", ".local/state"))?.join("mounts"))
+    let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir());
+    let own = match runtime {
+        Some(runtime) => Own::within(runtime, "nfsw/mounts"),
+        None => Own::directory("XDG_STATE_HOME", ".local/state", "mounts")?,
+    };
+    own.check().is_ok().then(|| own.path())
 }
 
 /// Names a mount point in a file name.
