@@ -79,7 +79,7 @@ impl Shell {
 }
 
 /// Whether a shell can insert a name, and a terminal show it, as it is: without control characters, those of ISO 6429's C1 included.
-fn is_printable(name: &[u8]) -> bool {
+pub(crate) fn is_printable(name: &[u8]) -> bool {
     let is_c1 = name.windows(2).any(|pair| pair[0] == 0xC2 && (0x80..0xA0).contains(&pair[1]));
     !is_c1 && !name.iter().any(u8::is_ascii_control)
 }
@@ -97,7 +97,7 @@ fn for_bash(word: &[u8], value: &[u8]) -> Option<Vec<u8>> {
 ///
 /// bash does not show the line around the command, which may be within backquotes: these take backslashes away from `` ` `` and `$`
 /// once more. So a backquote is never written, and `$` not within double quotes.
-fn rest_for_bash(line: &Line, breaks: &[u8], word: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn rest_for_bash(line: &Line, breaks: &[u8], word: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     let (kept, unsafe_bytes) = match line.quote {
         Quote::None => {
             let is_break = |byte: &u8| b":=".contains(byte) && breaks.contains(byte);
@@ -140,7 +140,7 @@ fn rest_for_bash(line: &Line, breaks: &[u8], word: &[u8], value: &[u8]) -> Optio
 
 /// What quotes the end of a line is in, and how many bytes of the last word are before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Quote {
+pub(crate) enum Quote {
     #[default]
     None,
     Single {
@@ -155,14 +155,14 @@ enum Quote {
 
 /// A line up to the cursor, as bash reads it.
 #[derive(Debug, Default)]
-struct Line {
-    words: Vec<Vec<u8>>,
+pub(crate) struct Line {
+    pub(crate) words: Vec<Vec<u8>>,
     /// What the last word is within.
-    quote: Quote,
+    pub(crate) quote: Quote,
 }
 
 impl Line {
-    fn read(line: &[u8]) -> Self {
+    pub(crate) fn read(line: &[u8]) -> Self {
         let (mut words, mut word, mut is_word) = (Vec::new(), Vec::new(), false);
         let (mut quote, mut before) = (Quote::None, None);
         let mut bytes = line.iter().copied();
