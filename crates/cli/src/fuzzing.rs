@@ -164,9 +164,10 @@ fn line(data: &[u8]) {
             }
         }
         // What bash replaces, where it is written as it is read.
-        let Some(start) = text.strip_suffix(&word[kept..]).filter(|_| !text.contains(&b'\\')) else {
-            continue;
-        };
+        let is_plain =
+            |part: &[u8]| line.quote != Quote::None || !part.iter().any(|byte| b"\"'".contains(byte));
+        let is_written = !text.contains(&b'\\') && is_plain(&word[kept..]);
+        let Some(start) = text.strip_suffix(&word[kept..]).filter(|_| is_written) else { continue };
         let again = Line::read(&[start, &inserted].concat());
         assert_eq!((&again.words[..before.len()], again.words.last()), (before, Some(&value)));
         let kind = std::mem::discriminant;
