@@ -31,13 +31,11 @@ use nfs_wire::{
     rpc::{CallError, CallHeader, Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
+use nfsw::fuzzing::Body;
 use testbed::Room;
 
-/// The body of a target: takes any bytes at all.
-pub type Target = fn(&[u8]);
-
 /// The targets of this file with their names, which are also those of their corpora.
-const TARGETS: [(&str, Target); 12] = [
+const TARGETS: [(&str, Body); 12] = [
     ("reply", reply),
     ("call", call),
     ("rpc", rpc),
@@ -53,7 +51,7 @@ const TARGETS: [(&str, Target); 12] = [
 ];
 
 /// Returns all targets.
-pub fn targets() -> impl Iterator<Item = (&'static str, Target)> {
+pub fn targets() -> impl Iterator<Item = (&'static str, Body)> {
     TARGETS.into_iter().chain(nfsw::fuzzing::TARGETS.iter().copied())
 }
 

@@ -22,8 +22,11 @@ use crate::{
 #[cfg(mount)]
 mod mounted;
 
+/// The body of a target: takes any bytes at all.
+pub type Body = fn(&[u8]);
+
 /// The targets of this crate that need nothing from others.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Body)] = &[
     ("url", url),
     ("journal", journal),
     ("config", config),
