@@ -494,7 +494,7 @@ fn session(data: &[u8]) {
     let spec = UploadSpec::new(handle, b"name".to_vec(), Placement::Temporary(b".name".to_vec()), 50_000);
     session.start(now, Transfer::Upload(Box::new(Upload::new(spec))));
     let mut listing = Listing::new(handle, 4096);
-    let mut sent = std::collections::VecDeque::new();
+    let mut sent = VecDeque::new();
     let mut rest = data;
     while let Some((&[what, length], tail)) = rest.split_first_chunk() {
         while let Some(transmit) = session.poll_transmit(now) {
