@@ -547,6 +547,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary beginning of virtual time")]
     fn a_record_has_no_more_grains_than_the_store() {
         let handle = |byte| FileHandle::try_from(&[byte; 8][..]).unwrap();
         let time = nfstime3 { seconds: 1, nseconds: 0 };
