@@ -7,6 +7,8 @@
 #                        every step on every kind of server (docs/servers.md); --write renews the table there when all cells are as
 #                        tests/servers/matrix says; --with adds a server whose program is at hand; LANE runs only these tests
 #   ./ci.sh servers-speed [LANE...]  256 MiB both ways beside nfs-cp on each kind of server that can hold it: 15 pairs each
+#   ./ci.sh fuzz [MINUTES]  every fuzz target for so many minutes (10), starting from its corpus; needs cargo-fuzz and nightly. What it finds interesting
+#                        stays in target/fuzz-corpora for the next run, what fails in fuzz/artifacts
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh package      crates as cargo publishes them, a .deb and an .rpm, which are installed and used; needs cargo-deb, cargo-generate-rpm
 #   ./ci.sh book         docs/ as a book in target/book; needs mdbook
@@ -202,6 +204,23 @@ check_miri() {
 }
 
 # Advisories, licences and sources of all dependencies.
+check_fuzz() {
+  local minutes=${1:-10} target found failed=()
+  [[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "ci.sh: fuzz takes minutes, such as 10, not $minutes" >&2; return 2; }
+  needs cargo-fuzz 'cargo install cargo-fuzz --locked' || return
+  toolchain nightly || return
+  cargo +nightly fuzz build -s none || return
+  for target in $(cargo +nightly fuzz list); do
+    echo "== fuzz: $target"
+    found=$PWD/target/fuzz-corpora/$target
+    mkdir -p "$found" || return
+    # Inputs are a few KiB: what takes seconds or a gigabyte of them is an error.
+    cargo +nightly fuzz run -s none "$target" "$found" "$PWD/fuzz/corpus/$target" -- \
+      -max_total_time=$((60 * minutes)) -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 || failed+=("$target")
+  done
+  [ ${#failed[@]} = 0 ] || { echo "ci.sh: failed: ${failed[*]}" >&2; return 1; }
+}
+
 check_deny() {
   needs cargo-deny 'cargo install cargo-deny' || return
   cargo deny --all-features check
@@ -210,9 +229,9 @@ check_deny() {
 all=(packages fmt clippy doc test bench)
 [ $# -gt 0 ] || set -- "${all[@]}"
 # These take arguments of their own.
-case $1 in servers | servers-speed) check_"$1" "${@:2}"; exit ;; esac
+case $1 in servers | servers-speed | fuzz) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,23s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

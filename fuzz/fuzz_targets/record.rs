@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nfsw_fuzz::record(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nfsw_fuzz::run("record", data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nfsw_fuzz::url(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nfsw_fuzz::run("url", data));

@@ -5,12 +5,16 @@
 #![forbid(unsafe_code)]
 
 use std::{
+    collections::{BTreeMap, VecDeque},
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use linkemu::{ChannelTrace, HeaderCodec, LinkConfig, RateTrace};
+use linkemu::{ChannelReport, ChannelTrace, HeaderCodec, Link, LinkConfig, RateTrace, Side};
+use nfs_cache::{
+    Answer, Cache, CacheConfig, Event, Failure, NodeId, OperationId, Outcome, Record, Store, StoreFull,
+};
 use nfs_proto::{
     config::SessionOptions,
     session::{Incoming, Session, SessionConfig, Transfer},
@@ -27,25 +31,35 @@ use nfs_wire::{
     rpc::{CallError, CallHeader, Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
-pub use nfsw::fuzzing::{journal, url};
+use nfsw::fuzzing::Body;
+use testbed::Room;
 
-/// The body of a target: takes any bytes at all.
-pub type Target = fn(&[u8]);
-
-/// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Target); 11] = [
+/// The targets of this file with their names, which are also those of their corpora.
+const TARGETS: [(&str, Body); 12] = [
     ("reply", reply),
     ("call", call),
     ("rpc", rpc),
     ("lookup", lookup),
     ("record", record),
-    ("url", url),
     ("trace", trace),
-    ("journal", journal),
     ("server", server),
     ("session", session),
     ("headers", headers),
+    ("cache", cache),
+    ("link", link),
+    ("known", known),
 ];
+
+/// Returns all targets.
+pub fn targets() -> impl Iterator<Item = (&'static str, Body)> {
+    TARGETS.into_iter().chain(nfsw::fuzzing::TARGETS.iter().copied())
+}
+
+/// Runs the body of a target.
+pub fn run(target: &str, data: &[u8]) {
+    let (_, body) = targets().find(|(name, _)| *name == target).expect("a target has a body");
+    body(data);
+}
 
 /// Decodes, encodes what came out, and expects a message of the same length that means the same. (Padding is not looked at.)
 macro_rules! round_trip {
@@ -59,7 +73,7 @@ macro_rules! round_trip {
 }
 
 /// NFSv3 results: the first byte is the procedure, then what follows `NFS3_OK`.
-pub fn reply(data: &[u8]) {
+fn reply(data: &[u8]) {
     let Some((&procedure, results)) = data.split_first() else { return };
     macro_rules! results {
         ($type:ty) => {{
@@ -104,7 +118,7 @@ pub fn reply(data: &[u8]) {
 }
 
 /// NFSv3 arguments: the first byte is the procedure.
-pub fn call(data: &[u8]) {
+fn call(data: &[u8]) {
     let Some((&procedure, arguments)) = data.split_first() else { return };
     macro_rules! arguments {
         ($type:ty) => {
@@ -142,7 +156,7 @@ pub fn call(data: &[u8]) {
 }
 
 /// Headers of calls and replies.
-pub fn rpc(data: &[u8]) {
+fn rpc(data: &[u8]) {
     let mut reader = Reader::new(data);
     if let Ok(header) = ReplyHeader::decode(&mut reader) {
         let mut out = Vec::new();
@@ -166,7 +180,7 @@ pub fn rpc(data: &[u8]) {
 }
 
 /// What MOUNT and the port mapper say and are asked: the first byte says which.
-pub fn lookup(data: &[u8]) {
+fn lookup(data: &[u8]) {
     let Some((&kind, body)) = data.split_first() else { return };
     match kind % 7 {
         0 => drop(mount::decode_mount(body)),
@@ -185,7 +199,7 @@ pub fn lookup(data: &[u8]) {
 }
 
 /// Record marking: the first two bytes cut the stream into pieces, which must make no difference.
-pub fn record(data: &[u8]) {
+fn record(data: &[u8]) {
     const LIMIT: u64 = 4096;
     let Some((&[cut, most], stream)) = data.split_first_chunk() else { return };
     let read = |cut: usize, most: usize| {
@@ -213,7 +227,7 @@ pub fn record(data: &[u8]) {
 }
 
 /// Recorded channels and rates, and descriptions of links.
-pub fn trace(data: &[u8]) {
+fn trace(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     if let Ok(trace) = ChannelTrace::parse(text) {
         assert!(trace.length().is_none_or(|length| length > Duration::ZERO));
@@ -228,7 +242,7 @@ pub fn trace(data: &[u8]) {
 }
 
 /// The embedded server: messages of (what, length, bytes). The highest bit of `what` puts the root's handle before the bytes.
-pub fn server(data: &[u8]) {
+fn server(data: &[u8]) {
     const MAX_REPLY_BYTES: usize = (1 << 20) + 1024;
     let start = epoch();
     let mut now = start;
@@ -276,8 +290,200 @@ pub fn server(data: &[u8]) {
     }
 }
 
+/// Bodies of records that an earlier cache has kept, each after its length in two bytes, asked for in this order. Without a server, what
+/// they say is shown: every operation ends, and what is kept again says the same.
+fn cache(data: &[u8]) {
+    let mut bodies = VecDeque::new();
+    let mut rest = data;
+    while let Some((&length, tail)) = rest.split_first_chunk() {
+        let (body, tail) = tail.split_at(tail.len().min(u16::from_le_bytes(length).into()));
+        bodies.push_back(Bytes::copy_from_slice(body));
+        rest = tail;
+    }
+    let root = FileHandle::try_from(&[1; 8][..]).expect("short enough");
+    let start = epoch();
+    let mut now = start;
+    let mut kept = BTreeMap::new();
+    let Some(mut cache) = disconnected(now, root, Shelf { bodies, kept: &mut kept }) else { return };
+    let listed = list(&mut cache, &mut now, NodeId::ROOT);
+    for (name, _) in listed.iter().take(8) {
+        let Ok(Answer::Entry { node, .. }) =
+            ended(&mut cache, &mut now, |cache, now| cache.lookup(now, NodeId::ROOT, name))
+        else {
+            continue;
+        };
+        assert!(cache.known(node).is_some());
+        let _ = list(&mut cache, &mut now, node);
+        let _ = ended(&mut cache, &mut now, |cache, now| cache.attributes(now, node));
+        let _ = ended(&mut cache, &mut now, |cache, now| cache.read_link(now, node));
+        if let Ok(Answer::Opened { open, .. }) =
+            ended(&mut cache, &mut now, |cache, now| cache.open(now, node))
+        {
+            let read = ended(&mut cache, &mut now, |cache, now| cache.read(now, open, 0, 1 << 20));
+            assert!(read.is_err() || cache.known(node).is_none_or(|it| it.size == 0), "there are no bytes");
+            cache.release(open);
+        }
+        let _ = cache.known_at(name);
+        if let Some(identity) = cache.identity(node) {
+            let _ = cache.node_of(&identity);
+        }
+        cache.pin(node, true);
+    }
+    cache.keep_all();
+    drop(cache);
+    if let Some(mut again) = disconnected(now, root, Shelf { bodies: VecDeque::new(), kept: &mut kept }) {
+        assert_eq!(
+            list(&mut again, &mut now, NodeId::ROOT),
+            listed,
+            "what is kept says what was kept before"
+        );
+    }
+}
+
+/// Starts a cache from what is kept.
+fn disconnected(now: Instant, root: FileHandle, shelf: Shelf<'_>) -> Option<Cache<Shelf<'_>>> {
+    Cache::disconnected(CacheConfig::default(), now, Duration::from_secs(1_700_000_000), root, shelf)
+}
+
+/// Returns names in a directory and the numbers of their files; none if that is not known.
+fn list(cache: &mut Cache<Shelf<'_>>, now: &mut Instant, node: NodeId) -> Vec<(Box<[u8]>, u64)> {
+    match ended(cache, now, |cache, now| cache.list(now, node)) {
+        Ok(Answer::Listing(entries)) => entries.iter().map(|it| (it.name.clone(), it.fileid)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Runs an operation to its end while no call can be made.
+fn ended<'a>(
+    cache: &mut Cache<Shelf<'a>>,
+    now: &mut Instant,
+    begin: impl FnOnce(&mut Cache<Shelf<'a>>, Instant) -> OperationId,
+) -> Result<Answer, Failure> {
+    let begun = begin(cache, *now);
+    for _ in 0..10_000 {
+        while cache.poll_cancel().is_some() {}
+        if let Some(transmit) = cache.poll_transmit(*now) {
+            cache.handle_reply(*now, transmit.call, Outcome::NotAsked);
+            continue;
+        }
+        while let Some(event) = cache.poll_event() {
+            if let Event::Done { operation, result } = event
+                && operation == begun
+            {
+                return result;
+            }
+        }
+        let due = cache.poll_timeout().expect("an operation has an end");
+        *now = (*now).max(due);
+        cache.handle_timeout(*now);
+    }
+    panic!("an operation ends");
+}
+
+/// Keeps records and no data.
+struct Shelf<'a> {
+    /// What was kept before.
+    bodies: VecDeque<Bytes>,
+    kept: &'a mut BTreeMap<Vec<u8>, Bytes>,
+}
+
+impl Store for Shelf<'_> {
+    fn put(&mut self, _: NodeId, _: u64, _: &Bytes) -> Result<(), StoreFull> {
+        Err(StoreFull)
+    }
+
+    fn get(&mut self, _: NodeId, _: u64) -> Option<Bytes> {
+        None
+    }
+
+    fn remove(&mut self, _: NodeId, _: u64) {}
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    fn recall(&mut self, _: NodeId, key: &[u8]) -> Option<Bytes> {
+        self.kept.get(key).cloned().or_else(|| self.bodies.pop_front())
+    }
+
+    fn keep(&mut self, _: NodeId, record: &Record<'_>) {
+        self.kept.insert(record.key.to_vec(), record.body.clone());
+    }
+
+    fn retire(&mut self, key: &[u8]) {
+        self.kept.remove(key);
+    }
+}
+
+/// The file of a link, or of a room: what is valid can be run and shown.
+fn link(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    // It would read files.
+    if !text.contains("trace") {
+        let _ = Room::from_toml("mine", text);
+    }
+    let trace = |name: &str| {
+        let text = if name.contains('r') { "0\n8\n8\n100\n" } else { "0,good\n90,bad\n100,end\n" };
+        Ok(text.to_owned())
+    };
+    let Ok(config) = LinkConfig::from_toml(text, trace) else { return };
+    let report =
+        ChannelReport::new(&config, 1, 0, Duration::from_secs(10)).expect("what is valid has a channel");
+    assert!((0.0..=1.0).contains(&report.good_share));
+    let start = epoch();
+    let mut now = start;
+    let mut link = Link::new(config, 1, now).expect("what is valid runs");
+    for step in 0..200_u32 {
+        if step < 32 {
+            let side = if step % 2 == 0 { Side::Mobile } else { Side::Host };
+            link.handle_input(now, side, Bytes::from(vec![0; 100 * step as usize]));
+        }
+        while let Some((_, delivery)) = link.poll_transmit(now) {
+            assert!(delivery.at <= now && delivery.payload.len() < 3200);
+        }
+        let Some(due) = link.poll_timeout() else { continue };
+        now = now.max(due);
+        link.handle_timeout(now);
+        assert!(link.poll_timeout().is_none_or(|due| due > now), "time goes on");
+    }
+}
+
+/// What an earlier run has remembered of servers and of the paths to them; a session that starts from it works.
+fn known(data: &[u8]) {
+    const BYTES: u64 = 100_000;
+    let Some(prior) = nfsw::fuzzing::remembered(data) else { return };
+    let options = SessionOptions { prior: Some(prior), ..SessionOptions::default() };
+    let mut now = epoch();
+    let mut config = SessionConfig::new(&options, address(), Protocol::Udp, 1 << 20);
+    config.stall_timeout = Some(Duration::from_secs(60));
+    let mut session = Session::new(config, address(), 1, now);
+    let handle = FileHandle::try_from(&[1; 8][..]).expect("short enough");
+    session.start(now, Transfer::Download(Download::new(&handle, BYTES)));
+    for step in 0..64_u32 {
+        let mut sent = 0;
+        while let Some(transmit) = session.poll_transmit(now) {
+            sent += 1;
+            assert!(sent < 10_000, "it waits for replies");
+            // Some calls are answered: no data, an error.
+            if step % 4 == 0 {
+                let xid = Xid(u32::from_be_bytes(*transmit.head.first_chunk().expect("an XID")));
+                let mut message = Vec::new();
+                ReplyHeader { xid, outcome: Ok(()) }.encode(&mut message);
+                message.extend_from_slice(&10008_u32.to_be_bytes());
+                message.extend_from_slice(&[0; 4]);
+                let _ = session.handle_head(now, address(), &message, true);
+            }
+        }
+        while session.poll_event().is_some() {}
+        let Some(due) = session.poll_timeout() else { break };
+        now = now.max(due);
+        session.handle_timeout(now);
+        while session.poll_event().is_some() {}
+    }
+}
+
 /// The client's machines against replies of (what, length, bytes), to the oldest call or to none.
-pub fn session(data: &[u8]) {
+fn session(data: &[u8]) {
     let start = epoch();
     let mut now = start;
     let mut config = SessionConfig::new(&SessionOptions::default(), address(), Protocol::Udp, 1 << 20);
@@ -288,7 +494,7 @@ pub fn session(data: &[u8]) {
     let spec = UploadSpec::new(handle, b"name".to_vec(), Placement::Temporary(b".name".to_vec()), 50_000);
     session.start(now, Transfer::Upload(Box::new(Upload::new(spec))));
     let mut listing = Listing::new(handle, 4096);
-    let mut sent = std::collections::VecDeque::new();
+    let mut sent = VecDeque::new();
     let mut rest = data;
     while let Some((&[what, length], tail)) = rest.split_first_chunk() {
         while let Some(transmit) = session.poll_transmit(now) {
@@ -339,7 +545,7 @@ pub fn session(data: &[u8]) {
 }
 
 /// Header compression: any packets through both ends, and anything at all into one.
-pub fn headers(data: &[u8]) {
+fn headers(data: &[u8]) {
     let (mut here, mut there, mut victim) =
         (HeaderCodec::new(1500), HeaderCodec::new(1500), HeaderCodec::new(1500));
     let mut rest = data;

@@ -4,7 +4,7 @@
 //! wrong then, nothing is said: the user is typing.
 
 mod remote;
-mod shell;
+pub(crate) mod shell;
 
 use std::{
     ffi::{OsStr, OsString},

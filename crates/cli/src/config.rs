@@ -105,7 +105,7 @@ impl Config {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
         let document = DeTable::parse(text).map_err(|error| {
             let why = error.message().to_owned();
             Wrong { at: error.span().map_or(0, |span| span.start), why }
@@ -163,9 +163,9 @@ impl Config {
 
 /// What is wrong with a file, and where: the byte at which that begins.
 #[derive(Debug, PartialEq, Eq)]
-struct Wrong {
-    at: usize,
-    why: String,
+pub(crate) struct Wrong {
+    pub(crate) at: usize,
+    pub(crate) why: String,
 }
 
 impl Wrong {
@@ -326,7 +326,7 @@ impl Known {
     }
 }
 
-/// Returns what is wrong with a command line, without what surrounds it.
+/// Returns what is wrong with a command line, without what surrounds it: fit for a terminal, whatever was on the line.
 pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines();
@@ -335,10 +335,11 @@ pub(crate) fn first_line(error: &clap::Error) -> String {
     // What it is about may follow, one on each line.
     let listed: Vec<&str> =
         lines.map_while(|line| line.strip_prefix("  ")).map(str::trim).filter(|it| !it.is_empty()).collect();
-    match line.ends_with(':') {
+    let line = match line.ends_with(':') {
         true if !listed.is_empty() => format!("{line} {}", listed.join(", ")),
         _ => line.to_owned(),
-    }
+    };
+    escape(line.as_bytes()).into_owned()
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
@@ -352,7 +353,12 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 pub(crate) fn environment() -> Result<Vec<Preset>, String> {
     let Some(text) = std::env::var_os("NFSW_OPTS") else { return Ok(Vec::new()) };
     let text = text.into_string().map_err(|_| "NFSW_OPTS is not UTF-8".to_owned())?;
-    let words = shlex::split(&text).ok_or("NFSW_OPTS: a quote is not closed")?;
+    presets(&text)
+}
+
+/// Reads the text of `NFSW_OPTS`.
+pub(crate) fn presets(text: &str) -> Result<Vec<Preset>, String> {
+    let words = shlex::split(text).ok_or("NFSW_OPTS: a quote is not closed")?;
     let known = options();
     let mut found = Vec::new();
     let mut rest = words.into_iter();

@@ -3,7 +3,7 @@
 mod ahead;
 mod delete;
 mod done;
-mod filter;
+pub(crate) mod filter;
 mod frame;
 mod hard_links;
 mod kept;

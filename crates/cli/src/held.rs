@@ -5,8 +5,8 @@
 //! for an [`nfs_cache::Cache`].
 
 mod disk;
-mod entry;
-mod home;
+pub(crate) mod entry;
+pub(crate) mod home;
 mod idle;
 
 use bytes::Bytes;
@@ -53,6 +53,10 @@ impl Store for Holder {
 
     fn recall(&mut self, node: NodeId, key: &[u8]) -> Option<Bytes> {
         either!(self, store => store.recall(node, key))
+    }
+
+    fn grains(&self, node: NodeId) -> u64 {
+        either!(self, store => store.grains(node))
     }
 
     fn rename(&mut self, node: NodeId, key: &[u8]) {

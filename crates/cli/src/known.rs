@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     local::base_directory,
-    paths::{keep, load, now},
+    paths::{CACHE, keep, load, now},
     summary::transport_name,
     target::{is_within, join},
 };
@@ -19,10 +19,10 @@ use crate::{
 const LIFETIME_SECONDS: u64 = 7 * 24 * 60 * 60;
 
 /// What tells exports apart.
-const KEYS: [&str; 3] = ["host", "asked_ports", "export"];
+pub(crate) const KEYS: [&str; 3] = ["host", "asked_ports", "export"];
 
 /// Directories of an export that are kept, the latest first.
-const MOST_DIRECTORIES: usize = 256;
+pub(crate) const MOST_DIRECTORIES: usize = 256;
 
 /// How a server was asked for: the name or address, and the ports of NFS and MOUNT as far as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +84,11 @@ pub(crate) fn remember(found: impl Iterator<Item = (Asked, Known)>) {
 }
 
 fn file() -> Option<PathBuf> {
-    Some(base_directory("XDG_CACHE_HOME", ".cache")?.join("servers.json"))
+    Some(base_directory(CACHE.0, CACHE.1)?.join("servers.json"))
 }
 
 /// `None` for an export whose path is no text.
-fn entry(asked: &Asked, Known { server, directories }: &Known, now: u64) -> Option<Value> {
+pub(crate) fn entry(asked: &Asked, Known { server, directories }: &Known, now: u64) -> Option<Value> {
     let handle =
         |handle: &FileHandle| handle.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let texts = directories
@@ -106,7 +106,7 @@ fn entry(asked: &Asked, Known { server, directories }: &Known, now: u64) -> Opti
     }))
 }
 
-fn find_in(entries: &[Value], asked: &Asked, path: &[u8], now: u64) -> Option<Known> {
+pub(crate) fn find_in(entries: &[Value], asked: &Asked, path: &[u8], now: u64) -> Option<Known> {
     let ports = json!([asked.ports.0, asked.ports.1]);
     let fitting = entries.iter().filter(|it| it["host"] == *asked.host && it["asked_ports"] == ports);
     let known = fitting.filter_map(|it| {

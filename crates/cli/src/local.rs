@@ -3,6 +3,7 @@
 mod holes;
 mod marked;
 mod names;
+mod own;
 mod part;
 mod source;
 
@@ -14,7 +15,7 @@ use std::{
         unix::{ffi::OsStrExt, fs::FileExt},
     },
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -23,19 +24,20 @@ use rustix::{
     io::Errno,
 };
 
-use crate::error::{io_text, show};
-
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
+pub(crate) use own::Own;
 pub(crate) use part::{Mark, Part, removed};
 pub(crate) use source::SourcePath;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
-/// sends lands inside.
-#[derive(Debug)]
+/// sends lands inside. A clone is the same open directory.
+#[derive(Clone, Debug)]
 pub(crate) struct Directory {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     path: PathBuf,
+    /// Its numbers, once they were asked for.
+    number: OnceLock<(u64, u64)>,
 }
 
 /// Times of a file: last access, last change.
@@ -63,11 +65,15 @@ pub(crate) fn is_closed_input() -> bool {
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Directory {
+    fn of(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { fd: Arc::new(fd), path, number: OnceLock::new() }
+    }
+
     /// Opens a directory that the user named; links in its path are the user's.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let fd = fs::open(shown, OPEN_DIRECTORY, Mode::empty())?;
-        Ok(Self { fd, path: path.to_owned() })
+        Ok(Self::of(fd, path.to_owned()))
     }
 
     /// Creates a directory in this one, or enters it when it is there; says which.
@@ -92,7 +98,7 @@ impl Directory {
     /// Enters a directory in this one.
     pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
         let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-        Ok(Self { fd, path: self.join(name) })
+        Ok(Self::of(fd, self.join(name)))
     }
 
     /// Returns what a name stands for; a link stands for itself.
@@ -190,9 +196,13 @@ impl Directory {
         }
     }
 
-    /// Whether it is this user's, or the system's, and nobody else may change what is in it.
-    fn is_private(&self) -> io::Result<bool> {
-        Ok(is_private(&fs::fstat(&self.fd)?))
+    /// Gives a file of ours in this directory these contents, in the place of older ones: whatever else has the name is not followed.
+    pub(crate) fn replace(&self, name: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let new = crate::name::fresh(name);
+        let file = part::create(self, &new, 0o600)?;
+        let written = file.write_all_at(bytes, 0);
+        let renamed = written.and_then(|()| Ok(fs::renameat(&self.fd, &new[..], &self.fd, name)?));
+        renamed.inspect_err(|_| drop(self.remove(&new)))
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.
@@ -235,34 +245,30 @@ impl Directory {
     pub(crate) fn number(&self) -> (u64, u64) {
         // The types of the fields differ from system to system.
         #[allow(clippy::unnecessary_cast)]
-        fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev as u64, stat.st_ino as u64))
+        let number = || fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev as u64, stat.st_ino as u64));
+        *self.number.get_or_init(number)
     }
 
     /// Returns the path, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Returns another handle of the same directory.
-    pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
-    }
 }
 
 /// Where runs keep what later runs need to know.
 #[derive(Clone, Debug)]
-pub(crate) struct StateHome(Option<PathBuf>);
+pub(crate) struct StateHome(Option<Own>);
 
 impl StateHome {
     /// The user's: `$XDG_STATE_HOME/nfsw`, or `~/.local/state/nfsw`.
     pub(crate) fn of_user() -> Self {
-        Self(base_directory("XDG_STATE_HOME", ".local/state"))
+        Self(Own::directory("XDG_STATE_HOME", ".local/state", ""))
     }
 
     /// The one at a path.
     #[cfg(test)]
     pub(crate) fn at(path: &Path) -> Self {
-        Self(Some(path.to_owned()))
+        Self(Some(Own::within(path.to_owned(), "")))
     }
 
     /// Opens the directory, creating it if need be.
@@ -270,15 +276,8 @@ impl StateHome {
     /// # Errors
     /// `NotFound` when neither variable says where; or what creating it fails of.
     pub(crate) fn open(&self) -> io::Result<Directory> {
-        let path = self.0.as_ref().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set")
-        })?;
-        let open = || {
-            make_private(path)?;
-            let directory = Directory::open(path)?;
-            if directory.is_private()? { Ok(directory) } else { Err(not_private()) }
-        };
-        open().map_err(|error| io::Error::new(error.kind(), format!("{}: {}", show(path), io_text(&error))))
+        let none = || io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME is set");
+        self.0.as_ref().ok_or_else(none)?.open()
     }
 
     /// Returns the key of this user, which is made when there is none.
@@ -397,13 +396,14 @@ pub(crate) fn read_private(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Returns our directory below the base that `variable` names, or else `default` below the user's home (XDG Base
 /// Directory Specification 0.8).
 pub(crate) fn base_directory(variable: &str, default: &str) -> Option<PathBuf> {
-    Some(user_directory(variable, default)?.join("nfsw"))
+    let (base, below) = user_base(variable, default)?;
+    Some(base.join(below).join("nfsw"))
 }
 
-/// Returns that base, which the user's programs share.
-pub(crate) fn user_directory(variable: &str, default: &str) -> Option<PathBuf> {
+/// Returns the directory that `variable` names; or else the user's home, and `default`, which is below it.
+fn user_base<'a>(variable: &str, default: &'a str) -> Option<(PathBuf, &'a str)> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute(variable).or_else(|| Some(absolute("HOME")?.join(default)))
+    absolute(variable).map(|path| (path, "")).or_else(|| Some((absolute("HOME")?, default)))
 }
 
 /// Returns what changes when this machine is restarted; zeros where the system does not tell.

@@ -12,10 +12,10 @@ mod fuse;
 mod hoard;
 mod interrupt;
 pub(crate) mod line;
-mod nfs;
+pub(crate) mod nfs;
 mod point;
 pub(crate) mod status;
-mod thumbnails;
+pub(crate) mod thumbnails;
 mod view;
 
 pub(crate) use self::{

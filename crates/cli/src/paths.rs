@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{io_text, show},
-    local::{base_directory, check_private, make_private, read_private},
+    local::{Own, base_directory, read_private},
 };
 
 /// How long a path is remembered.
@@ -25,6 +25,9 @@ pub(crate) const MOST: usize = 64;
 
 /// Bytes of a file of the cache, at most: the entries of servers have up to 256 directories each.
 const MAX_BYTES: u64 = 16 << 20;
+
+/// What says where the user's cache is.
+pub(crate) const CACHE: (&str, &str) = ("XDG_CACHE_HOME", ".cache");
 
 /// What tells paths apart.
 const KEYS: [&str; 2] = ["server", "from"];
@@ -58,7 +61,8 @@ pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
 
 /// Adds entries to a file of the cache, in the place of those that have the same values under `keys`.
 pub(crate) fn keep(file: &Path, new: Vec<Value>, keys: &[&str]) {
-    if !new.is_empty() {
+    // In a directory that others may change nothing is kept.
+    if !new.is_empty() && Own::directory(CACHE.0, CACHE.1, "").is_some_and(|own| own.open().is_ok()) {
         save(file, merged(new, load(file), keys));
     }
 }
@@ -67,8 +71,6 @@ pub(crate) fn keep(file: &Path, new: Vec<Value>, keys: &[&str]) {
 fn save(file: &Path, values: Vec<Value>) {
     let save = || -> std::io::Result<()> {
         let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
-        make_private(directory)?;
-        check_private(directory)?;
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
         new.write_all(Value::Array(values).to_string().as_bytes())?;
         new.persist(file)?;
@@ -78,7 +80,7 @@ fn save(file: &Path, values: Vec<Value>) {
 }
 
 fn file() -> Option<PathBuf> {
-    Some(base_directory("XDG_CACHE_HOME", ".cache")?.join("paths.json"))
+    Some(base_directory(CACHE.0, CACHE.1)?.join("paths.json"))
 }
 
 /// The address that we send from: behind another one there is another link, and on this machine alone none.
@@ -106,12 +108,17 @@ pub(crate) fn load(file: &Path) -> Vec<Value> {
         {
             refuse(file, error);
         }
-        match serde_json::from_slice(&bytes.ok()?).ok()? {
-            Value::Array(paths) => Some(paths),
-            _ => None,
-        }
+        Some(entries(&bytes.ok()?))
     };
     read().unwrap_or_default()
+}
+
+/// Returns what is in a file of the cache.
+pub(crate) fn entries(bytes: &[u8]) -> Vec<Value> {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Array(entries)) => entries,
+        _ => Vec::new(),
+    }
 }
 
 /// Says, once, that a file of the cache is not used.
@@ -123,7 +130,7 @@ fn refuse(file: &Path, error: &std::io::Error) {
     });
 }
 
-fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -> Value {
+pub(crate) fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -> Value {
     json!({
         "server": server.to_string(),
         "from": local.to_string(),
@@ -138,7 +145,7 @@ fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimate) -
     })
 }
 
-fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<PathEstimate> {
+pub(crate) fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Option<PathEstimate> {
     let (server, local) = (server.to_string(), local.to_string());
     let path = paths.iter().find(|it| it["server"] == *server && it["from"] == *local)?;
     let age = now.checked_sub(path["at"].as_u64()?)?;

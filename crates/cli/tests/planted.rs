@@ -325,3 +325,48 @@ fn nothing_is_written_into_or_removed_from_a_directory_of_somebody_else() {
         }
     }
 }
+
+#[test]
+fn what_leads_from_the_home_of_somebody_else_is_not_followed() {
+    needs_root("acts for another user");
+    let server = Server::start();
+    fs::write(server.path("file"), "x").unwrap();
+    for place in [
+        ".cache",
+        ".cache/nfsw",
+        ".cache/nfsw/completions",
+        ".cache/nfsw/mount",
+        ".local/state",
+        ".local/state/nfsw",
+        ".local/state/nfsw/mounts",
+    ] {
+        // This user's directory, with something that is old enough to go from a cache.
+        let own = tempfile::tempdir().unwrap();
+        let old = File::create(own.path().join("old")).unwrap();
+        old.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+        let link = home.path().join(place);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(own.path(), &link).unwrap();
+        let given = Command::new("chown").args(["-R", "-h", &NOBODY.to_string()]).arg(home.path()).status();
+        assert!(given.unwrap().success());
+        let run = |words: &[&str], asks: (&str, &str)| {
+            let mut run = command(words);
+            for variable in ["XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"] {
+                run.env_remove(variable);
+            }
+            run.env("HOME", home.path()).env(asks.0, asks.1).output().unwrap()
+        };
+        let url = server.url("/");
+        run(&["--", "nfsw", "ls", &url], ("NFSW_COMPLETE", "fish"));
+        run(&[], ("NFSW_COMPLETE_LIST", &url));
+        let source = own.path().join("old");
+        let copied = run(&["cp", source.to_str().unwrap(), &server.url("/copy")], ("NFSW_LOG", "off"));
+        assert!(copied.status.success(), "{place}: {}", stderr(&copied));
+        run(&["mount", "status"], ("NFSW_LOG", "off"));
+        run(&["cache", "ls"], ("NFSW_LOG", "off"));
+        assert_eq!(common::names(own.path()), ["old"], "{place}");
+        assert_eq!(common::names(link.parent().unwrap()).len(), 1, "{place}");
+    }
+}

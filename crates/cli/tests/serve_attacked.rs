@@ -27,6 +27,9 @@ use nfs_wire::{
 /// Most memory that the server may ever have had, in KiB.
 const MEMORY_KIB: u64 = 96 << 10;
 
+/// Most threads: eight that make calls, as many that have just made one, and those of the runtime, of which there are less.
+const MOST_THREADS: u64 = 24;
+
 /// Most files that it may have open: 64 of its export, and a connection in each place.
 const MAX_OPEN: usize = 64 + 33 + 31;
 
@@ -211,4 +214,23 @@ fn a_server_under_attack_stays_small_and_serves_the_others() {
     println!("under attack the server had at most {:.1} MiB in memory", most as f64 / 1024.0);
     assert!(most <= MEMORY_KIB, "{most} KiB");
     copy(&server, "tcp", here.path());
+}
+
+#[test]
+fn one_client_that_takes_no_replies_gets_few_threads_and_little_memory() {
+    const CALLS: u32 = 100_000;
+    let server = Server::start();
+    fs::write(server.path("large"), noise(4 << 20)).unwrap();
+    let (address, process) = (server.address(), server.process.id());
+    // Its address is validated by this, which comes from it.
+    let large = look_up(address, std::iter::once("large".to_owned())).remove(0);
+    let socket = UdpSocket::bind(("127.0.0.2", 0)).unwrap();
+    for xid in 0..CALLS {
+        // The server may have no room for it.
+        let _ = socket.send_to(&read_call(xid, &large, 32 << 10), address);
+    }
+    let (most, threads) = (memory_kib(process, "VmHWM:"), memory_kib(process, "Threads:"));
+    println!("the server had at most {:.1} MiB in memory, and {threads} threads", most as f64 / 1024.0);
+    assert!(threads <= MOST_THREADS, "{threads} threads");
+    assert!(most <= MEMORY_KIB, "{most} KiB");
 }

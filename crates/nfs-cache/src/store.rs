@@ -56,6 +56,11 @@ pub trait Store {
         None
     }
 
+    /// Returns how many grains of a node were kept: a record that claims more is not believed.
+    fn grains(&self, _node: NodeId) -> u64 {
+        0
+    }
+
     /// Takes note that a node has another key now: its attributes have changed, its bytes have not, or only behind their old end. What was
     /// kept with the new key before is of no use.
     fn rename(&mut self, _node: NodeId, _key: &[u8]) {}

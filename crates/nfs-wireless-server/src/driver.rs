@@ -252,20 +252,31 @@ impl Shared {
         state.deadline
     }
 
-    /// Makes a call of the back end, however long it takes.
+    /// Makes a call of the back end, however long it takes, and the calls that have waited for that.
     fn work(self: &Arc<Self>, work: Work) {
-        self.done(work.run());
+        let mut next = Some(work);
+        while let Some(work) = next {
+            next = self.take_done(work.run(), |service| service.poll_work());
+        }
     }
 
     fn done(self: &Arc<Self>, done: Done) {
+        self.take_done(done, |_| ());
+    }
+
+    /// Takes what has come of a call. This thread makes the call that it `takes`: for another thread than those that are at work
+    /// now, there would be one more each time.
+    fn take_done<T>(self: &Arc<Self>, done: Done, takes: impl FnOnce(&mut Service) -> T) -> T {
         let peer = done.peer();
         let mut state = self.lock();
         state.service.handle_done(clock(), done);
+        let taken = takes(&mut state.service);
         self.pump(&mut state);
         // There is room for another call, also where the reply was lost to a fault.
         if let Some(place) = state.streams.get(&peer.address) {
             place.outbox.bell.notify_one();
         }
+        taken
     }
 
     /// Moves calls to where they are made, and replies to where they are sent from.

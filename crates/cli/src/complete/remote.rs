@@ -5,18 +5,17 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File},
-    io::Write,
+    io::Read,
     os::unix::{ffi::OsStrExt, process::CommandExt},
-    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use clap::CommandFactory;
 use clap_complete::engine::CompletionCandidate;
+use rustix::fs::Stat;
 
 use super::word;
 use crate::{
@@ -24,8 +23,9 @@ use crate::{
     config,
     connections::Connections,
     error::{MOUNT_REFUSED, kind},
-    local::{base_directory, check_private, make_private, read_private},
+    local::{Directory, Own},
     name::fnv1a,
+    paths::CACHE,
     remote::{Children, exports_below, find, follow},
     report::Reporter,
     target::{Remote, encode_url, escape_pattern},
@@ -89,39 +89,45 @@ fn names(directory: &[u8]) -> Vec<Vec<u8>> {
     if cache.age().is_some_and(|age| age < USABLE) { cache.read() } else { Vec::new() }
 }
 
+/// Bytes of a listing that are read, at most.
+const MAX_BYTES: u64 = 4 << 20;
+
 /// Where a listing is kept.
 struct Cached {
-    file: PathBuf,
+    directory: Directory,
+    name: Vec<u8>,
 }
 
 impl Cached {
     fn of(directory: &[u8]) -> Option<Self> {
-        let cache = base_directory("XDG_CACHE_HOME", ".cache")?.join("completions");
-        // What others could have put there is not offered, and nothing is removed there.
-        make_private(&cache).and_then(|()| check_private(&cache)).ok()?;
-        Some(Self { file: cache.join(format!("{:016x}", fnv1a(directory))) })
+        let cache = Own::directory(CACHE.0, CACHE.1, "completions")?.open().ok()?;
+        Some(Self { directory: cache, name: format!("{:016x}", fnv1a(directory)).into_bytes() })
     }
 
-    fn busy(&self) -> PathBuf {
-        self.file.with_extension("busy")
+    fn busy(&self) -> Vec<u8> {
+        [&self.name[..], b".busy"].concat()
     }
 
     fn age(&self) -> Option<Duration> {
-        age(&self.file)
+        age(&self.directory.stat(&self.name).ok()??)
     }
 
     fn read(&self) -> Vec<Vec<u8>> {
-        let listed = read_private(&self.file, MAX_BYTES).unwrap_or_default();
+        let mut listed = Vec::new();
+        if let Ok(Some(file)) = self.directory.read_own(&self.name) {
+            let _ = file.take(MAX_BYTES).read_to_end(&mut listed);
+        }
         listed.split(|&byte| byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
     }
 
     /// Begins to list the directory, unless that has begun already.
     fn renew(&self, directory: &[u8]) {
-        if age(&self.busy()).is_some_and(|age| age < BUSY) {
+        let begun = self.directory.stat(&self.busy()).ok().flatten();
+        if begun.and_then(|it| age(&it)).is_some_and(|age| age < BUSY) {
             return;
         }
         let Ok(program) = std::env::current_exe() else { return };
-        if File::create(self.busy()).is_err() {
+        if self.directory.replace(&self.busy(), b"").is_err() {
             return;
         }
         let mut lister = Command::new(program);
@@ -135,22 +141,22 @@ impl Cached {
     }
 
     fn write(&self, names: &[Vec<u8>]) -> std::io::Result<()> {
-        let directory = self.file.parent().unwrap_or_else(|| Path::new("."));
-        let mut new = tempfile::NamedTempFile::new_in(directory)?;
-        new.write_all(&names.join(&0))?;
-        new.persist(&self.file)?;
-        for entry in fs::read_dir(directory)?.flatten() {
-            if age(&entry.path()).is_some_and(|age| age > USABLE) {
-                let _ = fs::remove_file(entry.path());
+        self.directory.replace(&self.name, &names.join(&0))?;
+        for (name, stat) in self.directory.entries()? {
+            if age(&stat).is_some_and(|age| age > USABLE) {
+                let _ = self.directory.remove(&name);
             }
         }
         Ok(())
     }
 }
 
-fn age(file: &Path) -> Option<Duration> {
-    let modified = fs::metadata(file).ok()?.modified().ok()?;
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ from system to system")]
+fn age(stat: &Stat) -> Option<Duration> {
+    let since_1970 =
+        Duration::new(u64::try_from(stat.st_mtime).ok()?, u32::try_from(stat.st_mtime_nsec).ok()?);
     // One of the future is as old as can be: the clock was set back.
+    let modified = UNIX_EPOCH.checked_add(since_1970)?;
     Some(SystemTime::now().duration_since(modified).unwrap_or(Duration::MAX))
 }
 
@@ -161,7 +167,7 @@ pub(super) fn list(directory: &OsStr) {
         // Whoever asks again lists again.
         let _ = cache.write(&names);
     }
-    let _ = fs::remove_file(cache.busy());
+    let _ = cache.directory.remove(&cache.busy());
 }
 
 fn listed(directory: &OsStr) -> Option<Vec<Vec<u8>>> {

@@ -80,7 +80,7 @@ impl Shell {
 }
 
 /// Whether a shell can insert a name, and a terminal show it, as it is: without control characters, those of ISO 6429's C1 included.
-fn is_printable(name: &[u8]) -> bool {
+pub(crate) fn is_printable(name: &[u8]) -> bool {
     let is_c1 = name.windows(2).any(|pair| pair[0] == 0xC2 && (0x80..0xA0).contains(&pair[1]));
     !is_c1 && !name.iter().any(u8::is_ascii_control)
 }
@@ -98,7 +98,7 @@ fn for_bash(value: &[u8]) -> Option<Vec<u8>> {
 ///
 /// bash does not show the line around the command, which may be within backquotes, and these within double quotes: there a backslash is
 /// taken away from a backquote, `$`, `"` or another backslash once more. So these are never written behind one.
-fn rest_for_bash(line: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn rest_for_bash(line: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     let Line { words, quote } = Line::read(line);
     let rest = value.strip_prefix(&words.last()?[..])?;
     let mut out = Vec::with_capacity(rest.len());
@@ -137,7 +137,7 @@ fn rest_for_bash(line: &[u8], value: &[u8]) -> Option<Vec<u8>> {
 
 /// What quotes the end of a line is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Quote {
+pub(crate) enum Quote {
     #[default]
     None,
     Single,
@@ -148,14 +148,14 @@ enum Quote {
 
 /// A line up to the cursor, as bash reads it.
 #[derive(Debug, Default)]
-struct Line {
-    words: Vec<Vec<u8>>,
+pub(crate) struct Line {
+    pub(crate) words: Vec<Vec<u8>>,
     /// What the last word is within.
-    quote: Quote,
+    pub(crate) quote: Quote,
 }
 
 impl Line {
-    fn read(line: &[u8]) -> Self {
+    pub(crate) fn read(line: &[u8]) -> Self {
         let (mut words, mut word, mut is_word) = (Vec::new(), Vec::new(), false);
         let mut quote = Quote::None;
         let mut bytes = line.iter().copied().peekable();

@@ -76,6 +76,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ("[defaults]\nverify = \"yes\"", 2, "defaults.verify: expected true or false"),
         ("[defaults]\ntimeout = 1.5", 2, "defaults.timeout: expected a string or a number"),
         ("[defaults]\ntimeout = \"soon\"", 2, "defaults.timeout: "),
+        ("[defaults]\ntimeout = \"a\\rb\"", 2, "defaults.timeout: invalid value 'a\\rb'"),
         ("[defaults\n", 1, ""),
     ] {
         let Wrong { at, why } = Config::parse(text).unwrap_err();

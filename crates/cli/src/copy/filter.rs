@@ -25,7 +25,7 @@ pub(super) const MAX_GITIGNORE_BYTES: u64 = 256 << 10;
 
 /// Bytes that the patterns of all `.gitignore` files which count at one time may take in memory: those of the directories that are being
 /// copied, and of the directories above them.
-const MAX_PATTERN_BYTES: usize = 24 << 20;
+pub(crate) const MAX_PATTERN_BYTES: usize = 24 << 20;
 
 /// Bytes that a pattern without a wildcard takes, at most (measured with `ignore` 0.4: 0.9 to 1.4 KiB).
 const PLAIN_BYTES: usize = 1536;
@@ -48,7 +48,7 @@ pub(crate) struct Filter {
     /// Whether directories that other file systems are mounted on are left out.
     one_file_system: bool,
     /// Bytes that the patterns of `.gitignore` files take.
-    pattern_bytes: Rc<Cell<usize>>,
+    pub(crate) pattern_bytes: Rc<Cell<usize>>,
     listed: Option<Listed>,
 }
 
@@ -63,7 +63,7 @@ struct Listed {
 
 /// Patterns in the syntax of gitignore(5), of one directory and of those above it.
 #[derive(Debug)]
-pub(super) struct Ignores {
+pub(crate) struct Ignores {
     /// The directory, below SRC.
     directory: Vec<u8>,
     patterns: Gitignore,
@@ -148,7 +148,7 @@ impl Filter {
     ///
     /// # Errors
     /// A line for the user about a pattern that means nothing, or about too many.
-    pub(super) fn read_gitignore(
+    pub(crate) fn read_gitignore(
         &self,
         directory: Vec<u8>,
         text: &[u8],
@@ -171,12 +171,12 @@ impl Filter {
     }
 
     /// Returns the patterns that count everywhere.
-    pub(super) fn ignores(&self) -> Option<Rc<Ignores>> {
+    pub(crate) fn ignores(&self) -> Option<Rc<Ignores>> {
         self.ignores.clone()
     }
 
     /// Whether a path below SRC is taken, by its name and by the patterns of the directories above it.
-    pub(super) fn takes(&self, path: &[u8], is_directory: bool, ignores: Option<&Ignores>) -> bool {
+    pub(crate) fn takes(&self, path: &[u8], is_directory: bool, ignores: Option<&Ignores>) -> bool {
         if self.listed.as_ref().is_some_and(|listed| !listed.takes(path, is_directory)) {
             return false;
         }
@@ -205,14 +205,14 @@ impl Filter {
     }
 
     /// A source was seen, with all names in it.
-    pub(super) fn note_source(&self) {
+    pub(crate) fn note_source(&self) {
         if let Some(listed) = &self.listed {
             listed.has_source.set(true);
         }
     }
 
     /// Returns the paths of `--files-from` that were not found, if there was a source to look in.
-    pub(super) fn missing(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn missing(&self) -> Vec<Vec<u8>> {
         let listed = self.listed.as_ref().filter(|listed| listed.has_source.get());
         listed.map(|listed| listed.missing.borrow().iter().cloned().collect()).unwrap_or_default()
     }

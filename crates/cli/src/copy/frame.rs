@@ -33,6 +33,8 @@ pub(super) struct Frame {
     was: Option<Attributes>,
     /// Whether anything in it has changed.
     is_touched: Cell<bool>,
+    /// Whether this run has put journals beside files in it.
+    has_journals: Cell<bool>,
     /// Whether its owner was allowed to change what is in it.
     is_widened: OnceCell<()>,
     /// Whether it stands for one that was filled before.
@@ -60,6 +62,7 @@ impl Frame {
             last: None,
             was: None,
             is_touched: Cell::default(),
+            has_journals: Cell::default(),
             is_widened: OnceCell::new(),
             is_again: false,
             relative: Vec::new(),
@@ -135,6 +138,16 @@ impl Frame {
     /// Whether anything in the directory has changed.
     pub(super) fn is_touched(&self) -> bool {
         self.is_touched.get()
+    }
+
+    /// Notes that a journal is put beside a file in it.
+    pub(super) fn note_journal(&self) {
+        self.has_journals.set(true);
+    }
+
+    /// Whether there may be journals in it: in a directory that this run has created there are none but its own.
+    pub(super) fn may_have_journals(&self) -> bool {
+        self.has_journals.get() || !self.place.was_created()
     }
 
     /// Whether it stands for one that was filled before.

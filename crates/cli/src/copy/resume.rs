@@ -78,7 +78,7 @@ impl Recorder {
 #[derive(Debug)]
 pub(super) struct Receiving {
     recorder: Arc<Mutex<Recorder>>,
-    file: File,
+    file: Arc<File>,
     /// Bytes that were there before.
     pub(super) had: RangeSet,
     /// Whether there was something of another version of the source.
@@ -136,7 +136,7 @@ impl Receiving {
             part.clear()?;
         }
         let recorder = Arc::new(Mutex::new(recorder));
-        let receiving = Self { recorder, file: part.writer()?, had, source_changed };
+        let receiving = Self { recorder, file: part.writer(), had, source_changed };
         Ok((receiving, part))
     }
 
@@ -187,7 +187,7 @@ impl Receiving {
             if !is_to_be_flushed(waiting, flushed.elapsed()) {
                 continue;
             }
-            let Ok(file) = self.file.try_clone() else { continue };
+            let file = Arc::clone(&self.file);
             let done = tokio::task::spawn_blocking(move || file.sync_data()).await;
             if matches!(done, Ok(Ok(()))) {
                 let mut recorder = lock(&self.recorder);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     fn write(receiving: &Receiving, part: &Part, start: u64, length: u64) {
-        let mut sink = receiving.sink(Writer::new(part.writer().unwrap()));
+        let mut sink = receiving.sink(Writer::new(part.writer()));
         sink.write_at(start, &vec![7; length as usize]).unwrap();
     }
 

@@ -233,6 +233,10 @@ impl Store for DiskStore {
         entry.map(|_| body)
     }
 
+    fn grains(&self, node: NodeId) -> u64 {
+        self.nodes.get(&node).map_or(0, |held| held.sums.len() as u64)
+    }
+
     fn rename(&mut self, node: NodeId, key: &[u8]) {
         let (objects, name) = (self.root.objects(), Name::of(key));
         let Some(before) = self.nodes.get(&node).map(|held| held.name).filter(|before| *before != name)

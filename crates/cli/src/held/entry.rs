@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a record begins with; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"nfswrec\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"nfswrec\x01";
 
 /// Names an object's files: of the hash of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     /// Where it lies below the root, if that was known.
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) pinned: bool,
-    pub(super) body: Bytes,
+    pub(crate) body: Bytes,
     pub(super) sums: BTreeMap<u64, Sum>,
 }
 
@@ -135,7 +135,7 @@ impl Entry {
 
     /// What stands before the body and after it in the file of a record, sealed as [`seal`](crate::journal::seal) does. The body of a
     /// large directory is not copied.
-    fn around(&self) -> [Vec<u8>; 2] {
+    pub(crate) fn around(&self) -> [Vec<u8>; 2] {
         let path = self.path.as_deref().unwrap_or_default();
         let mut head = MAGIC.to_vec();
         head.push(u8::from(self.pinned) | u8::from(self.path.is_some()) << 1);
@@ -153,7 +153,7 @@ impl Entry {
         [head, tail]
     }
 
-    fn decode(sealed: Bytes) -> Option<Self> {
+    pub(crate) fn decode(sealed: Bytes) -> Option<Self> {
         let mut rest = unseal(MAGIC, &sealed)?;
         let [flags] = take(&mut rest)?;
         let mut bytes = || {

@@ -18,7 +18,7 @@ use rustix::{
 use super::entry::{Entry, files, open, open_to_read, replace};
 use crate::{
     journal::{seal, take, unseal},
-    local::{base_directory, check_private, make_private, read_private},
+    local::{Own, check_private, make_private, read_private},
     target::{Remote, Target},
 };
 
@@ -26,7 +26,7 @@ use crate::{
 const SPACE_NUMBERS: usize = 5;
 
 /// What the description of a root begins with; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"nfswrot\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"nfswrot\x01";
 
 /// Targets that are remembered for one root.
 const MOST_TARGETS: usize = 16;
@@ -60,14 +60,16 @@ impl Home {
     /// The one at a path, or else the user's: `$XDG_CACHE_HOME/nfsw/mount`.
     ///
     /// # Errors
-    /// When nothing says where the user's is.
+    /// When nothing says where the user's is, or others may change what is in it.
     pub(crate) fn new(path: Option<&Path>) -> io::Result<Self> {
-        let of_user = || base_directory("XDG_CACHE_HOME", ".cache").map(|path| path.join("mount"));
-        let path = path.map(Path::to_owned).or_else(of_user);
-        let path =
-            path.ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is an absolute path"))?;
-        // A mount in the background leaves the working directory.
-        std::path::absolute(path).map(Self)
+        let own = match path {
+            // A mount in the background leaves the working directory.
+            Some(path) => Own::within(std::path::absolute(path)?, ""),
+            None => Own::directory("XDG_CACHE_HOME", ".cache", "mount")
+                .ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is an absolute path"))?,
+        };
+        own.check()?;
+        Ok(Self(own.path()))
     }
 
     /// Where it is.
@@ -151,7 +153,12 @@ impl Root {
         let file = path.join("root");
         let sealed = read_private(&file, MAX_BYTES).ok()?;
         let used = fs::metadata(&file).ok()?.modified().ok()?;
-        let mut rest = unseal(MAGIC, &sealed)?;
+        Self::decode(path, used, &sealed)
+    }
+
+    /// Reads the description of the root at a path; `None` unless all of it makes sense.
+    pub(crate) fn decode(path: PathBuf, used: SystemTime, sealed: &[u8]) -> Option<Self> {
+        let mut rest = unseal(MAGIC, sealed)?;
         let numbers = (u64::from_le_bytes(take(&mut rest)?), u64::from_le_bytes(take(&mut rest)?));
         let mut pieces = Vec::new();
         while !rest.is_empty() {
@@ -166,12 +173,16 @@ impl Root {
     }
 
     fn write(&self) -> io::Result<()> {
+        replace(&self.path.join("root"), &[&self.encode()])
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = [self.numbers.0.to_le_bytes(), self.numbers.1.to_le_bytes()].concat();
         for piece in std::iter::once(self.handle.as_bytes()).chain(self.targets.iter().map(|it| &it[..])) {
             out.extend_from_slice(&(piece.len() as u32).to_le_bytes());
             out.extend_from_slice(piece);
         }
-        replace(&self.path.join("root"), &[&seal(MAGIC, &out)])
+        seal(MAGIC, &out)
     }
 
     /// Keeps other processes from changing it.

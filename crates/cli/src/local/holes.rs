@@ -1,6 +1,6 @@
 //! Holes of local files: where a file has only zeros and nothing on the disk.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
 use nfs_wireless_client::{Range, RangeSet, Sink};
 use rustix::{
@@ -142,13 +142,13 @@ fn runs(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Run> + '_ {
 /// Writes a local file, and leaves out zeros where it is known to have zeros already.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    file: File,
+    file: Arc<File>,
     skips_zeros: bool,
 }
 
 impl Writer {
     /// Writes everything.
-    pub(crate) const fn new(file: File) -> Self {
+    pub(crate) const fn new(file: Arc<File>) -> Self {
         Self { file, skips_zeros: false }
     }
 
@@ -157,7 +157,7 @@ impl Writer {
     ///
     /// # Errors
     /// What looking at the file fails of.
-    pub(crate) fn sparse(file: File, missing: &RangeSet, size: u64) -> io::Result<Self> {
+    pub(crate) fn sparse(file: Arc<File>, missing: &RangeSet, size: u64) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let is_punched = missing.below(length).iter().try_for_each(|range| punch(&file, range)).is_ok();
         let skips_zeros = is_punched && file.set_len(size).is_ok();
@@ -242,7 +242,7 @@ mod tests {
         let mut had = RangeSet::new();
         had.insert(Range { start: 0, end: 64 * KIB });
         let mut writer =
-            Writer::sparse(file.try_clone().unwrap(), &had.missing(512 * KIB), 512 * KIB).unwrap();
+            Writer::sparse(file.try_clone().unwrap().into(), &had.missing(512 * KIB), 512 * KIB).unwrap();
         writer.write_at(64 * KIB, &vec![0; 448 << 10]).unwrap();
         let mut bytes = vec![1; 512 << 10];
         file.read_exact_at(&mut bytes, 0).unwrap();
@@ -264,7 +264,7 @@ mod tests {
             bytes.truncate(bytes.len() - tail);
             let file = tempfile::tempfile().unwrap();
             let missing = RangeSet::new().missing(bytes.len() as u64);
-            let mut writer = Writer::sparse(file.try_clone().unwrap(), &missing, bytes.len() as u64).unwrap();
+            let mut writer = Writer::sparse(file.try_clone().unwrap().into(), &missing, bytes.len() as u64).unwrap();
             let mut pieces = Vec::new();
             let (mut rest, mut at, mut cuts) = (&bytes[..], 0, cuts.iter().cycle());
             while !rest.is_empty() {

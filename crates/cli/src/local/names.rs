@@ -33,7 +33,7 @@ impl Directory {
 
     /// Enters a directory below this one, through no link.
     pub(crate) fn enter_path(&self, path: &[u8]) -> io::Result<Self> {
-        path.split(|&byte| byte == b'/').try_fold(self.try_clone()?, |directory, name| directory.enter(name))
+        path.split(|&byte| byte == b'/').try_fold(self.clone(), |directory, name| directory.enter(name))
     }
 
     /// Removes a file, a link or an empty directory of a path below this one, through no link; if it is there.

@@ -1,10 +1,12 @@
 //! A local file that is being written.
 
 use std::{
+    cell::Cell,
     fs::File,
     io,
     os::{fd::AsFd, unix::fs::MetadataExt},
     path::PathBuf,
+    sync::Arc,
 };
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
@@ -16,15 +18,22 @@ use crate::name::{MAX_NAME_BYTES, fresh, temporary};
 /// before, it stays, so that an interrupted run leaves what it had.
 #[derive(Debug)]
 pub(crate) struct Part {
-    file: File,
+    file: Arc<File>,
     directory: Directory,
     name: Vec<u8>,
+    /// Its numbers, once they were asked for.
+    number: Cell<Option<Number>>,
     /// `None` when written in place.
     temporary: Option<Vec<u8>>,
     /// No later run will look for it.
     is_passing: bool,
     is_known: bool,
+    /// This run has created it.
+    is_new: bool,
 }
+
+/// The numbers of a file system and of a file in it.
+type Number = (u64, u64);
 
 /// How often a name is tried that others take and leave.
 const MOST_ATTEMPTS: usize = 8;
@@ -69,25 +78,24 @@ impl Part {
         if name.len() > MAX_NAME_BYTES {
             return Err(rustix::io::Errno::NAMETOOLONG.into());
         }
-        let of_run = |file, temporary, is_passing, is_known| -> io::Result<Self> {
-            let directory = directory.try_clone()?;
-            Ok(Self {
-                file,
-                directory,
-                name: name.to_vec(),
-                temporary: Some(temporary),
-                is_passing,
-                is_known,
-            })
+        let of_run = |file, temporary, is_passing, is_known| Self {
+            file: Arc::new(file),
+            directory: directory.clone(),
+            name: name.to_vec(),
+            number: Cell::default(),
+            temporary: Some(temporary),
+            is_passing,
+            is_known,
+            is_new: !is_known,
         };
         let temporary = temporary(name);
         for _ in 0..MOST_ATTEMPTS {
             match create(directory, &temporary, mode) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                file => return of_run(file?, temporary, false, false),
+                file => return Ok(of_run(file?, temporary, false, false)),
             }
             match look(directory, &temporary, known)? {
-                Found::Known(file) => return of_run(file, temporary, false, true),
+                Found::Known(file) => return Ok(of_run(file, temporary, false, true)),
                 Found::Gone => {}
                 Found::Other => {
                     if directory.remove(&temporary).is_err() {
@@ -97,7 +105,7 @@ impl Part {
             }
         }
         let fresh = fresh(name);
-        of_run(create(directory, &fresh, mode)?, fresh, true, false)
+        Ok(of_run(create(directory, &fresh, mode)?, fresh, true, false))
     }
 
     /// Whether it is the one that an earlier run has left.
@@ -107,7 +115,23 @@ impl Part {
 
     /// Returns what a later run knows the file by.
     pub(crate) fn mark(&self) -> io::Result<Mark> {
-        Ok(Mark::of(&fs::fstat(&self.file)?))
+        Ok(Mark::of(&self.stat()?))
+    }
+
+    fn stat(&self) -> io::Result<fs::Stat> {
+        let stat = fs::fstat(&self.file)?;
+        self.number.set(Some(number(&stat)));
+        Ok(stat)
+    }
+
+    /// Returns its numbers, which an open file keeps.
+    pub(crate) fn number(&self) -> io::Result<Number> {
+        self.number.get().map_or_else(|| Ok(number(&self.stat()?)), Ok)
+    }
+
+    /// Whether a name in its directory still stands for it.
+    fn is_named(&self, name: &[u8]) -> io::Result<bool> {
+        Ok(self.directory.stat(name)?.as_ref().map(number) == Some(self.number()?))
     }
 
     /// Opens the target itself, which is no link.
@@ -117,18 +141,20 @@ impl Part {
     pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
         let file = open(directory, name, mode)?;
         Ok(Self {
-            file,
-            directory: directory.try_clone()?,
+            file: Arc::new(file),
+            directory: directory.clone(),
             name: name.to_vec(),
+            number: Cell::default(),
             temporary: None,
             is_passing: false,
             is_known: false,
+            is_new: false,
         })
     }
 
-    /// Forgets what is in the file.
+    /// Forgets what was in the file when it was opened.
     pub(crate) fn clear(&self) -> io::Result<()> {
-        if self.size()? > 0 { self.file.set_len(0) } else { Ok(()) }
+        if !self.is_new && self.size()? > 0 { self.file.set_len(0) } else { Ok(()) }
     }
 
     /// Returns the size of the file, in bytes.
@@ -148,13 +174,17 @@ impl Part {
         self.directory.join(self.temporary.as_ref().unwrap_or(&self.name))
     }
 
-    /// Returns another handle of the file, for whoever fills it.
-    pub(crate) fn writer(&self) -> io::Result<File> {
-        self.file.try_clone()
+    /// Returns the file, for whoever fills it.
+    pub(crate) fn writer(&self) -> Arc<File> {
+        Arc::clone(&self.file)
     }
 
     /// Sets permissions, whatever the umask.
+    #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
     pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        if self.stat()?.st_mode as u32 & 0o7777 == mode {
+            return Ok(());
+        }
         Ok(fs::fchmod(&self.file, Mode::from_raw_mode(mode as RawMode))?)
     }
 
@@ -177,7 +207,7 @@ impl Part {
         use rustix::{fs::RenameFlags, io::Errno};
 
         let Some(temporary) = &self.temporary else { return Ok(false) };
-        if !is_at(&self.file, &self.directory, temporary)? {
+        if !self.is_named(temporary)? {
             return Err(removed());
         }
         let (directory, flags) = (&self.directory.fd, RenameFlags::NOREPLACE);
@@ -205,7 +235,7 @@ impl Part {
     /// `NotFound` when somebody removed or replaced the temporary file.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
-            if !is_at(&self.file, &self.directory, temporary)? {
+            if !self.is_named(temporary)? {
                 return Err(removed());
             }
             let directory = &self.directory.fd;
@@ -358,11 +388,12 @@ fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
 
 /// Whether a name still stands for an open file.
 fn is_at(file: &File, directory: &Directory, name: &[u8]) -> io::Result<bool> {
-    let metadata = file.metadata()?;
-    // The types of the fields differ from system to system.
-    #[allow(clippy::unnecessary_cast)]
-    let number = |found: fs::Stat| (found.st_dev as u64, found.st_ino as u64);
-    Ok(directory.stat(name)?.map(number) == Some((metadata.dev(), metadata.ino())))
+    Ok(directory.stat(name)?.as_ref().map(number) == Some(number(&fs::fstat(file)?)))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ from system to system")]
+fn number(found: &fs::Stat) -> Number {
+    (found.st_dev as u64, found.st_ino as u64)
 }
 
 #[cfg(test)]
@@ -376,7 +407,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
         let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
-        part.writer().unwrap().write_all(b"content").unwrap();
+        part.writer().write_all(b"content").unwrap();
         assert!(!place.path().join("a").exists());
         let error = Part::beside(&directory, b"a", 0o644, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -448,7 +479,7 @@ mod tests {
             let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX };
             let part = Part::beside(&directory, b"a", 0o644, Some(known)).unwrap();
             assert!(!part.is_known(), "{what}");
-            part.writer().unwrap().write_all(b"secret").unwrap();
+            part.writer().write_all(b"secret").unwrap();
             if planted.is_file() {
                 let leftover = std::fs::metadata(&path).ok().filter(|it| it.ino() == planted.ino());
                 assert!(leftover.is_none(), "{what}");

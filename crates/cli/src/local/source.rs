@@ -63,7 +63,7 @@ impl SourcePath {
     /// `InvalidInput` when it is not the one with this number any more.
     pub(crate) fn enter(&self, number: u64) -> io::Result<SourceDirectory> {
         let fd = self.open_with(OPEN_DIRECTORY, self.follow)?;
-        let directory = Arc::new(Directory { fd, path: self.path.clone() });
+        let directory = Arc::new(Directory::of(fd, self.path.clone()));
         if directory.number().1 != number {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use crate::{
     error::{io_text, show},
     exit::{Exit, Failure},
-    local::{base_directory, check_private, make_private},
+    local::Own,
 };
 
 use super::status::id;
@@ -112,14 +112,12 @@ pub(crate) fn settle() -> anyhow::Result<()> {
 }
 
 fn open_log(point: &Path) -> anyhow::Result<(PathBuf, File)> {
-    let directory = base_directory("XDG_STATE_HOME", ".local/state").ok_or_else(|| {
+    let directory = Own::directory("XDG_STATE_HOME", ".local/state", "mounts").ok_or_else(|| {
         Failure::with(Exit::LocalIo, "no place for a log: neither XDG_STATE_HOME nor HOME is set")
     })?;
-    let path = directory.join("mounts").join(format!("{}.log", id(point)));
+    let path = directory.path().join(format!("{}.log", id(point)));
     let open = || -> io::Result<File> {
-        let mounts = directory.join("mounts");
-        make_private(&mounts)?;
-        check_private(&mounts)?;
+        directory.open()?;
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > LONGEST_LOG);
         if is_long {
             fs::remove_file(&path)?;

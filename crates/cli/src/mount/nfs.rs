@@ -5,7 +5,7 @@
 
 mod answered;
 mod files;
-mod handles;
+pub(crate) mod handles;
 mod names;
 mod owner;
 

@@ -16,10 +16,7 @@ use std::{
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt, net::UnixListener};
 
-use crate::{
-    error::{io_text, show},
-    local::{base_directory, check_private, make_private},
-};
+use crate::local::Own;
 
 /// How long a mount may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,12 +49,9 @@ impl Teller {
     /// # Errors
     /// Without a directory for the socket that is this user's alone.
     pub(crate) fn listen(point: &Path) -> io::Result<Self> {
-        let directory = directory().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let make = || {
-            make_private(&directory)?;
-            check_private(&directory)
-        };
-        make().map_err(|error| about(&directory, error))?;
+        let own = directory().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        own.open()?;
+        let directory = own.path();
         let name = format!("{}.socket", id(point));
         let path = directory.join(&name);
         // Left behind by a process that was killed: a point has one mount at a time.
@@ -101,10 +95,11 @@ impl Drop for Teller {
 /// # Errors
 /// If their sockets cannot be listed, or others may have made them.
 pub(crate) fn ask_all() -> io::Result<Vec<Told>> {
-    let Some(directory) = directory() else { return Ok(Vec::new()) };
-    let entries = match check_private(&directory).and_then(|()| fs::read_dir(&directory)) {
+    let Some(own) = directory() else { return Ok(Vec::new()) };
+    let directory = own.path();
+    let entries = match own.check().and_then(|()| fs::read_dir(&directory)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|error| about(&directory, error))?,
+        entries => entries?,
     };
     let mut told = Vec::new();
     for entry in entries {
@@ -123,14 +118,6 @@ pub(crate) fn ask_all() -> io::Result<Vec<Told>> {
     Ok(told)
 }
 
-/// Names the directory that is not this user's alone.
-fn about(directory: &Path, error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(_) => error,
-        None => io::Error::new(error.kind(), format!("{}: {}", show(directory), io_text(&error))),
-    }
-}
-
 fn ask(path: &Path) -> io::Result<Value> {
     let stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -146,10 +133,12 @@ fn short<T>(directory: &Path, name: &str, call: impl FnOnce(&Path) -> io::Result
 }
 
 /// Where the sockets are: in a directory that ends with the login, else with what is kept for the user.
-fn directory() -> Option<PathBuf> {
+fn directory() -> Option<Own> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir()).map(|path| path.join("nfsw"));
-    Some(runtime.or_else(|| base_directory("XDG_STATE_HOME", ".local/state"))?.join("mounts"))
+    match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+        Some(runtime) => Some(Own::within(runtime, "nfsw/mounts")),
+        None => Own::directory("XDG_STATE_HOME", ".local/state", "mounts"),
+    }
 }
 
 /// Names a mount point in a file name.

@@ -2,7 +2,7 @@
 //!
 //! What a camera has put into the head of a photo is written by a thread of its own, so that neither the kernel nor calls wait for it.
 
-mod picture;
+pub(crate) mod picture;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use md5::{Digest, Md5};
 
 use self::picture::Picture;
-use crate::local::user_directory;
+use crate::local::Own;
 
 /// Extensions, in lower case, of files that may have an Exif thumbnail in their head.
 pub(crate) const PHOTOS: [&str; 3] = ["jpg", "jpeg", "heic"];
@@ -30,7 +30,7 @@ pub(crate) const PHOTOS: [&str; 3] = ["jpg", "jpeg", "heic"];
 const QUEUED: usize = 64;
 
 /// Longest side of a thumbnail in the directory `normal`.
-const SIDE: usize = 128;
+pub(crate) const SIDE: usize = 128;
 
 /// Bytes of a thumbnail that are looked at to tell what it is of.
 const PROLOGUE_BYTES: usize = 1 << 20;
@@ -56,7 +56,12 @@ pub(crate) struct Thumbnails(SyncSender<Head>);
 impl Thumbnails {
     /// Starts the thread for a mount point; it ends when this is dropped. `None` if there is no place for thumbnails.
     pub(crate) fn start(point: &Path) -> Option<Self> {
-        let place = user_directory("XDG_CACHE_HOME", ".cache")?.join("thumbnails/normal");
+        let place = Own::shared("XDG_CACHE_HOME", ".cache", "thumbnails/normal")?;
+        if let Err(error) = place.check() {
+            tracing::debug!(%error, "no thumbnails");
+            return None;
+        }
+        let place = place.path();
         let (sender, heads) = sync_channel(QUEUED);
         let point = point.to_owned();
         let thread = thread::Builder::new().name("thumbnails".to_owned());
@@ -134,7 +139,7 @@ fn is_of(thumbnail: &Path, changed: &str) -> bool {
     reader.info().uncompressed_latin1_text.iter().any(|it| it.keyword == CHANGED && it.text == changed)
 }
 
-fn encode(picture: &Picture, texts: &[(&str, &str)]) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn encode(picture: &Picture, texts: &[(&str, &str)]) -> anyhow::Result<Vec<u8>> {
     let mut png = Vec::new();
     let mut encoder = png::Encoder::new(&mut png, picture.width.try_into()?, picture.height.try_into()?);
     encoder.set_color(png::ColorType::Rgb);

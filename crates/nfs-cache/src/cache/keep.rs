@@ -445,10 +445,14 @@ impl<S: Store> Cache<S> {
         if kept.subject.handle != handle || !kept.subject.metadata.is_same_version(&metadata) {
             return;
         }
+        // Whoever wrote the record: it has no more grains than there are.
+        let mut left = self.store.grains(node);
         // Before any open of this cache.
         let before = self.started.checked_sub(Duration::from_nanos(1)).unwrap_or(self.started);
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         for (start, end, proven) in kept.runs {
+            let end = end.min(start.saturating_add(left));
+            left -= end - start;
             for grain in start..end {
                 let length = grain_length(metadata.size, grain) as u32;
                 self.held_bytes += u64::from(length);
@@ -541,4 +545,88 @@ impl<S: Store> Cache<S> {
 fn origin(object: &Object) -> u64 {
     let origin = object.held().and_then(|held| held.origin);
     origin.unwrap_or_else(|| record::version(&object.known.metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_wire::nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3};
+
+    use super::*;
+    use crate::store::StoreFull;
+
+    /// Has a record, and some grains of what it claims.
+    struct Claims {
+        body: Bytes,
+        grains: u64,
+    }
+
+    impl Store for Claims {
+        fn put(&mut self, _: NodeId, _: u64, _: &Bytes) -> Result<(), StoreFull> {
+            Err(StoreFull)
+        }
+
+        fn get(&mut self, _: NodeId, _: u64) -> Option<Bytes> {
+            None
+        }
+
+        fn remove(&mut self, _: NodeId, _: u64) {}
+
+        fn is_lasting(&self) -> bool {
+            true
+        }
+
+        fn recall(&mut self, _: NodeId, _: &[u8]) -> Option<Bytes> {
+            Some(self.body.clone())
+        }
+
+        fn grains(&self, _: NodeId) -> u64 {
+            self.grains
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary beginning of virtual time")]
+    fn a_record_has_no_more_grains_than_the_store() {
+        let handle = |byte| FileHandle::try_from(&[byte; 8][..]).unwrap();
+        let time = nfstime3 { seconds: 1, nseconds: 0 };
+        let (mode, nlink, uid, gid, used, fsid, fileid) = (0o644, 1, 0, 0, 0, 1, 1);
+        let (atime, mtime, ctime) = (time, time, time);
+        let of = |type_, size| {
+            Metadata::from(&fattr3 {
+                type_,
+                mode,
+                nlink,
+                uid,
+                gid,
+                size,
+                used,
+                rdev: specdata3::default(),
+                fsid,
+                fileid,
+                atime,
+                mtime,
+                ctime,
+            })
+        };
+        let now = Instant::now();
+        // A record of a hundred bytes may speak of 2^48 grains.
+        let metadata = of(ftype3::NF3REG, u64::MAX);
+        let all = u64::MAX.div_ceil(crate::GRAIN_BYTES);
+        for (runs, grains, expected) in [
+            (vec![(0, all, false)], 3, vec![0, 1, 2]),
+            (vec![(1, 3, true), (7, all, true)], 3, vec![1, 2, 7]),
+            (vec![(0, 1, true), (5, 6, true)], 9, vec![0, 5]),
+            (vec![(0, all, true)], 0, vec![]),
+        ] {
+            let body = KeptFile { subject: Subject { handle: handle(2), metadata, asked: 1 }, runs }.encode();
+            let store = Claims { body: body.into(), grains };
+            let root = of(ftype3::NF3DIR, 0);
+            let mut cache = Cache::new(CacheConfig::default(), now, handle(1), root, store);
+            let known = cache.kept(metadata, 1);
+            let node = cache.objects.insert(now, handle(2), known);
+            cache.recall(node);
+            let held = cache.objects.get(node).and_then(Object::held).unwrap();
+            assert_eq!(held.present.keys().copied().collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -41,6 +41,10 @@ impl Store for BadStore {
         self.store.recall(node, key)
     }
 
+    fn grains(&self, node: NodeId) -> u64 {
+        self.store.grains(node)
+    }
+
     fn rename(&mut self, node: NodeId, key: &[u8]) {
         self.store.rename(node, key);
     }

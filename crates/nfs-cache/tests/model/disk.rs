@@ -121,6 +121,10 @@ impl Store for Disk {
         Some(body.clone())
     }
 
+    fn grains(&self, node: NodeId) -> u64 {
+        self.sums.get(&node).map_or(0, |sums| sums.len() as u64)
+    }
+
     fn rename(&mut self, node: NodeId, key: &[u8]) {
         let Some(platter) = &self.platter else { return };
         let Some(before) = self.nodes.remove(&node).filter(|before| before != key) else { return };

@@ -3,6 +3,7 @@
 use std::{
     ops::ControlFlow,
     sync::{Arc, Condvar, Mutex},
+    thread::{self, ThreadId},
 };
 
 use nfs_wire::{
@@ -29,6 +30,7 @@ pub(crate) struct Gated {
 pub(crate) struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
+    threads: Mutex<Vec<ThreadId>>,
 }
 
 impl Gate {
@@ -37,7 +39,17 @@ impl Gate {
         self.opened.notify_all();
     }
 
+    /// Returns how many threads have made calls that wait.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.lock().unwrap().len()
+    }
+
     fn pass(&self) {
+        let mut threads = self.threads.lock().unwrap();
+        if !threads.contains(&thread::current().id()) {
+            threads.push(thread::current().id());
+        }
+        drop(threads);
         drop(self.opened.wait_while(self.is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
     }
 }

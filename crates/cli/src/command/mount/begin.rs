@@ -147,7 +147,13 @@ fn open(arguments: &MountArgs, root: (FileHandle, (u64, u64)), reporter: &Report
 fn held(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<Option<Begun>> {
     let target = arguments.target();
     // The home directory that is not there holds nothing.
-    let Ok(home) = Home::new(arguments.cache.as_deref()) else { return Ok(None) };
+    let home = match Home::new(arguments.cache.as_deref()) {
+        Ok(home) => home,
+        Err(error) => {
+            reporter.note(io_text(&error));
+            return Ok(None);
+        }
+    };
     let found = home.find(&target.to_bytes()).map_err(|(path, error)| local(&path, &error))?;
     let Some(root) = found else { return Ok(None) };
     let identity = (root.handle, root.numbers);

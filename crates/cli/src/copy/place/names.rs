@@ -28,9 +28,7 @@ impl Place {
         Ok(match self {
             _ if dry_run => Self::Planned(self.own_name()),
             Self::Planned(name) => Self::Planned(name.clone()),
-            Self::Local { directory, .. } => {
-                Self::local(directory.try_clone().map_err(|error| local(directory.path(), &error))?)
-            }
+            Self::Local { directory, .. } => Self::local(directory.clone()),
             Self::Remote(place) => Self::Remote(Box::new(place.again())),
         })
     }

@@ -54,7 +54,7 @@ impl Run<'_> {
         target: Target<'_>,
         is_its_size: bool,
     ) -> anyhow::Result<Attempt> {
-        let Target { directory, name, mode, share, .. } = target;
+        let Target { directory, name, mode, share, frame, .. } = target;
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
@@ -67,6 +67,9 @@ impl Run<'_> {
             let _ = directory.remove(&journal(name));
             self.say_resumed(node, &Name::local(&path), attributes.size, share)?;
             return self.copied(target, None, Some(attributes.size));
+        }
+        if key.is_some() {
+            frame.note_journal();
         }
         let kept = key.map(|key| Receiving::open(directory, name, mode | 0o600, attributes.identity(), key));
         let (receiving, part) = match kept {
@@ -140,7 +143,7 @@ impl Run<'_> {
     async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<()> {
         let Target { directory, name, frame, is_new, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
-        let made = part.mark().map_err(here)?.number;
+        let (_, made) = part.number().map_err(here)?;
         if !(is_new && part.finish_new().map_err(here)?) {
             let there = directory.stat(name).map_err(here)?;
             // The types of the fields differ from system to system.
@@ -168,7 +171,7 @@ impl Run<'_> {
         match told(now, before) {
             Told::Is(since) => Ok(since),
             Told::IfSame(since) => {
-                let part = part.writer().map_err(|error| client::Error::Local(error.into()))?;
+                let part = part.writer();
                 let there = Pieces::Remote(&source.client, source.handle);
                 let is_same = Pieces::Local(&part).are_same(&there, before.size).await?;
                 Ok(if is_same { since } else { Since::Changed })
@@ -187,7 +190,7 @@ impl Run<'_> {
     ) -> anyhow::Result<Filled> {
         let here = |error: io::Error| local(path, &error);
         part.clear().map_err(here)?;
-        let mut sink = tokio::fs::File::from_std(part.writer().map_err(here)?);
+        let mut sink = tokio::fs::File::from_std(part.writer().try_clone().map_err(here)?);
         sink.rewind().await.map_err(here)?;
         let filled = self.drain(node, attributes, source, &mut sink).await?;
         sink.flush().await.map_err(here)?;
@@ -225,13 +228,14 @@ impl Run<'_> {
         &self,
         attributes: Attributes,
         source: &RemoteFile,
-        Target { directory, name, share, .. }: Target<'_>,
+        Target { directory, name, share, frame, .. }: Target<'_>,
         part: &Part,
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // No journal may claim anything of the file that is begun here, or outlast it.
-        if let Err(error) = directory.remove(&journal(name))
+        if frame.may_have_journals()
+            && let Err(error) = directory.remove(&journal(name))
             && directory.read_own(&journal(name)).is_ok_and(|ours| ours.is_some())
         {
             return Err(here(error));
@@ -254,9 +258,9 @@ impl Run<'_> {
     /// Returns what writes the missing ranges of a file.
     fn writer(&self, part: &Part, attributes: Attributes, missing: &RangeSet) -> io::Result<Writer> {
         if attributes.wants_holes(self.copy.sparse) {
-            Writer::sparse(part.writer()?, missing, attributes.size)
+            Writer::sparse(part.writer(), missing, attributes.size)
         } else {
-            Ok(Writer::new(part.writer()?))
+            Ok(Writer::new(part.writer()))
         }
     }
 

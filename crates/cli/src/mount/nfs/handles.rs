@@ -28,7 +28,7 @@ const MAX_HASHED: usize = 100_000;
 
 /// Makes handles, and takes them apart.
 #[derive(Debug)]
-pub(super) struct Handles {
+pub(crate) struct Handles {
     /// What tells one mounted directory from others.
     pub(super) identity: u64,
     hashed: BTreeMap<Hash, FileHandle>,
@@ -37,15 +37,15 @@ pub(super) struct Handles {
 
 /// A handle taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// The server's handle.
-    pub(super) server: FileHandle,
+    pub(crate) server: FileHandle,
     tag: Tag,
 }
 
 impl Handles {
     /// Makes handles for files below a directory.
-    pub(super) fn new(root: &FileHandle, (file_system, file): (u64, u64)) -> Self {
+    pub(crate) fn new(root: &FileHandle, (file_system, file): (u64, u64)) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(root.as_bytes());
         hasher.update(&file_system.to_be_bytes());
@@ -59,7 +59,7 @@ impl Handles {
     }
 
     /// Makes the handle of what the cache names so.
-    pub(super) fn handle(&mut self, Identity { handle: server, version }: &Identity) -> FileHandle {
+    pub(crate) fn handle(&mut self, Identity { handle: server, version }: &Identity) -> FileHandle {
         let bytes = server.as_bytes();
         let tag = self.tag(*version);
         let handle = if bytes.len() <= MAX_WHOLE {
@@ -88,7 +88,7 @@ impl Handles {
     ///
     /// # Errors
     /// BADHANDLE if it is none of ours, STALE if its file is not known any more.
-    pub(super) fn parts(&self, handle: &[u8]) -> Result<Parts, NfsStatus> {
+    pub(crate) fn parts(&self, handle: &[u8]) -> Result<Parts, NfsStatus> {
         let (mark, rest) = handle.split_first_chunk::<2>().ok_or(NfsStatus::BADHANDLE)?;
         let (&tag, rest) = rest.split_first_chunk::<6>().ok_or(NfsStatus::BADHANDLE)?;
         let server = match *mark {
@@ -103,7 +103,7 @@ impl Handles {
     }
 
     /// Whether a handle means this version.
-    pub(super) fn is_of(&self, parts: &Parts, version: u64) -> bool {
+    pub(crate) fn is_of(&self, parts: &Parts, version: u64) -> bool {
         parts.tag == self.tag(version)
     }
 

@@ -23,10 +23,10 @@ const MOST_POINTERS: usize = 64;
 
 /// Red, green and blue of each pixel, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Picture {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) pixels: Vec<[u8; 3]>,
+pub(crate) struct Picture {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) pixels: Vec<[u8; 3]>,
 }
 
 impl Picture {
@@ -34,7 +34,7 @@ impl Picture {
     ///
     /// # Errors
     /// If there is none, or what is there is damaged or larger than cameras make it.
-    pub(super) fn embedded(head: &[u8]) -> anyhow::Result<Self> {
+    pub(crate) fn embedded(head: &[u8]) -> anyhow::Result<Self> {
         // All directories that pointers lead to are read: where many overlap, that takes memory with the square of their number.
         let is_pointer = |pair: &&[u8]| {
             POINTERS.iter().any(|tag| **pair == tag.to_be_bytes() || **pair == tag.to_le_bytes())
@@ -94,7 +94,7 @@ impl Picture {
     }
 
     /// Makes it small enough: each pixel is the mean of the area that it covers.
-    pub(super) fn at_most(self, side: usize) -> Self {
+    pub(crate) fn at_most(self, side: usize) -> Self {
         let longest = self.width.max(self.height);
         if longest <= side {
             return self;

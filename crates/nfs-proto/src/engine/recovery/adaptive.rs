@@ -77,6 +77,18 @@ const FIRST_BLOCK: u32 = 1280;
 /// Largest block of several frames, in bytes: some servers take no larger one, and one lost frame loses all of it.
 const MAX_FRAGMENTED: u32 = 32 << 10;
 
+/// Highest rate of an earlier estimate that is believed, in bytes a second: 8 Tbit/s, ten times that of the fastest Ethernet.
+const HIGHEST_RATE: f64 = 1e12;
+
+/// Most fades a second of one: one for each microsecond.
+const MOST_FADES: f64 = 1e6;
+
+/// Longest round-trip time and mean fade of one: after that, operations have timed out.
+const LONGEST_TIME: Duration = Duration::from_secs(3600);
+
+/// Largest block of one, in bytes: that of TCP.
+const LARGEST_BLOCK: u32 = 1 << 20;
+
 /// IPv4 header, which each fragment has (RFC 791 §3.1).
 const IP_HEADER: u32 = 20;
 
@@ -108,8 +120,9 @@ impl Adaptive {
         };
         // Rejects what no path has, such as a rate that is not finite, and what a connection with little to send has seen of it.
         let is_sound = |it: &&PathEstimate| {
-            let has_rate = it.rate.is_finite() && it.rate > 0.0 && !it.is_app_limited;
-            has_rate && it.fades_per_second >= 0.0 && it.block > 0
+            let has_rate = it.rate > 0.0 && it.rate <= HIGHEST_RATE && !it.is_app_limited;
+            let has_fades = (0.0..=MOST_FADES).contains(&it.fades_per_second) && it.mean_fade <= LONGEST_TIME;
+            has_rate && has_fades && it.min_rtt <= LONGEST_TIME && (1..=LARGEST_BLOCK).contains(&it.block)
         };
         if let Some(prior) = prior.filter(is_sound) {
             adaptive.resume(prior, now);

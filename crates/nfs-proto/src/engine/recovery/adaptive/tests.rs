@@ -134,6 +134,11 @@ fn an_estimate_of_what_no_path_has_is_rejected() {
         PathEstimate { rate: 0.0, ..sound },
         PathEstimate { fades_per_second: -0.1, ..sound },
         PathEstimate { block: 0, ..sound },
+        PathEstimate { block: u32::MAX, ..sound },
+        PathEstimate { rate: 1e300, ..sound },
+        PathEstimate { fades_per_second: f64::INFINITY, ..sound },
+        PathEstimate { min_rtt: Duration::MAX, ..sound },
+        PathEstimate { mean_fade: Duration::MAX, ..sound },
         // It says only how little there was to send.
         PathEstimate { is_app_limited: true, ..sound },
     ] {
