@@ -8,6 +8,7 @@ mod disk;
 mod entry;
 mod home;
 mod idle;
+mod writer;
 
 use bytes::Bytes;
 use nfs_cache::{MemoryStore, NodeId, Record, Store, StoreFull};
