@@ -8,6 +8,7 @@ mod disk;
 pub(crate) mod entry;
 pub(crate) mod home;
 mod idle;
+mod writer;
 
 use bytes::Bytes;
 use nfs_cache::{MemoryStore, NodeId, Record, Store, StoreFull};

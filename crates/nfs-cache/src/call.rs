@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,7 @@ use nfs_wire::{
 
 use crate::{
     cache::{OperationId, Sent},
+    data::grains_of,
     directory::Name,
     object::NodeId,
 };
@@ -108,6 +110,18 @@ impl Question {
         match self {
             Self::Getattr(handle) | Self::Readlink(handle) | Self::Page(handle) => handle,
             Self::Read { handle, .. } | Self::Lookup { directory: handle, .. } => handle,
+        }
+    }
+
+    /// Returns the grains that a READ asks for.
+    pub(crate) fn grains(&self, of: NodeId) -> Range<u64> {
+        match self {
+            Self::Read { node, offset, count, .. } if *node == of => grains_of(*offset, u64::from(*count)),
+            Self::Read { .. }
+            | Self::Getattr(_)
+            | Self::Lookup { .. }
+            | Self::Readlink(_)
+            | Self::Page(_) => 0..0,
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     time::Instant,
 };
 
+use bytes::Bytes;
 use nfs_proto::attr::Metadata;
 
 use crate::{cache::OpenId, call::CallId};
@@ -41,6 +43,8 @@ pub(crate) struct Held {
     pub(crate) renewals: u32,
     /// The size that a front was told before it was clear that the file has another version.
     pub(crate) shown_bytes: u64,
+    /// A READ of several grains failed or brought less: each READ asks for one.
+    pub(crate) one_by_one: bool,
 }
 
 /// A change after which it is looked at what is held: one grain is fetched again and compared.
@@ -85,6 +89,7 @@ pub(crate) static NOTHING: Held = Held {
     altered_at: None,
     renewals: 0,
     shown_bytes: 0,
+    one_by_one: false,
 };
 
 impl Held {
@@ -102,7 +107,10 @@ impl Held {
 /// A grain on its way.
 #[derive(Debug)]
 pub(crate) struct Fetch {
-    pub(crate) data: Vec<u8>,
+    length: u64,
+    /// What has come: all of it in one reply, which is not copied, or parts.
+    whole: Option<Bytes>,
+    parts: Vec<u8>,
     /// Ranges of the grain that are missing: start and end.
     pub(crate) missing: BTreeMap<u64, u64>,
     /// When its first call was begun, and from which call on replies count: earlier ones may bring what was dropped.
@@ -125,11 +133,40 @@ pub(crate) struct Fetch {
 
 impl Fetch {
     pub(crate) fn new(length: u64, begun: Instant, first: CallId) -> Self {
-        let missing = BTreeMap::from([(0, length)]);
-        let data = vec![0; length as usize];
-        let (confirm, fruitless, counted, quiet) = (None, 0, first, false);
-        let (witness, restarts, block) = (None, 0, u64::MAX);
-        Self { data, missing, begun, first, confirm, fruitless, counted, quiet, witness, restarts, block }
+        Self {
+            length,
+            whole: None,
+            parts: Vec::new(),
+            missing: BTreeMap::from([(0, length)]),
+            begun,
+            first,
+            confirm: None,
+            fruitless: 0,
+            counted: first,
+            quiet: false,
+            witness: None,
+            restarts: 0,
+            block: u64::MAX,
+        }
+    }
+
+    /// Whether nothing has come.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.whole.is_none() && self.parts.is_empty() && self.witness.is_none()
+    }
+
+    /// Returns what has come, once nothing is missing.
+    pub(crate) fn into_data(self) -> Bytes {
+        self.whole.unwrap_or_else(|| self.parts.into())
+    }
+
+    /// Makes room for parts, where there was none or less.
+    fn parts(&mut self) -> &mut Vec<u8> {
+        if let Some(whole) = self.whole.take() {
+            self.parts = whole.into();
+        }
+        self.parts.resize(self.length as usize, 0);
+        &mut self.parts
     }
 
     /// The file has changed, and is maybe longer: some of what has come is asked for again; or all, where replies do not say of which
@@ -137,20 +174,19 @@ impl Fetch {
     pub(crate) fn doubt(&mut self, length: u64) {
         if self.confirm.take().is_some() {
             self.restarts += 1;
-            (self.missing, self.witness) = (BTreeMap::from([(0, self.data.len() as u64)]), None);
+            (self.missing, self.witness) = (BTreeMap::from([(0, self.length)]), None);
         } else if self.witness.is_none() {
             let start = self.missing.get(&0).copied().unwrap_or(0);
-            let next = self.missing.range(start..).next().map_or(self.data.len() as u64, |(&next, _)| next);
+            let next = self.missing.range(start..).next().map_or(self.length, |(&next, _)| next);
             let end = next.min(start + WITNESS_BYTES);
             if start < end {
-                self.witness = Some((start, self.data[start as usize..end as usize].to_vec()));
+                self.witness = Some((start, self.parts()[start as usize..end as usize].to_vec()));
                 self.missing.insert(start, end);
             }
         }
-        let before = self.data.len() as u64;
-        if before < length {
-            self.data.resize(length as usize, 0);
-            self.missing.insert(before, length);
+        if self.length < length {
+            self.missing.insert(self.length, length);
+            self.length = length;
         }
     }
 
@@ -165,7 +201,7 @@ impl Fetch {
         }
         let part = |of: &[u8], at: u64| of[(from - at) as usize..(to - at) as usize].to_vec();
         if part(&witness, start) != part(bytes, offset) {
-            self.missing = BTreeMap::from([(0, self.data.len() as u64)]);
+            self.missing = BTreeMap::from([(0, self.length)]);
         } else if to < end {
             self.witness = Some((to, witness[(to - start) as usize..].to_vec()));
         } else if from > start {
@@ -185,8 +221,14 @@ impl Fetch {
     }
 
     /// Takes in bytes at an offset within the grain; whether any of them were missing.
-    pub(crate) fn fill(&mut self, offset: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn fill(&mut self, offset: u64, bytes: &Bytes) -> bool {
         self.compare(offset, bytes);
+        let length = bytes.len() as u64;
+        if (offset, length) == (0, self.length) && self.missing.get(&0) == Some(&length) {
+            self.missing.clear();
+            self.whole = Some(bytes.clone());
+            return true;
+        }
         let end = offset + bytes.len() as u64;
         let mut filled = false;
         let touched: Vec<(u64, u64)> = self
@@ -197,7 +239,7 @@ impl Fetch {
             .collect();
         for (start, stop) in touched {
             let (from, to) = (start.max(offset), stop.min(end));
-            self.data[from as usize..to as usize]
+            self.parts()[from as usize..to as usize]
                 .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
             self.missing.remove(&start);
             for (a, b) in [(start, from), (to, stop)] {
@@ -209,6 +251,11 @@ impl Fetch {
         }
         filled
     }
+}
+
+/// Returns the grains that bytes of a file are in.
+pub(crate) const fn grains_of(offset: u64, count: u64) -> Range<u64> {
+    offset / GRAIN_BYTES..(offset + count).div_ceil(GRAIN_BYTES)
 }
 
 /// Returns the length of a grain of a file.

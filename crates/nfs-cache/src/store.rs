@@ -98,7 +98,8 @@ pub struct MemoryStore {
 
 impl Store for MemoryStore {
     fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
-        self.grains.insert((node, grain), data.clone());
+        // A copy: the grain may be a part of a longer reply, all of which would stay.
+        self.grains.insert((node, grain), Bytes::copy_from_slice(data));
         Ok(())
     }
 

@@ -287,6 +287,11 @@ impl Client {
         }
     }
 
+    /// Returns the bytes that a READ asks for now at most; [`Client::status`] tells more, and takes longer.
+    pub fn read_block(&self) -> u32 {
+        self.limits().read_block
+    }
+
     /// Whether so many UDP datagrams were fragmented within the 30 s that receivers keep fragments that their 16-bit
     /// identifications may have been used twice: then fragments of different datagrams may have been put together, and one
     /// time in 65,536 the checksum does not notice (RFC 4963). What was copied should be read again and compared.

@@ -3,11 +3,9 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use bytes::Bytes;
-use nfs_wire::{
-    FileHandle,
-    nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3},
-};
-use nfs_wireless_client::{Metadata, NfsStatus};
+use nfs_cache::Identity;
+use nfs_wire::FileHandle;
+use nfs_wireless_client::NfsStatus;
 
 use crate::{
     held::{

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::FileExt,
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -16,6 +17,7 @@ use super::{
     entry::{Entry, Name, Sum, offset, open, open_to_read},
     home::Root,
     idle::Idle,
+    writer::{Job, Writer, Written},
 };
 
 /// Data files open at once.
@@ -42,6 +44,12 @@ pub(crate) struct DiskStore {
     names: BTreeMap<Name, NodeId>,
     idle: Idle,
     opened: VecDeque<NodeId>,
+    writer: Writer,
+    /// What is to be written, with the numbers of the latest jobs. It counts as held, and is read from here.
+    unwritten: BTreeMap<(NodeId, u64), (u64, Bytes)>,
+    next_job: u64,
+    /// The last grain could not be written: it is waited for whether others can.
+    is_failing: bool,
     /// What was written last: whoever waited for it reads it now.
     recent: VecDeque<(NodeId, u64, Bytes)>,
     /// Bytes written since the space was looked at; `None` before the first look.
@@ -56,7 +64,7 @@ pub(crate) struct DiskStore {
 struct Held {
     name: Name,
     path: Option<Vec<u8>>,
-    file: Option<File>,
+    file: Option<Arc<File>>,
     sums: BTreeMap<u64, Sum>,
 }
 
@@ -71,6 +79,10 @@ impl DiskStore {
             names: BTreeMap::new(),
             idle,
             opened: VecDeque::new(),
+            writer: Writer::start(),
+            unwritten: BTreeMap::new(),
+            next_job: 0,
+            is_failing: false,
             recent: VecDeque::new(),
             written: None,
             wanted: 0,
@@ -79,12 +91,12 @@ impl DiskStore {
     }
 
     /// Returns the data file of a node, open.
-    fn file(&mut self, node: NodeId) -> Option<io::Result<&File>> {
+    fn file(&mut self, node: NodeId) -> Option<io::Result<&Arc<File>>> {
         let held = self.nodes.get(&node)?;
         if held.file.is_none() {
             let open = if self.root.is_read_only { open_to_read } else { open };
             let file = match open(&held.name.data(&self.root.objects())) {
-                Ok(file) => file,
+                Ok(file) => Arc::new(file),
                 Err(error) => return Some(Err(error)),
             };
             self.nodes.get_mut(&node)?.file = Some(file);
@@ -134,8 +146,55 @@ impl DiskStore {
         }
     }
 
+    /// Takes in what was written.
+    fn take_written(&mut self) {
+        for Written { number, node, grain, sum } in self.writer.take_written() {
+            // Later bytes are to be written in this place, or it was given up.
+            if self.unwritten.get(&(node, grain)).is_none_or(|(latest, _)| *latest != number) {
+                continue;
+            }
+            let Some((_, data)) = self.unwritten.remove(&(node, grain)) else { continue };
+            self.forget_recent(node, Some(grain));
+            self.recent.push_back((node, grain, data));
+            if self.recent.len() > RECENT {
+                self.recent.pop_front();
+            }
+            self.is_failing = sum.is_err();
+            match (sum, self.nodes.get_mut(&node)) {
+                (Ok(sum), Some(held)) => _ = held.sums.insert(grain, sum),
+                (Ok(_), None) => {}
+                (Err(error), _) => {
+                    if matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT)) {
+                        self.wanted = MAKE_BYTES;
+                    }
+                    tracing::debug!(%error, "the cache cannot be written to");
+                }
+            }
+        }
+    }
+
+    /// Waits until all of a node is written.
+    fn settle(&mut self, node: NodeId) {
+        if self.waiting(node).next().is_some() {
+            self.writer.settle();
+        }
+        self.take_written();
+    }
+
+    /// Returns the lengths of the grains of a node that wait to be written.
+    fn waiting(&self, node: NodeId) -> impl Iterator<Item = u64> {
+        self.unwritten.range((node, 0)..=(node, u64::MAX)).map(|(_, (_, data))| data.len() as u64)
+    }
+
+    /// Forgets what was written of a node last: one grain, or all.
+    fn forget_recent(&mut self, node: NodeId, grain: Option<u64>) {
+        self.recent.retain(|(of, at, _)| *of != node || grain.is_some_and(|grain| grain != *at));
+    }
+
     fn close(&mut self, node: NodeId) -> Option<Held> {
         let held = self.nodes.remove(&node)?;
+        self.unwritten.retain(|(of, _), _| *of != node);
+        self.forget_recent(node, None);
         self.names.remove(&held.name);
         if held.file.is_some() {
             self.opened.retain(|opened| *opened != node);
@@ -150,39 +209,41 @@ impl Store for DiskStore {
         if !is_known || self.root.is_read_only || !self.has_space(data.len() as u64) {
             return Err(StoreFull);
         }
-        let written = match self.file(node) {
-            Some(Ok(file)) => file.write_all_at(data, offset(grain)),
-            Some(Err(error)) => Err(error),
+        let file = match self.file(node) {
+            Some(Ok(file)) => Arc::clone(file),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "the cache cannot be written to");
+                return Err(StoreFull);
+            }
             None => return Err(StoreFull),
         };
-        self.recent.retain(|(of, at, _)| (*of, *at) != (node, grain));
-        let held = self.nodes.get_mut(&node).ok_or(StoreFull)?;
-        match written {
-            Ok(()) => {
-                held.sums.insert(grain, Sum::of(data));
-                self.recent.push_back((node, grain, data.clone()));
-                if self.recent.len() > RECENT {
-                    self.recent.pop_front();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                held.sums.remove(&grain);
-                let errno = Errno::from_io_error(&error);
-                if matches!(errno, Some(Errno::NOSPC | Errno::DQUOT)) {
-                    self.wanted = MAKE_BYTES;
-                }
-                tracing::debug!(%error, "the cache cannot be written to");
-                Err(StoreFull)
-            }
+        // What it was is not there any more.
+        self.nodes.get_mut(&node).ok_or(StoreFull)?.sums.remove(&grain);
+        let number = self.next_job;
+        self.next_job += 1;
+        self.unwritten.insert((node, grain), (number, data.clone()));
+        self.writer.write(Job { number, node, grain, file, data: data.clone() });
+        let was_failing = self.is_failing;
+        if was_failing {
+            self.settle(node);
         }
+        self.take_written();
+        if was_failing && self.is_failing {
+            self.forget_recent(node, Some(grain));
+            return Err(StoreFull);
+        }
+        Ok(())
     }
 
     fn get(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
-        let sum = *self.nodes.get(&node)?.sums.get(&grain)?;
+        if let Some((_, data)) = self.unwritten.get(&(node, grain)) {
+            return Some(data.clone());
+        }
         if let Some((_, _, data)) = self.recent.iter().find(|(of, at, _)| (*of, *at) == (node, grain)) {
             return Some(data.clone());
         }
+        self.take_written();
+        let sum = *self.nodes.get(&node)?.sums.get(&grain)?;
         let mut data = vec![0; sum.length()];
         self.file(node)?.ok()?.read_exact_at(&mut data, offset(grain)).ok()?;
         // Whatever has become of it: the disk may have lost it, and a crash may have left a hole.
@@ -194,9 +255,13 @@ impl Store for DiskStore {
     }
 
     fn remove(&mut self, node: NodeId, grain: u64) {
+        self.take_written();
+        self.unwritten.remove(&(node, grain));
+        self.forget_recent(node, Some(grain));
+        let is_last = self.waiting(node).next().is_none();
         let Some(held) = self.nodes.get_mut(&node) else { return };
         held.sums.remove(&grain);
-        if held.sums.is_empty() {
+        if held.sums.is_empty() && is_last {
             let name = held.name;
             if held.file.take().is_some() {
                 self.opened.retain(|opened| *opened != node);
@@ -266,6 +331,8 @@ impl Store for DiskStore {
     }
 
     fn keep(&mut self, node: NodeId, record: &Record<'_>) {
+        // A record claims no more than there is.
+        self.settle(node);
         let objects = self.root.objects();
         let Some(held) = self.nodes.get_mut(&node) else { return };
         if held.name != Name::of(record.key) || self.root.is_read_only {
@@ -291,8 +358,10 @@ impl Store for DiskStore {
 
     fn release(&mut self, node: NodeId, key: &[u8], discard: bool) {
         let name = Name::of(key);
-        let bytes =
-            self.close(node).map_or(0, |held| held.sums.values().map(|sum| sum.length() as u64).sum());
+        self.take_written();
+        let waiting: u64 = self.waiting(node).sum();
+        let written = |held: Held| held.sums.values().map(|sum| sum.length() as u64).sum::<u64>();
+        let bytes = waiting + self.close(node).map_or(0, written);
         if self.names.contains_key(&name) {
             return;
         }

@@ -55,7 +55,7 @@ pub(crate) async fn carry(view: &Arc<View>, server: &OnceLock<Client>, told: imp
             }
             let client = server.get();
             if let Some(client) = client {
-                inner.cache.set_read_block(client.status().read_block);
+                inner.cache.set_read_block(client.read_block());
             }
             while let Some(call) = inner.cache.poll_cancel() {
                 if let Some(handle) = handles.remove(&call) {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -11,7 +12,7 @@ use super::{Cache, Link, OperationId};
 use crate::{
     call::{Call, CallId, Question},
     data::{Fetch, GRAIN_BYTES, grain_length},
-    object::NodeId,
+    object::{NodeId, Object},
     store::Store,
 };
 
@@ -64,13 +65,17 @@ impl<S: Store> Cache<S> {
             self.calls.insert(id, call);
             id
         });
-        if let Some(operation) = operation {
-            self.calls.get_mut(&call).expect("it was found or made").waiters.insert(operation);
-            if let Some(operation) = self.operations.get_mut(&operation) {
-                operation.since = operation.since.min(call);
-            }
-        }
+        self.wait_for(operation, call);
         call
+    }
+
+    /// Takes note that an operation waits for a call.
+    fn wait_for(&mut self, operation: Option<OperationId>, call: CallId) {
+        let Some(operation) = operation else { return };
+        self.calls.entry(call).and_modify(|call| _ = call.waiters.insert(operation));
+        if let Some(operation) = self.operations.get_mut(&operation) {
+            operation.since = operation.since.min(call);
+        }
     }
 
     /// Fetches a grain.
@@ -82,8 +87,19 @@ impl<S: Store> Cache<S> {
         let fetch =
             held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
         fetch.quiet = false;
-        let block = fetch.block(block);
         let (missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
+        // A READ of several grains may bring it. Where something has come before, it is asked for by itself: it may be to be compared.
+        if fetch.is_untouched() {
+            let brings = |call: &Call| {
+                let grains = call.question.grains(node);
+                grains.contains(&grain) && grains.end > grains.start + 1
+            };
+            let asked = self.calls.range(first..).find(|(_, call)| brings(call)).map(|(&id, _)| id);
+            if let Some(call) = asked {
+                return self.wait_for(operation, call);
+            }
+        }
+        let block = fetch.block(block);
         for (mut start, end) in missing {
             while start < end {
                 let stop = end.min((start / block + 1) * block);
@@ -95,6 +111,41 @@ impl<S: Store> Cache<S> {
         if let Some(confirm) = confirm {
             self.ask(operation, Question::Getattr(handle), confirm);
         }
+    }
+
+    /// Fetches grains ahead of a reader: `wanted` are those that are neither held nor fetched up to the grain `end`, as far as the reader may
+    /// be ahead, of a file that ends with the grain before `last`. Of what is far ahead, nothing is asked for before it fills a READ.
+    pub(super) fn fetch_ahead(&mut self, node: NodeId, wanted: &[u64], near: u64, (end, last): (u64, u64)) {
+        let narrow = self.objects.get(node).and_then(Object::held).is_none_or(|held| held.one_by_one);
+        let most = if narrow { 1 } else { self.path.grains_at_once(self.read_block) };
+        let mut rest = wanted;
+        while let Some(&first) = rest.first() {
+            let follows = |it: &(usize, &u64)| *it.1 == first + it.0 as u64;
+            let count = rest.iter().enumerate().take(most).take_while(follows).count();
+            let stop = first + count as u64;
+            rest = &rest[count..];
+            if count < most && stop == end && end < last && first >= near {
+                return;
+            }
+            self.fetch_run(node, first..stop);
+        }
+    }
+
+    /// Fetches grains that follow each other with one READ.
+    fn fetch_run(&mut self, node: NodeId, grains: Range<u64>) {
+        if grains.end == grains.start + 1 {
+            return self.fetch(None, node, grains.start);
+        }
+        let (now, next) = (self.now, CallId(self.next));
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let (handle, size) = (object.handle(), object.known.metadata.size);
+        let Some(held) = object.held_mut() else { return };
+        for grain in grains.clone() {
+            held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
+        }
+        let offset = grains.start * GRAIN_BYTES;
+        let count = ((grains.end * GRAIN_BYTES).min(size) - offset) as u32;
+        self.ask(None, Question::Read { handle, node, offset, count }, next);
     }
 
     /// Asks for the root's attributes, which show that the server responds and which one it is.
@@ -206,9 +257,9 @@ impl<S: Store> Cache<S> {
     /// Gives up what the call was a part of.
     pub(super) fn abandon_question(&mut self, question: &Question) {
         match question {
-            Question::Read { node, offset, .. } => {
+            Question::Read { node, .. } => {
                 if let Some(held) = self.objects.get_mut(*node).and_then(|object| object.held_mut()) {
-                    held.fetches.remove(&(offset / GRAIN_BYTES));
+                    question.grains(*node).for_each(|grain| _ = held.fetches.remove(&grain));
                 }
             }
             Question::Page(handle) => {

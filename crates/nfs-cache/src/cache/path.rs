@@ -16,12 +16,21 @@ const SMALLEST_FIRST_PAGE: u32 = 4096;
 /// Bytes asked for in one page at most: a reply that fits into a UDP datagram.
 const LARGEST_PAGE: u32 = 60 << 10;
 
+/// How long the bytes of one READ may take, where it asks for several grains: what a person does not notice.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// Bytes of one READ at most, which stay in the processor's cache on their way. Even if the link has become a hundred times slower than
+/// it was, they arrive within the patience.
+const LARGEST_READ: u32 = 256 << 10;
+
 /// Round trip and page size. Nothing is known of a new path.
 #[derive(Debug, Default)]
 pub(super) struct PathEstimate {
     round_trip: Option<Duration>,
     /// Bytes per second of the last page.
     rate: Option<f64>,
+    /// Bytes per second while the last READ was under way.
+    read_rate: Option<f64>,
 }
 
 impl PathEstimate {
@@ -35,6 +44,11 @@ impl PathEstimate {
         if bytes >= SMALLEST_PAGE as usize / 2 {
             self.rate = Some(bytes as f64 / took.saturating_sub(self.round_trip()).as_secs_f64());
         }
+    }
+
+    /// Takes note of how many bytes per second came while a READ was under way.
+    pub(super) const fn observe_read(&mut self, rate: f64) {
+        self.read_rate = Some(rate);
     }
 
     /// Returns the shortest time that a small call took; zero before there was one.
@@ -59,6 +73,12 @@ impl PathEstimate {
         let time = self.round_trip() + config.patience / 2;
         let grains = rate.map(|rate| within(rate, time) / GRAIN_BYTES as u32);
         grains.unwrap_or(config.read_ahead).clamp(2, config.read_ahead.max(2))
+    }
+
+    /// Returns how many grains one READ asks for ahead of a reader, who may come to wait for the first of them: what arrives in a short time.
+    pub(super) fn grains_at_once(&self, read_block: u32) -> usize {
+        let bytes = self.read_rate.map_or(0, |rate| within(rate, AT_ONCE)).min(read_block).min(LARGEST_READ);
+        (bytes / GRAIN_BYTES as u32).max(1) as usize
     }
 }
 
@@ -108,6 +128,24 @@ mod tests {
         let mut path = PathEstimate::default();
         path.observe(600 * MS);
         assert_eq!(path.grains_ahead(Some(1_200_000.0), &config), 20, "it holds 11 grains");
+    }
+
+    #[test]
+    fn a_read_takes_several_grains_only_where_they_arrive_at_once() {
+        let mut path = PathEstimate::default();
+        assert_eq!(path.grains_at_once(1 << 20), 1, "nothing is known");
+        for (rate, block, grains) in [
+            (75_000.0, 1 << 20, 1),
+            (12.5e6, 1 << 20, 1),
+            (125e6, 1 << 20, 4),
+            (1e9, 1 << 20, 4),
+            (1e9, 128 << 10, 2),
+            (1e9, 60_000, 1),
+            (100_000.0, 1 << 20, 1),
+        ] {
+            path.observe_read(rate);
+            assert_eq!(path.grains_at_once(block), grains, "{rate} bytes/s, READs of {block} bytes");
+        }
     }
 
     #[test]

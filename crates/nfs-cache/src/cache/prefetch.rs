@@ -391,7 +391,9 @@ impl<S: Store> Cache<S> {
         let (Outcome::Results(results), Some(sent)) = (outcome, call.sent) else { return };
         let took = now.saturating_duration_since(sent.at);
         if let Question::Read { .. } = call.question {
-            self.prefetch.rate.observe(now, results.len(), sent);
+            if let Some(rate) = self.prefetch.rate.observe(now, results.len(), sent) {
+                self.path.observe_read(rate);
+            }
             if is_last && self.prefetch.asked >= u64::from(self.prefetch.read) {
                 let beyond = took.saturating_sub(self.path.round_trip());
                 let read = self.prefetch.read;

@@ -29,12 +29,12 @@ impl DeliveryRate {
         Sent { at: now, delivered: self.delivered }
     }
 
-    /// Takes note of a reply with file data.
-    pub(super) fn observe(&mut self, now: Instant, bytes: usize, sent: Sent) {
+    /// Takes note of a reply with file data; returns the rate while it was under way, in bytes per second.
+    pub(super) fn observe(&mut self, now: Instant, bytes: usize, sent: Sent) -> Option<f64> {
         self.delivered += bytes as u64;
         let elapsed = now.saturating_duration_since(sent.at);
         if bytes == 0 || elapsed.is_zero() {
-            return;
+            return None;
         }
         let sample = (self.delivered - sent.delivered) as f64 / elapsed.as_secs_f64();
         match &mut self.newest {
@@ -46,6 +46,7 @@ impl DeliveryRate {
             Some((_, rate)) => *rate = rate.max(sample),
             None => self.newest = Some((now, sample)),
         }
+        Some(sample)
     }
 
     /// Returns the rate in bytes per second, once there was a sample.

@@ -11,12 +11,12 @@ use nfs_wire::{
     reply::{self, ReadHead},
     rpc::Rejection,
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use super::{Asked, Cache, Event, Failure, Link, OperationId, path::SMALLEST_PAGE};
 use crate::{
     call::{Call, CallId, Outcome, Question},
-    data::{Doubt, GRAIN_BYTES, Held, Pages, grain_length},
+    data::{Doubt, GRAIN_BYTES, Held, Pages, grain_length, grains_of},
     directory::{Edge, Name, Run, Source, Target},
     handle::SharedHandle,
     object::{Kind, Known, NodeId, Object},
@@ -127,6 +127,10 @@ impl<S: Store> Cache<S> {
                 }
             }
             Taken::Later => return self.ask_later(id, call),
+            // One of its grains may be to blame.
+            Taken::Failed(_) if self.read_one_by_one(&call.question) => {
+                self.abandon_question(&call.question);
+            }
             Taken::Failed(failure) => {
                 self.abandon_question(&call.question);
                 self.tell_unlisted(&call.question, &failure);
@@ -444,27 +448,48 @@ impl<S: Store> Cache<S> {
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
+        if head.count < count {
+            self.read_one_by_one(&call.question);
+        }
+        let (data, stop) = (results.slice(start..end), offset + u64::from(count));
+        for grain in grains_of(offset, u64::from(count)) {
+            let (from, to) = (offset.max(grain * GRAIN_BYTES), stop.min((grain + 1) * GRAIN_BYTES));
+            let part = |at: u64| data.len().min((at - offset) as usize);
+            self.take_part(id, (node, grain), from..to, &data.slice(part(from)..part(to)), (before, shown))?;
+        }
+        Ok(Taken::Done)
+    }
+
+    /// Takes in what a READ brought of a grain, of which it had asked for bytes of the file; and what was known of the file before, and
+    /// was shown.
+    fn take_part(
+        &mut self,
+        id: CallId,
+        (node, grain): (NodeId, u64),
+        asked: Range<u64>,
+        data: &Bytes,
+        (before, shown): (Option<Metadata>, Option<Metadata>),
+    ) -> Result<(), Taken> {
         let next = CallId(self.next);
-        let Some(object) = self.objects.get_mut(node) else { return Ok(Taken::Done) };
+        let Some(object) = self.objects.get_mut(node) else { return Ok(()) };
         let version = object.known.metadata;
         // The reply is about another version than that of the node; or it is the first to show it, and its bytes may be older than its
         // attributes.
         let is_over = object.over;
         let shows = |version: &Metadata| shown.is_none_or(|shown| shown.is_same_version(version));
         let is_other = is_over || !shows(&version) || !before.is_some_and(|before| shows(&before));
-        let Some(held) = object.held_mut() else { return Ok(Taken::Done) };
-        let grain = offset / GRAIN_BYTES;
+        let Some(held) = object.held_mut() else { return Ok(()) };
         let Some(fetch) = held.fetches.get_mut(&grain).filter(|fetch| id >= fetch.first) else {
-            return Ok(Taken::Done);
+            return Ok(());
         };
         if is_over {
             held.fetches.remove(&grain);
-            return Ok(Taken::Done);
+            return Ok(());
         }
-        let at = offset % GRAIN_BYTES;
+        let (at, end) = (asked.start - grain * GRAIN_BYTES, asked.end - grain * GRAIN_BYTES);
         // Another reply may have brought it meanwhile.
-        let is_needed = fetch.lacks(at, at + u64::from(count));
-        let has_filled = !is_other && fetch.fill(at, &results[start..end]);
+        let is_needed = fetch.lacks(at, end);
+        let has_filled = !is_other && fetch.fill(at, data);
         if has_filled {
             fetch.fruitless = 0;
         } else if is_needed && id >= fetch.counted {
@@ -478,7 +503,18 @@ impl<S: Store> Cache<S> {
             fetch.confirm = Some(next);
         }
         self.finish_fetch(node, grain);
-        Ok(Taken::Done)
+        Ok(())
+    }
+
+    /// A READ did not bring what it asked for: if that was several grains, each is asked for by itself from now on. Returns whether it was.
+    fn read_one_by_one(&mut self, question: &Question) -> bool {
+        let Question::Read { node, .. } = question else { return false };
+        let grains = question.grains(*node);
+        let is_long = grains.end > grains.start + 1;
+        if let Some(held) = self.objects.get_mut(*node).and_then(Object::held_mut).filter(|_| is_long) {
+            held.one_by_one = true;
+        }
+        is_long
     }
 
     /// Holds a grain that is complete and, where replies had no attributes, confirmed; else goes on with it.
@@ -490,17 +526,18 @@ impl<S: Store> Cache<S> {
         let is_confirmed = fetch.confirm.is_none_or(|since| confirmed_by >= since);
         if fetch.missing.is_empty() && is_confirmed {
             let fetch = held.fetches.remove(&grain).expect("it was just there");
-            if !self.settle_doubt(node, grain, &fetch.data) {
+            let (quiet, begun, data) = (fetch.quiet, fetch.begun, fetch.into_data());
+            if !self.settle_doubt(node, grain, &data) {
                 let known = self.objects.get(node).map(|object| object.known);
                 if let Some(node) = known.and_then(|known| self.begin_version(node, known)) {
-                    self.hold(node, grain, fetch.data.into(), fetch.begun);
+                    self.hold(node, grain, data, begun);
                 }
                 return;
             }
-            if fetch.quiet {
-                self.hold_prefetched(node, grain, fetch.data.into(), fetch.begun);
+            if quiet {
+                self.hold_prefetched(node, grain, data, begun);
             } else {
-                self.hold(node, grain, fetch.data.into(), fetch.begun);
+                self.hold(node, grain, data, begun);
                 if grain == 0 {
                     self.head_was_read(node);
                 }
@@ -514,11 +551,7 @@ impl<S: Store> Cache<S> {
 
     /// Whether READs of a grain are under way.
     fn is_asked(&self, node: NodeId, grain: u64) -> bool {
-        let is_of = |call: &Call| {
-            matches!(&call.question, Question::Read { node: of, offset, .. }
-                if *of == node && offset / GRAIN_BYTES == grain)
-        };
-        self.calls.values().any(is_of)
+        self.calls.values().any(|call| call.question.grains(node).contains(&grain))
     }
 
     fn confirm_fetches(&mut self, handle: FileHandle) {

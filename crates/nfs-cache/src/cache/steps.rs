@@ -403,7 +403,9 @@ impl<S: Store> Cache<S> {
         let since = if is_disconnected { None } else { held.since.map(|since| since.min(begun)) };
         // While it is not known whether what was held is still what the file has, nothing else goes with it.
         let witness = held.witness().filter(|_| !is_over && !stale);
-        let ahead = (grains.end..(grains.end + u64::from(ahead)).min(size.div_ceil(GRAIN_BYTES)))
+        let last = size.div_ceil(GRAIN_BYTES);
+        let (near, far) = (grains.end + u64::from(ahead / 2), (grains.end + u64::from(ahead)).min(last));
+        let ahead = (grains.end..far)
             .filter(|grain| !held.present.contains_key(grain) && !held.fetches.contains_key(grain));
         let ahead: Vec<u64> = if is_over || self.link != Link::Up { Vec::new() } else { ahead.collect() };
         let is_old = |grain: &u64| held.doubt.as_ref().is_some_and(|doubt| doubt.old.contains_key(grain));
@@ -434,9 +436,7 @@ impl<S: Store> Cache<S> {
             is_complete = false;
             self.fetch(Some(id), node, witness);
         }
-        for grain in ahead {
-            self.fetch(None, node, grain);
-        }
+        self.fetch_ahead(node, &ahead, near, (far, last));
         self.objects.touch(node);
         if !is_complete {
             return None;

@@ -2,6 +2,7 @@
 
 use std::{io::ErrorKind, net::SocketAddr, time::Instant};
 
+use bytes::Bytes;
 use nfs_proto::session::Transmit;
 use nfs_wire::padding;
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, time::sleep_until};
@@ -205,6 +206,7 @@ fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8], fragment: Option<
             pump.store(now, transfer, offset, data);
             pump.session.handle_payload_done(now);
         }
+        Ok(Rest::Reply(replied, at)) => replied.hand_on(Bytes::copy_from_slice(&datagram[at..])),
         Ok(Rest::NeedMore | Rest::Skip) => {}
         Err(error) => tracing::debug!(%error, "dropped a datagram that is no reply"),
     }

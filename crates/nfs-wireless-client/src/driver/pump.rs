@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     os::fd::OwnedFd,
     sync::{Arc, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use nfs_proto::{
     engine::{CallId, Payload},
     session::{Event, Incoming, Session, TransferId},
 };
-use nfs_wire::DecodeError;
+use nfs_wire::{DecodeError, rpc::Rejection};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -63,6 +63,25 @@ pub(super) enum Rest {
     Skip,
     /// It holds file bytes, from this place on.
     Data { transfer: TransferId, offset: u64, length: u32, data_at: usize },
+    /// It is the reply to a call; the results begin in this place.
+    Reply(Replied, usize),
+}
+
+/// A reply for somebody who waits.
+pub(super) struct Replied {
+    answer: oneshot::Sender<Result<Answer, CallFailure>>,
+    outcome: Result<(), Rejection>,
+    attempts: u32,
+    round_trip: Duration,
+}
+
+impl Replied {
+    /// Hands on the results.
+    pub(super) fn hand_on(self, results: Bytes) {
+        let Self { answer, outcome, attempts, round_trip } = self;
+        // Whoever has given up does not listen.
+        let _ = answer.send(Ok(Answer { results, outcome, attempts, round_trip }));
+    }
 }
 
 impl Pump {
@@ -170,7 +189,7 @@ impl Pump {
         self.change.take()
     }
 
-    /// Looks at the beginning of a message and answers whoever waits for it.
+    /// Looks at the beginning of a message, and says who waits for it.
     pub(super) fn receive(
         &mut self,
         now: Instant,
@@ -190,11 +209,12 @@ impl Pump {
                 Rest::Data { transfer, offset, length, data_at }
             }
             Incoming::Reply { token, results_at, outcome, attempts, round_trip } => {
-                if let Some(waiting) = self.calls.remove(&token) {
-                    let results = Bytes::copy_from_slice(&bytes[results_at..]);
-                    let _ = waiting.answer.send(Ok(Answer { results, outcome, attempts, round_trip }));
+                match self.calls.remove(&token) {
+                    Some(Waiting { answer, .. }) => {
+                        Rest::Reply(Replied { answer, outcome, attempts, round_trip }, results_at)
+                    }
+                    None => Rest::Skip,
                 }
-                Rest::Skip
             }
         })
     }

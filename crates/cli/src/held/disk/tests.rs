@@ -169,3 +169,54 @@ fn data_without_a_record_goes_and_what_is_retired_stays_for_this_mount() {
     assert!(!data(place.path(), b"key").exists());
     assert_eq!(last.recall(NODE, b"key"), None);
 }
+
+#[test]
+fn what_was_put_last_stays_though_much_waits_to_be_written() {
+    const PUT: u64 = 500;
+    let place = tempfile::tempdir().unwrap();
+    let mut first = store(place.path());
+    assert_eq!(first.recall(NODE, b"key"), None);
+    let of = |at: u64| grain(at as u8, GRAIN_BYTES as usize - at as usize % 2);
+    for at in 0..PUT {
+        first.put(NODE, at * at % 7, &of(at)).unwrap();
+        assert_eq!(first.get(NODE, at * at % 7), Some(of(at)));
+    }
+    first.put(NODE, 8, &of(8)).unwrap();
+    first.remove(NODE, 8);
+    first.keep(NODE, &record(b"key", b"a"));
+    drop(first);
+    let mut next = store(place.path());
+    assert!(next.recall(NODE, b"key").is_some());
+    for place in 0..9 {
+        let last = (0..PUT).rev().find(|at| at * at % 7 == place);
+        assert_eq!(next.get(NODE, place), last.map(of), "grain {place}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_given_to_those_who_wait_and_then_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let mut first = store(place.path());
+    assert_eq!(first.recall(NODE, b"key"), None);
+    // A pipe in the place of the data can be opened, and takes nothing at an offset.
+    let data = data(place.path(), b"key");
+    fs::create_dir_all(data.parent().unwrap()).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &data, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    first.put(NODE, 0, &grain(1, 100)).unwrap();
+    first.keep(NODE, &record(b"key", b"a"));
+    assert_eq!(first.get(NODE, 0), Some(grain(1, 100)));
+    assert_eq!(first.put(NODE, 1, &grain(2, 100)), Err(StoreFull));
+    assert_eq!(first.get(NODE, 1), None);
+    // Others can be written.
+    let other = NodeId::from_number(7);
+    assert_eq!(first.recall(other, b"other"), None);
+    first.put(other, 0, &grain(3, 100)).unwrap();
+    first.put(other, 1, &grain(4, 100)).unwrap();
+    first.keep(other, &record(b"other", b"b"));
+    drop(first);
+    let mut next = store(place.path());
+    assert!(next.recall(NODE, b"key").is_some());
+    assert_eq!(next.get(NODE, 0), None, "the record does not claim it");
+    assert!(next.recall(other, b"other").is_some());
+    assert_eq!(next.get(other, 0), Some(grain(3, 100)));
+}

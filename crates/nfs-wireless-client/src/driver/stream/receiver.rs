@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
 };
 
+use bytes::Bytes;
 use nfs_proto::{config::MAX_BLOCK_BYTES, session::TransferId};
 use nfs_wire::record::RecordReader;
 
@@ -26,6 +27,8 @@ pub(super) struct Receiver {
     records: RecordReader,
     head: Vec<u8>,
     wanted: usize,
+    /// Bytes of the last long reply to a call. The next one has as many, mostly.
+    usual: usize,
     mode: Mode,
 }
 
@@ -46,6 +49,7 @@ impl Receiver {
             records: RecordReader::new(MAX_RECORD_BYTES),
             head: Vec::with_capacity(HEAD_BYTES),
             wanted: HEAD_BYTES,
+            usual: 0,
             mode: Mode::Head,
         }
     }
@@ -94,9 +98,22 @@ impl Receiver {
             Rest::NeedMore => {
                 if self.head.len() == self.wanted {
                     self.wanted *= 2;
+                    // So that it need not move while it grows.
+                    self.head.reserve_exact(self.usual.saturating_sub(self.head.len()));
                 }
             }
             Rest::Skip => self.mode = Mode::Skip,
+            Rest::Reply(replied, at) => {
+                // Short ones leave the buffer where it is.
+                let results = if self.head.len() > HEAD_BYTES {
+                    self.usual = self.head.len();
+                    Bytes::from(std::mem::take(&mut self.head)).slice(at..)
+                } else {
+                    Bytes::copy_from_slice(&self.head[at..])
+                };
+                replied.hand_on(results);
+                self.mode = Mode::Skip;
+            }
             Rest::Data { transfer, offset, length, data_at } => {
                 let head = std::mem::take(&mut self.head);
                 let left = length as usize;
