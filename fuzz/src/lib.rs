@@ -346,7 +346,7 @@ fn disconnected(now: Instant, root: FileHandle, shelf: Shelf<'_>) -> Option<Cach
 }
 
 /// Returns names in a directory and the numbers of their files; none if that is not known.
-fn list(cache: &mut Cache<Shelf<'_>>, now: &mut Instant, node: NodeId) -> Vec<(Box<[u8]>, u64)> {
+fn list(cache: &mut Cache<Shelf<'_>>, now: &mut Instant, node: NodeId) -> Vec<(std::sync::Arc<[u8]>, u64)> {
     match ended(cache, now, |cache, now| cache.list(now, node)) {
         Ok(Answer::Listing(entries)) => entries.iter().map(|it| (it.name.clone(), it.fileid)).collect(),
         _ => Vec::new(),

@@ -89,9 +89,6 @@ fn names(directory: &[u8]) -> Vec<Vec<u8>> {
     if cache.age().is_some_and(|age| age < USABLE) { cache.read() } else { Vec::new() }
 }
 
-/// Bytes of a listing that are read, at most.
-const MAX_BYTES: u64 = 4 << 20;
-
 /// Where a listing is kept.
 struct Cached {
     directory: Directory,

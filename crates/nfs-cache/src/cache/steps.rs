@@ -367,7 +367,7 @@ impl<S: Store> Cache<S> {
         // The first READ of what is not held also asks for the version.
         let is_missing =
             size > 0 && !held.present.contains_key(&0) && held.fetches.get(&0).is_none_or(|it| it.quiet);
-        let read = held.witness().or(is_missing.then_some(0));
+        let read = held.witness().or_else(|| is_missing.then_some(0));
         if let Some(grain) = read.filter(|_| object.known.call < first || held.doubt.is_some()) {
             self.fetch(Some(id), node, grain);
         }
