@@ -27,7 +27,8 @@ const MOST_ROUNDS: u32 = 10;
 enum Leads {
     /// To the file that is meant.
     Here,
-    Elsewhere,
+    /// To another one, if that is known, or to none.
+    Elsewhere(Option<NodeId>),
     /// This directory has to be asked.
     Unknown(FileHandle),
 }
@@ -308,14 +309,18 @@ impl<S: Store> Cache<S> {
         let edge =
             parent.directory().and_then(|names| names.find(name)).filter(|edge| edge.source.call >= first);
         let Some(edge) = edge else { return Leads::Unknown(parent.handle()) };
-        let Some(object) = self.objects.get(node) else { return Leads::Elsewhere };
         match edge.target {
-            Target::Absent => Leads::Elsewhere,
+            Target::Absent => Leads::Elsewhere(None),
             Target::Listed(_) => Leads::Unknown(parent.handle()),
             Target::Handle(handle, fileid) => {
                 // Some servers give one file several handles: what this one leads to is asked for as well.
-                let is_it = handle == object.handle || fileid != 0 && fileid == object.known.metadata.fileid;
-                if is_it { Leads::Here } else { Leads::Elsewhere }
+                let is_it = |object: &Object| {
+                    handle == object.handle || fileid != 0 && fileid == object.known.metadata.fileid
+                };
+                match self.objects.get(node).is_some_and(is_it) {
+                    true => Leads::Here,
+                    false => Leads::Elsewhere(self.objects.node(&handle.get())),
+                }
             }
         }
     }
@@ -358,8 +363,12 @@ impl<S: Store> Cache<S> {
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache, altered_at }));
         }
-        if matches!(leads, Leads::Elsewhere) {
-            return Some(Err(Failure::Stale));
+        if let Leads::Elsewhere(other) = leads {
+            let other = other.and_then(|other| Some((other, self.objects.get(other)?.held()?.witness()?)));
+            // Who looks the name up again opens that one, and should not learn then that it is another version.
+            let Some((other, witness)) = other else { return Some(Err(Failure::Stale)) };
+            self.fetch(Some(id), other, witness);
+            return None;
         }
         if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
