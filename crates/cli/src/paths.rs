@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{io_text, show},
-    local::{Own, base_directory, read_private},
+    local::{Own, base_directory, check_private, read_private},
 };
 
 /// How long a path is remembered.
@@ -71,6 +71,7 @@ pub(crate) fn keep(file: &Path, new: Vec<Value>, keys: &[&str]) {
 fn save(file: &Path, values: Vec<Value>) {
     let save = || -> std::io::Result<()> {
         let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
+        check_private(directory)?;
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
         new.write_all(Value::Array(values).to_string().as_bytes())?;
         new.persist(file)?;

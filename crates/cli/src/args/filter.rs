@@ -42,7 +42,7 @@ struct Options {
     /// Exclude what the .gitignore files in SRC exclude, each in its own directory.
     #[arg(long)]
     gitignore: bool,
-    /// Exclude directories on which another file system is mounted than the one that SRC is on.
+    /// Exclude directories where another file system is mounted.
     #[arg(short = 'x', long)]
     one_file_system: bool,
 }

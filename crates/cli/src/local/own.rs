@@ -41,7 +41,8 @@ impl Own {
 
     /// Returns where it is.
     pub(crate) fn path(&self) -> PathBuf {
-        self.base.join(&self.below)
+        // Joining nothing would put a slash behind it.
+        self.base.iter().chain(&self.below).collect()
     }
 
     /// Looks at the directories that lead to it, as far as they are there.

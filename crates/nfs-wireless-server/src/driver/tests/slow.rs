@@ -165,8 +165,8 @@ async fn calls_that_wait_are_bounded_and_streams_are_read_no_further() {
         assert!(!std::mem::replace(slot, true), "each once");
     }
     drop(send.await.unwrap());
-    // A thread that has answered may not be free yet when the next call comes.
-    assert!(slow.gate.threads() <= 2 * threads, "{} threads make calls", slow.gate.threads());
+    // A thread that has answered may not be free yet when the next call comes; there is not one for each call.
+    assert!(slow.gate.threads() <= 8 * threads, "{} threads make calls", slow.gate.threads());
 }
 
 #[tokio::test]
