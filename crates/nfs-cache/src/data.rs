@@ -116,6 +116,8 @@ pub(crate) struct Fetch {
     /// When its first call was begun, and from which call on replies count: earlier ones may bring what was dropped.
     pub(crate) begun: Instant,
     pub(crate) first: CallId,
+    /// From which call on replies without attributes count: earlier ones may have been sent before the file changed.
+    pub(crate) changed_before: CallId,
     /// A reply had no attributes: they must be asked for afterwards, with this call or a later one.
     pub(crate) confirm: Option<CallId>,
     /// How often calls in a row brought nothing, and from which call on that counts again.
@@ -140,6 +142,7 @@ impl Fetch {
             missing: BTreeMap::from([(0, length)]),
             begun,
             first,
+            changed_before: first,
             confirm: None,
             fruitless: 0,
             counted: first,
@@ -170,8 +173,9 @@ impl Fetch {
     }
 
     /// The file has changed, and is maybe longer: some of what has come is asked for again; or all, where replies do not say of which
-    /// version they are.
-    pub(crate) fn doubt(&mut self, length: u64) {
+    /// version they are. Calls from `next` on are made after the change was seen.
+    pub(crate) fn doubt(&mut self, length: u64, next: CallId) {
+        self.changed_before = next;
         if self.confirm.take().is_some() {
             self.restarts += 1;
             (self.missing, self.witness) = (BTreeMap::from([(0, self.length)]), None);

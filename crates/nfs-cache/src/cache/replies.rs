@@ -489,7 +489,8 @@ impl<S: Store> Cache<S> {
         let (at, end) = (asked.start - grain * GRAIN_BYTES, asked.end - grain * GRAIN_BYTES);
         // Another reply may have brought it meanwhile.
         let is_needed = fetch.lacks(at, end);
-        let has_filled = !is_other && fetch.fill(at, data);
+        let is_of_unknown = shown.is_none() && id < fetch.changed_before;
+        let has_filled = !is_other && !is_of_unknown && fetch.fill(at, data);
         if has_filled {
             fetch.fruitless = 0;
         } else if is_needed && id >= fetch.counted {
@@ -775,13 +776,13 @@ impl<S: Store> Cache<S> {
     fn doubt(&mut self, node: NodeId, before: &Known, after: &Metadata, change: Change) -> bool {
         self.recall_data(node);
         self.loose.retain(|(of, ..)| *of != node);
-        let now = self.now;
+        let (now, next) = (self.now, CallId(self.next));
         let Some(object) = self.objects.get_mut(node) else { return false };
         let is_open = object.open > 0;
         let Some(held) = object.held_mut() else { return false };
         let has_grown = change == Change::Growth;
         for (&grain, fetch) in &mut held.fetches {
-            fetch.doubt(grain_length(after.size, grain));
+            fetch.doubt(grain_length(after.size, grain), next);
         }
         if held.fetches.values().any(|fetch| fetch.restarts > self.config.fruitless_calls) {
             return false;

@@ -11,7 +11,7 @@ use nfs_wire::{FileHandle, Status};
 use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operation, OperationId, SLOW};
 use crate::{
     call::{CallId, Question},
-    data::{GRAIN_BYTES, grain_length},
+    data::{GRAIN_BYTES, Held, grain_length},
     directory::{Edge, Name, Source, Target},
     object::{Entry, Kind, NodeId, Object},
     store::Store,
@@ -315,7 +315,8 @@ impl<S: Store> Cache<S> {
             Target::Handle(handle, fileid) => {
                 // Some servers give one file several handles: what this one leads to is asked for as well.
                 let is_it = |object: &Object| {
-                    handle == object.handle || fileid != 0 && fileid == object.known.metadata.fileid
+                    let is_same = fileid != 0 && fileid == object.known.metadata.fileid;
+                    !object.over && (handle == object.handle || is_same)
                 };
                 match self.objects.get(node).is_some_and(is_it) {
                     true => Leads::Here,
@@ -325,11 +326,33 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// Who opened a file by a name that leads elsewhere will look it up again, and open what is there: it should not learn only then that
+    /// this has another version, too.
+    fn step_elsewhere(&mut self, id: OperationId, other: Option<NodeId>, first: CallId) -> Step {
+        let Some((node, object)) = other.and_then(|node| Some((node, self.objects.get(node)?))) else {
+            return Some(Err(Failure::Stale));
+        };
+        let (handle, witness) = (object.handle(), object.held().and_then(Held::witness));
+        if object.known.call < first {
+            self.ask(Some(id), Question::Getattr(handle), first);
+        } else if let Some(witness) = witness {
+            self.fetch(Some(id), node, witness);
+        } else {
+            return Some(Err(Failure::Stale));
+        }
+        None
+    }
+
     fn step_open(&mut self, id: OperationId, node: NodeId, by: Option<&Entry>) -> Step {
         self.recall_data(node);
         let operation = self.operations.get(&id)?;
         let (first, begun) = (operation.first, operation.begun);
         let leads = self.leads(by, node, first);
+        if let Leads::Elsewhere(other) = leads
+            && !self.takes_stale(id)
+        {
+            return self.step_elsewhere(id, other, first);
+        }
         let is_there = |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata);
         let Some(object) = self.objects.get(node).filter(is_there) else {
             return match (leads, by) {
@@ -362,13 +385,6 @@ impl<S: Store> Cache<S> {
             }
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache, altered_at }));
-        }
-        if let Leads::Elsewhere(other) = leads {
-            let other = other.and_then(|other| Some((other, self.objects.get(other)?.held()?.witness()?)));
-            // Who looks the name up again opens that one, and should not learn then that it is another version.
-            let Some((other, witness)) = other else { return Some(Err(Failure::Stale)) };
-            self.fetch(Some(id), other, witness);
-            return None;
         }
         if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
