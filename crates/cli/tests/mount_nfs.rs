@@ -365,9 +365,9 @@ fn command_lines_that_make_no_sense_are_refused() {
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(hint), "{}", stderr(&output));
     }
-    let output = nfsw(["mount", "--via", "nfs", &url, "/nowhere"]);
+    let output = nfsw(["mount", "--via", "nfs", &url, "/not-there"]);
     assert_eq!(output.status.code(), Some(7));
-    assert!(stderr(&output).contains("mkdir /nowhere"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("mkdir /not-there"), "{}", stderr(&output));
 }
 
 /// A file on the server as the model knows it.
