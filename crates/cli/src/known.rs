@@ -3,20 +3,20 @@
 //! A run that knows ports, export and the handles of directories asks all its questions at once instead of one after the other. Nothing of
 //! it is believed: every answer is asked for again, and what has changed costs a round trip as ever.
 
-use std::path::PathBuf;
-
 use nfs_wireless_client::{FileHandle, KnownServer, Protocol};
 use serde_json::{Value, json};
 
 use crate::{
-    local::base_directory,
-    paths::{CACHE, keep, load, now},
+    paths::{cache, keep, load, now},
     summary::transport_name,
     target::{is_within, join},
 };
 
 /// How long it is kept.
 const LIFETIME_SECONDS: u64 = 7 * 24 * 60 * 60;
+
+/// The file of the cache.
+const FILE: &str = "servers.json";
 
 /// What tells exports apart.
 pub(crate) const KEYS: [&str; 3] = ["host", "asked_ports", "export"];
@@ -73,18 +73,14 @@ impl Known {
 
 /// Returns the latest that is known of the export that holds a path.
 pub(crate) fn find(asked: &Asked, path: &[u8]) -> Option<Known> {
-    find_in(&load(&file()?), asked, path, now()?)
+    find_in(&load(&cache("")?, FILE), asked, path, now()?)
 }
 
 /// Keeps what was found out.
 pub(crate) fn remember(found: impl Iterator<Item = (Asked, Known)>) {
-    let (Some(file), Some(now)) = (file(), now()) else { return };
+    let (Some(cache), Some(now)) = (cache(""), now()) else { return };
     let new: Vec<Value> = found.filter_map(|(asked, known)| entry(&asked, &known, now)).collect();
-    keep(&file, new, &KEYS);
-}
-
-fn file() -> Option<PathBuf> {
-    Some(base_directory(CACHE.0, CACHE.1)?.join("servers.json"))
+    keep(&cache, FILE, new, &KEYS);
 }
 
 /// `None` for an export whose path is no text.

@@ -331,9 +331,12 @@ impl std::fmt::Debug for Key {
 /// is the user alone, as where each user has a group.
 #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
 fn is_private(stat: &Stat) -> bool {
-    let is_owned = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
     let others = if stat.st_gid == rustix::process::getegid().as_raw() { 0o002 } else { 0o022 };
-    is_owned && stat.st_mode as u32 & others == 0
+    is_owned(stat) && stat.st_mode as u32 & others == 0
+}
+
+fn is_owned(stat: &Stat) -> bool {
+    stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
 /// Makes a directory for this user alone, and those above it, unless it is there.
@@ -366,9 +369,7 @@ pub(crate) fn check_private(path: &Path) -> io::Result<()> {
 /// Whether all may make files in a directory of this user or of the system, and nobody may remove those of others: `/tmp`.
 #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
 fn is_sticky(stat: &Stat) -> bool {
-    let mut closed = *stat;
-    closed.st_mode &= !0o022;
-    stat.st_mode as u32 & 0o1000 != 0 && is_private(&closed)
+    is_owned(stat) && stat.st_mode as u32 & 0o1000 != 0
 }
 
 fn not_private() -> io::Error {

@@ -5,7 +5,7 @@
 use std::{
     io::Write,
     net::{IpAddr, SocketAddr, UdpSocket},
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{io_text, show},
-    local::{Own, base_directory, check_private, read_private},
+    local::{Own, read_private},
 };
 
 /// How long a path is remembered.
@@ -26,27 +26,27 @@ pub(crate) const MOST: usize = 64;
 /// Bytes of a file of the cache, at most: the entries of servers have up to 256 directories each.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What says where the user's cache is.
-pub(crate) const CACHE: (&str, &str) = ("XDG_CACHE_HOME", ".cache");
+/// The file of the cache.
+const FILE: &str = "paths.json";
 
 /// What tells paths apart.
 const KEYS: [&str; 2] = ["server", "from"];
 
 /// Returns the latest estimate of the path to a server from where we are now, if it is not old.
 pub(crate) fn cached(server: SocketAddr) -> Option<PathEstimate> {
-    let paths = load(&file()?);
+    let paths = load(&cache("")?, FILE);
     find(&paths, server, local(server)?, now()?)
 }
 
 /// Returns the servers to which there are paths.
 pub(crate) fn known() -> impl Iterator<Item = SocketAddr> {
-    let paths = file().map(|file| load(&file)).unwrap_or_default();
+    let paths = cache("").map(|cache| load(&cache, FILE)).unwrap_or_default();
     paths.into_iter().filter_map(|path| path["server"].as_str()?.parse().ok())
 }
 
 /// Keeps the estimates of the clients. A copy too small to find the rate of the path does not replace an earlier one that has.
 pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
-    let (Some(file), Some(now)) = (file(), now()) else { return };
+    let (Some(cache), Some(now)) = (cache(""), now()) else { return };
     let mut learned = Vec::new();
     for client in clients {
         let server = client.address();
@@ -56,32 +56,23 @@ pub(crate) fn remember(clients: impl Iterator<Item = Client>) {
             learned.push(entry(server, local, now, &estimate));
         }
     }
-    keep(&file, learned, &KEYS);
+    keep(&cache, FILE, learned, &KEYS);
 }
 
-/// Adds entries to a file of the cache, in the place of those that have the same values under `keys`.
-pub(crate) fn keep(file: &Path, new: Vec<Value>, keys: &[&str]) {
-    // In a directory that others may change nothing is kept.
-    if !new.is_empty() && Own::directory(CACHE.0, CACHE.1, "").is_some_and(|own| own.open().is_ok()) {
-        save(file, merged(new, load(file), keys));
+/// Adds entries to a file of the cache, in the place of those that have the same values under `keys`, as far as that can be done: what
+/// was asked for is done all the same. In a directory that others may change, nothing is kept.
+pub(crate) fn keep(cache: &Own, file: &str, new: Vec<Value>, keys: &[&str]) {
+    if !new.is_empty()
+        && let Ok(directory) = cache.open()
+    {
+        let values = merged(new, load(cache, file), keys);
+        let _ = directory.replace(file.as_bytes(), Value::Array(values).to_string().as_bytes());
     }
 }
 
-/// Writes a file of the cache, as far as that can be done: what was asked for is done all the same.
-fn save(file: &Path, values: Vec<Value>) {
-    let save = || -> std::io::Result<()> {
-        let directory = file.parent().ok_or(std::io::ErrorKind::NotFound)?;
-        check_private(directory)?;
-        let mut new = tempfile::NamedTempFile::new_in(directory)?;
-        new.write_all(Value::Array(values).to_string().as_bytes())?;
-        new.persist(file)?;
-        Ok(())
-    };
-    let _ = save();
-}
-
-fn file() -> Option<PathBuf> {
-    Some(base_directory(CACHE.0, CACHE.1)?.join("paths.json"))
+/// Returns the directory of the user's cache, or what is below that.
+pub(crate) fn cache(below: &str) -> Option<Own> {
+    Own::directory("XDG_CACHE_HOME", ".cache", below)
 }
 
 /// The address that we send from: behind another one there is another link, and on this machine alone none.
@@ -101,13 +92,14 @@ pub(crate) fn now() -> Option<u64> {
 }
 
 /// Reads a file of the cache; whatever is wrong with it, there is nothing in it.
-pub(crate) fn load(file: &Path) -> Vec<Value> {
+pub(crate) fn load(cache: &Own, file: &str) -> Vec<Value> {
+    let file = cache.path().join(file);
     let read = || -> Option<Vec<Value>> {
-        let bytes = read_private(file, MAX_BYTES);
+        let bytes = read_private(&file, MAX_BYTES);
         if let Err(error) = &bytes
             && !matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
         {
-            refuse(file, error);
+            refuse(&file, error);
         }
         Some(entries(&bytes.ok()?))
     };
@@ -216,7 +208,7 @@ mod tests {
             std::fs::create_dir(place.path().join("nfsw")).unwrap();
             let mode = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(place.path().join("nfsw"), mode).unwrap();
-            keep(&file, vec![json!({})], &KEYS);
+            keep(&Own::within(place.path().to_owned(), "nfsw"), FILE, vec![json!({})], &KEYS);
             assert_eq!(file.exists(), is_kept);
         }
     }

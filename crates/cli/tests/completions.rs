@@ -242,7 +242,7 @@ fn no_name_runs_a_command_in_bash() {
 fn no_name_runs_a_command_in_zsh() {
     let user = User::new();
     let set_up = "unsetopt beep zle_bracketed_paste; PROMPT='ready> '; autoload -U compinit; compinit -u -D";
-    // Within quotes zsh takes names only that need no quotes of their own.
+    // Within quotes zsh completes none of these names.
     let mut terminal = user.shell("zsh", &["-f", "-i"], set_up);
     check_hostile(&user, &mut terminal, &PLACES[..3], ("", ""), str::is_empty);
 }

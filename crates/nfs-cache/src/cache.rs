@@ -63,8 +63,8 @@ impl OpenId {
 /// What a server showed of an export, as a machine: see the crate's documentation.
 ///
 /// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
-///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference), [`found`](Self::found),
-///   [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`keep`](Self::keep) gives a lasting store what
+///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference),
+///   [`found`](Self::found), [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`keep`](Self::keep) gives a lasting store what
 ///   it is to have; [`path_changed`](Self::path_changed) is a hint from below.
 /// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
 /// - Output, in this order after every command or input: [`poll_cancel`](Self::poll_cancel), [`poll_transmit`](Self::poll_transmit),
@@ -254,8 +254,8 @@ impl<S: Store> Cache<S> {
         self.submit(now, Asked::ReadLink(link))
     }
 
-    /// Opens a file by the name that it was [`found`](Self::found) by: [`Answer::Opened`]. [`Failure::Stale`] means that the file has another version
-    /// now, or the name leads to another file: look it up again.
+    /// Opens a file by the name that it was [`found`](Self::found) by: [`Answer::Opened`]. [`Failure::Stale`] means that the file has
+    /// another version now, or the name leads to another file: look it up again.
     pub fn open(&mut self, now: Instant, file: NodeId) -> OperationId {
         let by = self.objects.get(file).and_then(|object| object.entry.clone());
         self.submit(now, Asked::Open { node: file, by })

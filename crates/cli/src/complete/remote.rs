@@ -23,9 +23,9 @@ use crate::{
     config,
     connections::Connections,
     error::{MOUNT_REFUSED, kind},
-    local::{Directory, Own},
+    local::Directory,
     name::fnv1a,
-    paths::CACHE,
+    paths::cache,
     remote::{Children, exports_below, find, follow},
     report::Reporter,
     target::{Remote, encode_url, escape_pattern},
@@ -97,7 +97,7 @@ struct Cached {
 
 impl Cached {
     fn of(directory: &[u8]) -> Option<Self> {
-        let cache = Own::directory(CACHE.0, CACHE.1, "completions")?.open().ok()?;
+        let cache = cache("completions")?.open().ok()?;
         Some(Self { directory: cache, name: format!("{:016x}", fnv1a(directory)).into_bytes() })
     }
 

@@ -19,6 +19,7 @@ use super::entry::{Entry, files, open, open_to_read, replace};
 use crate::{
     journal::{seal, take, unseal},
     local::{Own, check_private, make_private, read_private},
+    paths::cache,
     target::{Remote, Target},
 };
 
@@ -65,7 +66,7 @@ impl Home {
         let own = match path {
             // A mount in the background leaves the working directory.
             Some(path) => Own::within(std::path::absolute(path)?, ""),
-            None => Own::directory("XDG_CACHE_HOME", ".cache", "mount")
+            None => cache("mount")
                 .ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is an absolute path"))?,
         };
         own.check()?;

@@ -7,11 +7,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, FileType, Stat},
+    fs::{self, FileType},
     io::Errno,
 };
 
-use super::{Directory, is_private, not_private, user_base};
+use super::{Directory, is_private, is_sticky, not_private, user_base};
 use crate::error::{io_text, show};
 
 /// A directory, and the one above it from which on nobody else may change what leads to it.
@@ -52,17 +52,17 @@ impl Own {
     pub(crate) fn check(&self) -> io::Result<()> {
         let mut path = self.base.clone();
         let mut names = self.below.components();
-        let mut is_sticky = false;
+        let mut is_shared = false;
         loop {
             // In a directory such as /tmp nobody can replace what is ours, but put a link there before.
-            let stat = match if is_sticky { fs::lstat(&path) } else { fs::stat(&path) } {
+            let stat = match if is_shared { fs::lstat(&path) } else { fs::stat(&path) } {
                 Err(Errno::NOENT) => return Ok(()),
                 stat => stat?,
             };
             let next = names.next();
             let is_private = is_private(&stat);
-            is_sticky = !is_private && next.is_some() && is_shared(&stat);
-            if !is_private && !is_sticky || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            is_shared = !is_private && next.is_some() && is_sticky(&stat);
+            if !is_private && !is_shared || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
                 let error = not_private();
                 return Err(io::Error::new(error.kind(), format!("{}: {}", show(&path), io_text(&error))));
             }
@@ -85,13 +85,6 @@ impl Own {
         self.check()?;
         Directory::open(&path)
     }
-}
-
-/// Whether everybody may make files in a directory of the system's or of this user's, and change only their own.
-#[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
-fn is_shared(stat: &Stat) -> bool {
-    let is_owned = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
-    is_owned && stat.st_mode as u32 & 0o1000 != 0
 }
 
 #[cfg(test)]
