@@ -34,6 +34,7 @@ pub use self::{
 use crate::{
     call::{Call, CallId, Outcome, Transmit},
     config::CacheConfig,
+    data::Held,
     directory::Name,
     object::{Entry, Known, NodeId, Objects, State},
     server_clock::ServerClock,
@@ -424,7 +425,7 @@ impl<S: Store> Cache<S> {
         let object = self.objects.get(node)?;
         let held = object.held();
         let size_bytes = object.known.metadata.size;
-        let held_bytes = held.map_or(0, |held| held.present.values().map(|&length| u64::from(length)).sum());
+        let held_bytes = held.map_or(0, Held::bytes);
         let is_kept = object.known.call == CallId::KEPT;
         let later = now.saturating_duration_since(self.now);
         let fresh = !object.over && self.link == Link::Up && !is_kept && !self.is_used_up(object, later);

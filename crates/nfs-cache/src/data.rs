@@ -37,11 +37,9 @@ pub(crate) struct Held {
     pub(crate) wanted: bool,
     /// A front was given bytes of it.
     pub(crate) given: bool,
-    /// When its attributes changed last, though it is the same version.
-    pub(crate) altered_at: Option<Instant>,
     /// How often the file had other bytes before a front was given any.
     pub(crate) renewals: u32,
-    /// The size that a front was told before it was clear that the file has another version.
+    /// The size that a front was told before it was clear that the file has another version, if it is larger than that of this one.
     pub(crate) shown_bytes: u64,
     /// A READ of several grains failed or brought less: each READ asks for one.
     pub(crate) one_by_one: bool,
@@ -86,7 +84,6 @@ pub(crate) static NOTHING: Held = Held {
     recalled: false,
     wanted: false,
     given: false,
-    altered_at: None,
     renewals: 0,
     shown_bytes: 0,
     one_by_one: false,
@@ -96,6 +93,13 @@ impl Held {
     /// Whether a grain is missing, or a part of it since the file has grown.
     pub(crate) fn lacks(&self, grain: u64, size: u64) -> bool {
         self.present.get(&grain).is_none_or(|&length| u64::from(length) < grain_length(size, grain))
+    }
+
+    /// Returns how many bytes are held, while there is a doubt, of the version before it.
+    pub(crate) fn bytes(&self) -> u64 {
+        let is_old = |grain: &u64| self.doubt.as_ref().is_none_or(|doubt| doubt.old.contains_key(grain));
+        let lengths = self.present.iter().filter(|(grain, _)| is_old(grain));
+        lengths.map(|(_, &length)| u64::from(length)).sum()
     }
 
     /// Returns the grain to fetch again and to compare, while there is a doubt: the last one, where files grow.

@@ -311,7 +311,7 @@ impl World {
         while let Some(event) = self.cache.poll_event() {
             match event {
                 Event::Done { operation, result } => self.check(operation, result),
-                Event::Connected | Event::Disconnected => {}
+                Event::Altered { .. } | Event::Connected | Event::Disconnected => {}
                 Event::Head { path, metadata, data } => {
                     assert_eq!(path, b"b.jpg");
                     let versions = &self.server.files[&metadata.fileid].versions;

@@ -52,13 +52,7 @@ impl Front {
             Operation::ReadLink => {
                 view.begin(asker, Reply::Data(answer), |cache, now| cache.read_link(now, node));
             }
-            Operation::Open => {
-                let other_name = view.other_name(named);
-                view.begin(asker, Reply::Open(named, answer), |cache, now| match &other_name {
-                    Some((directory, name)) => cache.open_by(now, node, *directory, name),
-                    None => cache.open(now, node),
-                });
-            }
+            Operation::Open => view.open(asker, named, answer),
             Operation::Read { handle, offset, size } => {
                 let open = OpenId::from_number(handle);
                 view.begin(asker, Reply::Data(answer), |cache, now| cache.read(now, open, offset, size));

@@ -10,10 +10,7 @@ mod request;
 mod session;
 
 pub(crate) use self::{
-    reply::{
-        Answer, Attributes, Complete, Entry, FileNumber, LIFETIME, Listing, Name, Space, UNKNOWN_NUMBER,
-        is_name,
-    },
+    reply::{Answer, Attributes, Complete, Entry, FileNumber, Listing, Name, Space, UNKNOWN_NUMBER, is_name},
     request::{Operation, Request},
     session::Session,
 };

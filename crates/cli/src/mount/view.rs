@@ -4,6 +4,7 @@ mod answers;
 mod interrupted;
 mod listings;
 mod names;
+mod opens;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,14 +13,14 @@ use std::{
     time::Instant,
 };
 
-use nfs_cache::{Cache, Event, Failure, OpenId, OperationId, Stats, Wanted};
+use nfs_cache::{Cache, Event, Failure, NodeId, OpenId, OperationId, Stats, Wanted};
 use tokio::sync::{Notify, oneshot};
 
 pub(super) use self::{
     answers::{Asker, Reply},
     listings::DirectoryReader,
 };
-use self::{listings::OpenDirectory, names::OtherNames};
+use self::{listings::OpenDirectory, names::OtherNames, opens::Retries};
 use super::{
     fuse::Space,
     thumbnails::{Head, Thumbnails},
@@ -95,6 +96,9 @@ pub(super) struct Inner {
     pub(super) cache: Cache<Holder>,
     waiting: BTreeMap<OperationId, Waiting>,
     other_names: OtherNames,
+    retries: Retries,
+    /// Files that have changed, of which the kernel is to forget the attributes.
+    altered: BTreeSet<NodeId>,
     directories: BTreeMap<u64, OpenDirectory>,
     next_directory: u64,
     pub(super) space: SpaceQuestions,
@@ -139,6 +143,8 @@ impl View {
             cache,
             waiting: BTreeMap::new(),
             other_names: OtherNames::default(),
+            retries: Retries::default(),
+            altered: BTreeSet::new(),
             directories: BTreeMap::new(),
             next_directory: 1,
             space,
@@ -258,10 +264,14 @@ impl Inner {
         while let Some(event) = self.cache.poll_event() {
             match event {
                 Event::Done { operation, result } => {
-                    if let Some(Waiting { reply, .. }) = self.waiting.remove(&operation) {
+                    if let Some(Waiting { asker, reply }) = self.waiting.remove(&operation) {
+                        if let (Reply::Open(named, _), Err(Failure::Stale)) = (&reply, &result) {
+                            self.expect_retry(asker, *named, operation);
+                        }
                         self.send(reply, result);
                     }
                 }
+                Event::Altered { node } => _ = self.altered.insert(node),
                 Event::Disconnected => self.notice(Notice::Disconnected, Way::Down),
                 Event::Connected => self.notice(Notice::Connected, Way::Up),
                 Event::AnotherServer => self.notice(Notice::AnotherServer, Way::AnotherServer),

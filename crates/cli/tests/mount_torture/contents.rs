@@ -11,6 +11,7 @@ use std::{
 };
 
 use nfs_wire::Procedure;
+use rustix::io::Errno;
 
 use crate::{
     blocks::{BLOCK, Label, contents},
@@ -280,5 +281,34 @@ fn a_handle_that_is_given_to_another_file_shows_that_file_at_the_next_open() {
             tree.remove(&before);
             tree.create(&number.to_string(), vec![number; 1000]);
         });
+    }
+}
+
+/// What is read beyond the end of a file that has shrunk does not make it as long as that.
+#[test]
+fn a_file_that_shrank_before_it_was_read_has_no_size_that_it_never_had() {
+    let server = Server::new(Faults::default());
+    server.edit(|tree| tree.create("file", noise(MIB)));
+    let mount = Mount::at(&server.url("/"), &[]);
+    let file = File::open(mount.path("file")).unwrap();
+    server.edit(|tree| tree.rewrite("file", |bytes| bytes.truncate(1000)));
+    let mut bytes = [0; 4096];
+    let error = file.read_at(&mut bytes, 600 << 10).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()));
+    for told in [file.metadata(), fs::metadata(mount.path("file"))] {
+        let size = told.unwrap().len();
+        assert!([MIB as u64, 1000].contains(&size), "{size} bytes");
+    }
+    assert_eq!(fs::read(mount.path("file")).unwrap(), noise(MIB)[..1000]);
+}
+
+/// A file that is another one whenever anybody has looked its name up can be opened: what the kernel has found was there then.
+#[test]
+fn a_file_that_is_replaced_all_the_time_can_be_opened() {
+    let server = Server::new(Faults { replaced: Some("file"), ..Faults::default() });
+    server.edit(|tree| tree.create("file", contents(Label { file: 1, version: 0 }, 0..64)));
+    let mount = Mount::at(&server.url("/"), &["--transport", "tcp"]);
+    for _ in 0..50 {
+        File::open(mount.path("file")).unwrap();
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Faults {
     pub(crate) empty_reads: bool,
     /// This directory has no end.
     pub(crate) endless: Option<Id>,
+    /// The file of this name is replaced after every LOOKUP of it.
+    pub(crate) replaced: Option<&'static str>,
     /// This name is among those of the root.
     pub(crate) hostile: Option<&'static [u8]>,
 }

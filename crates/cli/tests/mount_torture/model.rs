@@ -117,15 +117,15 @@ impl Model {
     fn create(&mut self, server: &Server, name: &str) {
         self.note(name, |model| {
             model.files += 1;
-            let content = model.content(server, Label { file: model.files, version: 1 }, None);
+            let content = model.content(Label { file: model.files, version: 1 }, None);
             server.edit(|tree| tree.create(name, contents(content.label, 0..content.blocks)));
-            Some(content)
+            Some(timed(server, name, content))
         });
     }
 
-    fn content(&mut self, server: &Server, label: Label, blocks: Option<u64>) -> Content {
+    fn content(&mut self, label: Label, blocks: Option<u64>) -> Content {
         let blocks = blocks.unwrap_or_else(|| self.random.below(MOST_BLOCKS) as u64);
-        Content { label, blocks, mode: 0o644, owner: 0, time: server.edit(|tree| tree.clock.now()) }
+        Content { label, blocks, mode: 0o644, owner: 0, time: Duration::ZERO }
     }
 
     /// Changes something on the server.
@@ -162,7 +162,7 @@ impl Model {
             4 => self.note(&name, |model| {
                 let blocks = now.blocks + 1 + model.random.below(50) as u64;
                 server.edit(|tree| tree.append(&name, &contents(now.label, now.blocks..blocks)));
-                Some(Content { blocks, ..now })
+                Some(timed(server, &name, Content { blocks, ..now }))
             }),
             5 => {
                 let other = format!("{directory}/{}", self.random.below(CHANGING));
@@ -178,17 +178,22 @@ impl Model {
             }
             6 | 7 => self.note(&name, |model| {
                 model.files += 1;
-                let content =
-                    model.content(server, Label { file: model.files, version: 1 }, Some(now.blocks));
+                let content = model.content(Label { file: model.files, version: 1 }, Some(now.blocks));
                 server.edit(|tree| tree.replace(&name, contents(content.label, 0..content.blocks)));
-                Some(content)
+                Some(timed(server, &name, content))
             }),
             size => self.note(&name, |model| {
                 let blocks = (size == 8).then_some(now.blocks);
-                let content = model.content(server, next, blocks);
+                let content = model.content(next, blocks);
                 server.edit(|tree| tree.rewrite(&name, |bytes| *bytes = contents(next, 0..content.blocks)));
-                Some(Content { mode: now.mode, owner: now.owner, ..content })
+                let content = Content { mode: now.mode, owner: now.owner, ..content };
+                Some(timed(server, &name, content))
             }),
         }
     }
+}
+
+/// Returns what a name stands for with the time that the server has given it.
+fn timed(server: &Server, name: &str, content: Content) -> Content {
+    Content { time: server.edit(|tree| tree.nodes[&tree.find(name)].mtime), ..content }
 }

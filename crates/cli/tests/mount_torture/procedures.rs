@@ -259,6 +259,10 @@ impl Call<'_> {
         self.put(&handle(self.state, found));
         self.put(&self.post_op(Some(known)));
         self.put(&self.post_op(Some(self.known.clone())));
+        if let Some(path) = self.state.faults.replaced.filter(|path| path.as_bytes() == name) {
+            let Kind::File(bytes) = self.state.tree.nodes[&found].kind.clone() else { return Ok(()) };
+            self.state.tree.replace(path, bytes);
+        }
         Ok(())
     }
 

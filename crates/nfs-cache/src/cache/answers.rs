@@ -1,6 +1,6 @@
 //! What a front learns.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs_proto::{attr::Metadata, transfer::TransferError};
@@ -20,6 +20,12 @@ pub enum Event {
         operation: OperationId,
         /// What came of it.
         result: Result<Answer, Failure>,
+    },
+    /// The attributes of a file that the front knows have changed, though it is the same version as far as is known: what the front has
+    /// kept of them is out of date. Comes before answers that were made with the new ones.
+    Altered {
+        /// The file.
+        node: NodeId,
     },
     /// The server does not respond: what is held is served.
     Disconnected,
@@ -68,8 +74,6 @@ pub enum Answer {
         open: OpenId,
         /// Whether pages that the front has of this node are still those of the file.
         keep_cache: bool,
-        /// When the attributes of this node changed last, if they ever did: what a front has kept since before is out of date.
-        altered_at: Option<Instant>,
     },
     /// Bytes of a file, one piece after the other.
     Data(Vec<Bytes>),

@@ -40,6 +40,12 @@ impl<S: Store> Cache<S> {
         self.objects.get(node).is_some_and(|object| !object.over)
     }
 
+    /// Returns the directory and the name that a node was [`found`](Self::found) by.
+    pub fn found_by(&self, node: NodeId) -> Option<(NodeId, &[u8])> {
+        let entry = self.objects.get(node)?.entry.as_ref()?;
+        Some((entry.directory, &entry.name))
+    }
+
     /// Returns the directory that a node was found in last, as far as that is known.
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
         self.objects.get(node)?.parent()

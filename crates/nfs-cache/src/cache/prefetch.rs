@@ -348,7 +348,7 @@ impl<S: Store> Cache<S> {
             self.prefetch.told.clear();
         }
         if self.prefetch.told.insert(piece.node)
-            && let Some(data) = self.grain(piece.node, 0, None, false)
+            && let Some(data) = self.grain(piece.node, 0, None, GRAIN_BYTES)
         {
             self.events.push_back(Event::Head { path, metadata, data });
             return true;

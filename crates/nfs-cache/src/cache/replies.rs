@@ -737,7 +737,7 @@ impl<S: Store> Cache<S> {
         }
         let is_new = match change {
             Change::None => false,
-            Change::Bytes => !is_same_kind || is_file && !self.renew(node),
+            Change::Bytes => !is_same_kind || is_file && !self.renew(node, metadata.size),
             Change::Attributes | Change::Growth => is_file && !self.doubt(node, &before, &metadata, change),
         };
         if is_new && node != NodeId::ROOT {
@@ -759,24 +759,34 @@ impl<S: Store> Cache<S> {
     }
 
     /// A file has other bytes, of which a front has none yet: then it is the same node, and what is held of it goes. Returns false if a
-    /// front has some, or this goes on and on.
-    fn renew(&mut self, node: NodeId) -> bool {
-        let (now, most) = (self.now, self.config.fruitless_calls);
-        let held = self.objects.get_mut(node).and_then(Object::held_mut);
+    /// front has some, or this goes on and on, or it is shorter: a node never is, for a front may believe in the bytes that it had.
+    fn renew(&mut self, node: NodeId, size: u64) -> bool {
+        let most = self.config.fruitless_calls;
+        let object = self.objects.get_mut(node).filter(|object| object.known.metadata.size <= size);
+        let held = object.and_then(Object::held_mut);
         let may_be = |held: &&mut Held| !held.given && held.doubt.is_none() && held.renewals < most;
         let Some(held) = held.filter(may_be) else { return false };
-        (held.altered_at, held.renewals) = (Some(now), held.renewals + 1);
+        held.renewals += 1;
         self.retire(node);
         self.drop_data(node);
+        self.altered(node);
         true
+    }
+
+    /// Tells a front that knows a file of its change.
+    fn altered(&mut self, node: NodeId) {
+        if self.objects.get(node).is_some_and(|object| object.references > 0) {
+            self.events.push_back(Event::Altered { node });
+        }
     }
 
     /// What is held of a file may still be what the file has: what was read stays readable, and a grain is compared before other bytes are
     /// read or the file is opened. Returns false if nothing can be compared although a front was given bytes.
     fn doubt(&mut self, node: NodeId, before: &Known, after: &Metadata, change: Change) -> bool {
+        self.altered(node);
         self.recall_data(node);
         self.loose.retain(|(of, ..)| *of != node);
-        let (now, next) = (self.now, CallId(self.next));
+        let next = CallId(self.next);
         let Some(object) = self.objects.get_mut(node) else { return false };
         let is_open = object.open > 0;
         let Some(held) = object.held_mut() else { return false };
@@ -790,7 +800,6 @@ impl<S: Store> Cache<S> {
         if held.given || held.wanted {
             held.pages = Pages::Doubtful;
         }
-        held.altered_at = Some(now);
         held.origin.get_or_insert_with(|| record::version(&before.metadata));
         if held.present.is_empty() {
             return !(held.given && is_open);

@@ -375,16 +375,14 @@ impl<S: Store> Cache<S> {
             let open = OpenId(self.unique());
             let keep_cache = !is_confirmed || self.takes_pages(node, open);
             self.objects.touch(node);
-            let mut altered_at = None;
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;
                 if let Some(held) = object.held_mut() {
                     held.wanted = true;
-                    altered_at = held.altered_at;
                 }
             }
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
-            return Some(Ok(Answer::Opened { open, keep_cache, altered_at }));
+            return Some(Ok(Answer::Opened { open, keep_cache }));
         }
         if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
@@ -416,10 +414,14 @@ impl<S: Store> Cache<S> {
         let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let size = object.known.metadata.size;
-        let end = offset.saturating_add(count.into()).min(size);
+        let end = offset.saturating_add(count.into());
+        // Where a front believes that there is more it would take what it is given for the end, or for the beginning of a hole.
+        if size < end.min(held.shown_bytes) {
+            return Some(Err(Failure::Stale));
+        }
+        let end = end.min(size);
         if offset >= end {
-            let ends_here = offset >= held.shown_bytes;
-            return Some(if ends_here { Ok(Answer::Data(Vec::new())) } else { Err(Failure::Stale) });
+            return Some(Ok(Answer::Data(Vec::new())));
         }
         let grains = offset / GRAIN_BYTES..(end - 1) / GRAIN_BYTES + 1;
         let (is_over, stale) = (object.over, self.takes_stale(id));
@@ -427,7 +429,7 @@ impl<S: Store> Cache<S> {
         let is_disconnected = stale || is_over && self.link != Link::Up;
         let since = if is_disconnected { None } else { held.since.map(|since| since.min(begun)) };
         // While it is not known whether what was held is still what the file has, nothing else goes with it.
-        let witness = held.witness().filter(|_| !is_over && !stale);
+        let witness = held.witness().filter(|_| !is_over);
         let last = size.div_ceil(GRAIN_BYTES);
         let (near, far) = (grains.end + u64::from(ahead / 2), (grains.end + u64::from(ahead)).min(last));
         let ahead = (grains.end..far)
@@ -438,14 +440,11 @@ impl<S: Store> Cache<S> {
         let mut pieces = Vec::new();
         let mut is_complete = true;
         for grain in grains {
-            if let Some(data) = self.grain(node, grain, since, is_over || stale) {
-                let start = grain * GRAIN_BYTES;
-                let (from, to) = (offset.max(start) - start, (end - start).min(data.len() as u64));
-                pieces.push(data.slice((from.min(to)) as usize..to as usize));
-                // The file ended here when it was read.
-                if (data.len() as u64) < grain_length(size, grain) {
-                    break;
-                }
+            let start = grain * GRAIN_BYTES;
+            let (from, to) = (offset.max(start) - start, (end - start).min(GRAIN_BYTES));
+            let enough = if is_over || stale { to } else { grain_length(size, grain) };
+            if let Some(data) = self.grain(node, grain, since, enough) {
+                pieces.push(data.slice(from as usize..to as usize));
                 continue;
             }
             // What has changed is not fetched: its bytes would be those of another version.
@@ -473,13 +472,13 @@ impl<S: Store> Cache<S> {
     }
 
     /// Returns a grain that is held and was what the file had at `since` or later. What the store has lost is no longer held. The last
-    /// grain of a file that has grown ends where the file did, and is given only if `may_be_short`.
+    /// grain of a file that has grown ends where the file did: `enough` bytes will do.
     pub(super) fn grain(
         &mut self,
         node: NodeId,
         grain: u64,
         since: Option<Instant>,
-        may_be_short: bool,
+        enough: u64,
     ) -> Option<Bytes> {
         let object = self.objects.get_mut(node)?;
         let length = grain_length(object.known.metadata.size, grain);
@@ -487,23 +486,23 @@ impl<S: Store> Cache<S> {
         if held.present.contains_key(&grain) {
             let unproven = held.unproven.get(&grain).copied();
             if unproven.is_some() && unproven < since {
-                return self.loose(node, grain);
+                return self.loose(node, grain, enough.min(length));
             }
             match self.store.get(node, grain) {
                 Some(data) if data.len() as u64 == length => return Some(data),
                 Some(data) if unproven.is_some() && (data.len() as u64) < length => {
-                    return Some(data).filter(|_| may_be_short);
+                    return Some(data).filter(|data| enough <= data.len() as u64);
                 }
                 _ => self.drop_grain(node, grain),
             }
         }
-        self.loose(node, grain)
+        self.loose(node, grain, enough.min(length))
     }
 
     /// Returns a grain that the store had no room for.
-    fn loose(&self, node: NodeId, grain: u64) -> Option<Bytes> {
+    fn loose(&self, node: NodeId, grain: u64, enough: u64) -> Option<Bytes> {
         let loose = self.loose.iter().find(|(of, at, _)| (*of, *at) == (node, grain));
-        loose.map(|(_, _, data)| data.clone())
+        loose.map(|(_, _, data)| data.clone()).filter(|data| enough <= data.len() as u64)
     }
 
     /// The oldest call that an operation may join: one that began within the shortest time that answers are used for.

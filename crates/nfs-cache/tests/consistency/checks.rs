@@ -28,7 +28,8 @@ impl World {
                 continue;
             }
             let open = *self.opens.iter().find(|(_, open)| open.node == node).expect("it is open").0;
-            let read = self.cache.read(now, open, 0, 1 << 20);
+            // A front that believes in more than this version has would take its end for the file's.
+            let read = self.cache.read(now, open, 0, state.size_bytes.try_into().unwrap());
             let answers: Vec<Event> = std::iter::from_fn(|| self.cache.poll_event()).collect();
             // The path has changed, and what is held is to be confirmed: a server that is there has a second for that.
             if answers.is_empty() {

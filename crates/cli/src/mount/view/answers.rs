@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{
         errors::errno,
-        fuse::{Answer, Attributes, Complete, FileNumber, LIFETIME, Request, Space},
+        fuse::{Answer, Attributes, Complete, FileNumber, Request, Space},
     },
     DirectoryReader, Inner,
 };
@@ -53,6 +53,21 @@ pub(in super::super) enum Reply {
 }
 
 impl Reply {
+    /// Returns the answer, if the kernel gets one.
+    const fn answer(&self) -> Option<&Answer> {
+        match self {
+            Self::Entry(_, _, answer)
+            | Self::Attributes(answer)
+            | Self::Access(_, answer)
+            | Self::Open(_, answer)
+            | Self::Data(answer)
+            | Self::OpenDirectory(_, answer)
+            | Self::Directory(_, answer)
+            | Self::Space(answer) => Some(answer),
+            Self::Task(_) | Self::SpaceTask(_) => None,
+        }
+    }
+
     pub(in super::super) fn fail(self, error: Errno) {
         match self {
             Self::Entry(_, _, answer)
@@ -81,6 +96,12 @@ impl Reply {
 
 impl Inner {
     pub(super) fn send(&mut self, reply: Reply, result: Result<Found, Failure>) {
+        if let Some(answer) = reply.answer() {
+            // Or what has grown would end where it did.
+            for node in std::mem::take(&mut self.altered) {
+                self.nodes_of(node).for_each(|node| answer.forget_attributes(node));
+            }
+        }
         match (reply, result) {
             (Reply::Task(task), result) => drop(task.send(result)),
             (Reply::OpenDirectory(node, answer), result) => self.open_directory(node, answer, result),
@@ -104,12 +125,8 @@ impl Inner {
                     None => answer.done(),
                 }
             }
-            (Reply::Open(node, answer), Ok(Found::Opened { open, keep_cache, altered_at })) => {
+            (Reply::Open(_, answer), Ok(Found::Opened { open, keep_cache })) => {
                 self.open_files += 1;
-                // Or what has grown would end where it did.
-                if altered_at.is_some_and(|at| at.elapsed() < 2 * LIFETIME) {
-                    answer.forget_attributes(node);
-                }
                 if !answer.opened(open.number(), keep_cache) {
                     self.release(open);
                 }

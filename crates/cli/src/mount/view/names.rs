@@ -19,7 +19,7 @@ pub(super) struct OtherNames {
 }
 
 /// A name in a directory.
-type Entry = (NodeId, Box<[u8]>);
+pub(super) type Entry = (NodeId, Box<[u8]>);
 
 #[derive(Debug)]
 struct OtherName {
@@ -44,7 +44,7 @@ impl OtherNames {
     }
 
     /// Returns the node of the cache.
-    fn meant(&self, node: NodeId) -> NodeId {
+    pub(super) fn meant(&self, node: NodeId) -> NodeId {
         self.by_node.get(&node).map_or(node, |other| other.node)
     }
 
@@ -69,6 +69,21 @@ impl Inner {
         }
     }
 
+    /// Returns the nodes by which the kernel may know one of the cache's.
+    pub(super) fn nodes_of(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let first = (node, (NodeId::from_number(0), Box::default()));
+        let others = self.other_names.nodes.range(first..).take_while(move |((of, _), _)| *of == node);
+        std::iter::once(node).chain(others.map(|(_, &other)| other))
+    }
+
+    /// Returns the name by which the kernel knows a node.
+    pub(super) fn entry(&self, node: NodeId) -> Option<Entry> {
+        match self.other_names.by_node.get(&node) {
+            Some(other) => Some(other.entry.clone()),
+            None => self.cache.found_by(node).map(|(directory, name)| (directory, name.into())),
+        }
+    }
+
     /// Takes note that the kernel has forgotten a node that it was told of `times` times.
     pub(in super::super) fn forget(&mut self, node: NodeId, times: u64) {
         self.cache.forget(self.other_names.meant(node), times);
@@ -80,14 +95,6 @@ impl View {
     /// Returns the node of the cache that the kernel's stands for.
     pub(in super::super) fn meant(&self, node: NodeId) -> NodeId {
         if node.number() < FIRST { node } else { self.lock().other_names.meant(node) }
-    }
-
-    /// Returns the directory and the name by which the kernel has found a node, where the cache does not know them.
-    pub(in super::super) fn other_name(&self, node: NodeId) -> Option<(NodeId, Box<[u8]>)> {
-        if node.number() < FIRST {
-            return None;
-        }
-        self.lock().other_names.by_node.get(&node).map(|other| other.entry.clone())
     }
 }
 
