@@ -14,7 +14,7 @@ use nfs_cache::{NodeId, Record, Store, StoreFull};
 use rustix::io::Errno;
 
 use super::{
-    entry::{Entry, Name, Sum, offset, open, open_to_read},
+    entry::{self, Entry, Name, Sum, offset, open, open_to_read},
     home::Root,
     idle::Idle,
     writer::{Job, Writer, Written},
@@ -313,7 +313,8 @@ impl Store for DiskStore {
         let is_free = !self.names.contains_key(&name);
         let renamed = is_free && {
             name.delete(&objects);
-            let renamed = fs::rename(before.data(&objects), name.data(&objects));
+            let renamed = entry::rename(&before.data(&objects), &name.data(&objects));
+            // Where nothing was written there is no file.
             renamed.is_ok() || renamed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
         if !renamed {

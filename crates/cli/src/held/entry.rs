@@ -203,6 +203,14 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     })
 }
 
+/// Renames a file, into a directory that is made if it is missing.
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to).or_else(|error| {
+        make_above(to, error)?;
+        fs::rename(from, to)
+    })
+}
+
 /// Opens a file for reading alone.
 ///
 /// # Errors

@@ -220,3 +220,24 @@ fn what_cannot_be_written_is_given_to_those_who_wait_and_then_refused() {
     assert!(next.recall(other, b"other").is_some());
     assert_eq!(next.get(other, 0), Some(grain(3, 100)));
 }
+
+/// Names are hashes, and each first byte of one has a directory: most of them are not there yet.
+#[test]
+fn what_has_another_key_is_there_under_that() {
+    let place = tempfile::tempdir().unwrap();
+    let mut first = store(place.path());
+    let keys = [b"a", b"b", b"c", b"d", b"e", b"f"];
+    assert_eq!(first.recall(NODE, keys[0]), None);
+    first.rename(NODE, keys[1]);
+    first.put(NODE, 0, &grain(1, 500)).unwrap();
+    for key in &keys[2..] {
+        first.rename(NODE, &key[..]);
+        assert!(data(place.path(), &key[..]).exists());
+    }
+    first.keep(NODE, &record(keys[5], b"path"));
+    drop(first);
+    assert!(keys[..5].iter().all(|key| !data(place.path(), &key[..]).exists()));
+    let mut next = store(place.path());
+    assert!(next.recall(NODE, keys[5]).is_some());
+    assert_eq!(next.get(NODE, 0), Some(grain(1, 500)));
+}
