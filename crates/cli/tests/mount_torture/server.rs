@@ -70,7 +70,7 @@ impl Server {
         change(&mut self.state().faults);
     }
 
-    /// Answers nothing for a while, and whether that is so.
+    /// Answers nothing for a while, and whether that is so. What came by UDP meanwhile is lost.
     pub(crate) fn silence(&self, silent: bool) {
         self.set(|faults| faults.silent = silent);
     }
@@ -131,6 +131,10 @@ impl Server {
             while let Some(chunk) = records.next(&mut input, usize::MAX).ok()? {
                 record.extend_from_slice(chunk.bytes);
                 if chunk.end {
+                    // What has arrived by TCP is not lost: a host that does not respond takes no more in.
+                    while self.state().faults.silent {
+                        thread::sleep(Duration::from_millis(1));
+                    }
                     if let Some(reply) = self.answer(&record, 64 << 10) {
                         stream.write_all(&[&mark(reply.len()), &reply[..]].concat()).ok()?;
                     }

@@ -279,8 +279,10 @@ impl Field {
             }
             // A file that is not in the cache has the version of the first READ: that of the open, or a later one.
             // A handle that was given to another file at that moment leads to that one.
+            // In an outage a file that was held under another name may be older than it was under this one.
+            let is_held = self.outage(open.window).is_some();
             let is_new = |it: &Content| {
-                it.label.file == label.file && it.label.version <= label.version
+                it.label.file == label.file && (is_held || it.label.version <= label.version)
                     || self.situation.reuses && it.label.file < label.file
             };
             if is_first && !allowed.iter().flatten().any(is_new) {
