@@ -69,7 +69,7 @@ fn situations() -> Vec<Situation> {
 const WAIT: Duration = Duration::from_secs(2);
 
 /// How much longer than the wait an operation of several calls may take on a busy machine.
-const MARGIN: Duration = Duration::from_millis(1500);
+const MARGIN: Duration = Duration::from_secs(4);
 
 /// How long after an outage an open may show what was before it.
 const AFTER_OUTAGE: Duration = Duration::from_millis(500);
@@ -225,9 +225,10 @@ impl Field {
             Some("2") => self.allowed(name, window).contains(&None),
             // A page of a mapping that cannot be had is a bad address.
             Some("5" | "14" | "116") if !must_be_held && self.outage(window).is_some() => true,
-            // The kernel tries an open once more, and by then the handle may have been given to another file again.
-            Some("116") if self.situation.reuses => {
-                self.model(|it| it.during(name, window.0, window.1)).len() > 1
+            // The kernel tries an open once more: two changes end it. A handle may have been given to another file twice.
+            Some("116") => {
+                let changes = self.model(|it| it.during(name, window.0, window.1)).len() - 1;
+                changes > usize::from(!self.situation.reuses)
             }
             _ => false,
         }
@@ -256,10 +257,11 @@ impl Field {
         let words = match answer.words {
             Ok(words) => words,
             Err(error) => {
-                // Bytes that changed since the open end a descriptor.
-                let since: Vec<_> = self.allowed(&open.name, whole).into_iter().flatten().collect();
-                let has_changed = since.iter().any(|it| it.label != since[0].label)
-                    || self.allowed(&open.name, whole).contains(&None);
+                // Bytes that changed since the open end a descriptor, or within the tick before it.
+                let tick = Duration::from_millis(self.situation.tick);
+                let since = self.allowed(&open.name, (whole.0 - tick, whole.1));
+                let label = |content: &Option<Content>| content.map(|content| content.label);
+                let has_changed = since.iter().any(|it| label(it) != label(&since[0]));
                 let is_stale = (error.starts_with("116 ") || error.starts_with("14 ")) && has_changed;
                 if !is_stale && !self.is_explained(&open.name, &error, whole) {
                     self.wrong(format!("{what}: {error}"));
