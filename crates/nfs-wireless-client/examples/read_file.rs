@@ -2,7 +2,7 @@
 
 use std::{env, error::Error};
 
-use nfs_wireless_client::{Client, ClientConfig, File};
+use nfs_wireless_client::{ClientConfig, Fs};
 use tokio::io::{self, AsyncWriteExt};
 
 #[tokio::main(flavor = "current_thread")]
@@ -17,9 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         config.mount_port = Some(mount.parse()?);
     }
 
-    let client = Client::connect(host, path.as_bytes(), config).await?;
-    let entry = client.resolve(path.as_bytes()).await?;
-    let mut file = File::new(client, entry.handle);
+    let mut file = Fs::connect(host, path, config).await?.open(path).await?;
     let mut stdout = io::stdout();
     io::copy(&mut file, &mut stdout).await?;
     stdout.flush().await?;

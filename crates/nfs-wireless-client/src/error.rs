@@ -1,6 +1,11 @@
 //! The one error type that callers of [`Client`](crate::Client) see.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use nfs_proto::{config::ConfigError, transfer::TransferError};
 use nfs_wire::{DecodeError, MountStatus, Procedure, Status, portmap::Protocol, rpc::Rejection};
@@ -209,8 +214,73 @@ impl Error {
         matches!(self, Self::Silent { .. } | Self::ConnectTimeout { .. } | Self::Stalled(_))
     }
 
+    /// Returns what `std::fs` would call it: `NotFound`, `PermissionDenied`, `TimedOut`, ...; `Other` where it has no word.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Local(error) => error.kind(),
+            Self::Resolve { source, .. } | Self::Unreachable { source, .. } => source.kind(),
+            Self::Silent { .. } | Self::ConnectTimeout { .. } | Self::Stalled(_) => ErrorKind::TimedOut,
+            Self::Protocol { .. } | Self::Broken { .. } | Self::Circle { .. } => ErrorKind::InvalidData,
+            Self::Config(_) => ErrorKind::InvalidInput,
+            Self::NotEntered { .. } => ErrorKind::PermissionDenied,
+            Self::MountPoint { .. } => ErrorKind::ResourceBusy,
+            Self::Closed => ErrorKind::NotConnected,
+            Self::Mount { status, .. } => match *status {
+                MountStatus::NOENT => ErrorKind::NotFound,
+                MountStatus::PERM | MountStatus::ACCES => ErrorKind::PermissionDenied,
+                MountStatus::NOTDIR => ErrorKind::NotADirectory,
+                _ => ErrorKind::Other,
+            },
+            other => other.status().map_or(ErrorKind::Other, kind_of),
+        }
+    }
+
     pub(crate) const fn refused(procedure: Procedure, status: Status) -> Self {
         Self::Status { procedure, status }
+    }
+}
+
+/// What `std::fs` calls a status (RFC 1813 §2.6).
+fn kind_of(status: Status) -> ErrorKind {
+    match status {
+        Status::NOENT => ErrorKind::NotFound,
+        Status::PERM | Status::ACCES => ErrorKind::PermissionDenied,
+        Status::EXIST => ErrorKind::AlreadyExists,
+        Status::XDEV => ErrorKind::CrossesDevices,
+        Status::NOTDIR => ErrorKind::NotADirectory,
+        Status::ISDIR => ErrorKind::IsADirectory,
+        Status::INVAL => ErrorKind::InvalidInput,
+        Status::FBIG => ErrorKind::FileTooLarge,
+        Status::NOSPC => ErrorKind::StorageFull,
+        Status::ROFS => ErrorKind::ReadOnlyFilesystem,
+        Status::MLINK => ErrorKind::TooManyLinks,
+        Status::NAMETOOLONG => ErrorKind::InvalidFilename,
+        Status::NOTEMPTY => ErrorKind::DirectoryNotEmpty,
+        Status::DQUOT => ErrorKind::QuotaExceeded,
+        Status::STALE | Status::BADHANDLE => ErrorKind::StaleNetworkFileHandle,
+        Status::NOTSUPP => ErrorKind::Unsupported,
+        Status::JUKEBOX => ErrorKind::ResourceBusy,
+        _ => ErrorKind::Other,
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = error.kind();
+        match error {
+            Error::Local(error) => Arc::try_unwrap(error).unwrap_or_else(|shared| shared.kind().into()),
+            other => Self::new(kind, other),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    /// Takes an error of the client out again.
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => error,
+            Err(error) => Self::Local(Arc::new(error)),
+        }
     }
 }
 
@@ -232,7 +302,7 @@ impl From<TransferError> for Error {
 /// Words why a service was not reached: also where something else answers.
 fn not_reached(what: &str, address: SocketAddr, protocol: Protocol, source: &io::Error) -> String {
     let over = protocol_name(protocol);
-    if source.kind() == io::ErrorKind::InvalidData {
+    if source.kind() == ErrorKind::InvalidData {
         return format!("what answers at {address} over {over} is not {what}: {source}");
     }
     format!("cannot reach {what} at {address} over {over}: {source}")

@@ -8,18 +8,21 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, Wake, Waker},
+    task::{Context, Poll, Wake, Waker, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use nfs_proto::transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult};
+use nfs_proto::{
+    attr::{Metadata, SetAttributes},
+    transfer::{Available, Effort, Stream, StreamAction, StreamCall, WriteResult},
+};
 use nfs_wire::{
     FileHandle,
     nfs3_types::nfs3::{stable_how, writeverf3},
     rpc::Rejection,
 };
-use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncSeekExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{
     client::{Client, Stability, Written},
@@ -63,10 +66,25 @@ pub struct File {
     client: Client,
     handle: FileHandle,
     position: u64,
+    can_read: bool,
+    can_write: bool,
+    /// Where writes go, wherever the position is, if they append.
+    append_at: Option<u64>,
+    /// A seek from the end, which has to be asked for.
+    seeking: Option<FromEnd>,
     stream: Stream<Error>,
     calls: Vec<(u32, Call)>,
     bell: Arc<Bell>,
 }
+
+/// A seek by so much from the end of the file.
+struct FromEnd {
+    delta: i64,
+    /// Asks for the size, once all is written.
+    asking: Option<Asking>,
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<Metadata, Error>> + Send>>;
 
 /// A call in flight.
 type Call = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -83,19 +101,56 @@ enum Outcome {
 impl File {
     /// Opens a file for reading and writing from its beginning.
     pub fn new(client: Client, handle: FileHandle) -> Self {
+        Self::with_access(client, handle, true, true)
+    }
+
+    /// Opens a file that may be read, or written, or both.
+    pub(crate) fn with_access(client: Client, handle: FileHandle, can_read: bool, can_write: bool) -> Self {
         Self {
             client,
             handle,
             position: 0,
+            can_read,
+            can_write,
+            append_at: None,
+            seeking: None,
             stream: Stream::default(),
             calls: Vec::new(),
             bell: Arc::default(),
         }
     }
 
+    /// Goes to the end of the file, where everything is written from then on.
+    pub(crate) async fn append(&mut self) -> io::Result<()> {
+        self.append_at = Some(self.seek(SeekFrom::End(0)).await?);
+        Ok(())
+    }
+
     /// Returns the handle of the file.
     pub const fn handle(&self) -> FileHandle {
         self.handle
+    }
+
+    /// Returns the attributes that the server has for the file: what was not flushed may not be counted.
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn metadata(&self) -> Result<Metadata, Error> {
+        self.client.metadata(self.handle).await
+    }
+
+    /// Cuts the file, or extends it with zeros. What was written before is on stable storage then; the position stays.
+    ///
+    /// # Errors
+    /// As [`Client::set_attributes`], and those of a flush.
+    pub async fn set_len(&mut self, size: u64) -> Result<(), Error> {
+        self.flush().await?;
+        let attributes = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        self.client.set_attributes(self.handle, attributes).await?;
+        // What was read ahead may be of what was cut.
+        self.stream.seek();
+        self.append_at = self.append_at.map(|_| size);
+        Ok(())
     }
 
     /// Makes the calls that are due and takes in what has arrived; whether anything has.
@@ -123,6 +178,16 @@ impl File {
             self.bell.wake_other(listener);
         }
         progress
+    }
+
+    /// Moves to a position, if it is one.
+    fn go_to(&mut self, target: Option<u64>) -> io::Result<()> {
+        let target = target.ok_or(ErrorKind::InvalidInput)?;
+        if target != self.position {
+            self.position = target;
+            self.stream.seek();
+        }
+        Ok(())
     }
 
     /// Polls the calls from the one with this index on; whether any has ended.
@@ -197,12 +262,13 @@ impl AsyncRead for File {
     ) -> Poll<io::Result<()>> {
         let file = &mut *self;
         file.bell.listen(Listener::Reader, cx);
-        file.stream.check().map_err(to_io)?;
+        file.stream.check()?;
+        allowed(file.can_read, "the file was not opened for reading")?;
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
         loop {
-            match file.stream.read(file.position, buffer.initialize_unfilled()).map_err(to_io)? {
+            match file.stream.read(file.position, buffer.initialize_unfilled())? {
                 Available::Bytes(count) => {
                     buffer.advance(count);
                     file.position += count as u64;
@@ -222,7 +288,11 @@ impl AsyncWrite for File {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let file = &mut *self;
         file.bell.listen(Listener::Writer, cx);
-        file.stream.check().map_err(to_io)?;
+        file.stream.check()?;
+        allowed(file.can_write, "the file was not opened for writing")?;
+        if let Some(end) = file.append_at {
+            file.go_to(Some(end))?;
+        }
         // The last byte of a file has the offset 2⁶⁴ - 2 at most.
         let room = usize::try_from(u64::MAX - file.position).unwrap_or(usize::MAX);
         let data = &data[..data.len().min(room)];
@@ -230,11 +300,12 @@ impl AsyncWrite for File {
             return Poll::Ready(Ok(0));
         }
         loop {
-            match file.stream.write(file.position, data).map_err(to_io)? {
+            match file.stream.write(file.position, data)? {
                 0 if file.drive(Listener::Writer) => {}
                 0 => return Poll::Pending,
                 count => {
                     file.position += count as u64;
+                    file.append_at = file.append_at.map(|_| file.position);
                     file.drive(Listener::Writer);
                     return Poll::Ready(Ok(count));
                 }
@@ -246,7 +317,7 @@ impl AsyncWrite for File {
         let file = &mut *self;
         file.bell.listen(Listener::Writer, cx);
         loop {
-            file.stream.check().map_err(to_io)?;
+            file.stream.check()?;
             if file.stream.is_stable() {
                 return Poll::Ready(Ok(()));
             }
@@ -265,25 +336,32 @@ impl AsyncWrite for File {
 impl AsyncSeek for File {
     fn start_seek(mut self: Pin<&mut Self>, position: SeekFrom) -> io::Result<()> {
         let file = &mut *self;
-        file.stream.check().map_err(to_io)?;
-        let target = match position {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::Current(delta) => file.position.checked_add_signed(delta),
-            SeekFrom::End(_) => {
-                let hint = "the end of a remote file moves: ask for its size and seek from the start";
-                return Err(io::Error::new(ErrorKind::Unsupported, hint));
+        file.stream.check()?;
+        file.seeking = None;
+        match position {
+            SeekFrom::Start(offset) => file.go_to(Some(offset)),
+            SeekFrom::Current(delta) => file.go_to(file.position.checked_add_signed(delta)),
+            SeekFrom::End(delta) => {
+                file.seeking = Some(FromEnd { delta, asking: None });
+                Ok(())
             }
-        };
-        let target = target.ok_or(ErrorKind::InvalidInput)?;
-        if target != file.position {
-            file.position = target;
-            file.stream.seek();
         }
-        Ok(())
     }
 
-    fn poll_complete(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        self.stream.check().map_err(to_io)?;
+    fn poll_complete(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        self.stream.check()?;
+        let Some(delta) = self.seeking.as_ref().map(|seeking| seeking.delta) else {
+            return Poll::Ready(Ok(self.position));
+        };
+        // What is to be written may move the end.
+        ready!(self.as_mut().poll_flush(cx))?;
+        let (client, handle) = (self.client.clone(), self.handle);
+        let Some(seeking) = &mut self.seeking else { return Poll::Ready(Ok(self.position)) };
+        let asking =
+            seeking.asking.get_or_insert_with(|| Box::pin(async move { client.metadata(handle).await }));
+        let size = ready!(asking.as_mut().poll(cx)).map(|metadata| metadata.size);
+        self.seeking = None;
+        self.go_to(size?.checked_add_signed(delta))?;
         Poll::Ready(Ok(self.position))
     }
 }
@@ -298,11 +376,8 @@ impl std::fmt::Debug for File {
     }
 }
 
-fn to_io(error: Error) -> io::Error {
-    match error {
-        Error::Local(error) => Arc::try_unwrap(error).unwrap_or_else(|shared| shared.kind().into()),
-        other => io::Error::other(other),
-    }
+fn allowed(is_allowed: bool, otherwise: &'static str) -> io::Result<()> {
+    if is_allowed { Ok(()) } else { Err(io::Error::new(ErrorKind::PermissionDenied, otherwise)) }
 }
 
 /// Who waits for a file.

@@ -1,10 +1,25 @@
 //! An asynchronous NFSv3 client for bad links, in user space: no mount, no root, UDP and TCP.
 //!
 //! ```no_run
+//! use nfs_wireless_client::{ClientConfig, Fs};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let nas = Fs::connect("nas", "/srv/notes", ClientConfig::default()).await?;
+//! let text = nas.read("today.txt").await?;
+//! nas.create_dir_all("old/2026").await?;
+//! nas.rename("today.txt", "old/2026/monday.txt").await?;
+//! nas.write("today.txt", [&text[..], b"\nbuy milk\n"].concat()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Whole files are fastest with [`Client::download`] and [`Client::upload`], which keep many calls in flight:
+//!
+//! ```no_run
 //! use nfs_wireless_client::{Client, ClientConfig};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("fileserver", b"/srv/music/song.ogg", ClientConfig::default()).await?;
+//! let client = Client::connect("nas", b"/srv/music", ClientConfig::default()).await?;
 //! let song = client.resolve(b"/srv/music/song.ogg").await?;
 //! let target = std::fs::File::create("song.ogg")?;
 //! client.download(song.handle, song.metadata.size, target, None).await?;
@@ -19,7 +34,7 @@
 //!
 //! | layer | what it is |
 //! |---|---|
-//! | [`Client`], [`File`], [`ReadDir`] | the asynchronous interface |
+//! | [`Fs`], [`Client`], [`File`], [`ReadDir`] | the asynchronous interface: by path, and by file handle |
 //! | driver | sockets, clock and files, on the caller's runtime or a thread of their own |
 //! | `nfs-proto` | sessions, transfers and the engine, as machines |
 //!
@@ -43,6 +58,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod file;
+mod fs;
 mod known;
 mod read_dir;
 
@@ -69,6 +85,7 @@ pub use self::{
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,
+    fs::{Fs, OpenOptions},
     known::{KnownServer, LookedUp},
     read_dir::ReadDir,
 };

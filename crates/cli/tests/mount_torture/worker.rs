@@ -112,20 +112,33 @@ fn pread(file: &File, mut offset: u64, length: usize) -> Result<Vec<u8>, String>
 
 #[expect(unsafe_code, reason = "there is no safe way to map a file or to align a buffer")]
 mod memory {
-    use std::{fs::File, os::fd::AsFd, ptr};
+    use std::{
+        fs::File,
+        io::{self, Read, Seek, Write},
+        os::fd::AsFd,
+        ptr, slice,
+    };
 
-    use rustix::mm::{MapFlags, ProtFlags, madvise, mmap, munmap};
+    use rustix::{
+        fs::MemfdFlags,
+        mm::{MapFlags, ProtFlags, mmap, munmap},
+    };
 
-    /// Copies what a mapping of a file shows. A page that cannot be had would end the process: the kernel is asked for all first.
-    pub(super) fn mapped(file: &File, length: usize) -> rustix::io::Result<Vec<u8>> {
-        // SAFETY: a new private mapping, of which nobody else knows, copied before it is unmapped.
-        unsafe {
+    /// Copies what a mapping of a file shows. A page that cannot be had would end the process: so the kernel copies it.
+    pub(super) fn mapped(file: &File, length: usize) -> io::Result<Vec<u8>> {
+        let mut copy = File::from(rustix::fs::memfd_create("copy", MemfdFlags::CLOEXEC)?);
+        // SAFETY: a new private mapping, of which nobody else knows, read by the kernel alone and before it is unmapped.
+        let copied = unsafe {
             let map = mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file.as_fd(), 0)?;
-            let result = madvise(map, length, rustix::mm::Advice::LinuxPopulateRead)
-                .map(|()| std::slice::from_raw_parts(map.cast::<u8>(), length).to_vec());
+            let copied = copy.write_all(slice::from_raw_parts(map.cast::<u8>(), length));
             munmap(map, length)?;
-            result
-        }
+            copied
+        };
+        copied?;
+        let mut bytes = Vec::new();
+        copy.rewind()?;
+        copy.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -156,7 +169,7 @@ fn serve(open: &mut Option<File>, request: &str) -> Result<String, String> {
             if length == 0 {
                 return told(&[], 0);
             }
-            told(&memory::mapped(file, length).map_err(|error| said(error.into()))?, 0)
+            told(&memory::mapped(file, length).map_err(said)?, 0)
         }
         "fstat" => Ok(attributes(&file()?.metadata().map_err(said)?)),
         "stat" => Ok(attributes(&fs::symlink_metadata(rest).map_err(said)?)),

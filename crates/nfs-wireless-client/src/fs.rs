@@ -1,0 +1,342 @@
+//! Files by path.
+
+mod find;
+mod options;
+
+use std::io;
+
+use nfs_proto::attr::{FileType, Metadata, SetAttributes};
+use nfs_wire::{FileHandle, Status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use self::find::Last;
+pub use self::options::OpenOptions;
+use crate::{
+    client::{Client, Entry},
+    config::ClientConfig,
+    connect::all,
+    error::Error,
+    file::File,
+    read_dir::ReadDir,
+};
+
+/// Entries of a directory that are removed at the same time.
+const REMOVED_AT_ONCE: usize = 32;
+
+/// What is made has these permission bits, unless it is asked for others.
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// The files of an export by path, with the names that `tokio::fs` has for the same things.
+///
+/// ```no_run
+/// use nfs_wireless_client::{ClientConfig, Fs};
+/// use tokio::io::AsyncReadExt;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let music = Fs::connect("nas", "/srv/music", ClientConfig::default()).await?;
+/// let mut song = music.open("song.ogg").await?;
+/// let mut head = [0; 4];
+/// song.read_exact(&mut head).await?;
+/// music.create_dir_all("new/2026").await?;
+/// music.rename("song.ogg", "new/2026/song.ogg").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Paths are bytes, as they are on the server. A relative path lies below the directory that was connected to, an absolute one is a path
+/// on the server. Symbolic links are followed, 40 at most, where `tokio::fs` follows them; their targets are paths on the server. What lies
+/// outside the export is not found.
+///
+/// Each path costs one LOOKUP for each of its names. Nothing is remembered between calls.
+#[derive(Clone, Debug)]
+pub struct Fs {
+    client: Client,
+    base: Vec<u8>,
+}
+
+impl Fs {
+    /// Connects to the export of `host` that holds the directory `path`.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect(host: &str, path: impl AsRef<[u8]>, config: ClientConfig) -> Result<Self, Error> {
+        let client = Client::connect(host, path.as_ref(), config).await?;
+        Ok(Self::new(client, path))
+    }
+
+    /// Shows what a client has connected to; relative paths lie below `base`, a path on the server.
+    pub fn new(client: Client, base: impl AsRef<[u8]>) -> Self {
+        Self { client, base: base.as_ref().to_vec() }
+    }
+
+    /// Returns the client, for what has no path.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Opens a file to read it.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::kind`] tells what `std::fs` would have called it. The same goes for every method here.
+    pub async fn open(&self, path: impl AsRef<[u8]>) -> Result<File, Error> {
+        OpenOptions::new().read(true).open(self, path).await
+    }
+
+    /// Opens a file to write it; it is made if it is not there, and empty otherwise.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn create(&self, path: impl AsRef<[u8]>) -> Result<File, Error> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(self, path).await
+    }
+
+    /// Returns the contents of a file.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
+        let mut contents = Vec::new();
+        self.open(path).await?.read_to_end(&mut contents).await?;
+        Ok(contents)
+    }
+
+    /// Writes a file in place, which is on stable storage when this returns. Whoever reads it meanwhile, and who reads it after an error,
+    /// sees a part: [`Client::upload`] gives a file its name when it is complete.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn write(&self, path: impl AsRef<[u8]>, contents: impl AsRef<[u8]>) -> Result<(), Error> {
+        let mut file = self.create(path).await?;
+        file.write_all(contents.as_ref()).await?;
+        Ok(file.flush().await?)
+    }
+
+    /// Returns the attributes of what a path leads to.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
+        Ok(self.find(path.as_ref(), Last::Followed).await?.there()?.metadata)
+    }
+
+    /// Returns the attributes of what has a path, also of a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn symlink_metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
+        Ok(self.find(path.as_ref(), Last::Itself).await?.there()?.metadata)
+    }
+
+    /// Whether a path leads to something.
+    ///
+    /// # Errors
+    /// As [`Fs::open`], where that is not known.
+    pub async fn try_exists(&self, path: impl AsRef<[u8]>) -> Result<bool, Error> {
+        match self.metadata(path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists a directory.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir, Error> {
+        let found = self.find(path.as_ref(), Last::Followed).await?;
+        Ok(self.client.read_dir(found.there()?.handle))
+    }
+
+    /// Returns the target of a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
+        let found = self.find(path.as_ref(), Last::Itself).await?;
+        self.client.read_link(found.there()?.handle).await
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`Fs::open`]; `AlreadyExists` where something has the path.
+    pub async fn create_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let found = self.find(path.as_ref(), Last::Itself).await?;
+        let (directory, name) = found.free()?;
+        self.client.mkdir(directory, name, mode(DIRECTORY_MODE)).await.map(drop)
+    }
+
+    /// Makes a directory, and those above it that are missing.
+    ///
+    /// # Errors
+    /// As [`Fs::open`]; `AlreadyExists` or `NotADirectory` where something else is in the way.
+    pub async fn create_dir_all(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        // Each lies in the one after it, which is to be made before it.
+        let mut wanted = vec![path.as_ref()];
+        while let Some(&path) = wanted.last() {
+            let error = self.create_dir(path).await.err();
+            let above = path.iter().rposition(|&byte| byte == b'/').filter(|&at| at > 0);
+            match (error, above) {
+                (Some(error), Some(at)) if error.kind() == io::ErrorKind::NotFound => {
+                    wanted.push(&path[..at])
+                }
+                (Some(error), _) if !self.is_dir(path).await => return Err(error),
+                _ => _ = wanted.pop(),
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_dir(&self, path: &[u8]) -> bool {
+        self.metadata(path).await.is_ok_and(|it| it.file_type == FileType::Directory)
+    }
+
+    /// Removes a file that is no directory, or a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let found = self.find(path.as_ref(), Last::Itself).await?;
+        let (directory, name, entry) = found.named()?;
+        // A server may let root remove a directory like this.
+        match entry.metadata.file_type {
+            FileType::Directory => Err(find::refused(Status::ISDIR)),
+            _ => self.client.remove(directory, name).await,
+        }
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let found = self.find(path.as_ref(), Last::Itself).await?;
+        let (directory, name, _) = found.named()?;
+        self.client.rmdir(directory, name).await
+    }
+
+    /// Removes a directory and everything in it; of a symbolic link, the link. An export within the client's own stays, and so does what is
+    /// above it.
+    ///
+    /// # Errors
+    /// As [`Fs::open`]; a part may have been removed then.
+    pub async fn remove_dir_all(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
+        let found = self.find(path.as_ref(), Last::Itself).await?;
+        let (directory, name, entry) = found.named()?;
+        match entry.metadata.file_type {
+            FileType::Directory => self.remove_tree(directory, name, entry.handle).await,
+            FileType::Symlink => self.client.remove(directory, name).await,
+            _ => Err(find::refused(Status::NOTDIR)),
+        }
+    }
+
+    async fn remove_tree(&self, above: FileHandle, name: &[u8], handle: FileHandle) -> Result<(), Error> {
+        let first = Doomed { above, name: name.to_vec(), handle, is_empty: false };
+        let (mut doomed, mut ancestors) = (vec![first], Vec::new());
+        while let Some(directory) = doomed.pop() {
+            let Doomed { above, ref name, handle, is_empty } = directory;
+            if is_empty {
+                gone_is_done(self.client.rmdir(above, name).await)?;
+                ancestors.pop();
+                continue;
+            }
+            let shown = || String::from_utf8_lossy(name).into_owned();
+            if self.client.is_inner_export(handle) {
+                return Err(Error::MountPoint { path: shown() });
+            }
+            if ancestors.contains(&handle) {
+                return Err(Error::Circle { name: shown(), above: "a directory".to_owned() });
+            }
+            ancestors.push(handle);
+            doomed.push(Doomed { is_empty: true, ..directory });
+            let (mut listing, mut files) = (self.client.read_dir(handle), Vec::new());
+            while let Some(entry) = listing.next_complete().await? {
+                match (entry.metadata.map(|it| it.file_type), entry.handle) {
+                    (Some(FileType::Directory), Some(below)) => {
+                        let (above, name) = (handle, entry.name);
+                        doomed.push(Doomed { above, name, handle: below, is_empty: false });
+                    }
+                    _ => files.push(entry.name),
+                }
+            }
+            for names in files.chunks(REMOVED_AT_ONCE) {
+                let removed = all(names.iter().map(|name| self.client.remove(handle, name))).await;
+                removed.into_iter().try_for_each(gone_is_done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file another path; what has that is replaced (RENAME, RFC 1813 §3.3.14).
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
+        let from = self.find(from.as_ref(), Last::Itself).await?;
+        let to = self.find(to.as_ref(), Last::Itself).await?;
+        let (directory, name, entry) = from.named()?;
+        let (new_directory, new_name) = to.place()?;
+        self.client.rename(entry.handle, (directory, name), (new_directory, new_name)).await
+    }
+
+    /// Gives a file one more path.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn hard_link(&self, original: impl AsRef<[u8]>, link: impl AsRef<[u8]>) -> Result<(), Error> {
+        let original = self.find(original.as_ref(), Last::Itself).await?.there()?;
+        let link = self.find(link.as_ref(), Last::Itself).await?;
+        let (directory, name) = link.free()?;
+        // Servers have several words for it.
+        if original.metadata.file_type == FileType::Directory {
+            return Err(find::refused(Status::PERM));
+        }
+        self.client.hard_link(original.handle, directory, name).await
+    }
+
+    /// Makes a symbolic link to `target`, whatever that is.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn symlink(&self, target: impl AsRef<[u8]>, link: impl AsRef<[u8]>) -> Result<(), Error> {
+        let link = self.find(link.as_ref(), Last::Itself).await?;
+        let (directory, name) = link.free()?;
+        self.client.symlink(directory, name, target.as_ref()).await.map(drop)
+    }
+
+    /// Changes attributes of what a path leads to.
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn set_attributes(
+        &self,
+        path: impl AsRef<[u8]>,
+        attributes: SetAttributes,
+    ) -> Result<(), Error> {
+        let Entry { handle, .. } = self.find(path.as_ref(), Last::Followed).await?.there()?;
+        self.client.set_attributes(handle, attributes).await
+    }
+}
+
+/// A directory that is to be removed.
+struct Doomed {
+    above: FileHandle,
+    name: Vec<u8>,
+    handle: FileHandle,
+    /// What was in it is removed, or will be before it.
+    is_empty: bool,
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..SetAttributes::default() }
+}
+
+/// What somebody else has removed is removed.
+fn gone_is_done(removed: Result<(), Error>) -> Result<(), Error> {
+    removed.or_else(|error| if error.status() == Some(Status::NOENT) { Ok(()) } else { Err(error) })
+}
