@@ -27,7 +27,7 @@ use rustix::{
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
 pub(crate) use own::Own;
-pub(crate) use part::{Mark, Part, removed};
+pub(crate) use part::{Mark, Part, close_copy, removed};
 pub(crate) use source::SourcePath;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server

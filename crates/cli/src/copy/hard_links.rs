@@ -7,7 +7,7 @@ use super::{
     frame::Frame,
     node::{Kind, Node},
     place::Present,
-    sync::{Change, Syncing},
+    sync::{Change, Compare, Syncing},
     transfer::{Decision, Item},
     update::Age,
 };
@@ -93,7 +93,15 @@ impl Run<'_> {
             true => there.place.look_up(self.connections, self.reporter, first).await?,
             false => there.place.present(self.connections, self.reporter, first).await?,
         };
-        let copied = copied.filter(|it| it.kind == Kind::File && it.attributes.size == node.attributes.size);
+        // What was skipped, or failed, is another file.
+        let copied = match copied {
+            Some(it) if it.kind == Kind::File && it.attributes.size == node.attributes.size => {
+                let is_by_size = sync.options.compare == Compare::Size;
+                let age = self.age(node, &there.place, &it.attributes).await?;
+                (is_by_size || age == Age::Same).then_some(it)
+            }
+            _ => None,
+        };
         let present = frame.place.present(self.connections, self.reporter, name).await?;
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {

@@ -76,8 +76,10 @@ pub(super) struct Attributes {
     pub(super) times: Times,
     /// Last change of contents or attributes.
     pub(super) changed: SystemTime,
-    /// File system, where its number stays the same, and file.
+    /// File system and file.
     pub(super) file: (u64, u64),
+    /// The number of the file system stays the same: those of devices change when the machine restarts.
+    pub(super) is_lasting: bool,
 }
 
 /// What a [`Kind::Special`] is that can be read to its end.
@@ -95,8 +97,9 @@ impl Attributes {
 
     /// Returns what tells this file with these contents from any other.
     pub(super) fn identity(&self) -> Identity {
+        let file_system = if self.is_lasting { self.file.0 } else { 0 };
         Identity {
-            file: self.file,
+            file: (file_system, self.file.1),
             size: self.size,
             modified: nanoseconds(self.times.modified),
             changed: nanoseconds(self.changed),
@@ -154,6 +157,7 @@ impl Node {
             times,
             changed: now,
             file: (0, 0),
+            is_lasting: false,
         };
         Self { origin: Origin::Standard, kind: Kind::File, attributes }
     }
@@ -369,6 +373,7 @@ impl From<&Metadata> for Attributes {
             times,
             changed: metadata.ctime.into(),
             file: (fsid, fileid),
+            is_lasting: true,
         }
     }
 }
@@ -388,8 +393,8 @@ impl From<&fs::Metadata> for Attributes {
             stored: metadata.blocks().saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(metadata.ctime(), metadata.ctime_nsec()),
-            // Numbers of devices change when the machine restarts.
-            file: (0, metadata.ino()),
+            file: (metadata.dev(), metadata.ino()),
+            is_lasting: false,
         }
     }
 }
@@ -426,7 +431,8 @@ impl From<&Stat> for Attributes {
             stored: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES),
             times,
             changed: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),
-            file: (0, stat.st_ino as u64),
+            file: (stat.st_dev as u64, stat.st_ino as u64),
+            is_lasting: false,
         }
     }
 }

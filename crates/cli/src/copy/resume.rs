@@ -173,8 +173,8 @@ impl Receiving {
         Recorded { file, recorder: Arc::clone(&self.recorder) }
     }
 
-    /// Flushes the bytes to the disk from time to time, so that they also outlast a power failure. Ends when somebody has
-    /// removed the file, for then they are for nothing.
+    /// Flushes the bytes to the disk from time to time, so that they also outlast a power failure. Ends when that fails, and when somebody
+    /// has removed the file, for then they are for nothing.
     pub(super) async fn flush(&self) -> io::Error {
         let mut flushed = Instant::now();
         loop {
@@ -188,11 +188,20 @@ impl Receiving {
                 continue;
             }
             let file = Arc::clone(&self.file);
-            let done = tokio::task::spawn_blocking(move || file.sync_data()).await;
-            if matches!(done, Ok(Ok(()))) {
-                let mut recorder = lock(&self.recorder);
-                recorder.state.solid = written;
-                recorder.record();
+            // An error is told once, and nobody knows of which bytes.
+            match tokio::task::spawn_blocking(move || file.sync_data()).await {
+                Ok(Ok(())) => {
+                    let mut recorder = lock(&self.recorder);
+                    recorder.state.solid = written;
+                    recorder.record();
+                }
+                Ok(Err(error)) => {
+                    let mut recorder = lock(&self.recorder);
+                    recorder.state.tentative = recorder.state.solid.clone();
+                    recorder.record();
+                    return error;
+                }
+                Err(error) => return io::Error::other(error),
             }
             flushed = Instant::now();
         }

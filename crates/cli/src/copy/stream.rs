@@ -22,6 +22,7 @@ use crate::{
     connections::Connections,
     error::{ResultExt, local, remote_error},
     exit::{Exit, Failure},
+    local::close_copy,
     remote::{Found, find_again, follow},
     report::{Reporter, stdout_error},
 };
@@ -269,7 +270,8 @@ pub(crate) async fn to_stdout(
         StreamError::Read(error) => remote_error(error, name),
         StreamError::Write(error) => stdout_error(error),
     })?;
-    stdout.flush().await.map_err(stdout_error)
+    stdout.flush().await.map_err(stdout_error)?;
+    close_copy(&io::stdout()).map_err(stdout_error)
 }
 
 impl Run<'_> {
@@ -298,6 +300,7 @@ impl Run<'_> {
                     StreamError::Write(error) => stdout_error(error),
                 })?;
                 stdout.flush().await.map_err(stdout_error)?;
+                close_copy(&io::stdout()).map_err(stdout_error)?;
                 self.reporter.activity().file_done();
                 self.reporter.count_done();
                 if self.is_to_be_verified(node, None) {
@@ -363,12 +366,14 @@ impl Run<'_> {
             Err(error) => Err(error),
         };
         if let Input::Remote(reading) = &mut source
-            && (has_changed || written.is_ok() && attributes.size > SMALL_BYTES)
+            && (has_changed || written.is_ok())
         {
+            // Its listing may be long ago, and a short copy is soon made again.
+            let is_short_listed = attributes.size <= SMALL_BYTES && attributes == node.attributes;
             match reading.since(&Pieces::Remote(client, file)).await.at(node)? {
                 // It is the same, and it ended early if it `has_changed`.
                 (Since::Same, _) => {}
-                (Since::Grew, _) if !has_changed => self.say_grew(node, attributes.size),
+                (Since::Grew, _) if !has_changed && !is_short_listed => self.say_grew(node, attributes.size),
                 (_, now) => return Ok(Filled::Changed(now)),
             }
         }

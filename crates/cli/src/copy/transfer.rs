@@ -258,6 +258,11 @@ impl Run<'_> {
     }
 }
 
+/// The bits by which a program gets the rights of its owner and of its group.
+pub(super) const SET_ID: u32 = 0o6000;
+pub(super) const SET_ID_IS_LEFT_OUT: &str =
+    "set-user-ID and set-group-ID belong to an owner that is not kept";
+
 /// Returns the permissions of a copy: the source's own, those of the file it replaces, or those of any new file.
 pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -> u32 {
     match present {

@@ -207,6 +207,7 @@ mod tests {
             times,
             changed: made,
             file: (0, 0),
+            is_lasting: true,
         }
     }
 

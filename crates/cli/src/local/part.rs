@@ -193,6 +193,11 @@ impl Part {
         give(self.file.as_fd(), uid, gid);
     }
 
+    /// Whether it belongs to this user and this group.
+    pub(crate) fn is_owned_by(&self, uid: u32, gid: u32) -> bool {
+        self.file.metadata().is_ok_and(|it| (it.uid(), it.gid()) == (uid, gid))
+    }
+
     /// Sets the times.
     pub(crate) fn set_times(&self, times: Times) -> io::Result<()> {
         Ok(fs::futimens(&self.file, &times.to_timestamps())?)
@@ -210,6 +215,7 @@ impl Part {
         if !self.is_named(temporary)? {
             return Err(removed());
         }
+        close_copy(&self.file)?;
         let (directory, flags) = (&self.directory.fd, RenameFlags::NOREPLACE);
         match fs::renameat_with(directory, &temporary[..], directory, &self.name[..], flags) {
             Ok(()) => {
@@ -234,6 +240,7 @@ impl Part {
     /// # Errors
     /// `NotFound` when somebody removed or replaced the temporary file.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        close_copy(&self.file)?;
         if let Some(temporary) = &self.temporary {
             if !self.is_named(temporary)? {
                 return Err(removed());
@@ -251,6 +258,13 @@ impl Part {
             let _ = self.directory.remove(temporary);
         }
     }
+}
+
+/// Closes a copy of a descriptor, as programs close files: some file systems, those of other machines, say only then that what was written
+/// has no room.
+pub(crate) fn close_copy(file: &impl AsFd) -> io::Result<()> {
+    let copy = file.as_fd().try_clone_to_owned()?;
+    Ok(nix::unistd::close(copy)?)
 }
 
 /// Returns the error for a temporary file that is not there any more.

@@ -6,7 +6,14 @@ misbehaviours! {
     a_size_that_grows_while_it_is_read: FILE, Reply(|c, r| attributes(c, r, |it| it.size = 100_000 + c.before)), BeRight;
     a_size_that_is_too_large: FILE, Reply(|c, r| attributes(c, r, |it| it.size = 1 << 40)), Say(1, "shrank");
     a_size_of_16_eib: FILE, Reply(|c, r| attributes(c, r, |it| it.size = u64::MAX)), Say(1, "shrank from 18446744073709551615 to");
-    times_that_change_all_the_time: FILE, Reply(|c, r| attributes(c, r, |it| it.mtime.seconds = c.before as u32)), BeRight;
+    times_that_change_all_the_time: FILE, Reply(|c, r| attributes(c, r, |it| it.mtime.seconds = c.before as u32)), Say(1, "changes faster than it can be copied");
+    listings_that_are_older_than_the_files: TREE, Reply(|c, r| page(c, r, |page, _| {
+        for entry in &mut page.reply.entries.0 {
+            if let post_op_attr::Some(it) = &mut entry.name_attributes && it.type_ == ftype3::NF3REG {
+                (it.size, it.mtime.seconds) = (it.size / 2, 1);
+            }
+        }
+    })), BeRight;
     another_file_every_time: FILE, Reply(|c, r| attributes(c, r, |it| it.fileid = c.before)), BeRight;
     nanoseconds_above_a_second: TREE_KEPT, Reply(|c, r| attributes(c, r, |it| it.mtime = nfstime3 { seconds: 1, nseconds: u32::MAX })), BeRight;
     times_at_the_end_of_time: TREE_KEPT, Reply(|c, r| attributes(c, r, |it| it.mtime = nfstime3 { seconds: u32::MAX, nseconds: 999_999_999 })), BeRight;

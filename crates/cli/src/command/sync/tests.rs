@@ -180,6 +180,9 @@ fn text(path: PathBuf) -> String {
     fs::read_to_string(path).unwrap()
 }
 
+/// Symbolic links of [`plant`].
+const LINKS: u64 = 1;
+
 /// Makes a small tree, with one of everything.
 fn plant(root: &Path) {
     fs::create_dir_all(root.join("sub/empty")).unwrap();
@@ -264,6 +267,9 @@ async fn a_second_run_lists_the_directories_and_asks_for_nothing_else() {
         // d0 to d29, the root, and three in the plant.
         let directories = 34 * if way == Way::Across { 2 } else { 1 };
         assert_eq!(called(Procedure::Readdirplus), directories, "{way:?}");
+        // A link may lead elsewhere whatever its length and time are.
+        let links = LINKS * if way == Way::Across { 2 } else { 1 };
+        assert_eq!(called(Procedure::Readlink), links, "{way:?}");
         // SRC and DST are looked for, and SRC is looked at again before anything is deleted.
         let found = called(Procedure::Lookup) + called(Procedure::Getattr) + called(Procedure::Fsinfo);
         assert!(found + called(Procedure::Null) < 15, "{way:?}: {found}");
@@ -343,6 +349,42 @@ async fn what_exists_may_be_left_alone() {
             ("content", "OTHER", "content")
         );
         assert_eq!((&found("file")[..], &found("directory/inner")[..]), ("content", "content"));
+    }
+}
+
+#[tokio::test]
+async fn a_link_leads_where_it_does_in_the_source_whatever_its_length_and_time_are() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        for (directory, target) in [(&ends.source, "rel-2"), (&ends.target, "rel-1")] {
+            fs::create_dir_all(directory).unwrap();
+            let link = directory.join("current");
+            symlink(target, &link).unwrap();
+            let status = std::process::Command::new("touch").args(["-h", "-d", "@5"]).arg(&link).status();
+            assert!(status.unwrap().success());
+        }
+        let ran = trial.sync(&ends, &[]).await;
+        assert!(ran.is_clean() && ran.count("done") == 1, "{way:?}: {:?}", ran.counts);
+        assert_eq!(fs::read_link(ends.target.join("current")).unwrap(), Path::new("rel-2"));
+    }
+}
+
+/// Names of one file become names of its copy, and of nothing else.
+#[tokio::test]
+async fn a_further_name_of_a_file_that_is_left_alone_is_a_file_of_its_own() {
+    for (way, option) in
+        WAYS.into_iter().flat_map(|way| ["--ignore-existing", "--update"].map(|it| (way, it)))
+    {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        write(&ends.source.join("a"), "v1aaa", 5);
+        fs::hard_link(ends.source.join("a"), ends.source.join("b")).unwrap();
+        write(&ends.target.join("a"), "v2bbb", 6);
+        let ran = trial.sync(&ends, &[option]).await;
+        assert!(ran.result.is_ok() && ran.count("failed") == 0, "{way:?} {option}: {:?}", ran.counts);
+        let found = ["a", "b"].map(|name| text(ends.target.join(name)));
+        assert_eq!(found, ["v2bbb", "v1aaa"], "{way:?} {option}");
     }
 }
 

@@ -1,11 +1,20 @@
 //! A file from a server to this machine.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use nfs_wireless_client::{self as client, Metadata, RangeSet, TransferError};
+use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferError};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
-use super::{Attempt, Copied, MAX_VERSIONS, Target, keeps_changing, transfer_error};
+use super::{
+    Attempt, Copied, MAX_VERSIONS, SET_ID, SET_ID_IS_LEFT_OUT, Target, keeps_changing, transfer_error,
+};
 use crate::{
     copy::{
         Run,
@@ -24,6 +33,26 @@ use crate::{
 
 /// Bytes of a file of size 0 that are asked for, to see whether it has any.
 const FIRST_BYTES: u32 = 512;
+
+/// Takes the bytes of a download, and notices whether the file has changed since its attributes were told.
+struct Comparing {
+    writer: Writer,
+    before: Attributes,
+    differs: Arc<AtomicBool>,
+}
+
+impl Sink for Comparing {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.writer.write_at(offset, bytes)
+    }
+
+    fn told(&mut self, attributes: Option<Metadata>) {
+        let version = |it: &Attributes| (it.size, it.times.modified);
+        if attributes.is_some_and(|it| version(&Attributes::from(&it)) != version(&self.before)) {
+            self.differs.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Run<'_> {
     /// Copies a file from a server; returns the attributes of the copy.
@@ -58,6 +87,8 @@ impl Run<'_> {
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
+        // Until it has its owner and group, those of the directory are not to read it.
+        let part_mode = if self.copy.preserve { mode & 0o700 } else { mode } | 0o600;
         let is_large = attributes.size > SMALL_BYTES;
         let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
         let key = if keeps { self.key() } else { None };
@@ -71,20 +102,21 @@ impl Run<'_> {
         if key.is_some() {
             frame.note_journal();
         }
-        let kept = key.map(|key| Receiving::open(directory, name, mode | 0o600, attributes.identity(), key));
+        let kept = key.map(|key| Receiving::open(directory, name, part_mode, attributes.identity(), key));
         let (receiving, part) = match kept {
             Some(Ok((receiving, part))) => (Some(receiving), part),
             // Where somebody else has taken the name of the journal, none is kept.
             Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
-            _ if self.copy.inplace => (None, Part::in_place(directory, name, mode | 0o600).map_err(here)?),
-            _ => (None, Part::beside(directory, name, mode | 0o600, None).map_err(here)?),
+            _ if self.copy.inplace => (None, Part::in_place(directory, name, part_mode).map_err(here)?),
+            _ => (None, Part::beside(directory, name, part_mode, None).map_err(here)?),
         };
         let resumes = receiving.is_some();
         let mut was = None;
+        let differs = Arc::<AtomicBool>::default();
         let moved = if let Some(receiving) = receiving {
             self.fetch_missing(node, attributes, source, target, (receiving, &part)).await?
         } else if is_its_size {
-            self.fetch_all(attributes, source, target, &part).await?
+            self.fetch_all(attributes, source, target, &part, &differs).await?
         } else {
             match self.fetch_stream(node, attributes, source, &part, &path).await {
                 Ok(Filled::Complete(digest)) => was = Some(*digest),
@@ -103,6 +135,7 @@ impl Run<'_> {
         // The replies may have told that it is the same file still.
         let is_same = |it: &Metadata| told(&Attributes::from(it), &attributes) == Told::Is(Since::Same);
         let is_doubtful = has_shrunk
+            || is_its_size && differs.load(Ordering::Relaxed)
             || is_large && is_its_size && matches!(&moved, Ok(told) if !told.as_ref().is_some_and(is_same));
         if is_doubtful {
             let metadata = source.client.metadata(source.handle).await.at(node)?;
@@ -112,6 +145,10 @@ impl Run<'_> {
                 // Nothing of it has changed, and it ends before its size: so do files that lie on no disk. Of others a part is missing.
                 Since::Same if has_shrunk && metadata.used == 0 => return Ok(Attempt::IsNotItsSize),
                 Since::Same => {}
+                // Its listing may be long ago, and a short copy is soon made again.
+                Since::Grew if !is_large && attributes == node.attributes => {
+                    return Ok(Attempt::Changed(now));
+                }
                 Since::Grew if !has_shrunk => self.say_grew(node, attributes.size),
                 Since::Grew | Since::Changed => return Ok(Attempt::Changed(now)),
             }
@@ -230,6 +267,7 @@ impl Run<'_> {
         source: &RemoteFile,
         Target { directory, name, share, frame, .. }: Target<'_>,
         part: &Part,
+        differs: &Arc<AtomicBool>,
     ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
@@ -252,7 +290,8 @@ impl Run<'_> {
         let writer =
             self.writer(part, attributes, &RangeSet::new().missing(attributes.size)).map_err(here)?;
         let observer = Some(share.observer());
-        Ok(source.client.download(source.handle, attributes.size, writer, observer).await)
+        let sink = Comparing { writer, before: attributes, differs: Arc::clone(differs) };
+        Ok(source.client.download(source.handle, attributes.size, sink, observer).await)
     }
 
     /// Returns what writes the missing ranges of a file.
@@ -281,8 +320,14 @@ impl Run<'_> {
 
     /// Sets what belongs to a complete local file, as far as its file system keeps that.
     fn finish(&self, part: &Part, attributes: Attributes, mode: u32) {
+        let mut mode = mode;
         if self.copy.preserve {
             part.set_owner(attributes.uid, attributes.gid);
+            // Who runs it is to get the rights of nobody else than of its owner there.
+            if mode & SET_ID != 0 && !part.is_owned_by(attributes.uid, attributes.gid) {
+                mode &= !SET_ID;
+                self.say_not_kept(SET_ID_IS_LEFT_OUT);
+            }
         }
         let mut set = part.set_mode(mode);
         if self.copy.preserve {

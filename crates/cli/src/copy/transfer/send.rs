@@ -13,7 +13,9 @@ use nfs_wireless_client::{
     self as client, FileHandle, Metadata, Placement, Procedure, RangeSet, SetAttributes, Time, UploadSpec,
 };
 
-use super::{Attempt, Copied, MAX_VERSIONS, keeps_changing, part_mode, transfer_error};
+use super::{
+    Attempt, Copied, MAX_VERSIONS, SET_ID, SET_ID_IS_LEFT_OUT, keeps_changing, part_mode, transfer_error,
+};
 use crate::{
     copy::{
         Links, Run,
@@ -197,9 +199,8 @@ impl Run<'_> {
                 return Err(self.refused(error, path, place, name).await);
             }
         }
-        if self.copy.preserve
-            && self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid)
-        {
+        let is_given = || self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
+        if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
             let entry = place.client.lookup(place.handle, name).await.at(&target)?;
             self.give(place, entry.handle, node, mode).await?;
         }
@@ -300,7 +301,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gives a file to the source's owner, where we may, and repeats the mode, which that may clear bits of.
+    /// Gives a file to the source's owner, where we may. If it is theirs then, it gets the bits by which a program has the rights of its owner:
+    /// nobody is to run it with those of somebody else.
     pub(super) async fn give(
         &self,
         place: &RemotePlace,
@@ -309,7 +311,13 @@ impl Run<'_> {
         mode: u32,
     ) -> anyhow::Result<()> {
         place.give(self.connections, file, node.attributes).await?;
-        if mode & 0o6000 != 0 {
+        if mode & SET_ID != 0 {
+            let now = place.client.metadata(file).await.at(node)?;
+            let Attributes { uid, gid, .. } = node.attributes;
+            if (now.uid, now.gid) != (uid, gid) {
+                self.say_not_kept(SET_ID_IS_LEFT_OUT);
+                return Ok(());
+            }
             let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
             match place.client.set_attributes(file, attributes).await {
                 Err(error) if is_refused(&error) => self.say_not_kept(error),
@@ -323,7 +331,7 @@ impl Run<'_> {
     pub(super) fn last_attributes(&self, times: Times, mode: u32) -> SetAttributes {
         let mut attributes = if self.copy.preserve { set_times(times) } else { SetAttributes::default() };
         if self.copy.preserve || mode != part_mode(mode) {
-            attributes.mode = Some(mode);
+            attributes.mode = Some(mode & !SET_ID);
         }
         attributes
     }

@@ -253,17 +253,35 @@ async fn a_server_that_gives_nothing_away_gets_the_rest() {
     assert_eq!(counts["failed"], 1, "any other refusal is a failure");
 }
 
+/// A program runs with the rights of its owner: it has them in a copy that is the owner's, and with nobody else's.
 #[tokio::test]
-async fn the_bits_that_giving_a_file_away_clears_are_set_again() {
-    let mut calls = Vec::new();
-    for mode in [0o755, 0o4755, 0o2755] {
-        let trial = Trial::start();
-        let ([from, to], [source, _]) = trial.ends(true, "program", "copy");
-        make_foreign(&source, mode);
-        trial.copy(&[&AS_ROOT[..], &[&from, &to]].concat()).await.0.unwrap();
-        calls.push(trial.served(Procedure::Setattr));
+async fn a_program_has_the_rights_of_its_owner_or_of_nobody() {
+    const SET_ID: u32 = 0o6000;
+    for mode in [0o4755, 0o2755] {
+        for is_upload in [true, false] {
+            let mut calls = Vec::new();
+            // The server gives no file away.
+            for is_foreign in [true, false] {
+                let trial = Trial::start();
+                let ([from, to], [source, target]) = trial.ends(is_upload, "program", "copy");
+                make_foreign(&source, mode);
+                if !is_foreign {
+                    let made = fs::metadata(source.parent().unwrap()).unwrap();
+                    let _ = chown(&source, Some(made.uid()), Some(made.gid()));
+                    fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+                }
+                trial.copy(&[&AS_ROOT[..], &[&from, &to]].concat()).await.0.unwrap();
+                calls.push(trial.served(Procedure::Setattr));
+                let [was, is] = [&source, &target].map(|path| fs::metadata(path).unwrap());
+                let is_given = (was.uid(), was.gid()) == (is.uid(), is.gid());
+                assert!(is_given || is.mode() & SET_ID == 0, "{mode:o}, upload: {is_upload}");
+                // The server keeps no such bits.
+                assert!(!is_given || is_upload || is.mode() & 0o7777 == mode, "{mode:o}");
+            }
+            // Mode and times, then the owner, which is refused, or the bits.
+            assert_eq!(calls, if is_upload { [2, 2] } else { [0, 0] }, "{mode:o}");
+        }
     }
-    assert_eq!([calls[1], calls[2]], [calls[0] + 1; 2]);
 }
 
 #[tokio::test]
