@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use nfs_wireless_client::{ClientConfig, FileType, Fs, NfsStatus, OpenOptions, SetAttributes};
+use nfs_wireless_client::{ClientConfig, Error, FileType, Fs, NfsStatus, OpenOptions, SetAttributes};
 use nfs_wireless_server::Server;
 use rand_chacha::{
     ChaCha8Rng,
@@ -90,8 +90,9 @@ fn of<T>(result: io::Result<T>, told: impl FnOnce(T) -> Vec<u8>) -> Outcome {
     result.map(told).map_err(|error| error.kind())
 }
 
-fn none<T>(_: T) -> Vec<u8> {
-    Vec::new()
+/// What came of an operation that tells nothing, there and here.
+fn both(what: String, there: Result<(), Error>, here: io::Result<()>) -> (String, Outcome, Outcome) {
+    (what, of(there.map_err(Into::into), |()| Vec::new()), of(here, |()| Vec::new()))
 }
 
 /// Does one operation in both places. Returns its words, and what came of it there and here.
@@ -100,48 +101,42 @@ async fn operate(random: &mut ChaCha8Rng, nas: &Fs, local: &Path) -> (String, Ou
     let (path, other) = (PATHS[below(12) as usize], PATHS[below(12) as usize]);
     let (bits, bytes, offset) = (below(64), vec![below(256) as u8; below(3000) as usize], below(4000));
     let here = local.join(path);
-    let error = |error: nfs_wireless_client::Error| io::Error::from(error);
+    let error = |error: Error| io::Error::from(error);
     match below(15) {
-        0 => {
-            let done = (nas.create_dir(path).await.map_err(error), fs::create_dir(&here));
-            (format!("create_dir {path}"), of(done.0, none), of(done.1, none))
-        }
+        0 => both(format!("create_dir {path}"), nas.create_dir(path).await, fs::create_dir(&here)),
         1 => {
-            let done = (nas.create_dir_all(path).await.map_err(error), fs::create_dir_all(&here));
-            (format!("create_dir_all {path}"), of(done.0, none), of(done.1, none))
+            both(format!("create_dir_all {path}"), nas.create_dir_all(path).await, fs::create_dir_all(&here))
         }
-        2 => {
-            let done = (nas.remove_file(path).await.map_err(error), fs::remove_file(&here));
-            (format!("remove_file {path}"), of(done.0, none), of(done.1, none))
-        }
-        3 => {
-            let done = (nas.remove_dir(path).await.map_err(error), fs::remove_dir(&here));
-            (format!("remove_dir {path}"), of(done.0, none), of(done.1, none))
-        }
+        2 => both(format!("remove_file {path}"), nas.remove_file(path).await, fs::remove_file(&here)),
+        3 => both(format!("remove_dir {path}"), nas.remove_dir(path).await, fs::remove_dir(&here)),
         4 if !path.contains("..") => {
-            let done = (nas.remove_dir_all(path).await.map_err(error), fs::remove_dir_all(&here));
-            (format!("remove_dir_all {path}"), of(done.0, none), of(done.1, none))
+            both(format!("remove_dir_all {path}"), nas.remove_dir_all(path).await, fs::remove_dir_all(&here))
         }
         5 | 6 => {
-            let done = (nas.rename(path, other).await.map_err(error), fs::rename(&here, local.join(other)));
+            let (what, there, here) = both(
+                format!("rename {path} {other}"),
+                nas.rename(path, other).await,
+                fs::rename(&here, local.join(other)),
+            );
             // Which of several reasons counts is the server's choice.
             let why = |outcome: Outcome| outcome.map_err(|_| ErrorKind::Other);
-            (format!("rename {path} {other}"), why(of(done.0, none)), why(of(done.1, none)))
+            (what, why(there), why(here))
         }
-        7 => {
-            let done =
-                (nas.hard_link(path, other).await.map_err(error), fs::hard_link(&here, local.join(other)));
-            (format!("hard_link {path} {other}"), of(done.0, none), of(done.1, none))
-        }
+        7 => both(
+            format!("hard_link {path} {other}"),
+            nas.hard_link(path, other).await,
+            fs::hard_link(&here, local.join(other)),
+        ),
         8 => {
             let target = ["a", "../b", "loop", "gone", "b/x"][below(5) as usize];
-            let done = (nas.symlink(target, path).await.map_err(error), symlink(target, &here));
-            (format!("symlink {target} {path}"), of(done.0, none), of(done.1, none))
+            let what = format!("symlink {target} {path}");
+            both(what, nas.symlink(target, path).await, symlink(target, &here))
         }
-        9 => {
-            let done = (nas.write(path, &bytes).await.map_err(error), fs::write(&here, &bytes));
-            (format!("write {} bytes to {path}", bytes.len()), of(done.0, none), of(done.1, none))
-        }
+        9 => both(
+            format!("write {} bytes to {path}", bytes.len()),
+            nas.write(path, &bytes).await,
+            fs::write(&here, &bytes),
+        ),
         10 => {
             let done = (nas.metadata(path).await.map_err(error), fs::metadata(&here));
             let size = |size: u64| size.to_string().into_bytes();

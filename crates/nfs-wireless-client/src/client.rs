@@ -6,7 +6,7 @@ mod names;
 mod pinger;
 mod roaming;
 
-pub(crate) use self::names::{BUSY_PAUSES, place};
+pub(crate) use self::names::{BUSY_PAUSES, components, place};
 use self::{inner::InnerExports, names::Marks};
 pub use self::{names::SpecialFile, pinger::Pinger};
 

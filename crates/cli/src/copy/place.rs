@@ -17,7 +17,7 @@ use nfs_wireless_client::{
 
 use rustix::fs::Stat;
 
-pub(super) use self::remote::RemotePlace;
+pub(super) use self::{names::SET_ID, remote::RemotePlace};
 use super::{
     kept,
     node::{Attributes, Kind, Node, Origin},

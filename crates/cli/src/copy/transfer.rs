@@ -258,8 +258,7 @@ impl Run<'_> {
     }
 }
 
-/// The bits by which a program gets the rights of its owner and of its group.
-pub(super) const SET_ID: u32 = 0o6000;
+/// Why a copy lacks these bits.
 pub(super) const SET_ID_IS_LEFT_OUT: &str =
     "set-user-ID and set-group-ID belong to an owner that is not kept";
 

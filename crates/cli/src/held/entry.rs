@@ -185,10 +185,7 @@ pub(super) const fn offset(grain: u64) -> u64 {
 pub(super) fn replace(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let new = PathBuf::from([path.as_os_str(), ".new".as_ref()].into_iter().collect::<OsString>());
     let write = || {
-        let mut file = options().truncate(true).open(&new).or_else(|error| {
-            make_above(&new, error)?;
-            options().truncate(true).open(&new)
-        })?;
+        let mut file = in_made(&new, || options().truncate(true).open(&new))?;
         pieces.iter().try_for_each(|piece| file.write_all(piece))?;
         fs::rename(&new, path)
     };
@@ -197,18 +194,12 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
 
 /// Opens a file for reading and writing, for the user alone, and makes it and the directory that it lies in.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    options().open(path).or_else(|error| {
-        make_above(path, error)?;
-        options().open(path)
-    })
+    in_made(path, || options().open(path))
 }
 
 /// Renames a file, into a directory that is made if it is missing.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    fs::rename(from, to).or_else(|error| {
-        make_above(to, error)?;
-        fs::rename(from, to)
-    })
+    in_made(to, || fs::rename(from, to))
 }
 
 /// Opens a file for reading alone.
@@ -219,11 +210,12 @@ pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     open_regular(rustix::fs::CWD, path.as_os_str().as_bytes(), OFlags::NOFOLLOW)
 }
 
-fn make_above(path: &Path, error: io::Error) -> io::Result<()> {
-    match path.parent() {
-        Some(above) if error.kind() == io::ErrorKind::NotFound => make_private(above),
+/// Does something with a path, whose directory is made if it is missing.
+fn in_made<T>(path: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    act().or_else(|error| match path.parent() {
+        Some(above) if error.kind() == io::ErrorKind::NotFound => make_private(above).and_then(|()| act()),
         _ => Err(error),
-    }
+    })
 }
 
 fn options() -> fs::OpenOptions {

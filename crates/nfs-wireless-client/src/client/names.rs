@@ -111,14 +111,9 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`]; `NOENT` when the path is not below the export.
     pub async fn resolve(&self, path: &[u8]) -> Result<Entry, Error> {
-        let export = self.export();
-        let export = export.strip_suffix(b"/").unwrap_or(export);
-        let missing = Error::refused(Procedure::Lookup, Status::NOENT);
-        let below = |rest: &&[u8]| rest.first().is_none_or(|&byte| byte == b'/');
-        let rest = path.strip_prefix(export).filter(below).ok_or(missing)?;
         let mut directory = self.root();
         let mut found = None;
-        for name in rest.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        for name in components(self.below_export(path)?) {
             let entry = self.lookup(directory, name).await?;
             directory = entry.handle;
             found = Some(entry);
@@ -127,6 +122,15 @@ impl Client {
             Some(entry) => Ok(entry),
             None => Ok(Entry { handle: directory, metadata: self.metadata(directory).await? }),
         }
+    }
+
+    /// Returns what of an absolute path on the server lies below the export.
+    pub(crate) fn below_export<'a>(&self, path: &'a [u8]) -> Result<&'a [u8], Error> {
+        let export = self.export();
+        let export = export.strip_suffix(b"/").unwrap_or(export);
+        let below = |rest: &&[u8]| rest.first().is_none_or(|&byte| byte == b'/');
+        let missing = Error::refused(Procedure::Lookup, Status::NOENT);
+        path.strip_prefix(export).filter(below).ok_or(missing)
     }
 
     /// Makes a file, or opens it when it is there (CREATE UNCHECKED, RFC 1813 §3.3.8).
@@ -496,6 +500,11 @@ impl Client {
         };
         Ok(Entry { handle, metadata })
     }
+}
+
+/// Returns the names of a path, one after the other.
+pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }
 
 /// Whether a server or its file system does not take attributes.

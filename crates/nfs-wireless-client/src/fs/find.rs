@@ -7,7 +7,10 @@ use nfs_wire::{FileHandle, Procedure, Status};
 use rustix::io::Errno;
 
 use super::Fs;
-use crate::{client::Entry, error::Error};
+use crate::{
+    client::{Entry, components},
+    error::Error,
+};
 
 /// Symbolic links that a path may lead through, as on Linux (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
@@ -64,7 +67,7 @@ impl Fs {
     /// Finds where a path leads. That its last name is missing is no error.
     pub(super) async fn find(&self, path: &[u8], last: Last) -> Result<Place, Error> {
         let path = if path.starts_with(b"/") { path.to_vec() } else { [&self.base, path].join(&b'/') };
-        let mut rest = self.below_export(&path)?;
+        let mut rest = names(self.client.below_export(&path)?);
         // The directories from the export's root down.
         let mut above = vec![self.client.root()];
         let (mut at, mut entry, mut links) = (None, None, 0);
@@ -94,7 +97,7 @@ impl Fs {
                     let target = self.client.read_link(found.handle).await?;
                     let names = if target.starts_with(b"/") {
                         above.truncate(1);
-                        self.below_export(&target)?
+                        names(self.client.below_export(&target)?)
                     } else {
                         names(&target)
                     };
@@ -114,18 +117,8 @@ impl Fs {
         }
         Ok(Place { at, entry })
     }
-
-    /// Returns the names of a path on the server below the export.
-    fn below_export(&self, path: &[u8]) -> Result<VecDeque<Vec<u8>>, Error> {
-        let export = self.client.export();
-        let export = export.strip_suffix(b"/").unwrap_or(export);
-        let is_below = |rest: &&[u8]| rest.first().is_none_or(|&byte| byte == b'/');
-        let rest = path.strip_prefix(export).filter(is_below).ok_or_else(|| refused(Status::NOENT))?;
-        Ok(names(rest))
-    }
 }
 
 fn names(path: &[u8]) -> VecDeque<Vec<u8>> {
-    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-    names.map(<[u8]>::to_vec).collect()
+    components(path).map(<[u8]>::to_vec).collect()
 }

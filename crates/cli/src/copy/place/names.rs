@@ -20,7 +20,7 @@ const NO_LINKS: [NfsStatus; 5] =
     [NfsStatus::XDEV, NfsStatus::MLINK, NfsStatus::NOTSUPP, NfsStatus::PERM, NfsStatus::INVAL];
 
 /// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
-const SET_ID: u32 = 0o6000;
+pub(in crate::copy) const SET_ID: u32 = 0o6000;
 
 impl Place {
     /// The same directory, of which nothing is known; in a dry run one in which there is nothing.

@@ -12,14 +12,12 @@ use std::{
 use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferError};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
-use super::{
-    Attempt, Copied, MAX_VERSIONS, SET_ID, SET_ID_IS_LEFT_OUT, Target, keeps_changing, transfer_error,
-};
+use super::{Attempt, Copied, MAX_VERSIONS, SET_ID_IS_LEFT_OUT, Target, keeps_changing, transfer_error};
 use crate::{
     copy::{
         Run,
         node::{Attributes, Node, RemoteFile},
-        place::Name,
+        place::{Name, SET_ID},
         resume::{Receiving, SMALL_BYTES},
         stream::Filled,
         verify::Digest,

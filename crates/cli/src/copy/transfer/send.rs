@@ -13,14 +13,12 @@ use nfs_wireless_client::{
     self as client, FileHandle, Metadata, Placement, Procedure, RangeSet, SetAttributes, Time, UploadSpec,
 };
 
-use super::{
-    Attempt, Copied, MAX_VERSIONS, SET_ID, SET_ID_IS_LEFT_OUT, keeps_changing, part_mode, transfer_error,
-};
+use super::{Attempt, Copied, MAX_VERSIONS, SET_ID_IS_LEFT_OUT, keeps_changing, part_mode, transfer_error};
 use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{Name, RemotePlace, is_refused, set_times, target_key},
+        place::{Name, RemotePlace, SET_ID, is_refused, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
