@@ -25,6 +25,10 @@ pub enum Reason {
     Stalled(Duration),
     /// Of what was sent over UDP, the server's receive buffer had no room for this share.
     Overflow(f64),
+    /// UDP moved so many bytes per second, and TCP not much less in a test.
+    Fast(f64),
+    /// TCP moved fewer bytes per second than this one had before.
+    Slower(f64, f64),
     /// Both were tried side by side: bytes per second of this one and of the other.
     Faster(f64, f64),
 }
@@ -53,6 +57,15 @@ impl fmt::Display for Reason {
                 f,
                 "the link holds WRITEs and delivers them all at once, and over UDP the server loses {:.0} % of them",
                 share * 100.0
+            ),
+            Self::Fast(rate) => {
+                write!(f, "the link is fast (UDP moved {:.2} Mbit/s), where TCP costs least", megabits(rate))
+            }
+            Self::Slower(tcp, udp) => write!(
+                f,
+                "TCP moved only {:.2} Mbit/s, this one {:.2} Mbit/s before it",
+                megabits(tcp),
+                megabits(udp)
             ),
             Self::Faster(this, other) => write!(
                 f,
@@ -90,6 +103,9 @@ pub(super) struct Choice {
     /// Bytes sent over UDP for which the server's receive buffer had no room.
     overflow: u64,
     alone: Alone,
+    /// Whether TCP has failed a test on a fast link.
+    has_failed: bool,
+    window: Window,
     /// How many times as long as the first pause the next one is.
     pauses: u32,
     trial: Option<Trial>,
@@ -110,6 +126,13 @@ struct Alone {
     since: Instant,
     bytes: u64,
     overflow: u64,
+}
+
+/// When the current measurement of a rate began, and what the current transport had moved then.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: Instant,
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +162,8 @@ impl Choice {
             moved: now,
             overflow: 0,
             alone: Alone { since: now, bytes: 0, overflow: 0 },
+            has_failed: false,
+            window: Window { since: now, bytes: 0 },
             pauses: 1,
             trial: None,
             asked: None,
@@ -202,16 +227,20 @@ impl Choice {
     /// Decides; `left` is the number of bytes that the caller still wants moved.
     pub(super) fn decide(&mut self, now: Instant, left: u64) -> Use {
         self.judge(now);
+        self.end_window(now);
         let silent = now.saturating_duration_since(self.moved);
         let stalled = silent >= self.stalled_after();
         let (overflow, is_due) = (self.overflow_share(), self.is_due(now, left));
-        if self.trial.is_none() && (stalled || overflow > 0.0 || is_due) {
+        let fast = self.fast_rate(now, left).filter(|_| !stalled);
+        if self.trial.is_none() && (stalled || overflow > 0.0 || is_due || fast.is_some()) {
             let grace = if stalled { self.tuning.grace } else { Duration::ZERO };
             if self.asked.is_none() || stalled && !self.stalling {
                 (self.asked, self.answered, self.stalling) = (Some(now), None, stalled);
             } else if self.answered.is_some_and(|since| since + grace <= now) {
                 if overflow > self.tuning.overflow && self.would_gain(now, left, overflow) {
                     self.turn(now, Reason::Overflow(overflow));
+                } else if let Some(rate) = fast {
+                    self.turn(now, Reason::Fast(rate));
                 } else if stalled || is_due {
                     let before = (!stalled).then(|| self.alone_rate(now));
                     self.trial =
@@ -257,6 +286,42 @@ impl Choice {
         let time = now.saturating_duration_since(self.alone.since).as_secs_f64();
         share * left as f64 * time
             > self.moved_alone() * self.tuning.slow_start(self.round_trip).as_secs_f64()
+    }
+
+    /// Returns how many bytes per second UDP moves, if that is a reason to test TCP.
+    fn fast_rate(&self, now: Instant, left: u64) -> Option<f64> {
+        if self.current == Protocol::Tcp || self.has_failed {
+            return None;
+        }
+        let rate = self.window_rate(now).filter(|&rate| self.tuning.is_fast(self.round_trip, rate))?;
+        let is_worth_it = left as f64 >= rate * self.tuning.outage().as_secs_f64();
+        (is_worth_it && self.bytes[index(Protocol::Udp)] >= self.tuning.fast_bytes()).then_some(rate)
+    }
+
+    /// Goes back to UDP where TCP moves much less, and starts to measure the next rate.
+    fn end_window(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.window.since) < self.tuning.outage() {
+            return;
+        }
+        if let Reason::Fast(udp) = self.reason
+            && self.trial.is_none()
+            && let Some(tcp) = self.window_rate(now).filter(|&tcp| tcp * self.tuning.advantage < udp)
+        {
+            self.has_failed = true;
+            self.turn(now, Reason::Slower(tcp, udp));
+        }
+        self.window = self.new_window(now);
+    }
+
+    const fn new_window(&self, now: Instant) -> Window {
+        Window { since: now, bytes: self.bytes[index(self.current)] }
+    }
+
+    /// Returns how many bytes per second the current transport moves, once that can be said.
+    fn window_rate(&self, now: Instant) -> Option<f64> {
+        let time = now.saturating_duration_since(self.window.since);
+        let bytes = (self.bytes[index(self.current)] - self.window.bytes) as f64;
+        (time >= self.tuning.tick()).then(|| bytes / time.as_secs_f64())
     }
 
     fn alone_rate(&self, now: Instant) -> f64 {
@@ -316,6 +381,7 @@ impl Choice {
     const fn start_over(&mut self, now: Instant) {
         self.moved = now;
         self.alone = Alone { since: now, bytes: self.bytes[index(self.current)], overflow: self.overflow };
+        self.window = self.new_window(now);
         self.outages = Duration::ZERO;
         (self.trial, self.asked, self.answered) = (None, None, None);
     }

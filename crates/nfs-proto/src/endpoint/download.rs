@@ -5,7 +5,7 @@ use std::time::Instant;
 use nfs_wire::portmap::Protocol;
 
 use super::{
-    ConnectionId, Direction, Endpoint,
+    ConnectionId, Direction, Endpoint, Reason,
     choice::{Use, index, other},
     pieces::{Pieces, RunId},
 };
@@ -76,6 +76,10 @@ impl DownloadPlan {
         if self.connections.is_empty() {
             self.add(now, endpoint, endpoint.carrier(uses.current));
         }
+        if let Some(run) = self.needless_over_udp(endpoint, uses) {
+            self.pieces.end(run);
+            return Some(DownloadStep::Cancel(run));
+        }
         for (index, &connection) in self.connections.iter().enumerate() {
             if takes_more
                 && (endpoint.protocol(connection) == uses.current || uses.trial)
@@ -136,6 +140,16 @@ impl DownloadPlan {
     /// Returns how many connections took part, and how many bytes arrived twice.
     pub const fn connections_and_bytes_twice(&self) -> (usize, u64) {
         (self.connections.len(), self.pieces.twice())
+    }
+
+    /// Returns a run over UDP that TCP takes over: the rest of it would take UDP long, and TCP is tested alone.
+    fn needless_over_udp(&self, endpoint: &Endpoint, uses: Use) -> Option<RunId> {
+        let is_fast = matches!(endpoint.verdict(Direction::Down).1, Reason::Fast(_));
+        let mut all = self.connections.iter().enumerate();
+        all.find_map(|(index, &connection)| {
+            let is_left = is_fast && !uses.trial && endpoint.protocol(connection) == Protocol::Udp;
+            self.pieces.run_over(index).filter(|_| is_left)
+        })
     }
 
     fn add(&mut self, now: Instant, endpoint: &Endpoint, connection: ConnectionId) {

@@ -132,6 +132,11 @@ impl Pieces {
         self.runs.iter().find(|run| self.done.gaps(run.asked).is_empty()).map(|run| run.id)
     }
 
+    /// Returns the oldest run over a connection.
+    pub(super) fn run_over(&self, connection: usize) -> Option<RunId> {
+        self.runs.iter().find(|run| run.connection == connection).map(|run| run.id)
+    }
+
     /// Looks for connections that have fallen silent; returns how much trouble there was so far: one for each loss that was seen, three
     /// for one that took long.
     pub(super) fn trouble(&mut self, now: Instant) -> u32 {

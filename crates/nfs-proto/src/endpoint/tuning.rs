@@ -93,6 +93,17 @@ impl TransportTuning {
         self.trial(round_trip, 0.0)
     }
 
+    /// Whether UDP that moves so many bytes per second is a reason to test TCP. The fastest wireless link of the presets has 54 Mbit/s, and READs and WRITEs
+    /// of one frame end at 80 to 120 Mbit/s on two processors, whatever the link carries. A test has 20 round trips at least, in which TCP repairs losses.
+    pub(super) fn is_fast(&self, round_trip: Duration, rate: f64) -> bool {
+        round_trip <= self.notice / 4 && rate * self.stall.as_secs_f64() >= self.trial_bytes as f64
+    }
+
+    /// Returns after how many bytes the rate of UDP is no longer that of its slow start.
+    pub(super) const fn fast_bytes(&self) -> u64 {
+        self.piece_bytes * 2
+    }
+
     /// Returns after what silence a transport may be broken.
     pub(super) fn stalled_after(&self, round_trip: Duration) -> Duration {
         self.stall.max(round_trip * self.stall_round_trips)

@@ -148,3 +148,25 @@ fn the_first_of_several_transfers_starts_the_comparison_and_the_others_join_it()
     assert!(!stalled(&mut endpoint, now + 5999 * MS));
     assert!(stalled(&mut endpoint, now + 6000 * MS));
 }
+
+#[test]
+fn what_was_asked_of_udp_comes_over_tcp_when_that_is_tested() {
+    let mut flow = Flow::new(CONFIG, Protocol::Udp, 64 << 20);
+    flow.endpoint = Endpoint::new(CONFIG, flow.now, Protocol::Udp, 5 * MS, Reason::OnlyOne);
+    flow.endpoint.begin(flow.now, Direction::Down);
+    let (reads, _) = flow.reads();
+    flow.now += 100 * MS;
+    let moved = 1 << 20;
+    flow.endpoint.handle_bytes(flow.now, Direction::Down, Protocol::Udp, moved);
+    flow.plan.handle_bytes(flow.now, reads[0].1, Range { start: 0, end: 1000 });
+    assert_eq!(flow.reads().1, Some((Protocol::Tcp, 0, true)));
+    let tcp = flow.endpoint.add(Protocol::Tcp, 5 * MS);
+    flow.plan.handle_join(flow.now, &mut flow.endpoint, Protocol::Tcp, Some(tcp));
+    for (_, run, _) in reads {
+        assert_eq!(flow.poll(), Some(DownloadStep::Cancel(run)));
+    }
+    let (again, _) = flow.reads();
+    assert!(again.iter().all(|(connection, ..)| *connection == tcp), "{again:?}");
+    let first = again[0].2.iter().next();
+    assert_eq!(first.map(|range| range.start), Some(1000), "what UDP has brought is not asked for again");
+}

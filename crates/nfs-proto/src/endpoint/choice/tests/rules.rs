@@ -282,6 +282,11 @@ fn each_reason_is_said_in_words() {
             Reason::Stalled(Duration::from_millis(4600)),
             "the other transport moved nothing for 4.6 s while this one did",
         ),
+        (Reason::Fast(10_000_000.0), "the link is fast (UDP moved 80.00 Mbit/s), where TCP costs least"),
+        (
+            Reason::Slower(1_000_000.0, 10_000_000.0),
+            "TCP moved only 8.00 Mbit/s, this one 80.00 Mbit/s before it",
+        ),
         (
             Reason::Faster(2_500_000.0, 125_000.0),
             "side by side this one moved 20.00 Mbit/s, the other one 1.00 Mbit/s",
@@ -371,4 +376,94 @@ fn a_stall_needs_an_answer_of_its_own() {
     assert_eq!(world.decide(4000), (false, true), "UDP has been silent for a second");
     world.answer(4010);
     assert_eq!((world.decide(5509), world.decide(5510)), ((false, false), (true, false)));
+}
+
+/// UDP moves so many bytes per millisecond: when TCP is taken, if within 800 ms.
+fn taken_at(round_trip: u64, rate: u64) -> Option<u64> {
+    let mut world = World::with_round_trip(round_trip);
+    (1..=800).find(|&millis| {
+        world.bytes(millis, UDP, rate);
+        if world.decide(millis) == ASK {
+            world.answer(millis);
+            world.decide(millis);
+        }
+        matches!(world.choice.verdict(), (TCP, Reason::Fast(_)))
+    })
+}
+
+#[test]
+fn tcp_is_taken_without_a_trial_where_udp_is_fast_and_the_round_trip_short() {
+    for (round_trip, rate, taken) in [
+        // 512 KiB at 8 MiB per second or more,
+        (5, 8400, Some(63)),
+        (5, 8380, None),
+        (5, 10_000, Some(53)),
+        // and 50 ms, after which a rate can be told.
+        (5, 100_000, Some(50)),
+        // A test of half a second has 20 round trips.
+        (25, 10_000, Some(53)),
+        (26, 10_000, None),
+    ] {
+        assert_eq!(taken_at(round_trip, rate), taken, "{round_trip} ms, {rate}");
+    }
+}
+
+/// UDP has moved 10,000 bytes per millisecond for 60 ms.
+fn on_a_fast_link() -> World {
+    let mut world = World::new();
+    (1..=60).for_each(|millis| world.bytes(millis, UDP, 10_000));
+    world
+}
+
+#[test]
+fn what_ends_within_the_test_of_tcp_stays_where_it_is() {
+    for (left, decision) in [(4_999_000, NOTHING), (5_001_000, ASK)] {
+        assert_eq!(on_a_fast_link().decide_with(60, left), decision);
+    }
+}
+
+/// The same, and TCP has been taken.
+fn in_a_test() -> World {
+    let mut world = on_a_fast_link();
+    assert_eq!(world.decide(60), ASK);
+    world.answer(60);
+    assert_eq!((world.decide(60), world.choice.verdict().0), (NOTHING, TCP));
+    world
+}
+
+/// TCP moves so many bytes per millisecond from one on: when UDP is taken again.
+fn left_at(world: &mut World, from: u64, to: u64, rate: u64) -> Option<u64> {
+    (from + 1..=to).find(|&millis| {
+        if rate > 0 {
+            world.bytes(millis, TCP, rate);
+        }
+        world.decide(millis);
+        world.choice.verdict().0 == UDP
+    })
+}
+
+#[test]
+fn tcp_that_moves_less_than_two_thirds_of_what_udp_did_is_left_after_half_a_second() {
+    for (rate, at) in [(6700, None), (6600, Some(560)), (0, Some(560))] {
+        let mut world = in_a_test();
+        assert_eq!(left_at(&mut world, 60, 5000, rate), at, "{rate}");
+        if at.is_some() {
+            assert_eq!(world.choice.verdict().1, Reason::Slower(rate as f64 * 1000.0, 1e7));
+        }
+    }
+    // Also when it becomes slower later: in the half second in which it does.
+    let mut world = in_a_test();
+    assert_eq!(left_at(&mut world, 60, 3000, 20_000), None);
+    assert_eq!(left_at(&mut world, 3000, 5000, 1000), Some(3560));
+}
+
+#[test]
+fn after_a_failed_test_there_is_no_other_one() {
+    let mut world = in_a_test();
+    assert_eq!(left_at(&mut world, 60, 560, 0), Some(560));
+    // A trial of both is due after 3.4 s.
+    for millis in 561..=3900 {
+        world.bytes(millis, UDP, 10_000);
+        assert_eq!(world.decide(millis), NOTHING, "{millis}");
+    }
 }
