@@ -1,16 +1,13 @@
 //! The machine: operations in, calls out, replies in, answers out.
 
 mod again;
-mod answers;
 mod calls;
 mod handles;
 mod hoard;
 mod idle;
 mod keep;
 mod limits;
-mod path;
 mod prefetch;
-mod rate;
 mod refresh;
 mod replies;
 mod steps;
@@ -25,41 +22,20 @@ use bytes::Bytes;
 use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
-pub(crate) use self::rate::Sent;
-use self::{again::Again, idle::Marks, keep::Unkept, path::PathEstimate, prefetch::Prefetch};
-pub use self::{
-    answers::{Answer, Event, Failure, ListEntry, Stats},
-    hoard::Wanted,
-};
+pub use self::hoard::Wanted;
+use self::{again::Again, idle::Marks, keep::Unkept, prefetch::Prefetch};
 use crate::{
-    call::{Call, CallId, Outcome, Transmit},
+    answers::{Answer, Event, Failure, Stats},
+    call::{Call, Outcome, Transmit},
     config::CacheConfig,
     data::Held,
     directory::Name,
-    object::{Entry, Known, NodeId, Objects, State},
+    ids::{CallId, NodeId, OpenId, OperationId},
+    object::{Entry, Known, Objects, State},
+    path::PathEstimate,
     server_clock::ServerClock,
     store::Store,
 };
-
-/// Names an operation until its [`Event::Done`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperationId(u64);
-
-/// Names an open file until it is released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpenId(u64);
-
-impl OpenId {
-    /// Returns the number.
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    /// Takes a number that a kernel gave back.
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-}
 
 /// What a server showed of an export, as a machine: see the crate's documentation.
 ///

@@ -16,24 +16,11 @@ use nfs_wire::{
 };
 
 use crate::{
-    cache::{OperationId, Sent},
     data::grains_of,
     directory::Name,
-    object::NodeId,
+    ids::{CallId, NodeId, OperationId},
+    rate::Sent,
 };
-
-/// Names a call until its outcome has been taken in. Later calls have greater names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CallId(pub(crate) u64);
-
-impl CallId {
-    /// Stands for all calls of earlier caches.
-    pub(crate) const KEPT: Self = Self(0);
-    /// Stands for what was told before the first call.
-    pub(crate) const FIRST: Self = Self(1);
-    /// After all calls.
-    pub(crate) const LAST: Self = Self(u64::MAX);
-}
 
 /// A call to make.
 #[derive(Clone, Debug)]

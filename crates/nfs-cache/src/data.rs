@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use nfs_proto::attr::Metadata;
 
-use crate::{cache::OpenId, call::CallId};
+use crate::ids::{CallId, OpenId};
 
 /// Bytes of a grain, what is held or not as a whole: two READs of the largest safe datagram.
 pub const GRAIN_BYTES: u64 = 64 << 10;

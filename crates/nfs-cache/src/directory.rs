@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use nfs_proto::{attr::Metadata, transfer::Listing};
 
-use crate::{call::CallId, handle::SharedHandle, object::Object};
+use crate::{handle::SharedHandle, ids::CallId};
 
 /// What a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +48,6 @@ impl Source {
 pub(crate) struct Edge {
     pub(crate) target: Target,
     pub(crate) source: Arc<Source>,
-}
-
-impl Edge {
-    /// Whether the name is known to lead to what its handle leads to now.
-    pub(crate) fn leads_to(&self, object: &Object) -> bool {
-        self.source.call >= object.changed_by
-    }
 }
 
 /// A name, in memory that all who know it share.

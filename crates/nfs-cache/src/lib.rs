@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod cache;
 mod call;
 mod config;
@@ -29,17 +30,22 @@ mod data;
 mod directory;
 mod handle;
 mod heads;
+mod ids;
 mod object;
+mod path;
+mod rate;
 mod record;
 mod server_clock;
 mod store;
 mod version;
 
 pub use self::{
-    cache::{Answer, Cache, Event, Failure, ListEntry, OpenId, OperationId, Stats, Wanted},
-    call::{CallId, Outcome, Transmit},
+    answers::{Answer, Event, Failure, ListEntry, Stats},
+    cache::{Cache, Wanted},
+    call::{Outcome, Transmit},
     config::CacheConfig,
     data::GRAIN_BYTES,
-    object::{Identity, NodeId, State},
+    ids::{CallId, NodeId, OpenId, OperationId},
+    object::{Identity, State},
     store::{MemoryStore, Record, Store, StoreFull},
 };

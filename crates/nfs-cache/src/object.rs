@@ -10,32 +10,11 @@ use nfs_proto::attr::{FileType, Metadata};
 use nfs_wire::FileHandle;
 
 use crate::{
-    call::CallId,
     data::{Held, NOTHING},
-    directory::{Directory, Name},
+    directory::{Directory, Edge, Name},
     handle::{SharedHandle, hash},
+    ids::{CallId, NodeId},
 };
-
-/// Names a version of a file, or a directory, a link or another object whatever its version. Never used twice.
-///
-/// A front that hands it to a kernel as the number of an inode keeps the kernel's pages of two versions apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub(crate) u64);
-
-impl NodeId {
-    /// The directory that the cache shows.
-    pub const ROOT: Self = Self(1);
-
-    /// Returns the number, at least 1.
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    /// Takes a number that a kernel gave back.
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-}
 
 /// Names an object, and of a file its version, for as long as the server knows its handle: caches that follow one another on the same
 /// store give it other nodes.
@@ -137,6 +116,11 @@ impl Object {
             entry: None,
             kind,
         }
+    }
+
+    /// Whether a name is known to lead to it: its handle did when the name was learned.
+    pub(crate) fn is_led_to(&self, edge: &Edge) -> bool {
+        edge.source.call >= self.changed_by
     }
 
     /// Returns the directory that it was found in.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::object::NodeId;
+use crate::ids::NodeId;
 
 /// There is no room for a grain; it is served without being held.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]

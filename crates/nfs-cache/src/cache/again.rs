@@ -7,10 +7,7 @@ use super::{
     Cache,
     prefetch::{Next, Piece},
 };
-use crate::{
-    object::{NodeId, Object},
-    store::Store,
-};
+use crate::{ids::NodeId, object::Object, store::Store};
 
 /// Grains remembered, 256 MiB: what a link of 1 Gbit/s carries in the time after a change that proves nothing.
 const MOST: usize = 4096;

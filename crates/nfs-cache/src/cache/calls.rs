@@ -8,11 +8,12 @@ use std::{
 
 use nfs_proto::transfer::Listing;
 
-use super::{Cache, Link, OperationId};
+use super::{Cache, Link};
 use crate::{
-    call::{Call, CallId, Question},
+    call::{Call, Question},
     data::{Fetch, GRAIN_BYTES, grain_length},
-    object::{NodeId, Object},
+    ids::{CallId, NodeId, OperationId},
+    object::Object,
     store::Store,
 };
 

@@ -4,11 +4,13 @@ use std::time::Instant;
 
 use nfs_wire::FileHandle;
 
-use super::{Answer, Asked, Cache, Failure, Operation, OperationId, steps::Step};
+use super::{Asked, Cache, Operation, steps::Step};
 use crate::{
+    answers::{Answer, Failure},
     call::Question,
     data::Held,
-    object::{NodeId, Object},
+    ids::{NodeId, OperationId},
+    object::Object,
     store::Store,
 };
 

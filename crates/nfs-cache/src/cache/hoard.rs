@@ -8,8 +8,9 @@ use super::{
     prefetch::{Next, Seen, Whole, after, join},
 };
 use crate::{
-    call::{CallId, Question},
-    object::{Kind, NodeId},
+    call::Question,
+    ids::{CallId, NodeId},
+    object::Kind,
     store::Store,
 };
 

@@ -3,10 +3,7 @@
 use std::{collections::VecDeque, time::Instant};
 
 use super::Cache;
-use crate::{
-    object::{NodeId, Object},
-    store::Store,
-};
+use crate::{ids::NodeId, object::Object, store::Store};
 
 /// Looks in the time after which things are dropped: so exactly is it kept.
 const LOOKS: u32 = 16;

@@ -16,12 +16,12 @@ use nfs_wire::FileHandle;
 
 use super::{Cache, Link};
 use crate::{
-    call::CallId,
     config::CacheConfig,
     data::{Pages, grain_length},
     directory::{Directory, Edge, Name, Source, Target},
     handle::SharedHandle,
-    object::{Entry, Identity, Kind, Known, NodeId, Object},
+    ids::{CallId, NodeId},
+    object::{Entry, Identity, Kind, Known, Object},
     record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
     store::{Record, Store},
 };
@@ -300,7 +300,7 @@ impl<S: Store> Cache<S> {
                 };
                 let metadata = child.known.metadata;
                 let asked = self.wall_at(child.known.asked_at);
-                Some(KeptChild { metadata, asked, doubted: !edge.leads_to(child), link })
+                Some(KeptChild { metadata, asked, doubted: !child.is_led_to(edge), link })
             };
             let child = edge.target.handle().and_then(child);
             KeptName {

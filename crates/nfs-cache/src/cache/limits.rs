@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nfs_proto::attr::Time;
 
-use super::{Cache, OpenId};
+use super::Cache;
 use crate::{
     data::Pages,
     directory::Source,
-    object::{Kind, Known, NodeId, Object},
+    ids::{NodeId, OpenId},
+    object::{Kind, Known, Object},
     record,
     store::Store,
 };

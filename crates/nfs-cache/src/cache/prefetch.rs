@@ -8,13 +8,16 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Cache, Event, Link, OpenId, hoard::Hoard, rate::DeliveryRate};
+use super::{Cache, Link, hoard::Hoard};
 use crate::{
-    call::{Call, CallId, Outcome, Question},
+    answers::Event,
+    call::{Call, Outcome, Question},
     data::{Fetch, GRAIN_BYTES, grain_length},
     directory::{Directory, Edge, Target},
     heads,
-    object::{Known, NodeId, Object},
+    ids::{CallId, NodeId, OpenId},
+    object::{Known, Object},
+    rate::DeliveryRate,
     store::Store,
 };
 
@@ -558,7 +561,7 @@ impl<S: Store> Cache<S> {
             Target::Absent => Seen::Nothing,
             Target::Listed(_) => Seen::Unknown(lookup()),
             Target::Handle(handle, _) => match self.objects.at(&handle.get()) {
-                Some((node, object)) if edge.leads_to(object) => Seen::Object(node, object.known),
+                Some((node, object)) if object.is_led_to(edge) => Seen::Object(node, object.known),
                 Some(_) => Seen::Unknown(lookup()),
                 None => Seen::Unknown(Question::Getattr(handle.get())),
             },

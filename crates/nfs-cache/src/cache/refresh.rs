@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use super::{Cache, Link};
 use crate::{
-    call::{Call, CallId, Question},
+    call::{Call, Question},
     directory::{Edge, Name, Source, Target},
-    object::{NodeId, Object},
+    ids::{CallId, NodeId},
+    object::Object,
     store::Store,
 };
 

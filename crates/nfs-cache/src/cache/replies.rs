@@ -13,13 +13,16 @@ use nfs_wire::{
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
-use super::{Asked, Cache, Event, Failure, Link, OperationId, path::SMALLEST_PAGE};
+use super::{Asked, Cache, Link};
 use crate::{
-    call::{Call, CallId, Outcome, Question},
+    answers::{Event, Failure},
+    call::{Call, Outcome, Question},
     data::{Doubt, GRAIN_BYTES, Held, Pages, grain_length, grains_of},
     directory::{Edge, Name, Run, Source, Target},
     handle::SharedHandle,
-    object::{Kind, Known, NodeId, Object},
+    ids::{CallId, NodeId, OperationId},
+    object::{Kind, Known, Object},
+    path::SMALLEST_PAGE,
     record,
     store::Store,
     version::{Change, change},

@@ -8,12 +8,14 @@ use std::{
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
 
-use super::{Answer, Asked, Cache, Failure, Link, ListEntry, Open, OpenId, Operation, OperationId, SLOW};
+use super::{Asked, Cache, Link, Open, Operation, SLOW};
 use crate::{
-    call::{CallId, Question},
+    answers::{Answer, Failure, ListEntry},
+    call::Question,
     data::{GRAIN_BYTES, Held, grain_length},
     directory::{Edge, Name, Source, Target},
-    object::{Entry, Kind, NodeId, Object},
+    ids::{CallId, NodeId, OpenId, OperationId},
+    object::{Entry, Kind, Object},
     store::Store,
 };
 
@@ -167,7 +169,7 @@ impl<S: Store> Cache<S> {
                         Some((_, object)) if !stale && self.is_nameless(&object.known.metadata) => {
                             return self.ask_name(id, handle, name);
                         }
-                        Some((node, object)) if stale || edge.leads_to(object) => {
+                        Some((node, object)) if stale || object.is_led_to(edge) => {
                             let is_known = self.is_confirmed(id, object);
                             if is_known || stale {
                                 let metadata = object.known.metadata;
@@ -245,7 +247,7 @@ impl<S: Store> Cache<S> {
                     Target::Absent => return None,
                     Target::Listed(fileid) => (*fileid, None),
                     Target::Handle(handle, fileid) => match self.objects.at(&handle.get()) {
-                        Some((node, object)) if stale || edge.leads_to(object) => {
+                        Some((node, object)) if stale || object.is_led_to(edge) => {
                             are_known &= self.is_confirmed(id, object);
                             is_due |= self.is_due(object);
                             (object.known.metadata.fileid, Some(node))

@@ -15,7 +15,7 @@ pub(crate) struct Sent {
 /// The delivery rate of READ replies (draft-cheng-iccrg-delivery-rate-estimation), as the largest of the recent samples: a sample is too low
 /// where little was asked for, never too high.
 #[derive(Debug, Default)]
-pub(super) struct DeliveryRate {
+pub(crate) struct DeliveryRate {
     delivered: u64,
     /// Largest sample since a time, in bytes per second.
     newest: Option<(Instant, f64)>,
@@ -25,12 +25,12 @@ pub(super) struct DeliveryRate {
 
 impl DeliveryRate {
     /// Returns what a call needs to remember that is sent now.
-    pub(super) const fn sent(&self, now: Instant) -> Sent {
+    pub(crate) const fn sent(&self, now: Instant) -> Sent {
         Sent { at: now, delivered: self.delivered }
     }
 
     /// Takes note of a reply with file data; returns the rate while it was under way, in bytes per second.
-    pub(super) fn observe(&mut self, now: Instant, bytes: usize, sent: Sent) -> Option<f64> {
+    pub(crate) fn observe(&mut self, now: Instant, bytes: usize, sent: Sent) -> Option<f64> {
         self.delivered += bytes as u64;
         let elapsed = now.saturating_duration_since(sent.at);
         if bytes == 0 || elapsed.is_zero() {
@@ -50,7 +50,7 @@ impl DeliveryRate {
     }
 
     /// Returns the rate in bytes per second, once there was a sample.
-    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+    pub(crate) fn bytes_per_second(&self) -> Option<f64> {
         let (_, newest) = self.newest?;
         Some(newest.max(self.before.unwrap_or(0.0)))
     }

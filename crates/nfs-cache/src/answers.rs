@@ -7,8 +7,7 @@ use nfs_proto::{attr::Metadata, transfer::TransferError};
 use nfs_wire::Status;
 use thiserror::Error;
 
-use super::{OpenId, OperationId};
-use crate::object::NodeId;
+use crate::ids::{NodeId, OpenId, OperationId};
 
 /// Something that a front should learn.
 #[derive(Clone, Debug, PartialEq, Eq)]

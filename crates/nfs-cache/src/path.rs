@@ -8,7 +8,7 @@ use crate::{config::CacheConfig, data::GRAIN_BYTES};
 const SMALL_CALL_BYTES: f64 = 200.0;
 
 /// Bytes asked for in one page at least: a few entries.
-pub(super) const SMALLEST_PAGE: u32 = 1024;
+pub(crate) const SMALLEST_PAGE: u32 = 1024;
 
 /// Bytes asked for in the first page at least: 25 entries.
 const SMALLEST_FIRST_PAGE: u32 = 4096;
@@ -25,7 +25,7 @@ const LARGEST_READ: u32 = 256 << 10;
 
 /// Round trip and page size. Nothing is known of a new path.
 #[derive(Debug, Default)]
-pub(super) struct PathEstimate {
+pub(crate) struct PathEstimate {
     round_trip: Option<Duration>,
     /// Bytes per second of the last page.
     rate: Option<f64>,
@@ -35,31 +35,31 @@ pub(super) struct PathEstimate {
 
 impl PathEstimate {
     /// Takes note of how long a small call took.
-    pub(super) fn observe(&mut self, took: Duration) {
+    pub(crate) fn observe(&mut self, took: Duration) {
         self.round_trip = Some(self.round_trip.map_or(took, |known| known.min(took)));
     }
 
     /// Takes note of how long a page took. The last one of a listing may be too short to tell.
-    pub(super) fn observe_page(&mut self, bytes: usize, took: Duration) {
+    pub(crate) fn observe_page(&mut self, bytes: usize, took: Duration) {
         if bytes >= SMALLEST_PAGE as usize / 2 {
             self.rate = Some(bytes as f64 / took.saturating_sub(self.round_trip()).as_secs_f64());
         }
     }
 
     /// Takes note of how many bytes per second came while a READ was under way.
-    pub(super) const fn observe_read(&mut self, rate: f64) {
+    pub(crate) const fn observe_read(&mut self, rate: f64) {
         self.read_rate = Some(rate);
     }
 
     /// Returns the shortest time that a small call took; zero before there was one.
-    pub(super) fn round_trip(&self) -> Duration {
+    pub(crate) fn round_trip(&self) -> Duration {
         self.round_trip.unwrap_or_default()
     }
 
     /// Returns how many bytes to ask for in the next page: what arrives within half of the patience at the rate of the last one, because
     /// a longer silence would look as if the server did not respond. The first page comes within half of the wait even if the path is no
     /// faster than a small call has shown.
-    pub(super) fn page_bytes(&self, config: &CacheConfig) -> u32 {
+    pub(crate) fn page_bytes(&self, config: &CacheConfig) -> u32 {
         let shown = self.round_trip.map_or(0.0, |round_trip| SMALL_CALL_BYTES / round_trip.as_secs_f64());
         match self.rate {
             Some(rate) => within(rate, config.patience / 2).clamp(SMALLEST_PAGE, LARGEST_PAGE),
@@ -69,14 +69,14 @@ impl PathEstimate {
 
     /// Returns how many grains to fetch ahead of a reader: what the path holds, and what arrives within half of the patience. What others
     /// ask for waits behind them.
-    pub(super) fn grains_ahead(&self, rate: Option<f64>, config: &CacheConfig) -> u32 {
+    pub(crate) fn grains_ahead(&self, rate: Option<f64>, config: &CacheConfig) -> u32 {
         let time = self.round_trip() + config.patience / 2;
         let grains = rate.map(|rate| within(rate, time) / GRAIN_BYTES as u32);
         grains.unwrap_or(config.read_ahead).clamp(2, config.read_ahead.max(2))
     }
 
     /// Returns how many grains one READ asks for ahead of a reader, who may come to wait for the first of them: what arrives in a short time.
-    pub(super) fn grains_at_once(&self, read_block: u32) -> usize {
+    pub(crate) fn grains_at_once(&self, read_block: u32) -> usize {
         let bytes = self.read_rate.map_or(0, |rate| within(rate, AT_ONCE)).min(read_block).min(LARGEST_READ);
         (bytes / GRAIN_BYTES as u32).max(1) as usize
     }
