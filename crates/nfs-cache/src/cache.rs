@@ -30,10 +30,10 @@ use crate::{
     config::CacheConfig,
     data::Held,
     directory::Name,
+    freshness::Freshness,
     ids::{CallId, NodeId, OpenId, OperationId},
     object::{Entry, Known, Objects, State},
     path::PathEstimate,
-    server_clock::ServerClock,
     store::Store,
 };
 
@@ -48,14 +48,10 @@ use crate::{
 ///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
 #[derive(Debug)]
 pub struct Cache<S> {
-    config: CacheConfig,
+    config: Arc<CacheConfig>,
     store: S,
-    now: Instant,
-    started: Instant,
-    /// What the wall clock showed at a time, since 1970.
-    wall: Option<(Instant, Duration)>,
     objects: Objects,
-    clock: ServerClock,
+    freshness: Freshness,
     /// The server was seen to tell how many names a file has.
     counts_links: bool,
     /// Calls before this one may tell of files that the server did not know later.
@@ -172,16 +168,14 @@ impl<S: Store> Cache<S> {
         if let Some(object) = objects.get_mut(node) {
             object.references = 1;
         }
-        let mut clock = ServerClock::default();
-        clock.observe(now, metadata.ctime);
+        let config = Arc::new(config);
+        let mut freshness = Freshness::new(Arc::clone(&config), now);
+        freshness.observe(metadata.ctime);
         Self {
             config,
             store,
-            now,
-            started: now,
-            wall: None,
             objects,
-            clock,
+            freshness,
             counts_links: false,
             gone_before: CallId(0),
             link: Link::Up,
@@ -326,7 +320,7 @@ impl<S: Store> Cache<S> {
         let silent = matches!(self.link, Link::Down | Link::Another | Link::Unidentified { silent: true });
         self.set_link(Link::Unidentified { silent });
         self.path = PathEstimate::default();
-        self.not_before = self.now;
+        self.not_before = self.freshness.now();
         self.withdraw_calls();
         self.ensure_probe();
     }
@@ -340,13 +334,15 @@ impl<S: Store> Cache<S> {
     /// Fires everything due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        let is_silent = |operation: &Operation| self.silent_at(operation) <= self.now;
+        let is_silent = |operation: &Operation| self.silent_at(operation) <= self.freshness.now();
         let silent = match self.link {
             Link::Up => Link::Down,
             Link::Unidentified { .. } => Link::Unidentified { silent: true },
             Link::Down | Link::Another => self.link,
         };
-        if self.operations.values().any(is_silent) || self.unanswered_at().is_some_and(|at| at <= self.now) {
+        if self.operations.values().any(is_silent)
+            || self.unanswered_at().is_some_and(|at| at <= self.freshness.now())
+        {
             self.set_link(silent);
         }
         self.probe_again();
@@ -363,10 +359,11 @@ impl<S: Store> Cache<S> {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         self.advance(now);
         self.prefetch();
-        let call = *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.now))?.0;
-        let sent = self.prefetch.rate.sent(self.now);
+        let call =
+            *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.freshness.now()))?.0;
+        let sent = self.prefetch.rate.sent(self.freshness.now());
         self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
-        self.silent_since.get_or_insert(self.now);
+        self.silent_since.get_or_insert_with(|| self.freshness.now());
         let question = &self.calls[&call].question;
         let (procedure, arguments) =
             question.encode(self.listing(question), self.path.page_bytes(&self.config));
@@ -382,12 +379,15 @@ impl<S: Store> Cache<S> {
     /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let due = |operation: &Operation| [operation.brought + self.config.wait, self.given_up_at(operation)];
-        let ends = self.operations.values().flat_map(due).filter(|&at| at > self.now);
+        let ends = self.operations.values().flat_map(due).filter(|&at| at > self.freshness.now());
         let silences = self.operations.values().filter(|_| self.hopes()).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
-        let prompts =
-            self.operations.values().filter_map(|it| self.prompt_at(it)).filter(|&at| at > self.now);
+        let prompts = self
+            .operations
+            .values()
+            .filter_map(|it| self.prompt_at(it))
+            .filter(|&at| at > self.freshness.now());
         ends.chain(silences)
             .chain(prompts)
             .chain(calls)
@@ -403,8 +403,11 @@ impl<S: Store> Cache<S> {
         let size_bytes = object.known.metadata.size;
         let held_bytes = held.map_or(0, Held::bytes);
         let is_kept = object.known.call == CallId::KEPT;
-        let later = now.saturating_duration_since(self.now);
-        let fresh = !object.over && self.link == Link::Up && !is_kept && !self.is_used_up(object, later);
+        let later = now.saturating_duration_since(self.freshness.now());
+        let fresh = !object.over
+            && self.link == Link::Up
+            && !is_kept
+            && !self.freshness.is_used_up(&object.known, later);
         Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
     }
 
@@ -433,7 +436,7 @@ impl<S: Store> Cache<S> {
         self.advance(now);
         let operation = OperationId(self.unique());
         let first = CallId(since.map_or(self.next, |since| since.0));
-        let (begun, brought) = (self.now, self.now);
+        let (begun, brought) = (self.freshness.now(), self.freshness.now());
         let mute_since = self.mute_since(&asked);
         let asked = Operation {
             asked,
@@ -447,7 +450,7 @@ impl<S: Store> Cache<S> {
             rounds: 0,
             mute_since,
         };
-        self.used_at = self.now;
+        self.used_at = self.freshness.now();
         self.operations.insert(operation, asked);
         self.stats.operations += 1;
         let calls = self.next;
@@ -481,7 +484,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
+        self.freshness.advance(now);
     }
 
     fn set_link(&mut self, link: Link) {

@@ -28,6 +28,7 @@ mod call;
 mod config;
 mod data;
 mod directory;
+mod freshness;
 mod handle;
 mod heads;
 mod ids;

@@ -31,13 +31,13 @@ impl<S: Store> Cache<S> {
     pub(super) fn again_at(&self) -> Option<Instant> {
         let &(node, _) = self.again.0.front()?;
         match self.objects.get(node).filter(|object| !object.over) {
-            Some(object) => self.proves_from(object),
-            None => Some(self.now),
+            Some(object) => self.freshness.proves_from(object.known.metadata.ctime),
+            None => Some(self.freshness.now()),
         }
     }
 
     pub(super) fn next_of_again(&mut self) -> Option<Next> {
-        self.again_at().filter(|&at| at <= self.now)?;
+        self.again_at().filter(|&at| at <= self.freshness.now())?;
         let (node, grain) = self.again.0.pop_front()?;
         let object = self.objects.get_mut(node).filter(|object| !object.over);
         if object.and_then(Object::held_mut).is_some_and(|held| held.again.remove(&grain)) {

@@ -51,10 +51,10 @@ impl<S: Store> Cache<S> {
             // Before the server is identified nothing else is sent.
             let may_send = matches!(self.link, Link::Up | Link::Down);
             let rounds = operation.and_then(|it| self.operations.get(&it)).map_or(0, |it| it.rounds);
-            let send_at = may_send.then_some(self.now.max(self.not_before) + slower(rounds));
+            let send_at = may_send.then_some(self.freshness.now().max(self.not_before) + slower(rounds));
             let call = Call {
                 question,
-                begun: self.now,
+                begun: self.freshness.now(),
                 send_at,
                 sent: None,
                 waiters: BTreeSet::new(),
@@ -81,7 +81,7 @@ impl<S: Store> Cache<S> {
 
     /// Fetches a grain.
     pub(super) fn fetch(&mut self, operation: Option<OperationId>, node: NodeId, grain: u64) {
-        let (now, next, block) = (self.now, CallId(self.next), u64::from(self.read_block));
+        let (now, next, block) = (self.freshness.now(), CallId(self.next), u64::from(self.read_block));
         let Some(object) = self.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
@@ -137,7 +137,7 @@ impl<S: Store> Cache<S> {
         if grains.end == grains.start + 1 {
             return self.fetch(None, node, grains.start);
         }
-        let (now, next) = (self.now, CallId(self.next));
+        let (now, next) = (self.freshness.now(), CallId(self.next));
         let Some(object) = self.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
@@ -157,7 +157,7 @@ impl<S: Store> Cache<S> {
         }
         let call = self.ask(None, question, CallId(0));
         let pause = if self.link == Link::Another { ANOTHER_PAUSE } else { Duration::ZERO };
-        let send_at = Some(self.now.max(self.not_before) + pause);
+        let send_at = Some(self.freshness.now().max(self.not_before) + pause);
         self.calls.entry(call).and_modify(|call| call.send_at = send_at);
     }
 
@@ -171,7 +171,7 @@ impl<S: Store> Cache<S> {
     pub(super) fn root_was_seen(&mut self, by: CallId) {
         let waits = |call: &&mut Call| call.reply.is_none() && call.after.is_some_and(|root| by >= root);
         for call in self.calls.values_mut().filter(waits) {
-            (call.after, call.send_at) = (None, Some(self.now));
+            (call.after, call.send_at) = (None, Some(self.freshness.now()));
         }
     }
 
@@ -182,13 +182,13 @@ impl<S: Store> Cache<S> {
             self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
         // On a slow link, one in each round trip would leave little room for others.
         let pause = self.config.probe.max(2 * self.path.round_trip());
-        let is_used = !self.operations.is_empty() || self.now < self.used_at + USED;
+        let is_used = !self.operations.is_empty() || self.freshness.now() < self.used_at + USED;
         sent.filter(|_| is_silent && is_used).map(|sent| sent.at + pause)
     }
 
     /// Asks once more, if it is time. What was lost is not made up for: of many calls the first and the latest ones stay.
     pub(super) fn probe_again(&mut self) {
-        if self.probe_at().is_none_or(|at| at > self.now) {
+        if self.probe_at().is_none_or(|at| at > self.freshness.now()) {
             return;
         }
         let surplus = self.probes().count().saturating_sub(MOST_PROBES);
@@ -252,7 +252,7 @@ impl<S: Store> Cache<S> {
 
     /// The server was heard: a silence begins now, if it is asked for anything.
     pub(super) fn begin_silence(&mut self) {
-        self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.now);
+        self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.freshness.now());
     }
 
     /// Gives up what the call was a part of.

@@ -93,7 +93,7 @@ impl<S: Store> Cache<S> {
     /// Begins a walk.
     pub(super) fn walk_again(&mut self) {
         let hoard = &mut self.prefetch.hoard;
-        (hoard.walk, hoard.next_walk) = (None, Some(self.now));
+        (hoard.walk, hoard.next_walk) = (None, Some(self.freshness.now()));
     }
 
     /// Keeps an object, and of a directory nothing that lies in it: what is wanted there is kept itself.
@@ -118,7 +118,7 @@ impl<S: Store> Cache<S> {
         let first = CallId(self.next);
         let hoard = &mut self.prefetch.hoard;
         let wanted = hoard.wanted.take()?;
-        if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.now) {
+        if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.freshness.now()) {
             hoard.is_full = false;
             hoard.walk = Some(Walk { first, directories: vec![Place::new(NodeId::ROOT, Vec::new())] });
         }
@@ -127,7 +127,7 @@ impl<S: Store> Cache<S> {
             if next.is_some() {
                 self.prefetch.hoard.walk = Some(walk);
             } else {
-                self.prefetch.hoard.next_walk = Some(self.now + self.config.hoard_every);
+                self.prefetch.hoard.next_walk = Some(self.freshness.now() + self.config.hoard_every);
             }
             next
         });

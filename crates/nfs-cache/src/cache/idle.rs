@@ -27,13 +27,13 @@ impl<S: Store> Cache<S> {
 
     /// Drops what has not been used for [`CacheConfig::idle`](crate::CacheConfig::idle), unless it is open or pinned.
     pub(super) fn expire(&mut self) {
-        if self.expiry_at().is_none_or(|at| at > self.now) {
+        if self.expiry_at().is_none_or(|at| at > self.freshness.now()) {
             return;
         }
-        self.marks.0.push_back((self.now, self.objects.uses()));
+        self.marks.0.push_back((self.freshness.now(), self.objects.uses()));
         let mut limit = None;
         while let Some(&(at, uses)) = self.marks.0.front()
-            && self.now.saturating_duration_since(at) >= self.config.idle
+            && self.freshness.now().saturating_duration_since(at) >= self.config.idle
         {
             limit = Some(uses);
             self.marks.0.pop_front();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use nfs_proto::attr::{FileType, Metadata};
+use nfs_proto::attr::FileType;
 use nfs_wire::FileHandle;
 
 use super::{Cache, Link};
@@ -21,7 +21,7 @@ use crate::{
     directory::{Directory, Edge, Name, Source, Target},
     handle::SharedHandle,
     ids::{CallId, NodeId},
-    object::{Entry, Identity, Kind, Known, Object},
+    object::{Entry, Identity, Kind, Object},
     record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
     store::{Record, Store},
 };
@@ -84,11 +84,11 @@ impl<S: Store> Cache<S> {
         }
         let mut cache = Self::new(config, now, root, kept.metadata, store);
         cache.set_wall_clock(now, since_1970);
-        let known = cache.kept(kept.metadata, kept.asked);
+        let known = cache.freshness.kept(kept.metadata, kept.asked);
         if let Some(object) = cache.objects.get_mut(NodeId::ROOT) {
             object.known = known;
         }
-        cache.clock = super::ServerClock::default();
+        cache.freshness.reset_server_clock();
         cache.link = Link::Unidentified { silent: true };
         cache.ensure_probe();
         Some(cache)
@@ -96,7 +96,7 @@ impl<S: Store> Cache<S> {
 
     /// Says what a clock of this machine shows, in time since 1970, so that a later cache knows how old things are.
     pub const fn set_wall_clock(&mut self, now: Instant, since_1970: Duration) {
-        self.wall = Some((now, since_1970));
+        self.freshness.set_wall_clock(now, since_1970);
     }
 
     /// Returns when [`Cache::keep`] is to be called next.
@@ -109,7 +109,7 @@ impl<S: Store> Cache<S> {
         self.advance(now);
         for _ in 0..most {
             match self.unkept.first() {
-                Some((at, node)) if at <= self.now => self.keep_object(node),
+                Some((at, node)) if at <= self.freshness.now() => self.keep_object(node),
                 Some(_) | None => break,
             }
         }
@@ -189,7 +189,7 @@ impl<S: Store> Cache<S> {
             return;
         }
         let names = self.objects.get(node).and_then(Object::directory).map_or(0, |it| it.names.len());
-        self.unkept.add(node, self.now + pause + SOON * (names / MANY_NAMES) as u32);
+        self.unkept.add(node, self.freshness.now() + pause + SOON * (names / MANY_NAMES) as u32);
     }
 
     /// Takes note that the attributes of an object were told: its directory's record has them.
@@ -299,7 +299,7 @@ impl<S: Store> Cache<S> {
                     _ => None,
                 };
                 let metadata = child.known.metadata;
-                let asked = self.wall_at(child.known.asked_at);
+                let asked = self.freshness.wall_at(child.known.asked_at);
                 Some(KeptChild { metadata, asked, doubted: !child.is_led_to(edge), link })
             };
             let child = edge.target.handle().and_then(child);
@@ -315,7 +315,7 @@ impl<S: Store> Cache<S> {
             let is_told = |complete: &Arc<Source>| complete.call > edge.source.call;
             edge.target != Target::Absent || !directory.complete.as_ref().is_some_and(is_told)
         };
-        let (handle, asked) = (object.handle(), self.wall_at(object.known.asked_at));
+        let (handle, asked) = (object.handle(), self.freshness.wall_at(object.known.asked_at));
         let subject = Subject { handle, metadata: own, asked };
         let needed = || directory.names.iter().filter(is_needed);
         let complete = directory.complete.as_deref().map(holds);
@@ -345,7 +345,7 @@ impl<S: Store> Cache<S> {
             }
         }
         let metadata = object.known.metadata;
-        let asked = self.wall_at(object.known.asked_at);
+        let asked = self.freshness.wall_at(object.known.asked_at);
         let kept = KeptFile { subject: Subject { handle: object.handle(), metadata, asked }, runs };
         let (key, body, path) =
             (record::key(&kept.subject.handle, &metadata), kept.encode().into(), self.path(node));
@@ -373,8 +373,8 @@ impl<S: Store> Cache<S> {
             return;
         };
         let under = Arc::new(kept.subject.metadata);
-        let asked_at = self.instant_of(kept.subject.asked);
-        let (call, seen_at) = (CallId::KEPT, self.started);
+        let asked_at = self.freshness.instant_of(kept.subject.asked);
+        let (call, seen_at) = (CallId::KEPT, self.freshness.started());
         let source = |proven: bool| {
             let proven = proven.then(|| Arc::clone(&under));
             Arc::new(Source { call, asked_at, seen_at, proven })
@@ -412,10 +412,10 @@ impl<S: Store> Cache<S> {
     fn recall_child(&mut self, entry: Entry, handle: FileHandle, child: KeptChild) {
         let KeptChild { metadata, asked, doubted, link } = child;
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
-        let known = self.kept(metadata, asked);
+        let known = self.freshness.kept(metadata, asked);
         let node = match self.objects.at(&handle) {
             Some((node, _)) => node,
-            None => self.objects.insert(self.now, handle, known),
+            None => self.objects.insert(self.freshness.now(), handle, known),
         };
         let Some(object) = self.objects.get_mut(node) else { return };
         // Asked for again before the name is believed.
@@ -448,7 +448,8 @@ impl<S: Store> Cache<S> {
         // Whoever wrote the record: it has no more grains than there are.
         let mut left = self.store.grains(node);
         // Before any open of this cache.
-        let before = self.started.checked_sub(Duration::from_nanos(1)).unwrap_or(self.started);
+        let started = self.freshness.started();
+        let before = started.checked_sub(Duration::from_nanos(1)).unwrap_or(started);
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
         for (start, end, proven) in kept.runs {
             let end = end.min(start.saturating_add(left));
@@ -512,33 +513,6 @@ impl<S: Store> Cache<S> {
             self.store.retire(&record::key(&object.handle(), &object.known.metadata));
         }
     }
-
-    /// Attributes that the store has kept.
-    fn kept(&self, metadata: Metadata, asked: u64) -> Known {
-        let asked_at = self.instant_of(asked);
-        Known { metadata, call: CallId::KEPT, asked_at, seen_at: self.started }
-    }
-
-    /// Returns what the wall clock showed, in milliseconds since 1970; 0 if there is none.
-    fn wall_at(&self, at: Instant) -> u64 {
-        self.wall_clock(at).map_or(0, |time| time.as_millis() as u64)
-    }
-
-    /// Returns what the wall clock showed, since 1970.
-    pub(super) fn wall_clock(&self, at: Instant) -> Option<Duration> {
-        let (now, wall) = self.wall?;
-        Some(match at.checked_duration_since(now) {
-            Some(later) => wall + later,
-            None => wall.saturating_sub(now.saturating_duration_since(at)),
-        })
-    }
-
-    /// Returns when the wall clock showed that; no later than the beginning of this cache.
-    fn instant_of(&self, asked: u64) -> Instant {
-        let Some((now, wall)) = self.wall else { return self.started };
-        let age = wall.saturating_sub(Duration::from_millis(asked));
-        now.checked_sub(age).map_or(self.started, |at| at.min(self.started))
-    }
 }
 
 /// Names the version of an object in which it was met first.
@@ -549,6 +523,7 @@ fn origin(object: &Object) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use nfs_proto::attr::Metadata;
     use nfs_wire::nfs3_types::nfs3::{fattr3, ftype3, nfstime3, specdata3};
 
     use super::*;
@@ -622,7 +597,7 @@ mod tests {
             let store = Claims { body: body.into(), grains };
             let root = of(ftype3::NF3DIR, 0);
             let mut cache = Cache::new(CacheConfig::default(), now, handle(1), root, store);
-            let known = cache.kept(metadata, 1);
+            let known = cache.freshness.kept(metadata, 1);
             let node = cache.objects.insert(now, handle(2), known);
             cache.recall(node);
             let held = cache.objects.get(node).and_then(Object::held).unwrap();

@@ -1,16 +1,14 @@
 //! How long things are used without asking, and what is dropped.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use nfs_proto::attr::Time;
 
 use super::Cache;
 use crate::{
     data::Pages,
-    directory::Source,
     ids::{NodeId, OpenId},
-    object::{Kind, Known, Object},
+    object::{Kind, Object},
     record,
     store::Store,
 };
@@ -22,53 +20,6 @@ const PART: u64 = 10;
 const LOOSE_GRAINS: usize = 64;
 
 impl<S: Store> Cache<S> {
-    /// How long attributes are used: longer for what has not changed for long.
-    pub(super) fn ttl(&self, object: &Object) -> Duration {
-        let metadata = &object.known.metadata;
-        let age = self.clock.age(object.known.asked_at, metadata.ctime.max(metadata.mtime));
-        (age / self.config.ttl_divisor.max(1)).clamp(self.config.shortest_ttl, self.config.longest_ttl)
-    }
-
-    /// Whether the attributes of an object will be too old after `more`.
-    pub(super) fn is_used_up(&self, object: &Object, more: Duration) -> bool {
-        let Known { asked_at, seen_at, .. } = object.known;
-        self.is_old(asked_at, seen_at, self.ttl(object), more)
-    }
-
-    /// Whether names of a directory that come from a source will be too old after `more`.
-    pub(super) fn are_used_up(&self, directory: &Object, source: &Source, more: Duration) -> bool {
-        self.is_old(source.asked_at, source.seen_at, self.ttl(directory), more)
-    }
-
-    /// An answer is used for a time from when it came: after an outage, or over a slow link, it is old when it comes. But nothing is
-    /// used for longer than the longest time after the question, as it may be as old as that.
-    pub(super) fn is_old(&self, asked_at: Instant, seen_at: Instant, ttl: Duration, more: Duration) -> bool {
-        let then = self.now + more;
-        then.saturating_duration_since(seen_at) >= ttl
-            || then.saturating_duration_since(asked_at) >= self.config.longest_ttl
-    }
-
-    /// Whether what was asked at `at` shows the version with these attributes and no later one: a later change would have stamped
-    /// a later time.
-    pub(super) fn proves(&self, at: Instant, object: &Object) -> bool {
-        let ctime = object.known.metadata.ctime;
-        self.clock.age(at, ctime) >= self.config.racy || self.is_long_ago(ctime)
-    }
-
-    /// From when on what is asked shows that.
-    pub(super) fn proves_from(&self, object: &Object) -> Option<Instant> {
-        let ctime = object.known.metadata.ctime;
-        if self.is_long_ago(ctime) {
-            return Some(self.now);
-        }
-        self.clock.aged_at(ctime, self.config.racy)
-    }
-
-    /// Whether a stamp is so old by the clock of this machine that no clock of a server makes it a new one.
-    fn is_long_ago(&self, stamp: Time) -> bool {
-        self.wall_clock(self.now).is_some_and(|wall| self.clock.is_long_before(stamp, wall))
-    }
-
     /// Takes note that an open which began at `begun` was confirmed: what was fetched before, and may be of another version with the same
     /// attributes, is fetched again when it is read. Until that is there, it stays.
     pub(super) fn confirm_open(&mut self, node: NodeId, begun: Instant) {
@@ -77,7 +28,9 @@ impl<S: Store> Cache<S> {
         let fetches: Vec<u64> = held
             .fetches
             .iter()
-            .filter(|(_, fetch)| fetch.begun < begun && !self.proves(fetch.begun, object))
+            .filter(|(_, fetch)| {
+                fetch.begun < begun && !self.freshness.proves(fetch.begun, object.known.metadata.ctime)
+            })
             .map(|(&grain, _)| grain)
             .collect();
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
@@ -116,7 +69,7 @@ impl<S: Store> Cache<S> {
         let before = self.present_bytes(node, grain);
         self.make_room(length.saturating_sub(before));
         let Some(object) = self.objects.get(node) else { return };
-        let is_proven = self.proves(begun, object);
+        let is_proven = self.freshness.proves(begun, object.known.metadata.ctime);
         let has_room =
             self.total_bytes() + length - self.present_bytes(node, grain) <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();

@@ -186,7 +186,7 @@ impl<S: Store> Cache<S> {
 
     /// Asks for what comes next, if it is time.
     pub(super) fn prefetch(&mut self) {
-        if self.prefetch_at().is_none_or(|at| at > self.now) {
+        if self.prefetch_at().is_none_or(|at| at > self.freshness.now()) {
             return;
         }
         self.prefetch.is_done = false;
@@ -201,7 +201,7 @@ impl<S: Store> Cache<S> {
             if let Some(piece) = self.prefetch.grains.pop_front() {
                 self.prefetch.current = self.begin_grain(&piece).then_some(piece);
                 // The head of what is held was told.
-                if self.prefetch_at().is_some_and(|at| at > self.now) {
+                if self.prefetch_at().is_some_and(|at| at > self.freshness.now()) {
                     return;
                 }
                 continue;
@@ -229,7 +229,7 @@ impl<S: Store> Cache<S> {
                 }
                 Next::Again => {}
                 Next::Later => {
-                    self.prefetch.paid_until = Some(self.now + Duration::from_millis(1));
+                    self.prefetch.paid_until = Some(self.freshness.now() + Duration::from_millis(1));
                     return;
                 }
             }
@@ -273,14 +273,14 @@ impl<S: Store> Cache<S> {
         })
     }
 
-    const fn percent_of(&self, piece: &Piece) -> u32 {
+    fn percent_of(&self, piece: &Piece) -> u32 {
         if piece.is_hoarded { self.config.hoard_percent } else { self.config.prefetch_percent }
     }
 
     /// Begins to fetch a grain, unless it is held or there is no room.
     fn begin_grain(&mut self, piece: &Piece) -> bool {
         self.recall_data(piece.node);
-        let (now, next, total) = (self.now, CallId(self.next), self.total_bytes());
+        let (now, next, total) = (self.freshness.now(), CallId(self.next), self.total_bytes());
         let Some(object) = self.objects.get_mut(piece.node).filter(|object| !object.over) else {
             return false;
         };
@@ -294,7 +294,7 @@ impl<S: Store> Cache<S> {
             (!held.lacks(piece.grain, size), held.unproven.contains_key(&piece.grain));
         if is_held && !(piece.is_again && is_unproven) && held.witness() != Some(piece.grain) {
             if self.tell_head(piece) {
-                self.prefetch.paid_until = Some(self.now + TELL_PAUSE);
+                self.prefetch.paid_until = Some(self.freshness.now() + TELL_PAUSE);
             }
             return false;
         }
@@ -330,7 +330,7 @@ impl<S: Store> Cache<S> {
         } else {
             // The store has no room though we have.
             self.prefetch.hoard.is_full = true;
-            self.prefetch.paid_until = Some(self.now + LONGEST_PAUSE);
+            self.prefetch.paid_until = Some(self.freshness.now() + LONGEST_PAUSE);
         }
     }
 
@@ -380,12 +380,12 @@ impl<S: Store> Cache<S> {
 
     /// Takes note that an operation waits.
     pub(super) const fn front_waits(&mut self) {
-        self.prefetch.front_at = Some(self.now);
+        self.prefetch.front_at = Some(self.freshness.now());
     }
 
     /// Takes note of what a reply cost.
     pub(super) fn measure(&mut self, id: CallId, call: &Call, outcome: &Outcome) {
-        let now = self.now;
+        let now = self.freshness.now();
         let is_own = self.prefetch.calls.is_some_and(|(first, last)| (first..=last).contains(&id));
         let is_last = self.prefetch.calls.is_some_and(|(_, last)| id == last);
         if !call.waiters.is_empty() {

@@ -5,31 +5,20 @@ use std::{sync::Arc, time::Instant};
 use super::{Cache, Link};
 use crate::{
     call::{Call, Question},
-    directory::{Edge, Name, Source, Target},
+    directory::{Edge, Name, Target},
     ids::{CallId, NodeId},
     object::Object,
     store::Store,
 };
 
 impl<S: Store> Cache<S> {
-    /// Whether the attributes of an object will soon have to be asked for.
-    pub(super) fn is_due(&self, object: &Object) -> bool {
-        !object.over && self.is_used_up(object, self.config.refresh)
-    }
-
-    /// Whether the names of a directory that come from a source will soon have to be asked for.
-    pub(super) fn are_names_due(&self, directory: &Object, source: &Source) -> bool {
-        let holds = source.holds(&directory.known.metadata);
-        (!holds || self.is_due(directory)) && self.are_used_up(directory, source, self.config.refresh)
-    }
-
     /// Asks for attributes again that will soon be too old.
     pub(super) fn refresh_attributes(&mut self, node: NodeId) {
         let Some(object) = self.objects.get(node).filter(|_| self.link == Link::Up) else { return };
         // A listing of its directory brings them.
         let is_listed = |directory: &Object| directory.directory().is_some_and(|it| it.run.is_some());
         let parent = object.parent().and_then(|parent| self.objects.get(parent));
-        if self.is_due(object) && !parent.is_some_and(is_listed) {
+        if self.freshness.is_due(object) && !parent.is_some_and(is_listed) {
             self.ask(None, Question::Getattr(object.handle()), CallId(0));
         }
     }
@@ -40,7 +29,7 @@ impl<S: Store> Cache<S> {
         let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
         let (handle, edge) = (parent.handle(), names.find(name));
         let is_proven = |edge: &Edge| edge.source.holds(&parent.known.metadata);
-        let is_due = |edge: &Edge| self.are_names_due(parent, &edge.source);
+        let is_due = |edge: &Edge| self.freshness.are_names_due(parent, &edge.source);
         match edge.filter(|edge| matches!(edge.target, Target::Handle(..)) && is_due(edge)) {
             // That the directory has not changed is enough.
             Some(edge) if is_proven(&edge) => _ = self.ask(None, Question::Getattr(handle), CallId(0)),

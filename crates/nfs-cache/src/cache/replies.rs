@@ -96,7 +96,7 @@ impl<S: Store> Cache<S> {
             Outcome::Results(results) => Ok(results),
             Outcome::Rejected(rejection) => Err(rejection),
         };
-        (self.last_heard, self.not_before) = (self.now, self.now);
+        (self.last_heard, self.not_before) = (self.freshness.now(), self.freshness.now());
         self.begin_silence();
         self.answered_until = call.sent.map_or(self.answered_until, |sent| sent.at.max(self.answered_until));
         match self.link {
@@ -121,7 +121,7 @@ impl<S: Store> Cache<S> {
             Taken::Done => {
                 for operation in &call.waiters {
                     self.operations.entry(*operation).and_modify(|it| {
-                        (it.brought, it.mute_since) = (self.now, None);
+                        (it.brought, it.mute_since) = (self.freshness.now(), None);
                         // Listings and data take many answers; they have bounds of their own.
                         let takes_data =
                             matches!(it.asked, Asked::Read { .. } | Asked::Open { .. } | Asked::Confirm(_));
@@ -188,8 +188,8 @@ impl<S: Store> Cache<S> {
 
     /// The server does not know the root: it is just starting, or it is another one.
     fn lose_root(&mut self, id: CallId, call: Call) {
-        let since = *self.rootless_since.get_or_insert(self.now);
-        if self.now.saturating_duration_since(since) >= ROOTLESS {
+        let since = *self.rootless_since.get_or_insert_with(|| self.freshness.now());
+        if self.freshness.now().saturating_duration_since(since) >= ROOTLESS {
             self.meet_another();
         } else {
             self.withdraw_calls();
@@ -208,7 +208,7 @@ impl<S: Store> Cache<S> {
 
     fn ask_later(&mut self, id: CallId, mut call: Call) {
         call.pause = (call.pause * 2).clamp(self.config.jukebox_pause, LONGEST_JUKEBOX_PAUSE);
-        call.send_at = Some(self.now + call.pause);
+        call.send_at = Some(self.freshness.now() + call.pause);
         self.calls.insert(id, call);
     }
 
@@ -227,7 +227,7 @@ impl<S: Store> Cache<S> {
         if call.waiters.is_empty() {
             self.abandon_question(&call.question);
         }
-        self.not_before = self.now + NOT_ASKED_PAUSE;
+        self.not_before = self.freshness.now() + NOT_ASKED_PAUSE;
         if self.link == Link::Up {
             self.set_link(Link::Down);
         }
@@ -251,7 +251,7 @@ impl<S: Store> Cache<S> {
         match shown {
             Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
                 self.rootless_since = None;
-                self.identified_at = Some(self.now);
+                self.identified_at = Some(self.freshness.now());
                 self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
                 if self.link == Link::Down {
                     self.end_probes();
@@ -268,7 +268,7 @@ impl<S: Store> Cache<S> {
             }
             Some(_) => self.meet_another(),
             None => {
-                self.not_before = self.now + NOT_ASKED_PAUSE;
+                self.not_before = self.freshness.now() + NOT_ASKED_PAUSE;
                 self.ensure_probe();
             }
         }
@@ -282,7 +282,11 @@ impl<S: Store> Cache<S> {
             let Some(mut call) = self.calls.remove(&id) else { continue };
             match call.reply.take().filter(|_| self.link == Link::Up) {
                 Some(outcome) => self.accept(id, call, outcome),
-                None => _ = self.calls.insert(id, Call { after: None, send_at: Some(self.now), ..call }),
+                None => {
+                    _ = self
+                        .calls
+                        .insert(id, Call { after: None, send_at: Some(self.freshness.now()), ..call })
+                }
             }
         }
     }
@@ -326,7 +330,7 @@ impl<S: Store> Cache<S> {
             return true;
         }
         // A server may have put another file system in this place: then the root is the same.
-        let is_identified = self.identified_at.is_some_and(|at| self.now < at + IDENTIFIED);
+        let is_identified = self.identified_at.is_some_and(|at| self.freshness.now() < at + IDENTIFIED);
         shown.fsid != known.fsid && (node == NodeId::ROOT || !is_identified)
     }
 
@@ -363,7 +367,7 @@ impl<S: Store> Cache<S> {
         name: &Name,
         results: &[u8],
     ) -> Result<Taken, Taken> {
-        let now = self.now;
+        let now = self.freshness.now();
         let source = |proven| Source { call: id, asked_at: call.begun, seen_at: now, proven }.into();
         let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
             Ok(found) => {
@@ -402,7 +406,8 @@ impl<S: Store> Cache<S> {
         let (_, object) = self.objects.at(&directory)?;
         let under = object.directory()?.seen_before(call.begun)?;
         let is_unchanged = under.is_same_version(&object.known.metadata) && object.known.call == id;
-        (is_unchanged && self.proves(call.begun, object)).then(|| Arc::clone(under))
+        (is_unchanged && self.freshness.proves(call.begun, object.known.metadata.ctime))
+            .then(|| Arc::clone(under))
     }
 
     fn take_readlink(
@@ -571,7 +576,7 @@ impl<S: Store> Cache<S> {
     /// Goes on with a listing, or begins one.
     pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
         let Some(handle) = self.handle(node) else { return };
-        let (next, now) = (CallId(self.next), self.now);
+        let (next, now) = (CallId(self.next), self.freshness.now());
         let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
         let run = directory.run.get_or_insert_with(|| {
             Box::new(Run {
@@ -652,7 +657,8 @@ impl<S: Store> Cache<S> {
             }
             return Ok(Taken::Done);
         }
-        let (is_proven, now) = (self.proves(run.begun, object), self.now);
+        let (is_proven, now) =
+            (self.freshness.proves(run.begun, object.known.metadata.ctime), self.freshness.now());
         if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
             && let Some(run) = directory.run.take()
         {
@@ -671,7 +677,7 @@ impl<S: Store> Cache<S> {
         for handle in told {
             let Some(node) = self.objects.node(&handle.get()) else { continue };
             if let Some(object) = self.objects.get_mut(node).filter(|object| object.known.call >= first) {
-                object.known.seen_at = self.now;
+                object.known.seen_at = self.freshness.now();
             }
         }
     }
@@ -702,13 +708,13 @@ impl<S: Store> Cache<S> {
 
     /// Takes in attributes that a reply brought.
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
-        self.clock.observe(self.now, metadata.ctime);
+        self.freshness.observe(metadata.ctime);
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
-        let mut known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.now };
+        let mut known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.freshness.now() };
         let Some((node, object)) = self.objects.at(&handle) else {
             // A late reply does not bring back what the server has forgotten meanwhile: whoever needs the file asks again.
             if id >= self.gone_before {
-                self.objects.insert(self.now, handle, known);
+                self.objects.insert(self.freshness.now(), handle, known);
             }
             return;
         };
@@ -733,10 +739,7 @@ impl<S: Store> Cache<S> {
         };
         let is_file = matches!(object.kind, Kind::File(_));
         if change != Change::None {
-            self.clock.observe_change(before.asked_at, self.now, metadata.ctime);
-            if let (Some(since), Some(wall)) = (self.wall_clock(before.asked_at), self.wall_clock(self.now)) {
-                self.clock.compare(since, wall, metadata.ctime);
-            }
+            self.freshness.observe_change(before.asked_at, metadata.ctime);
         }
         let is_new = match change {
             Change::None => false,
@@ -751,7 +754,7 @@ impl<S: Store> Cache<S> {
             object.known = known;
             match &mut object.kind {
                 Kind::Link(target) if change != Change::None => *target = None,
-                Kind::Directory(directory) => directory.see(self.now, metadata),
+                Kind::Directory(directory) => directory.see(self.freshness.now(), metadata),
                 Kind::Link(_) | Kind::File(_) | Kind::Other => {}
             }
             if change != Change::None && is_file {
@@ -872,7 +875,7 @@ impl<S: Store> Cache<S> {
         self.retire(over);
         self.objects.end(over);
         self.drop_if_unused(over);
-        let node = self.objects.insert(self.now, handle, known);
+        let node = self.objects.insert(self.freshness.now(), handle, known);
         let object = self.objects.get_mut(node)?;
         (object.changed_by, object.pinned, object.entry) = (known.call, pinned, entry);
         object.hoarded = hoarded;

@@ -59,8 +59,8 @@ impl<S: Store> Cache<S> {
         };
         let step = step.or_else(|| self.give_up(id));
         if let Some(result) = step {
-            if result.is_ok() && was_prompt.is_some_and(|at| at <= self.now) {
-                self.slow_until = self.now + SLOW;
+            if result.is_ok() && was_prompt.is_some_and(|at| at <= self.freshness.now()) {
+                self.slow_until = self.freshness.now() + SLOW;
             }
             self.finish(id, Some(result));
         }
@@ -75,7 +75,7 @@ impl<S: Store> Cache<S> {
         if operation.rounds > MOST_ROUNDS {
             return Some(Err(Failure::Protocol));
         }
-        (self.given_up_at(operation) <= self.now).then_some(Err(Failure::Unreachable))
+        (self.given_up_at(operation) <= self.freshness.now()).then_some(Err(Failure::Unreachable))
     }
 
     /// When an operation has waited for long enough, as far as is known: the server has been silent for that long, even if a part of the
@@ -95,16 +95,16 @@ impl<S: Store> Cache<S> {
 
     /// Whether an operation is given what is held although nothing confirms it.
     pub(super) fn takes_stale(&self, id: OperationId) -> bool {
-        let is_over = |operation: &Operation| operation.brought + self.config.wait <= self.now;
+        let is_over = |operation: &Operation| operation.brought + self.config.wait <= self.freshness.now();
         !self.hopes() || self.operations.get(&id).is_some_and(is_over)
     }
 
     /// How old names and attributes of an object may be for an operation: longer when the server is slow to confirm them.
     fn longest_age(&self, operation: &Operation, object: &Object) -> Duration {
-        let is_slow = |at| at <= self.now || self.now < self.slow_until;
+        let is_slow = |at| at <= self.freshness.now() || self.freshness.now() < self.slow_until;
         match self.prompt_at(operation).is_some_and(is_slow) {
             true => self.config.longest_ttl,
-            false => self.ttl(object),
+            false => self.freshness.ttl(&object.known),
         }
     }
 
@@ -116,8 +116,8 @@ impl<S: Store> Cache<S> {
 
     fn is_confirmed_within(&self, operation: &Operation, object: &Object, longest: Duration) -> bool {
         let (asked_at, seen_at) = (object.known.asked_at, object.known.seen_at);
-        let is_recent =
-            object.known.call != CallId::KEPT && !self.is_old(asked_at, seen_at, longest, Duration::ZERO);
+        let is_recent = object.known.call != CallId::KEPT
+            && !self.freshness.is_old((asked_at, seen_at), longest, Duration::ZERO);
         object.known.call >= operation.since || !operation.insists && is_recent
     }
 
@@ -128,7 +128,7 @@ impl<S: Store> Cache<S> {
         let has_changed = directory.directory().is_some_and(|it| it.has_changed_since(source));
         let is_recent = source.call != CallId::KEPT
             && !has_changed
-            && !self.is_old(source.asked_at, source.seen_at, longest, Duration::ZERO);
+            && !self.freshness.is_old((source.asked_at, source.seen_at), longest, Duration::ZERO);
         let holds = source.holds(&directory.known.metadata);
         source.call >= operation.since
             || !operation.insists && is_recent
@@ -241,7 +241,7 @@ impl<S: Store> Cache<S> {
         if let Some(complete) = directory.complete.clone() {
             let are_confirmed = self.are_names_confirmed(id, object, &complete);
             let mut are_known = true;
-            let mut is_due = self.are_names_due(object, &complete);
+            let mut is_due = self.freshness.are_names_due(object, &complete);
             let entry = |(name, edge): (&Name, &Edge)| {
                 let (fileid, node) = match &edge.target {
                     Target::Absent => return None,
@@ -249,7 +249,7 @@ impl<S: Store> Cache<S> {
                     Target::Handle(handle, fileid) => match self.objects.at(&handle.get()) {
                         Some((node, object)) if stale || object.is_led_to(edge) => {
                             are_known &= self.is_confirmed(id, object);
-                            is_due |= self.is_due(object);
+                            is_due |= self.freshness.is_due(object);
                             (object.known.metadata.fileid, Some(node))
                         }
                         Some(_) | None => {
