@@ -34,6 +34,7 @@ use crate::{
     ids::{CallId, NodeId, OpenId, OperationId},
     object::{Entry, Known, Objects, State},
     path::PathEstimate,
+    reachability::{Link, Reachability},
     store::Store,
 };
 
@@ -56,22 +57,7 @@ pub struct Cache<S> {
     counts_links: bool,
     /// Calls before this one may tell of files that the server did not know later.
     gone_before: CallId,
-    link: Link,
-    last_heard: Instant,
-    /// Since when the server is asked and does not respond.
-    silent_since: Option<Instant>,
-    /// Since when it says that it does not know the root.
-    rootless_since: Option<Instant>,
-    /// When the root was seen after something had looked like another server's.
-    identified_at: Option<Instant>,
-    /// When the front began an operation last.
-    used_at: Instant,
-    /// When the latest call was sent that the server answered.
-    answered_until: Instant,
-    /// Until then names and attributes are taken without asking that are not too old: the server was seen to be slow.
-    slow_until: Instant,
-    /// When calls may be sent again after one could not be.
-    not_before: Instant,
+    server: Reachability,
     read_block: u32,
     next: u64,
     operations: BTreeMap<OperationId, Operation>,
@@ -88,21 +74,6 @@ pub struct Cache<S> {
     prefetch: Prefetch,
     again: Again,
     marks: Marks,
-}
-
-/// Whether the server answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
-    Up,
-    /// It has not answered for a while.
-    Down,
-    /// The path has changed: nothing is believed before the root's identity is seen.
-    Unidentified {
-        /// That is taking long.
-        silent: bool,
-    },
-    /// Another server is there.
-    Another,
 }
 
 #[derive(Debug)]
@@ -169,6 +140,7 @@ impl<S: Store> Cache<S> {
             object.references = 1;
         }
         let config = Arc::new(config);
+        let server = Reachability::new(Arc::clone(&config), now);
         let mut freshness = Freshness::new(Arc::clone(&config), now);
         freshness.observe(metadata.ctime);
         Self {
@@ -178,15 +150,7 @@ impl<S: Store> Cache<S> {
             freshness,
             counts_links: false,
             gone_before: CallId(0),
-            link: Link::Up,
-            last_heard: now,
-            silent_since: None,
-            rootless_since: None,
-            identified_at: None,
-            used_at: now,
-            answered_until: now,
-            slow_until: now,
-            not_before: now,
+            server,
             read_block: SMALLEST_READ,
             next: CallId::FIRST.0 + 1,
             operations: BTreeMap::new(),
@@ -317,10 +281,11 @@ impl<S: Store> Cache<S> {
     /// it had. Calls in flight are cancelled and made again afterwards.
     pub fn path_changed(&mut self, now: Instant) {
         self.advance(now);
-        let silent = matches!(self.link, Link::Down | Link::Another | Link::Unidentified { silent: true });
+        let silent =
+            matches!(self.server.link(), Link::Down | Link::Another | Link::Unidentified { silent: true });
         self.set_link(Link::Unidentified { silent });
         self.path = PathEstimate::default();
-        self.not_before = self.freshness.now();
+        self.server.handle_path_change(self.freshness.now());
         self.withdraw_calls();
         self.ensure_probe();
     }
@@ -335,15 +300,10 @@ impl<S: Store> Cache<S> {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         let is_silent = |operation: &Operation| self.silent_at(operation) <= self.freshness.now();
-        let silent = match self.link {
-            Link::Up => Link::Down,
-            Link::Unidentified { .. } => Link::Unidentified { silent: true },
-            Link::Down | Link::Another => self.link,
-        };
         if self.operations.values().any(is_silent)
             || self.unanswered_at().is_some_and(|at| at <= self.freshness.now())
         {
-            self.set_link(silent);
+            self.set_link(self.server.silent());
         }
         self.probe_again();
         self.step_all();
@@ -363,7 +323,7 @@ impl<S: Store> Cache<S> {
             *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.freshness.now()))?.0;
         let sent = self.prefetch.rate.sent(self.freshness.now());
         self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
-        self.silent_since.get_or_insert_with(|| self.freshness.now());
+        self.server.handle_sent(self.freshness.now());
         let question = &self.calls[&call].question;
         let (procedure, arguments) =
             question.encode(self.listing(question), self.path.page_bytes(&self.config));
@@ -380,7 +340,8 @@ impl<S: Store> Cache<S> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let due = |operation: &Operation| [operation.brought + self.config.wait, self.given_up_at(operation)];
         let ends = self.operations.values().flat_map(due).filter(|&at| at > self.freshness.now());
-        let silences = self.operations.values().filter(|_| self.hopes()).map(|it| self.silent_at(it));
+        let silences =
+            self.operations.values().filter(|_| self.server.may_answer()).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
         let prompts = self
@@ -405,7 +366,7 @@ impl<S: Store> Cache<S> {
         let is_kept = object.known.call == CallId::KEPT;
         let later = now.saturating_duration_since(self.freshness.now());
         let fresh = !object.over
-            && self.link == Link::Up
+            && self.server.is_up()
             && !is_kept
             && !self.freshness.is_used_up(&object.known, later);
         Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
@@ -418,7 +379,7 @@ impl<S: Store> Cache<S> {
 
     /// Whether the server answers, as far as is known.
     pub fn is_connected(&self) -> bool {
-        self.link == Link::Up
+        self.server.is_up()
     }
 
     /// Returns the counters.
@@ -450,7 +411,7 @@ impl<S: Store> Cache<S> {
             rounds: 0,
             mute_since,
         };
-        self.used_at = self.freshness.now();
+        self.server.handle_operation(self.freshness.now());
         self.operations.insert(operation, asked);
         self.stats.operations += 1;
         let calls = self.next;
@@ -488,10 +449,9 @@ impl<S: Store> Cache<S> {
     }
 
     fn set_link(&mut self, link: Link) {
-        if self.link == link {
+        if !self.server.set_link(link) {
             return;
         }
-        self.link = link;
         if link == Link::Up {
             self.begin_silence();
             self.walk_again();
@@ -509,12 +469,7 @@ impl<S: Store> Cache<S> {
 
     /// When the server will have been silent for long enough to serve an operation what is held.
     fn silent_at(&self, operation: &Operation) -> Instant {
-        operation.begun.max(self.last_heard) + self.config.patience
-    }
-
-    /// Whether an answer of the server may come in time.
-    const fn hopes(&self) -> bool {
-        matches!(self.link, Link::Up | Link::Unidentified { silent: false })
+        self.server.silent_at(operation.begun)
     }
 
     /// When an operation takes names and attributes that are not confirmed, but not too old either.
@@ -523,7 +478,7 @@ impl<S: Store> Cache<S> {
             Asked::Lookup { .. } | Asked::Attributes(_) | Asked::List(_) | Asked::ReadLink(_) => true,
             Asked::Open { .. } | Asked::Read { .. } | Asked::Find(_) | Asked::Confirm(_) => false,
         };
-        let may = opens_nothing && !operation.insists && self.link == Link::Up;
+        let may = opens_nothing && !operation.insists && self.server.is_up();
         operation.begun.checked_add(self.config.prompt).filter(|_| may)
     }
 
@@ -535,7 +490,7 @@ impl<S: Store> Cache<S> {
         for call in self.calls.values_mut() {
             call.waiters.remove(&operation);
         }
-        if self.link != Link::Up {
+        if !self.server.is_up() {
             self.withdraw_unwanted();
         }
         self.events.extend(result.map(|result| Event::Done { operation, result }));
@@ -548,9 +503,6 @@ impl<S: Store> Cache<S> {
         }
     }
 }
-
-/// For how long a server counts as slow. Nothing is asked meanwhile by operations that take what is not too old.
-const SLOW: Duration = Duration::from_millis(250);
 
 /// Every server takes READs of this size.
 const SMALLEST_READ: u32 = 4096;

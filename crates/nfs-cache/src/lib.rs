@@ -35,6 +35,7 @@ mod ids;
 mod object;
 mod path;
 mod rate;
+mod reachability;
 mod record;
 mod server_clock;
 mod store;

@@ -8,12 +8,13 @@ use std::{
 
 use nfs_proto::transfer::Listing;
 
-use super::{Cache, Link};
+use super::Cache;
 use crate::{
     call::{Call, Question},
     data::{Fetch, GRAIN_BYTES, grain_length},
     ids::{CallId, NodeId, OperationId},
     object::Object,
+    reachability::Link,
     store::Store,
 };
 
@@ -29,9 +30,6 @@ const SLOWEST: Duration = Duration::from_secs(1);
 
 /// How often the root is asked for where another server was seen: it may have been a short visit.
 const ANOTHER_PAUSE: Duration = Duration::from_secs(5);
-
-/// How long after the last operation of a front the server is asked whether it responds again, though nobody waits.
-const USED: Duration = Duration::from_secs(2);
 
 /// Calls in flight at once that ask whether the server responds.
 const MOST_PROBES: usize = 8;
@@ -49,9 +47,10 @@ impl<S: Store> Cache<S> {
         let call = asked.unwrap_or_else(|| {
             let id = CallId(self.unique());
             // Before the server is identified nothing else is sent.
-            let may_send = matches!(self.link, Link::Up | Link::Down);
+            let may_send = self.server.may_send();
             let rounds = operation.and_then(|it| self.operations.get(&it)).map_or(0, |it| it.rounds);
-            let send_at = may_send.then_some(self.freshness.now().max(self.not_before) + slower(rounds));
+            let send_at =
+                may_send.then_some(self.freshness.now().max(self.server.not_before()) + slower(rounds));
             let call = Call {
                 question,
                 begun: self.freshness.now(),
@@ -156,8 +155,8 @@ impl<S: Store> Cache<S> {
             return;
         }
         let call = self.ask(None, question, CallId(0));
-        let pause = if self.link == Link::Another { ANOTHER_PAUSE } else { Duration::ZERO };
-        let send_at = Some(self.freshness.now().max(self.not_before) + pause);
+        let pause = if self.server.link() == Link::Another { ANOTHER_PAUSE } else { Duration::ZERO };
+        let send_at = Some(self.freshness.now().max(self.server.not_before()) + pause);
         self.calls.entry(call).and_modify(|call| call.send_at = send_at);
     }
 
@@ -177,12 +176,12 @@ impl<S: Store> Cache<S> {
 
     /// When the server is asked again whether it responds: it is silent, and somebody waits or was just given what may be out of date.
     pub(super) fn probe_at(&self) -> Option<Instant> {
-        let is_silent = matches!(self.link, Link::Down | Link::Unidentified { .. });
+        let is_silent = matches!(self.server.link(), Link::Down | Link::Unidentified { .. });
         let sent =
             self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
         // On a slow link, one in each round trip would leave little room for others.
         let pause = self.config.probe.max(2 * self.path.round_trip());
-        let is_used = !self.operations.is_empty() || self.freshness.now() < self.used_at + USED;
+        let is_used = !self.operations.is_empty() || self.server.is_used(self.freshness.now());
         sent.filter(|_| is_silent && is_used).map(|sent| sent.at + pause)
     }
 
@@ -245,14 +244,15 @@ impl<S: Store> Cache<S> {
             self.abandon_question(&call.question);
             self.cancels.push_back(id);
         }
-        if self.link == Link::Up && !self.calls.values().any(Call::is_in_flight) {
-            self.silent_since = None;
+        if self.server.is_up() && !self.calls.values().any(Call::is_in_flight) {
+            self.server.begin_silence(None);
         }
     }
 
     /// The server was heard: a silence begins now, if it is asked for anything.
     pub(super) fn begin_silence(&mut self) {
-        self.silent_since = self.calls.values().any(Call::is_in_flight).then_some(self.freshness.now());
+        let is_asked = self.calls.values().any(Call::is_in_flight);
+        self.server.begin_silence(is_asked.then_some(self.freshness.now()));
     }
 
     /// Gives up what the call was a part of.

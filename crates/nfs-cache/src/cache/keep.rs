@@ -14,7 +14,7 @@ use bytes::Bytes;
 use nfs_proto::attr::FileType;
 use nfs_wire::FileHandle;
 
-use super::{Cache, Link};
+use super::Cache;
 use crate::{
     config::CacheConfig,
     data::{Pages, grain_length},
@@ -22,6 +22,7 @@ use crate::{
     handle::SharedHandle,
     ids::{CallId, NodeId},
     object::{Entry, Identity, Kind, Object},
+    reachability::Link,
     record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
     store::{Record, Store},
 };
@@ -89,7 +90,7 @@ impl<S: Store> Cache<S> {
             object.known = known;
         }
         cache.freshness.reset_server_clock();
-        cache.link = Link::Unidentified { silent: true };
+        cache.server.set_link(Link::Unidentified { silent: true });
         cache.ensure_probe();
         Some(cache)
     }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Cache, Link, hoard::Hoard};
+use super::{Cache, hoard::Hoard};
 use crate::{
     answers::Event,
     call::{Call, Outcome, Question},
@@ -174,14 +174,14 @@ impl Prefetch {
 impl<S: Store> Cache<S> {
     /// Returns when something may be fetched that nobody asked for.
     pub(super) fn prefetch_at(&self) -> Option<Instant> {
-        if self.link != Link::Up || !self.operations.is_empty() || !self.calls.is_empty() {
+        if !self.server.is_up() || !self.operations.is_empty() || !self.calls.is_empty() {
             return None;
         }
         let prefetch = &self.prefetch;
         let next = || prefetch.hoard.next_walk().into_iter().chain(self.again_at()).min();
         let walk = if prefetch.is_done { Some(next()?) } else { None };
         let pause = prefetch.front_at.map(|at| at + self.config.prefetch_pause);
-        [walk, pause, prefetch.paid_until, Some(self.not_before)].into_iter().flatten().max()
+        [walk, pause, prefetch.paid_until, Some(self.server.not_before())].into_iter().flatten().max()
     }
 
     /// Asks for what comes next, if it is time.
@@ -570,7 +570,7 @@ impl<S: Store> Cache<S> {
 
     /// Returns the name of the file that is being fetched though nobody waits for it.
     pub fn prefetching(&self) -> Option<&[u8]> {
-        self.prefetch.current.as_ref().filter(|_| self.link == Link::Up)?;
+        self.prefetch.current.as_ref().filter(|_| self.server.is_up())?;
         self.prefetch.name.as_deref()
     }
 }

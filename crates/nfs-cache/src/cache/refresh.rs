@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Cache, Link};
+use super::Cache;
 use crate::{
     call::{Call, Question},
     directory::{Edge, Name, Target},
@@ -14,7 +14,7 @@ use crate::{
 impl<S: Store> Cache<S> {
     /// Asks for attributes again that will soon be too old.
     pub(super) fn refresh_attributes(&mut self, node: NodeId) {
-        let Some(object) = self.objects.get(node).filter(|_| self.link == Link::Up) else { return };
+        let Some(object) = self.objects.get(node).filter(|_| self.server.is_up()) else { return };
         // A listing of its directory brings them.
         let is_listed = |directory: &Object| directory.directory().is_some_and(|it| it.run.is_some());
         let parent = object.parent().and_then(|parent| self.objects.get(parent));
@@ -25,7 +25,7 @@ impl<S: Store> Cache<S> {
 
     /// Asks again for what a name leads to, and for the attributes of that, where they will soon be too old.
     pub(super) fn refresh_name(&mut self, directory: NodeId, name: &Name, node: NodeId) {
-        let Some(parent) = self.objects.get(directory).filter(|_| self.link == Link::Up) else { return };
+        let Some(parent) = self.objects.get(directory).filter(|_| self.server.is_up()) else { return };
         let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
         let (handle, edge) = (parent.handle(), names.find(name));
         let is_proven = |edge: &Edge| edge.source.holds(&parent.known.metadata);
@@ -44,12 +44,12 @@ impl<S: Store> Cache<S> {
     /// When the server will have been silent for long enough though it was asked, by calls that nobody waits for and whose replies are
     /// short: operations that come then need not find that out.
     pub(super) fn unanswered_at(&self) -> Option<Instant> {
-        let hopes = self.hopes();
+        let hopes = self.server.may_answer();
         let is_short = |call: &&Call| {
             let is_long = matches!(call.question, Question::Read { .. } | Question::Page(_));
             call.waiters.is_empty() && call.send_at.is_none() && !is_long
         };
         let sent = self.calls.values().filter(is_short).filter_map(|call| call.sent.filter(|_| hopes));
-        sent.map(|sent| sent.at.max(self.last_heard) + self.config.patience).min()
+        sent.map(|sent| self.server.silent_at(sent.at)).min()
     }
 }

@@ -13,7 +13,7 @@ use nfs_wire::{
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
-use super::{Asked, Cache, Link};
+use super::{Asked, Cache};
 use crate::{
     answers::{Event, Failure},
     call::{Call, Outcome, Question},
@@ -23,6 +23,7 @@ use crate::{
     ids::{CallId, NodeId, OperationId},
     object::{Kind, Known, Object},
     path::SMALLEST_PAGE,
+    reachability::Link,
     record,
     store::Store,
     version::{Change, change},
@@ -30,15 +31,6 @@ use crate::{
 
 /// Longest pause after the server asked for time.
 const LONGEST_JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
-
-/// How long no call is sent after one could not be.
-const NOT_ASKED_PAUSE: Duration = Duration::from_secs(1);
-
-/// For how long the root's identity answers for files that are on another file system than before.
-const IDENTIFIED: Duration = Duration::from_secs(2);
-
-/// How long a server may say that it does not know the root before it counts as another one.
-const ROOTLESS: Duration = Duration::from_secs(10);
 
 /// How often it may say that of another handle: once is not enough. Some servers say it of a page of a listing whose entries go away.
 const fn most_stale(question: &Question) -> u32 {
@@ -96,10 +88,9 @@ impl<S: Store> Cache<S> {
             Outcome::Results(results) => Ok(results),
             Outcome::Rejected(rejection) => Err(rejection),
         };
-        (self.last_heard, self.not_before) = (self.freshness.now(), self.freshness.now());
+        self.server.handle_reply(self.freshness.now(), call.sent.map(|sent| sent.at));
         self.begin_silence();
-        self.answered_until = call.sent.map_or(self.answered_until, |sent| sent.at.max(self.answered_until));
-        match self.link {
+        match self.server.link() {
             Link::Unidentified { .. } | Link::Another => self.identify(call, id, outcome.ok()),
             // Whoever answers after a silence has to show that it is the same server: until then nothing else counts.
             Link::Down if !self.is_probe(&call.question) => {
@@ -188,8 +179,7 @@ impl<S: Store> Cache<S> {
 
     /// The server does not know the root: it is just starting, or it is another one.
     fn lose_root(&mut self, id: CallId, call: Call) {
-        let since = *self.rootless_since.get_or_insert_with(|| self.freshness.now());
-        if self.freshness.now().saturating_duration_since(since) >= ROOTLESS {
+        if self.server.handle_no_root(self.freshness.now()) {
             self.meet_another();
         } else {
             self.withdraw_calls();
@@ -227,8 +217,8 @@ impl<S: Store> Cache<S> {
         if call.waiters.is_empty() {
             self.abandon_question(&call.question);
         }
-        self.not_before = self.freshness.now() + NOT_ASKED_PAUSE;
-        if self.link == Link::Up {
+        self.server.handle_not_sent(self.freshness.now());
+        if self.server.is_up() {
             self.set_link(Link::Down);
         }
         self.ensure_probe();
@@ -250,10 +240,9 @@ impl<S: Store> Cache<S> {
         let shown = results.and_then(|results| reply::decode::<GETATTR3resok>(&results).ok());
         match shown {
             Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
-                self.rootless_since = None;
-                self.identified_at = Some(self.freshness.now());
+                self.server.handle_identity(self.freshness.now());
                 self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
-                if self.link == Link::Down {
+                if self.server.link() == Link::Down {
                     self.end_probes();
                     self.root_was_seen(CallId::LAST);
                 } else {
@@ -263,12 +252,12 @@ impl<S: Store> Cache<S> {
                 self.accept_replies();
             }
             Some(Err(Status::JUKEBOX)) => self.ask_later(id, call),
-            Some(Err(Status::STALE | Status::BADHANDLE)) if self.link != Link::Another => {
+            Some(Err(Status::STALE | Status::BADHANDLE)) if self.server.link() != Link::Another => {
                 return self.lose_root(id, call);
             }
             Some(_) => self.meet_another(),
             None => {
-                self.not_before = self.freshness.now() + NOT_ASKED_PAUSE;
+                self.server.handle_not_sent(self.freshness.now());
                 self.ensure_probe();
             }
         }
@@ -280,7 +269,7 @@ impl<S: Store> Cache<S> {
         let replied = self.calls.iter().filter(|(_, call)| call.reply.is_some()).map(|(&id, _)| id);
         for id in replied.collect::<Vec<_>>() {
             let Some(mut call) = self.calls.remove(&id) else { continue };
-            match call.reply.take().filter(|_| self.link == Link::Up) {
+            match call.reply.take().filter(|_| self.server.is_up()) {
                 Some(outcome) => self.accept(id, call, outcome),
                 None => {
                     _ = self
@@ -330,7 +319,7 @@ impl<S: Store> Cache<S> {
             return true;
         }
         // A server may have put another file system in this place: then the root is the same.
-        let is_identified = self.identified_at.is_some_and(|at| self.freshness.now() < at + IDENTIFIED);
+        let is_identified = self.server.is_identified(self.freshness.now());
         shown.fsid != known.fsid && (node == NodeId::ROOT || !is_identified)
     }
 
@@ -352,7 +341,7 @@ impl<S: Store> Cache<S> {
         let found: GETATTR3resok = reply::decode(results)??;
         self.observe(handle, Metadata::from(&found.obj_attributes), id, call);
         if self.is_probe(&call.question) {
-            self.rootless_since = None;
+            self.server.handle_root();
             self.root_was_seen(id);
         }
         self.confirm_fetches(handle);

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
 
-use super::{Asked, Cache, Link, Open, Operation, SLOW};
+use super::{Asked, Cache, Open, Operation};
 use crate::{
     answers::{Answer, Failure, ListEntry},
     call::Question,
@@ -16,11 +16,9 @@ use crate::{
     directory::{Edge, Name, Source, Target},
     ids::{CallId, NodeId, OpenId, OperationId},
     object::{Entry, Kind, Object},
+    reachability::Link,
     store::Store,
 };
-
-/// What every operation waits for the server, however long that has been silent: it may just be back. Kernels repeat reads that have failed.
-const LAST_CHANCE: Duration = Duration::from_millis(100);
 
 /// Rounds of calls that an operation takes which needs one or two answers: more, and the server contradicts itself.
 const MOST_ROUNDS: u32 = 10;
@@ -60,7 +58,7 @@ impl<S: Store> Cache<S> {
         let step = step.or_else(|| self.give_up(id));
         if let Some(result) = step {
             if result.is_ok() && was_prompt.is_some_and(|at| at <= self.freshness.now()) {
-                self.slow_until = self.freshness.now() + SLOW;
+                self.server.handle_slow(self.freshness.now());
             }
             self.finish(id, Some(result));
         }
@@ -69,7 +67,7 @@ impl<S: Store> Cache<S> {
     /// Fails an operation that has waited for long enough.
     fn give_up(&self, id: OperationId) -> Step {
         let operation = self.operations.get(&id)?;
-        if self.link == Link::Another {
+        if self.server.link() == Link::Another {
             return Some(Err(Failure::AnotherServer));
         }
         if operation.rounds > MOST_ROUNDS {
@@ -78,30 +76,22 @@ impl<S: Store> Cache<S> {
         (self.given_up_at(operation) <= self.freshness.now()).then_some(Err(Failure::Unreachable))
     }
 
-    /// When an operation has waited for long enough, as far as is known: the server has been silent for that long, even if a part of the
-    /// silence was before the operation began; or it has answered calls that were sent so much later than one of this operation.
-    /// Otherwise it may wait behind others in a queue.
+    /// When an operation has waited for long enough, as far as is known.
     pub(super) fn given_up_at(&self, operation: &Operation) -> Instant {
         // What others have asked of the same file in vain counts as well.
         let since = operation.mute_since.map_or(operation.brought, |since| since.min(operation.brought));
-        let end = (since + self.config.wait).max(operation.begun + LAST_CHANCE);
-        if since + self.config.wait <= self.answered_until {
-            return end;
-        }
-        let end = end.max(self.last_heard + self.config.wait);
-        let silent = self.silent_since.map_or(end, |since| since + self.config.wait);
-        silent.max(operation.begun + LAST_CHANCE).min(end)
+        self.server.given_up_at(operation.begun, since)
     }
 
     /// Whether an operation is given what is held although nothing confirms it.
     pub(super) fn takes_stale(&self, id: OperationId) -> bool {
         let is_over = |operation: &Operation| operation.brought + self.config.wait <= self.freshness.now();
-        !self.hopes() || self.operations.get(&id).is_some_and(is_over)
+        !self.server.may_answer() || self.operations.get(&id).is_some_and(is_over)
     }
 
     /// How old names and attributes of an object may be for an operation: longer when the server is slow to confirm them.
     fn longest_age(&self, operation: &Operation, object: &Object) -> Duration {
-        let is_slow = |at| at <= self.freshness.now() || self.freshness.now() < self.slow_until;
+        let is_slow = |at| at <= self.freshness.now() || self.server.is_slow(self.freshness.now());
         match self.prompt_at(operation).is_some_and(is_slow) {
             true => self.config.longest_ttl,
             false => self.freshness.ttl(&object.known),
@@ -269,7 +259,7 @@ impl<S: Store> Cache<S> {
                     self.count_stale(!are_confirmed || !are_known && !is_own);
                     self.objects.touch(node);
                     self.was_listed(node);
-                    if is_due && self.link == Link::Up {
+                    if is_due && self.server.is_up() {
                         self.list_next(None, node);
                     }
                     return Some(Ok(Answer::Listing(entries.into())));
@@ -428,7 +418,7 @@ impl<S: Store> Cache<S> {
         let grains = offset / GRAIN_BYTES..(end - 1) / GRAIN_BYTES + 1;
         let (is_over, stale) = (object.over, self.takes_stale(id));
         // What was read by another open is as good as what this one asks for itself: they share what the front keeps.
-        let is_disconnected = stale || is_over && self.link != Link::Up;
+        let is_disconnected = stale || is_over && !self.server.is_up();
         let since = if is_disconnected { None } else { held.since.map(|since| since.min(begun)) };
         // While it is not known whether what was held is still what the file has, nothing else goes with it.
         let witness = held.witness().filter(|_| !is_over);
@@ -436,7 +426,7 @@ impl<S: Store> Cache<S> {
         let (near, far) = (grains.end + u64::from(ahead / 2), (grains.end + u64::from(ahead)).min(last));
         let ahead = (grains.end..far)
             .filter(|grain| !held.present.contains_key(grain) && !held.fetches.contains_key(grain));
-        let ahead: Vec<u64> = if is_over || self.link != Link::Up { Vec::new() } else { ahead.collect() };
+        let ahead: Vec<u64> = if is_over || !self.server.is_up() { Vec::new() } else { ahead.collect() };
         let is_old = |grain: &u64| held.doubt.as_ref().is_some_and(|doubt| doubt.old.contains_key(grain));
         let is_mixed = witness.is_some() && !grains.clone().all(|grain| is_old(&grain));
         let mut pieces = Vec::new();
