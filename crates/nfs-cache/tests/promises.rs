@@ -193,6 +193,30 @@ fn a_server_that_knows_no_handle_for_a_second_destroys_nothing() {
 }
 
 #[test]
+fn a_server_that_knew_no_handle_for_a_while_is_asked_soon() {
+    for outage in [MS * 1800, Duration::from_secs(8)] {
+        let mut world = world();
+        let node = world.node("a");
+        assert_eq!(world.read(node), Ok(bytes(A)));
+        pass(&mut world, Duration::from_secs(5));
+        world.fault = Some(|_| Some(Status::STALE));
+        let end = world.now + outage;
+        while world.now < end {
+            let begun = world.cache.open(world.now, node);
+            pass(&mut world, 100 * MS);
+            world.cache.abandon(world.now, begun);
+        }
+        assert!(!world.cache.is_connected());
+        world.server.put(Duration::from_secs(100), "a", A, bytes(66));
+        world.fault = None;
+        pass(&mut world, 300 * MS);
+        assert!(world.cache.is_connected(), "after {outage:?}");
+        let node = lookup(&mut world, "a").expect("it is there");
+        assert_eq!(world.read(node), Ok(bytes(66)));
+    }
+}
+
+#[test]
 fn a_server_that_knows_one_handle_no_more_is_believed() {
     let mut world = world();
     let node = world.node("a");

@@ -27,7 +27,7 @@ use crate::{
 async fn run(server: &Served, words: &[&str]) -> (serde_json::Value, String) {
     let urls: Vec<String> = words
         .iter()
-        .map(|word| word.strip_prefix('@').map_or((*word).to_owned(), |it| server.url(it)))
+        .map(|word| word.strip_prefix('@').map_or_else(|| (*word).to_owned(), |it| server.url(it)))
         .collect();
     let arguments = ["nfsw"].into_iter().chain(urls.iter().map(String::as_str)).chain(["--transport", "tcp"]);
     let log = tempfile::NamedTempFile::new().unwrap();

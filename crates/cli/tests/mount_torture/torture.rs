@@ -410,8 +410,13 @@ fn all(during: Duration) {
     let seed = std::env::var("NFSW_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_secs());
     println!("NFSW_SEED={seed}");
+    // One situation alone, to replay it.
+    let only = std::env::var("NFSW_SITUATION").ok();
     let mut found = Vec::new();
     for situation in situations() {
+        if only.as_ref().is_some_and(|only| only != situation.name) {
+            continue;
+        }
         // Two outages take 7 s.
         let during = if situation.outage.is_some() { during * 7 / 2 } else { during };
         let wrong = torture(&situation, seed, during);

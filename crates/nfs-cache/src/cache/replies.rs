@@ -183,7 +183,9 @@ impl<S: Store> Cache<S> {
             self.meet_another();
         } else {
             self.withdraw_calls();
-            self.ask_later(id, call);
+            // Soon, however long it has said so: what is held is shown until it says something else.
+            let send_at = Some(self.freshness.now() + self.config.probe.max(2 * self.path.round_trip()));
+            self.calls.insert(id, Call { send_at, ..call });
             self.set_link(Link::Unidentified { silent: true });
         }
         self.step_all();
