@@ -76,6 +76,3 @@ pub(crate) fn execute(command: Command) -> ExitCode {
     };
     exit.into()
 }
-
-#[cfg(test)]
-mod tests;

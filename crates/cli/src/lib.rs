@@ -3,7 +3,6 @@
 #![doc(hidden)]
 
 mod args;
-mod chain;
 mod clock;
 mod color;
 mod command;
