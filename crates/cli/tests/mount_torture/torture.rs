@@ -412,11 +412,11 @@ fn all(during: Duration) {
     println!("NFSW_SEED={seed}");
     // One situation alone, to replay it.
     let only = std::env::var("NFSW_SITUATION").ok();
+    let is_asked_for = |situation: &Situation| only.as_ref().is_none_or(|only| only == situation.name);
+    let asked_for: Vec<_> = situations().into_iter().filter(is_asked_for).collect();
+    assert!(!asked_for.is_empty(), "there is no situation {only:?}");
     let mut found = Vec::new();
-    for situation in situations() {
-        if only.as_ref().is_some_and(|only| only != situation.name) {
-            continue;
-        }
+    for situation in asked_for {
         // Two outages take 7 s.
         let during = if situation.outage.is_some() { during * 7 / 2 } else { during };
         let wrong = torture(&situation, seed, during);

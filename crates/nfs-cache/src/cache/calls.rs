@@ -179,10 +179,13 @@ impl<S: Store> Cache<S> {
         let is_silent = matches!(self.server.link(), Link::Down | Link::Unidentified { .. });
         let sent =
             self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
-        // On a slow link, one in each round trip would leave little room for others.
-        let pause = self.config.probe.max(2 * self.path.round_trip());
         let is_used = !self.operations.is_empty() || self.server.is_used(self.freshness.now());
-        sent.filter(|_| is_silent && is_used).map(|sent| sent.at + pause)
+        sent.filter(|_| is_silent && is_used).map(|sent| sent.at + self.probe_pause())
+    }
+
+    /// Returns the time between two questions for the root. On a slow link, one in each round trip would leave little room for others.
+    pub(super) fn probe_pause(&self) -> Duration {
+        self.config.probe.max(2 * self.path.round_trip())
     }
 
     /// Asks once more, if it is time. What was lost is not made up for: of many calls the first and the latest ones stay.

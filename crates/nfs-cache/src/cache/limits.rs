@@ -1,4 +1,4 @@
-//! How long things are used without asking, and what is dropped.
+//! What is held, and what is dropped where there is no room for it.
 
 use std::time::Instant;
 

@@ -184,7 +184,7 @@ impl<S: Store> Cache<S> {
         } else {
             self.withdraw_calls();
             // Soon, however long it has said so: what is held is shown until it says something else.
-            let send_at = Some(self.freshness.now() + self.config.probe.max(2 * self.path.round_trip()));
+            let send_at = Some(self.freshness.now() + self.probe_pause());
             self.calls.insert(id, Call { send_at, ..call });
             self.set_link(Link::Unidentified { silent: true });
         }
