@@ -12,7 +12,7 @@ use crate::{
     },
     error::{ResultExt, has_status, is_missing},
     exit::Exit,
-    name::{fresh, temporary},
+    name::fresh,
 };
 
 impl Run<'_> {
@@ -51,7 +51,7 @@ impl Run<'_> {
         target: &str,
     ) -> anyhow::Result<Filled> {
         let RemotePlace { client, handle: directory, .. } = place;
-        let mut working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
+        let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
         let mut file = if self.copy.inplace {
             open_empty(client, *directory, &working, mode | 0o600).await
         } else {
