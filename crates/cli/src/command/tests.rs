@@ -1,7 +1,7 @@
 //! What `rm -r` and `chmod -R` do to directories that somebody moves or replaces meanwhile.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -97,10 +97,12 @@ const SITUATIONS: [Situation; 8] = [
 ];
 
 fn served(situation: Situation) -> Served {
-    let listed = AtomicUsize::new(0);
+    // A call that is sent again counts once.
+    let mut listed = BTreeSet::new();
     Served::watched(move |root, call| {
         let Situation { after, moved, is_replaced } = situation;
-        if call != Call::Listed || listed.fetch_add(1, Ordering::Relaxed) + 1 != after {
+        let Call::Listed(directory) = call else { return };
+        if !listed.insert(directory) || listed.len() != after {
             return;
         }
         fs::rename(root.join(moved), root.join("outside/moved")).unwrap();
@@ -179,7 +181,7 @@ async fn nothing_is_left_alone_where_nothing_moves() {
 async fn a_mode_that_somebody_else_changes_meanwhile_is_not_lost() {
     let is_changed = AtomicUsize::new(0);
     let server = Served::watched(move |root, call| {
-        if call == Call::Listed && is_changed.fetch_add(1, Ordering::Relaxed) == 0 {
+        if matches!(call, Call::Listed(_)) && is_changed.fetch_add(1, Ordering::Relaxed) == 0 {
             fs::set_permissions(root.join("top/file"), fs::Permissions::from_mode(0o640)).unwrap();
         }
     });
@@ -195,7 +197,7 @@ async fn a_mode_that_somebody_else_changes_meanwhile_is_not_lost() {
 async fn a_file_that_changes_all_the_time_gets_a_mode_or_an_error() {
     // Whatever is asked for, somebody else is faster.
     let server = Served::watched(|root, call| {
-        if matches!(call, Call::Listed | Call::SetAttributes) {
+        if matches!(call, Call::Listed(_) | Call::SetAttributes) {
             fs::File::open(root.join("top/file")).unwrap().set_modified(SystemTime::now()).unwrap();
         }
     });

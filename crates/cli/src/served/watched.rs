@@ -17,9 +17,11 @@ use nfs_wireless_server::{
 /// A call, and what it was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call<'a> {
-    /// A directory was listed from its beginning.
-    Listed,
-    /// A name is looked up.
+    /// A directory was listed from its beginning; some are listed twice.
+    Listed(NodeId),
+    /// Bytes of a file are read.
+    Read,
+    /// A name was looked up.
     LookUp(&'a [u8]),
     /// A file is removed.
     Remove(&'a [u8]),
@@ -85,8 +87,9 @@ impl Vfs for Watched {
     }
 
     fn lookup(&self, directory: NodeId, name: Name<'_>) -> Result<NodeId, NfsStatus> {
+        let found = self.directory.lookup(directory, name);
         self.tell(Call::LookUp(name.as_bytes()));
-        self.directory.lookup(directory, name)
+        found
     }
 
     fn parent(&self, directory: NodeId) -> Result<NodeId, NfsStatus> {
@@ -105,6 +108,7 @@ impl Vfs for Watched {
         count: u32,
         buffer: &mut Vec<u8>,
     ) -> Result<EndOfFile, NfsStatus> {
+        self.tell(Call::Read);
         self.directory.read(now, node, offset, count, buffer)
     }
 
@@ -179,7 +183,7 @@ impl Vfs for Watched {
     ) -> Result<ControlFlow<()>, NfsStatus> {
         let listed = self.directory.list(directory, after, detail, visit);
         if after < nfs_wireless_server::vfs::FIRST_COOKIE {
-            self.tell(Call::Listed);
+            self.tell(Call::Listed(directory));
         }
         listed
     }
