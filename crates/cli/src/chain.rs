@@ -3,7 +3,7 @@
 //! Handles stay with a directory that somebody moves away. Whoever removes or changes what is in directories below a
 //! named one looks the names up again first: what was moved is not below it any more, and what has its name now was not listed.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, fmt::Display, rc::Rc, time::Duration};
 
 use futures_util::future::try_join_all;
 use nfs_wireless_client::{Client, FileHandle, Metadata, NfsStatus};
@@ -36,26 +36,22 @@ pub(crate) struct Chain(Option<Rc<Link>>);
 struct Link {
     above: Chain,
     entry: Entry,
-    state: Mutex<State>,
+    /// When the name was looked up last.
+    looked: Mutex<Option<Instant>>,
+    /// Whether it led elsewhere.
+    is_lost: Cell<bool>,
     is_told: Cell<bool>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// When the name was looked up last.
-    looked: Option<Instant>,
-    /// Whether it led elsewhere.
-    is_lost: bool,
-}
-
 /// A name in a directory on a server, and the directory that it stood for.
-#[derive(Debug)]
-struct Entry {
-    client: Client,
-    parent: FileHandle,
-    remote: Remote,
-    handle: FileHandle,
-    file: (u64, u64),
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) client: Client,
+    pub(crate) parent: FileHandle,
+    pub(crate) remote: Remote,
+    pub(crate) handle: FileHandle,
+    /// The numbers of file system and file.
+    pub(crate) file: (u64, u64),
 }
 
 impl Chain {
@@ -69,13 +65,28 @@ impl Chain {
             handle: found.handle,
             file: file_of(&found.metadata),
         };
-        let (above, state, is_told) = (self.clone(), Mutex::default(), Cell::default());
-        Self(Some(Rc::new(Link { above, entry, state, is_told })))
+        self.to_entry(Some(entry))
+    }
+
+    /// As [`Chain::to`].
+    pub(crate) fn to_entry(&self, entry: Option<Entry>) -> Self {
+        let Some(entry) = entry else { return self.clone() };
+        let (looked, is_lost, is_told) = Default::default();
+        Self(Some(Rc::new(Link { above: self.clone(), entry, looked, is_lost, is_told })))
     }
 
     /// Returns the chain of the directory that holds the one that this leads to.
     pub(crate) fn above(&self) -> Self {
         self.0.as_ref().map(|link| link.above.clone()).unwrap_or_default()
+    }
+
+    /// Whether one of the names was found to lead elsewhere.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.links().any(|link| link.is_lost.get())
+    }
+
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        std::iter::successors(self.0.as_deref(), |link| link.above.0.as_deref())
     }
 
     /// Whether all names still lead to the directories that they did; if not, that is said, once for each name. The last names are
@@ -88,7 +99,20 @@ impl Chain {
         connections: &Connections,
         reporter: &Reporter,
     ) -> anyhow::Result<bool> {
-        self.look(LOOKED_UP_AT_ONCE, connections, reporter).await
+        self.holds_since(Instant::now(), connections, reporter).await
+    }
+
+    /// As [`Chain::holds_now`]; what was looked up after `begun` is not looked up again.
+    ///
+    /// # Errors
+    /// As [`Chain::holds_now`].
+    pub(crate) async fn holds_since(
+        &self,
+        begun: Instant,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<bool> {
+        self.look(LOOKED_UP_AT_ONCE, begun, connections, reporter).await
     }
 
     /// As [`Chain::holds_now`]; what was looked up a moment ago is not looked up again.
@@ -96,14 +120,18 @@ impl Chain {
     /// # Errors
     /// As [`Chain::holds_now`].
     pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<bool> {
-        self.look(0, connections, reporter).await
+        self.look(0, Instant::now(), connections, reporter).await
     }
 
-    /// Looks the last `now` names up, and those above them that were not looked up a moment ago.
-    async fn look(&self, now: usize, connections: &Connections, reporter: &Reporter) -> anyhow::Result<bool> {
-        let links: Vec<&Link> =
-            std::iter::successors(self.0.as_deref(), |link| link.above.0.as_deref()).collect();
-        let begun = Instant::now();
+    /// Looks the last `now` names up, and those above them that were not looked up a moment before `begun`.
+    async fn look(
+        &self,
+        now: usize,
+        begun: Instant,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<bool> {
+        let links: Vec<&Link> = self.links().collect();
         let looks = links.iter().enumerate().map(|(index, link)| {
             let lasts = LOOK_LASTS.max(link.entry.client.round_trip() * LOOK_LASTS_ROUND_TRIPS);
             // The more names there are, the less often: the looks of a deep tree would take all of the time.
@@ -126,13 +154,14 @@ impl Link {
         connections: &Connections,
         reporter: &Reporter,
     ) -> anyhow::Result<bool> {
-        let mut state = self.state.lock().await;
-        if state.is_lost || state.looked.is_some_and(|looked| looked >= since) {
-            return Ok(!state.is_lost);
+        let mut looked = self.looked.lock().await;
+        if self.is_lost.get() || looked.is_some_and(|looked| looked >= since) {
+            return Ok(!self.is_lost.get());
         }
         let begun = Instant::now();
         let holds = self.entry.holds(connections, reporter).await?;
-        *state = State { looked: Some(begun), is_lost: !holds };
+        *looked = Some(begun);
+        self.is_lost.set(!holds);
         Ok(holds)
     }
 
@@ -140,30 +169,47 @@ impl Link {
         if self.is_told.replace(true) {
             return Ok(());
         }
-        let text = format!("{}: was moved or replaced meanwhile; left alone", self.entry.remote);
-        reporter.failed(Failure::with(Exit::SomeFailed, text))
+        reporter.failed(moved(&self.entry.remote))
     }
 }
 
+/// Returns the failure of a directory that is left alone.
+pub(crate) fn moved(directory: impl Display) -> anyhow::Error {
+    let text = format!("{directory}: was moved or replaced meanwhile; left alone");
+    Failure::with(Exit::SomeFailed, text)
+}
+
 impl Entry {
-    async fn holds(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<bool> {
+    /// Whether the name leads to the directory still.
+    ///
+    /// # Errors
+    /// What looking fails of.
+    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<bool> {
         let Self { client, parent, remote, handle, file } = self;
         let Some(name) = remote.name() else { return Ok(true) };
         match client.lookup(*parent, name).await {
             // A handle may be another one after the server was restarted.
-            Ok(found) => Ok(found.handle == *handle
-                || file_of(&found.metadata) == *file
-                || client.is_inner_export(*handle) && client.is_inner_export(found.handle)),
-            Err(error) if is_missing(&error) || has_status(&error, NfsStatus::NOTDIR) => Ok(false),
-            Err(error) if error.is_stale() => {
-                connections.forget(client);
-                match remote::find_again(connections, reporter, remote).await {
-                    Ok(found) => Ok(file_of(&found.metadata) == *file),
-                    Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(false),
-                    Err(error) => Err(error),
-                }
+            Ok(found)
+                if found.handle == *handle
+                    || file_of(&found.metadata) == *file
+                    || client.is_inner_export(*handle) && client.is_inner_export(found.handle) =>
+            {
+                return Ok(true);
             }
-            Err(error) => Err(error).at(remote),
+            Ok(_) => {}
+            Err(error) if is_missing(&error) || has_status(&error, NfsStatus::NOTDIR) => {}
+            Err(error) if error.is_stale() => connections.forget(client),
+            Err(error) => return Err(error).at(remote),
+        }
+        // It may be the name of a link, or the server has forgotten what holds it.
+        let found = match remote::find_again(connections, reporter, remote).await {
+            Ok(found) => remote::follow(connections, reporter, found).await,
+            missing => missing,
+        };
+        match found {
+            Ok(found) => Ok(file_of(&found.metadata) == *file),
+            Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

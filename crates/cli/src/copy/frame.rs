@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 use super::{
     filter::{self, Ignores},
@@ -15,7 +15,12 @@ use super::{
     place::Place,
     update::{Age, age},
 };
-use crate::{connections::Connections, local, report::Reporter};
+use crate::{
+    chain::{self, Chain},
+    connections::Connections,
+    local,
+    report::Reporter,
+};
 
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
 /// mode and times.
@@ -49,6 +54,10 @@ pub(super) struct Frame {
     taken: RefCell<BTreeSet<Vec<u8>>>,
     /// Names that were given in it.
     given: Rc<Names>,
+    /// The names that lead to it, on a server.
+    chain: std::cell::OnceCell<Chain>,
+    /// Whether it was said that it is elsewhere now.
+    is_told: Cell<bool>,
 }
 
 impl Frame {
@@ -70,6 +79,8 @@ impl Frame {
             names: RefCell::default(),
             taken: RefCell::default(),
             given: Rc::default(),
+            chain: std::cell::OnceCell::new(),
+            is_told: Cell::default(),
         }
     }
 
@@ -138,6 +149,56 @@ impl Frame {
     /// Whether anything in the directory has changed.
     pub(super) fn is_touched(&self) -> bool {
         self.is_touched.get()
+    }
+
+    /// Returns the names that lead to it, on a server.
+    pub(super) fn chain(&self) -> Chain {
+        let find = || {
+            let above = self.parent.as_ref().map(|parent| parent.chain()).unwrap_or_default();
+            match &self.place {
+                Place::Remote(place) if !self.is_again => above.to_entry(place.entry()),
+                _ => above,
+            }
+        };
+        self.chain.get_or_init(find).clone()
+    }
+
+    /// Whether the names that lead to it still do; if not, that is said. On a server what was looked up after `begun` counts or, without
+    /// that, a moment ago.
+    ///
+    /// # Errors
+    /// What looking fails of.
+    pub(super) async fn holds(
+        &self,
+        begun: Option<Instant>,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<bool> {
+        match (&self.place, begun) {
+            (Place::Planned(_), _) => Ok(true),
+            (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, connections, reporter).await,
+            (Place::Remote(_), None) => self.chain().holds(connections, reporter).await,
+            (Place::Local { .. }, _) => {
+                let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
+                match frames.filter(|frame| !frame.is_at_its_name()).last() {
+                    None => Ok(true),
+                    Some(moved) if moved.is_told.replace(true) => Ok(false),
+                    Some(moved) => {
+                        reporter.failed(chain::moved(moved.place.own_name().shown)).map(|()| false)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether its name leads to it, on this machine.
+    fn is_at_its_name(&self) -> bool {
+        let Place::Local { directory, .. } = &self.place else { return true };
+        match self.parent.as_ref().map(|parent| &parent.place) {
+            _ if self.is_again => true,
+            Some(Place::Local { directory: above, .. }) => above.leads_to(directory),
+            _ => directory.is_at_its_path(),
+        }
     }
 
     /// Notes that a journal is put beside a file in it.

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
 
-use super::{Directory, Times, give};
+use super::{Directory, Times, give, number};
 use crate::name::{MAX_NAME_BYTES, fresh, temporary};
 
 /// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
@@ -403,11 +403,6 @@ fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
 /// Whether a name still stands for an open file.
 fn is_at(file: &File, directory: &Directory, name: &[u8]) -> io::Result<bool> {
     Ok(directory.stat(name)?.as_ref().map(number) == Some(number(&fs::fstat(file)?)))
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ from system to system")]
-fn number(found: &fs::Stat) -> Number {
-    (found.st_dev as u64, found.st_ino as u64)
 }
 
 #[cfg(test)]

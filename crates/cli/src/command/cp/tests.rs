@@ -41,8 +41,12 @@ const OPTIONS: [&str; 3] = ["--transport", "tcp", "--quiet"];
 
 impl Trial {
     fn start() -> Self {
+        Self::of(Served::start())
+    }
+
+    fn of(server: Served) -> Self {
         let [here, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        Self { server: Served::start(), here, state }
+        Self { server, here, state }
     }
 
     /// Copies; returns what came of it and what was counted.

@@ -6,8 +6,9 @@ use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes};
 
 use super::{Place, Present, RemotePlace, set_times};
 use crate::{
+    chain::{self, Chain, Entry},
     connections::Connections,
-    copy::frame::Frame,
+    copy::{frame::Frame, node::Kind},
     error::{ResultExt, has_status, is_missing, local},
     local::Times,
     name::{fresh, linked},
@@ -55,18 +56,49 @@ impl Place {
         }
     }
 
-    /// Enters a directory below this one that was found `there`; through no link.
-    pub(in crate::copy) fn enter(&self, path: &[u8], there: &Present) -> anyhow::Result<Self> {
+    /// Enters a directory below this one that was found `there`; through no link, and on this machine only through directories with
+    /// these numbers.
+    ///
+    /// # Errors
+    /// Also that it is another one now.
+    pub(in crate::copy) fn enter(
+        &self,
+        path: &[u8],
+        there: &Present,
+        numbers: &[(u64, u64)],
+    ) -> anyhow::Result<Self> {
         Ok(match self {
             Self::Planned(_) => Self::Planned(self.name(path)),
             Self::Local { directory, .. } => {
-                Self::local(directory.enter_path(path).map_err(|error| local(&directory.join(path), &error))?)
+                let numbers = [numbers, &[there.attributes.file]].concat();
+                let entered = directory.enter_path(path, &numbers);
+                match entered.map_err(|error| local(&directory.join(path), &error))? {
+                    Ok(entered) => Self::local(entered),
+                    Err(_) => return Err(chain::moved(self.show(path))),
+                }
             }
             Self::Remote(place) => {
                 let handle = there.handle.unwrap_or(place.handle);
                 Self::Remote(Box::new(place.inside(path, handle, there.attributes.file)))
             }
         })
+    }
+
+    /// Returns the chain of what was found `there` in the directory `above`, which `chain` leads to: its own, of a directory on a server.
+    pub(in crate::copy) fn chain_to(
+        &self,
+        chain: &Chain,
+        path: &[u8],
+        above: Option<FileHandle>,
+        there: &Present,
+    ) -> Chain {
+        match (self, above, there.handle) {
+            (Self::Remote(place), Some(parent), Some(handle)) if there.kind == Kind::Directory => {
+                let (client, remote) = (place.client.clone(), place.remote.join(path));
+                chain.to_entry(Some(Entry { client, parent, remote, handle, file: there.attributes.file }))
+            }
+            _ => chain.clone(),
+        }
     }
 
     /// Whether two directories on this machine are on the same file system; servers tell that otherwise.
@@ -223,19 +255,23 @@ impl Place {
     }
 
     /// Removes a file, a link or an empty directory of a path below this directory, if it is there; on a server by its name in the
-    /// directory `above` it.
-    pub(in crate::copy) async fn remove(
+    /// directory `above` it, and on this machine through directories with these numbers: if one of them is another one now, returns its
+    /// path.
+    pub(in crate::copy) async fn remove<'a>(
         &self,
         connections: &Connections,
         reporter: &Reporter,
-        path: &[u8],
-        above: Option<FileHandle>,
-        is_directory: bool,
-    ) -> anyhow::Result<()> {
+        (path, is_directory): (&'a [u8], bool),
+        (above, numbers): (Option<FileHandle>, &[(u64, u64)]),
+    ) -> anyhow::Result<Option<&'a [u8]>> {
         match (self, above) {
             (Self::Local { directory, .. }, _) => {
-                let removed = directory.remove_path(path, is_directory);
-                removed.map_err(|error| local(&directory.join(path), &error))
+                let removed = directory.remove_path(path, is_directory, numbers);
+                let removed = removed.map_err(|error| local(&directory.join(path), &error))?;
+                Ok(removed.err().map(|entered| {
+                    let mut slashes = (0..path.len()).filter(|&at| path[at] == b'/');
+                    &path[..slashes.nth(entered).unwrap_or(path.len())]
+                }))
             }
             (Self::Remote(place), Some(above)) => {
                 let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
@@ -244,9 +280,9 @@ impl Place {
                     let above = if name == path { at.handle } else { above };
                     at.remove(above, name, path, is_directory).await
                 };
-                place.with(connections, reporter, remove).await
+                place.with(connections, reporter, remove).await.map(|()| None)
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 }

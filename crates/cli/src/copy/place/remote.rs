@@ -2,10 +2,13 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use nfs_wireless_client::{Client, Entry, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
+use nfs_wireless_client::{
+    self as client, Client, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
+};
 
 use super::{Present, is_refused, made_by_another, set_times};
 use crate::{
+    chain::Entry,
     connections::Connections,
     copy::node::Attributes,
     error::{ResultExt, has_status, is_missing, is_stale},
@@ -28,18 +31,21 @@ pub(in crate::copy) struct RemotePlace {
     pub(in crate::copy) remote: Remote,
     /// File system and file, by which it is known again.
     pub(super) file: (u64, u64),
+    /// The directory that holds it, if it was reached by a name.
+    above: Option<FileHandle>,
     /// What names stand for, if anything; others are looked up one by one, unless these are all.
     pub(super) known: HashMap<Vec<u8>, Option<Present>>,
     pub(super) knows_all: bool,
     pub(super) was_created: bool,
     /// The temporary file of the one that is copied here, made ahead.
-    pub(super) ahead: Cell<Option<Entry>>,
+    pub(super) ahead: Cell<Option<client::Entry>>,
 }
 
 impl From<Found> for RemotePlace {
     fn from(found: Found) -> Self {
         let file = Attributes::from(&found.metadata).file;
-        Self::new(found.client, found.handle, found.remote, file)
+        let above = found.above.directory();
+        Self { above, ..Self::new(found.client, found.handle, found.remote, file) }
     }
 }
 
@@ -47,11 +53,18 @@ impl RemotePlace {
     /// A directory of which nothing is known.
     pub(super) fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
         let (known, ahead) = (HashMap::new(), Cell::default());
-        Self { client, handle, remote, file, known, knows_all: false, was_created: false, ahead }
+        Self { client, handle, remote, file, above: None, known, knows_all: false, was_created: false, ahead }
+    }
+
+    /// Returns the name by which it was reached, to be looked up again.
+    pub(in crate::copy) fn entry(&self) -> Option<Entry> {
+        let Self { client, handle, remote, file, .. } = self;
+        let (client, remote) = (client.clone(), remote.clone());
+        Some(Entry { client, parent: self.above?, remote, handle: *handle, file: *file })
     }
 
     /// Returns the temporary file that was made ahead, once.
-    pub(in crate::copy) fn take_ahead(&self) -> Option<Entry> {
+    pub(in crate::copy) fn take_ahead(&self) -> Option<client::Entry> {
         self.ahead.take()
     }
 
@@ -131,7 +144,8 @@ impl RemotePlace {
                         reporter.activity().step();
                         let file = Attributes::from(&entry.metadata).file;
                         let place = Self::new(client, entry.handle, remote, file);
-                        return Ok(Self { knows_all: true, was_created: true, ..place });
+                        let above = Some(self.handle);
+                        return Ok(Self { above, knows_all: true, was_created: true, ..place });
                     }
                     // Somebody else was faster.
                     Err(error) if has_status(&error, NfsStatus::EXIST) => {
@@ -142,7 +156,7 @@ impl RemotePlace {
                 }
             }
         };
-        let place = Self::new(client, handle, remote, file);
+        let place = Self { above: Some(self.handle), ..Self::new(client, handle, remote, file) };
         place.listed(connections, reporter).await
     }
 
@@ -170,7 +184,8 @@ impl RemotePlace {
 
     /// The same directory, of which nothing is known.
     pub(super) fn again(&self) -> Self {
-        Self::new(self.client.clone(), self.handle, self.remote.clone(), self.file)
+        let again = Self::new(self.client.clone(), self.handle, self.remote.clone(), self.file);
+        Self { above: self.above, ..again }
     }
 
     /// Creates a directory with the mark of an unfinished copy of what has the name `source`: it has no name before it has the
@@ -203,7 +218,7 @@ impl RemotePlace {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, mut temporary) = (remote.join(name), name::temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let is_taken = |made: &Result<Entry, Error>| {
+        let is_taken = |made: &Result<client::Entry, Error>| {
             made.as_ref().is_err_and(|error| has_status(error, NfsStatus::EXIST))
         };
         let mut made = client.mkdir(*above, &temporary, attributes).await;
@@ -229,7 +244,7 @@ impl RemotePlace {
         reporter.activity().step();
         let file = Attributes::from(&made.metadata).file;
         let place = Self::new(client.clone(), made.handle, remote, file);
-        Ok(Self { knows_all: true, was_created: true, ..place })
+        Ok(Self { above: Some(*above), knows_all: true, was_created: true, ..place })
     }
 
     /// Removes what has a temporary name, as far as that is possible: a directory with nothing but a mark in it, or something else.
