@@ -373,7 +373,7 @@ impl Run<'_> {
                     if is_left(&it.path) || !self.leads_to(frame, it).await? {
                         return Ok(());
                     }
-                    frame.touch(self.connections, self.reporter).await;
+                    frame.touch_names(self.connections, self.reporter).await;
                     let (what, place) = ((&it.path[..], it.is_directory()), &frame.place);
                     let removed =
                         place.remove(self.connections, self.reporter, what, (it.above, &it.numbers)).await?;

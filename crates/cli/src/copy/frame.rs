@@ -58,6 +58,8 @@ pub(super) struct Frame {
     chain: std::cell::OnceCell<Chain>,
     /// Whether it was said that it is elsewhere now.
     is_told: Cell<bool>,
+    /// Whether anything was copied into it, or below.
+    is_filled: Cell<bool>,
 }
 
 impl Frame {
@@ -81,6 +83,7 @@ impl Frame {
             given: Rc::default(),
             chain: std::cell::OnceCell::new(),
             is_told: Cell::default(),
+            is_filled: Cell::default(),
         }
     }
 
@@ -132,9 +135,15 @@ impl Frame {
         Self { parent, source, last, was, relative, ignores, given, ..Self::top(place) }
     }
 
+    /// Notes that something is copied into the directory; as [`Frame::touch_names`].
+    pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
+        self.is_filled.set(true);
+        self.touch_names(connections, reporter).await;
+    }
+
     /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets
     /// another, until its own is set at the end.
-    pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
+    pub(super) async fn touch_names(&self, connections: &Connections, reporter: &Reporter) {
         self.is_touched.set(true);
         if let Some(was) = self.was.filter(|was| self.last.is_some() && was.mode & 0o300 != 0o300) {
             let wider = Attributes { mode: was.mode | 0o300, ..was };
@@ -191,8 +200,13 @@ impl Frame {
         }
     }
 
+    /// Whether it is the directory that the user named, or the one that holds that.
+    pub(super) const fn is_top(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// Whether its name leads to it, on this machine.
-    fn is_at_its_name(&self) -> bool {
+    pub(super) fn is_at_its_name(&self) -> bool {
         let Place::Local { directory, .. } = &self.place else { return true };
         match self.parent.as_ref().map(|parent| &parent.place) {
             _ if self.is_again => true,
@@ -273,7 +287,13 @@ impl Frame {
         false
     }
 
-    /// Lets go of a directory, and of those above it that are complete with it.
+    /// Whether it was said that the names that led to it do not.
+    fn is_told(&self) -> bool {
+        self.is_told.get() || self.chain.get().is_some_and(Chain::is_lost)
+    }
+
+    /// Lets go of a directory, and of those above it that are complete with it. Those that something was copied into are handed to
+    /// `look`, which tells whether their names still lead to them.
     ///
     /// # Errors
     /// The first failure to set mode or times.
@@ -282,6 +302,7 @@ impl Frame {
         connections: &Connections,
         reporter: &Reporter,
         preserve: bool,
+        look: impl Fn(&Self) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut next = Some(frame);
         let mut result = Ok(());
@@ -289,6 +310,15 @@ impl Frame {
             if let Some(attributes) = frame.last.filter(|source| !preserve || !frame.is_as(*source)) {
                 let set = frame.place.set_last(connections, reporter, attributes, preserve).await;
                 result = result.and(set);
+            }
+            if frame.is_filled.get() {
+                if let Some(parent) = &frame.parent {
+                    parent.is_filled.set(true);
+                }
+                if !frame.is_again && !frame.is_told() {
+                    let looked = look(&frame);
+                    result = result.and(looked);
+                }
             }
             next = frame.parent;
         }

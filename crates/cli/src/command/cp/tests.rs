@@ -3,6 +3,7 @@
 
 mod copy_calls;
 mod copy_lists;
+mod meanwhile;
 
 use std::{
     fs,

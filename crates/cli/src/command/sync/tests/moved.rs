@@ -112,7 +112,9 @@ async fn what_was_moved_away_here_is_not_deleted() {
 async fn a_look_for_each_directory_is_all_that_deleting_takes_more() {
     let trial = Trial::start();
     let ends = trial.ends(Way::Up, "");
-    write(&ends.source.join("kept"), "kept", 1);
+    for root in [&ends.source, &ends.target] {
+        write(&root.join("kept"), "kept", 1);
+    }
     for directory in 0..20 {
         for file in 0..10 {
             write(&ends.target.join(format!("extra/d{directory}/f{file}")), "", 1);
