@@ -32,7 +32,7 @@ use self::{
     done::Done,
     frame::Frame,
     node::{FIFO, Kind, Node},
-    place::{Name, Place, Present},
+    place::{Name, Place, Present, Replace},
     sync::{Change, Syncing},
     transfer::Item,
 };
@@ -565,10 +565,15 @@ impl Run<'_> {
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let times = self.copy.preserve.then_some(node.attributes.times);
-            frame
-                .place
-                .symlink(self.connections, self.reporter, name, &target, times, present.is_some())
-                .await?;
+            let replace = match (&present, self.copy.overwrite) {
+                (Some(_), _) => Replace::Present,
+                (None, Overwrite::Always) => Replace::Unknown,
+                (None, _) => Replace::Nothing,
+            };
+            let place = &frame.place;
+            if !place.symlink(self.connections, self.reporter, name, (&target, times), replace).await? {
+                return self.skip_taken(node, &place.name(name));
+            }
         }
         self.say_change("link", node, frame, name, change)
     }
@@ -616,6 +621,12 @@ impl Run<'_> {
         };
         self.skip(node, &frame.place.name(name), reason)?;
         Ok(None)
+    }
+
+    /// Says that something got the name of a copy while that was made, and stays.
+    fn skip_taken(&self, node: &Node, target: &Name) -> anyhow::Result<()> {
+        let reason = if self.copy.overwrite == Overwrite::Older { Skip::NotOlder } else { Skip::Exists };
+        self.skip(node, target, reason)
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {

@@ -27,7 +27,7 @@ use rustix::{
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
 pub(crate) use own::Own;
-pub(crate) use part::{Mark, Part, close_copy, removed};
+pub(crate) use part::{Mark, Named, Part, close_copy, removed};
 pub(crate) use source::SourcePath;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
@@ -126,6 +126,14 @@ impl Directory {
                 })
             }
             other => Ok(other?),
+        }
+    }
+
+    /// Creates a symbolic link; false if something has the name.
+    pub(crate) fn symlink_new(&self, name: &[u8], target: &[u8]) -> io::Result<bool> {
+        match fs::symlinkat(target, &self.fd, name) {
+            Err(Errno::EXIST) => Ok(false),
+            made => Ok(made.map(|()| true)?),
         }
     }
 

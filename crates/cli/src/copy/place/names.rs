@@ -20,6 +20,12 @@ use crate::{
 const NO_LINKS: [NfsStatus; 5] =
     [NfsStatus::XDEV, NfsStatus::MLINK, NfsStatus::NOTSUPP, NfsStatus::PERM, NfsStatus::INVAL];
 
+/// Whether a server has no hard links, or not this one.
+pub(super) fn has_no_links(error: &client::Error) -> bool {
+    matches!(error, client::Error::Rejected { .. })
+        || NO_LINKS.iter().any(|&status| has_status(error, status))
+}
+
 /// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
 pub(in crate::copy) const SET_ID: u32 = 0o6000;
 
@@ -314,8 +320,7 @@ impl RemotePlace {
         }
         let first = if replace { &linked[..] } else { name };
         match client.hard_link(file, *handle, first).await {
-            Err(client::Error::Rejected { .. }) => return Ok(false),
-            Err(error) if NO_LINKS.iter().any(|&status| has_status(&error, status)) => return Ok(false),
+            Err(error) if has_no_links(&error) => return Ok(false),
             linked => linked.at(&shown)?,
         }
         if replace {

@@ -6,11 +6,11 @@ use nfs_wireless_client::{
     self as client, Client, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
 };
 
-use super::{Present, is_refused, made_by_another, set_times};
+use super::{Present, is_refused, made_by_another, names::has_no_links, set_times};
 use crate::{
     chain::Entry,
     connections::Connections,
-    copy::node::Attributes,
+    copy::{node::Attributes, transfer::Replaces},
     error::{ResultExt, has_status, is_missing, is_stale},
     exit::{Exit, Failure},
     local::Times,
@@ -257,6 +257,45 @@ impl RemotePlace {
         } else {
             let _ = client.remove(*above, temporary).await;
         }
+    }
+
+    /// Gives a file that is complete its name, if what has that may lose it; false if not, and the file is removed. That nothing has it
+    /// is told by LINK, in one step; where the server has no links, by a LOOKUP.
+    pub(in crate::copy) async fn give_name(
+        &self,
+        file: FileHandle,
+        (temporary, name): (&[u8], &[u8]),
+        replaces: Replaces,
+    ) -> anyhow::Result<bool> {
+        let Self { client, handle, remote, .. } = self;
+        let shown = remote.join(name);
+        if let Replaces::Nothing = replaces {
+            match client.hard_link(file, *handle, name).await {
+                Ok(()) => {
+                    return match client.remove(*handle, temporary).await {
+                        Err(error) if !is_missing(&error) => Err(error).at(shown),
+                        _ => Ok(true),
+                    };
+                }
+                // The LOOKUP finds it.
+                Err(error) if has_status(&error, NfsStatus::EXIST) => {}
+                Err(error) if has_no_links(&error) => {}
+                Err(error) => return Err(error).at(shown),
+            }
+        }
+        if !matches!(replaces, Replaces::Anything) {
+            let there = match client.lookup(*handle, name).await {
+                Ok(found) => Some(Present::remote(found.handle, &found.metadata)),
+                Err(error) if is_missing(&error) => None,
+                Err(error) => return Err(error).at(shown),
+            };
+            if !replaces.may_replace(there.as_ref()) {
+                let _ = client.remove(*handle, temporary).await;
+                return Ok(false);
+            }
+        }
+        client.rename(file, (*handle, temporary), (*handle, name)).await.at(shown)?;
+        Ok(true)
     }
 
     pub(super) async fn symlink(

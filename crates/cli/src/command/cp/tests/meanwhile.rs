@@ -101,3 +101,114 @@ async fn nothing_is_told_where_nothing_moves() {
         }
     }
 }
+
+/// How a file gets a name that something else got meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    options: &'static [&'static str],
+    source: &'static str,
+    is_upload: bool,
+    has_links: bool,
+    /// Something older had the name before.
+    was_there: bool,
+}
+
+const TAKEN: [Taken; 15] = {
+    const NEW: Taken =
+        Taken { options: &["-n"], source: "file", is_upload: true, has_links: true, was_there: false };
+    [
+        NEW,
+        Taken { has_links: false, ..NEW },
+        Taken { options: &["-u"], ..NEW },
+        Taken { options: &["-u"], was_there: true, ..NEW },
+        Taken { options: &["-n"], source: "link", ..NEW },
+        Taken { options: &["-u"], source: "link", has_links: false, ..NEW },
+        Taken { options: &["-n", "--inplace"], ..NEW },
+        Taken { source: "large", ..NEW },
+        Taken { source: "large", has_links: false, ..NEW },
+        Taken { is_upload: false, ..NEW },
+        Taken { is_upload: false, options: &["-u"], ..NEW },
+        Taken { is_upload: false, options: &["-u"], was_there: true, ..NEW },
+        Taken { is_upload: false, source: "large", ..NEW },
+        Taken { is_upload: false, options: &["-n", "--no-resume"], source: "large", ..NEW },
+        Taken { is_upload: false, options: &["-u"], source: "large", was_there: true, ..NEW },
+    ]
+};
+
+#[tokio::test]
+async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_replaced() {
+    for taken in TAKEN {
+        let (path, target) = mpsc::channel::<PathBuf>();
+        let mut made = None;
+        let trial = Trial::of(Served::watched(move |_, call| {
+            let is_now = match call {
+                Call::Made(_) | Call::LookUp(_) if taken.source == "link" || taken.options.len() > 1 => {
+                    matches!(call, Call::LookUp(name) if name == b"to")
+                }
+                Call::Made(name) => taken.is_upload && name.ends_with(b".nfsw-part"),
+                Call::Read => !taken.is_upload,
+                _ => false,
+            };
+            if is_now
+                && made.is_none()
+                && let Ok(target) = target.try_recv()
+            {
+                fs::write(&target, "another").unwrap();
+                made = Some(target);
+            }
+        }));
+        let ([from, to], [source, target]) = trial.ends(taken.is_upload, taken.source, "to");
+        match taken.source {
+            "link" => symlink("elsewhere", &source).unwrap(),
+            "large" => fs::write(&source, vec![7; 300_000]).unwrap(),
+            _ => fs::write(&source, "content").unwrap(),
+        }
+        if taken.was_there {
+            fs::write(&target, "old").unwrap();
+            let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            fs::File::options().write(true).open(&target).unwrap().set_modified(old).unwrap();
+        }
+        if !taken.has_links {
+            let no_links = (Calls::Procedure(Procedure::Link), When::Always, Action::Fail(Status::NOTSUPP));
+            trial.faults(&[no_links]);
+        }
+        path.send(target.clone()).unwrap();
+        let recursive: &[&str] = if taken.source == "link" { &["-r"] } else { &[] };
+        let (result, counts) = trial.copy(&[taken.options, recursive, &["-T", &from, &to]].concat()).await;
+        let there = fs::read(&target).ok();
+        assert_eq!(there.as_deref(), Some(&b"another"[..]), "{taken:?} {result:?} {counts}");
+        result.unwrap();
+        assert_eq!((&counts["failed"], &counts["done"]), (&0.into(), &0.into()), "{taken:?} {counts}");
+        let skipped: u64 =
+            counts["skipped"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
+        assert_eq!(skipped, 1, "{taken:?} {counts}");
+        let beside = names(target.parent().unwrap());
+        assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {beside:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_nothing_has_is_given_where_nothing_is_replaced() {
+    for taken in TAKEN.into_iter().filter(|it| !it.was_there) {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(taken.is_upload, taken.source, "to");
+        match taken.source {
+            "link" => symlink("elsewhere", &source).unwrap(),
+            "large" => fs::write(&source, vec![7; 300_000]).unwrap(),
+            _ => fs::write(&source, "content").unwrap(),
+        }
+        if !taken.has_links {
+            let no_links = (Calls::Procedure(Procedure::Link), When::Always, Action::Fail(Status::NOTSUPP));
+            trial.faults(&[no_links]);
+        }
+        let recursive: &[&str] = if taken.source == "link" { &["-r"] } else { &[] };
+        let (result, counts) = trial.copy(&[taken.options, recursive, &["-T", &from, &to]].concat()).await;
+        result.unwrap();
+        assert_eq!(counts["done"], 1, "{taken:?} {counts}");
+        let kind = |path: &Path| fs::symlink_metadata(path).unwrap().file_type();
+        assert_eq!(kind(&source), kind(&target), "{taken:?}");
+        assert_eq!(fs::read(&source).ok(), fs::read(&target).ok(), "{taken:?}");
+        let beside = names(target.parent().unwrap());
+        assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {beside:?}");
+    }
+}
