@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     killing::{Job, MOST_AGAIN},
-    nfsw,
+    nfsw, part,
     server::{Ganesha, Options},
 };
 
@@ -100,7 +100,7 @@ fn restart(restarts: u32) {
     for number in 0..restarts {
         let transport = ["udp", "tcp"][number as usize % 2];
         let name = format!("copy-{number}");
-        let part = server.export().join(format!(".{name}.nfsw-part"));
+        let part = || part(&server.export().join(&name));
         let mut copy = upload(&state, transport, "40Mbit", &source, &url(&server, &name));
         let back = place.path().join(format!("back-{number}"));
         let mut download = self::copy(
@@ -110,7 +110,7 @@ fn restart(restarts: u32) {
             url(&server, "there").as_ref(),
             &back,
         );
-        wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > SIZE as u64 / 4));
+        wait_for(|| fs::metadata(part()).is_ok_and(|part| part.len() > SIZE as u64 / 4));
         server.crash_and_restart();
         assert!(copy.wait().unwrap().success() && download.wait().unwrap().success(), "over {transport}");
         assert!(fs::read(&back).unwrap() == contents(), "over {transport}");
@@ -139,12 +139,12 @@ fn an_upload_goes_on_after_run_and_server_were_killed() {
     let place = tempfile::tempdir().unwrap();
     let (state, source) = (place.path().join("state"), place.path().join("source"));
     fs::write(&source, contents()).unwrap();
-    let part = server.export().join(".copy.nfsw-part");
+    let target_path = server.export().join("copy");
     let mut copied = Vec::new();
     for restarts in [false, true] {
         let target = url(&server, "copy");
         let mut copy = upload(&state, "tcp", "40Mbit", &source, &target);
-        wait_for(|| fs::metadata(&part).is_ok_and(|part| part.len() > SIZE as u64 / 2));
+        wait_for(|| fs::metadata(part(&target_path)).is_ok_and(|part| part.len() > SIZE as u64 / 2));
         copy.kill().unwrap();
         copy.wait().unwrap();
         if restarts {

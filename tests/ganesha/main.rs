@@ -10,6 +10,9 @@ mod killing;
 mod library;
 mod link;
 mod nfsw;
+#[path = "../../crates/cli/tests/common/part.rs"]
+mod part;
 mod tree;
 
+use part::part;
 use private_servers::ganesha as server;

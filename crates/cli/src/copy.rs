@@ -16,6 +16,7 @@ mod plan;
 mod resume;
 pub(crate) mod stream;
 mod sync;
+mod tags;
 mod transfer;
 mod update;
 mod verify;
@@ -39,6 +40,7 @@ use self::{
 pub(crate) use self::{
     filter::Filter,
     sync::{Compare, Sync},
+    tags::Tags,
 };
 use crate::{
     connections::Connections,
@@ -172,6 +174,7 @@ struct Run<'a> {
     connections: &'a Connections,
     reporter: &'a Reporter,
     throttle: stream::Throttle,
+    tags: Tags,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
     sync: Option<Syncing>,
@@ -203,7 +206,8 @@ struct Queue {
 /// What ended the run; failures of single files are reported and the rest is copied.
 pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
-    let plan = plan::plan(copy, connections, reporter).await?;
+    let tags = Tags::new(&copy.state);
+    let plan = plan::plan(copy, &tags, connections, reporter).await?;
     let done = match &plan {
         plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, reporter, key, works)?,
         plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
@@ -220,7 +224,8 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     }
     let (refusals, key, marked, looks) = Default::default();
     let most = Cell::new(descriptors::at_once());
-    let run = Run { copy, connections, reporter, throttle, done, sync, refusals, key, marked, most, looks };
+    let run =
+        Run { copy, connections, reporter, throttle, tags, done, sync, refusals, key, marked, most, looks };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -521,8 +526,16 @@ impl Run<'_> {
         let dry_run = self.copy.dry_run;
         let place = frame
             .place
-            .directory(self.connections, self.reporter, name, created_mode, dry_run, mark.as_deref())
+            .directory(
+                self.connections,
+                self.reporter,
+                (name, &self.tags),
+                created_mode,
+                dry_run,
+                mark.as_deref(),
+            )
             .await?;
+        self.remove_left(&place).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
             None => self.say_event("directory", node, &place.own_name())?,
@@ -554,6 +567,19 @@ impl Run<'_> {
         Ok(made)
     }
 
+    /// Removes the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large files
+    /// are resumed.
+    async fn remove_left(&self, place: &Place) {
+        if let Place::Remote(place) = place
+            && !self.copy.dry_run
+        {
+            for name in place.small_parts().filter(|name| self.tags.is_of_earlier(name)) {
+                // What cannot be removed is in nobody's way.
+                let _ = place.client.remove(place.handle, name).await;
+            }
+        }
+    }
+
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
         let _turn = self.turn(frame, name).await?;
         self.claim(frame, name, node)?;
@@ -571,7 +597,10 @@ impl Run<'_> {
                 (None, _) => Replace::Nothing,
             };
             let place = &frame.place;
-            if !place.symlink(self.connections, self.reporter, name, (&target, times), replace).await? {
+            if !place
+                .symlink(self.connections, self.reporter, (name, &self.tags), (&target, times), replace)
+                .await?
+            {
                 return self.skip_taken(node, &place.name(name));
             }
         }

@@ -17,19 +17,48 @@ const LINK: &[u8] = b".nfsw-link";
 /// the last thing of all.
 pub(crate) const MARKER: &[u8] = b".nfsw-incomplete";
 
-/// Returns the name under which a file is written until it is complete. It is the same every time, so that a
-/// later run finds it; names too long for that are shortened and told apart by a hash.
+/// What tells the temporary names of one run from those of all others that write into a directory of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(pub(crate) u32);
+
+impl Tag {
+    /// Hexadecimal digits, behind a dash.
+    const BYTES: usize = 9;
+
+    /// Returns one that no run has, nor had.
+    pub(crate) fn fresh() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+
+        // Its keys are random.
+        Self(RandomState::new().hash_one(()) as u32)
+    }
+
+    /// Returns the name under which this run writes a file until it is complete; names too long for that are shortened and told
+    /// apart by a hash.
+    pub(crate) fn temporary(self, name: &[u8]) -> Vec<u8> {
+        self.behind(temporary(name))
+    }
+
+    /// Returns the name under which this run makes a hard link that replaces a file. It is none that a file is written under: what is
+    /// written there would be written into all names of the file.
+    pub(crate) fn linked(self, name: &[u8]) -> Vec<u8> {
+        self.behind(linked(name))
+    }
+
+    fn behind(self, name: Vec<u8>) -> Vec<u8> {
+        [name, format!("-{:08x}", self.0).into_bytes()].concat()
+    }
+}
+
+/// Returns the name under which a file is written on this machine until it is complete. It is the same every time, so that a
+/// later run finds it.
 pub(crate) fn temporary(name: &[u8]) -> Vec<u8> {
     beside(name, PART)
 }
 
 /// Returns a name for the same that nothing has yet, for where somebody else has taken the usual one.
 pub(crate) fn fresh(name: &[u8]) -> Vec<u8> {
-    use std::hash::{BuildHasher, RandomState};
-
-    // Its keys are random.
-    let number = RandomState::new().hash_one(name);
-    beside(&[name, format!("~{number:016x}").as_bytes()].concat(), PART)
+    Tag::fresh().temporary(name)
 }
 
 /// Returns the name of the journal that says what of a temporary file is there.
@@ -37,20 +66,33 @@ pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
 
-/// Returns the name under which a hard link is made that replaces a file. It is none that a file is written under: what is written
-/// there would be written into all names of the file.
+/// Returns the name under which a hard link is made that replaces a file on this machine.
 pub(crate) fn linked(name: &[u8]) -> Vec<u8> {
     beside(name, LINK)
 }
 
 /// Whether a name looks like that of a temporary file or of a journal.
 pub(crate) fn is_ours(name: &[u8]) -> bool {
+    let name = untagged(name);
     name.starts_with(b".") && (name.ends_with(PART) || name.ends_with(JOURNAL))
+}
+
+/// Returns a temporary name as it would be on this machine, without what tells runs apart.
+pub(crate) fn untagged(name: &[u8]) -> &[u8] {
+    if tag_in(name).is_some() { &name[..name.len() - Tag::BYTES] } else { name }
+}
+
+/// Returns the tag of a temporary name.
+pub(crate) fn tag_in(name: &[u8]) -> Option<Tag> {
+    let (rest, [b'-', digits @ ..]) = name.split_last_chunk::<{ Tag::BYTES }>()? else { return None };
+    let digits = std::str::from_utf8(digits).ok().filter(|_| rest.ends_with(PART))?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
+    u32::from_str_radix(digits, 16).ok().map(Tag)
 }
 
 fn beside(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     const PREFIX: &[u8] = b".";
-    let room = MAX_NAME_BYTES - PREFIX.len() - suffix.len();
+    let room = MAX_NAME_BYTES - PREFIX.len() - suffix.len() - Tag::BYTES;
     if name.len() <= room {
         return [PREFIX, name, suffix].concat();
     }
@@ -81,18 +123,30 @@ mod tests {
 
     #[test]
     fn temporary_names_fit_and_differ() {
+        const TAG: Tag = Tag(0x0abc_def1);
         assert_eq!(temporary(b"a"), b".a.nfsw-part");
+        assert_eq!(TAG.temporary(b"a"), b".a.nfsw-part-0abcdef1");
+        assert_eq!(TAG.linked(b"a"), b".a.nfsw-link-0abcdef1");
+        assert_eq!(journal(b"a"), b".a.nfsw-journal");
+        assert_eq!(linked(b"a"), b".a.nfsw-link");
         let long = [b'x'; 255];
         let mut other = long;
         other[254] = b'y';
-        assert_eq!(temporary(&long).len(), 255);
+        assert_eq!(TAG.temporary(&long).len(), 255);
         assert_ne!(temporary(&long), temporary(&other));
-        assert_eq!(temporary(&long[..244]).len(), 255);
-        assert_eq!(journal(b"a"), b".a.nfsw-journal");
-        assert_eq!(linked(b"a"), b".a.nfsw-link");
-        assert_eq!(journal(&long).len(), 255);
-        assert_ne!(fresh(b"a"), fresh(b"a"));
-        assert!(is_ours(&fresh(b"a")) && fresh(&long).len() == 255);
-        assert_ne!(fresh(&long), fresh(&long));
+        assert_eq!(TAG.temporary(&long[..235]).len(), 255);
+        assert!(journal(&long).len() <= 255);
+        for name in [&b"a"[..], &long] {
+            assert_ne!(fresh(name), fresh(name));
+            for temporary in [temporary(name), TAG.temporary(name), fresh(name)] {
+                assert!(is_ours(&temporary));
+                assert_eq!(untagged(&temporary), super::temporary(name));
+            }
+        }
+        for name in
+            [&b"a-0abcdef1"[..], b".a.nfsw-part-0abcdefg", b".a.nfsw-part-", b"", b".a.nfsw-part0abcdef12"]
+        {
+            assert_eq!(untagged(name), name);
+        }
     }
 }

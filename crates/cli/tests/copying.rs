@@ -511,12 +511,13 @@ fn a_server_is_copied_to_itself_and_to_another() {
 
 #[test]
 fn what_stands_in_the_way_of_a_temporary_file_stays() {
-    let server = Server::start();
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let copy = here.path().join("copy");
     fs::write(server.path("file"), b"x").unwrap();
-    fs::create_dir(server.path(".copy.nfsw-part")).unwrap();
-    ok(["cp", &server.url("/file"), &server.url("/copy")]);
-    assert_eq!(names(server.root.path()), [".copy.nfsw-part", "copy", "file"]);
-    assert_eq!(fs::read(server.path("copy")).unwrap(), b"x");
+    fs::create_dir(here.path().join(".copy.nfsw-part")).unwrap();
+    ok(["cp", &server.url("/file"), copy.to_str().unwrap()]);
+    assert_eq!(names(here.path()), [".copy.nfsw-part", "copy"]);
+    assert_eq!(fs::read(copy).unwrap(), b"x");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod killing;
 
 use std::{collections::HashMap, fs, path::Path, thread, time::Duration};
 
-use common::{Link, Served, command, noise};
+use common::{Link, Served, command, noise, part};
 use killing::{Job, MOST_AGAIN};
 
 /// The 1997 paper's link, this many times as fast: its rate and its fades.

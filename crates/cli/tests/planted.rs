@@ -7,7 +7,7 @@ use std::{
     io::{Read, Seek, SeekFrom},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use common::{NOBODY, Server, as_nobody, command, needs_root, noise, stderr};
@@ -122,17 +122,32 @@ fn a_tree_is_made_in_no_directory_of_others() {
     }
 }
 
+/// The name that an upload has on a server until it is complete, which others see while it is under way.
+fn name_on_a_server(state: &Path, name: &str) -> String {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let file = here.path().join(name);
+    fs::write(&file, noise(SIZE)).unwrap();
+    let arguments = ["cp", "--bwlimit", "1Mbit", file.to_str().unwrap(), &server.url("/")];
+    let mut copy = command(arguments).env("XDG_STATE_HOME", state).stderr(Stdio::null()).spawn().unwrap();
+    common::until("the upload has begun", || common::part(&server.path(name)).exists());
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    common::part(&server.path(name)).file_name().unwrap().to_str().unwrap().to_owned()
+}
+
 #[test]
 fn an_upload_writes_into_nothing_that_others_have_put_there() {
     let here = tempfile::tempdir().unwrap();
+    let part = name_on_a_server(here.path(), "tree");
     fs::create_dir(here.path().join("tree")).unwrap();
     fs::write(here.path().join("tree/file"), noise(SIZE)).unwrap();
     let source = here.path().join("tree");
     for (what, plant) in PLANTS {
         let shared = Shared::new();
-        shared.plant(".tree.nfsw-part", plant, NOBODY);
+        shared.plant(&part, plant, NOBODY);
         let server = Server::at(shared.0.path());
-        let output = command(["cp", "-r", source.to_str().unwrap(), &server.url("/tree")]).output().unwrap();
+        let mut copy = command(["cp", "-r", source.to_str().unwrap(), &server.url("/tree")]);
+        let output = copy.env("XDG_STATE_HOME", here.path()).output().unwrap();
         let case = format!("{what}: {}", stderr(&output));
         assert!(output.status.success(), "{case}");
         assert_eq!(fs::metadata(shared.join("tree")).unwrap().uid(), 0, "{case}");
@@ -144,6 +159,7 @@ fn an_upload_writes_into_nothing_that_others_have_put_there() {
 fn a_file_on_a_server_gets_another_temporary_name_where_others_have_taken_the_usual_one() {
     let here = tempfile::tempdir().unwrap();
     let file = here.path().join("file");
+    let part = name_on_a_server(here.path(), "file");
     for size in [10, SIZE] {
         fs::write(&file, noise(size)).unwrap();
         for (what, plant) in PLANTS {
@@ -151,8 +167,9 @@ fn a_file_on_a_server_gets_another_temporary_name_where_others_have_taken_the_us
             fs::set_permissions(server.root.path(), Permissions::from_mode(0o1777)).unwrap();
             chown(server.root.path(), Some(0), Some(0)).unwrap();
             planted_file(&server.path("elsewhere"));
-            plant(&server.path(PART));
-            let output = command(["cp", file.to_str().unwrap(), &server.url("/file")]).output().unwrap();
+            plant(&server.path(&part));
+            let mut copy = command(["cp", file.to_str().unwrap(), &server.url("/file")]);
+            let output = copy.env("XDG_STATE_HOME", here.path()).output().unwrap();
             let case = format!("{what}, {size}: {}", stderr(&output));
             assert!(output.status.success(), "{case}");
             assert!(fs::read(server.path("file")).unwrap() == noise(size), "{case}");

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Server, assert_same_tree, command, fails, names, nfsw, noise, ok, rest_of, stderr};
+use common::{Server, assert_same_tree, command, fails, names, nfsw, noise, ok, part, rest_of, stderr};
 use serde_json::Value;
 
 const SIZE: usize = 4 << 20;
@@ -44,8 +44,8 @@ fn wait_for(condition: impl Fn() -> bool) {
 }
 
 /// Bytes of a file that is being written, wherever they are in it.
-fn written(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
+fn written(target: &Path) -> u64 {
+    fs::metadata(part(target)).map_or(0, |metadata| metadata.blocks() * 512)
 }
 
 /// The events of a run, by their name.
@@ -72,10 +72,10 @@ fn a_killed_download_resumes_where_it_was() {
     fs::write(server.path("file"), &content).unwrap();
     for transport in ["udp", "tcp"] {
         let (url, target) = (server.url("/file"), here.path().join("file"));
-        let (part, mut had) = (here.path().join(".file.nfsw-part"), 0);
+        let mut had = 0;
         for kill in 1..3 {
             killed(&["--transport", transport, &url, text(&target)], || {
-                written(&part) >= kill * SIZE as u64 / 4
+                written(&target) >= kill * SIZE as u64 / 4
             });
             assert!(!target.exists());
             // A run that ends at once costs nothing.
@@ -97,9 +97,9 @@ fn a_killed_upload_resumes_where_it_was() {
     let (content, source) = (noise(SIZE), here.path().join("file"));
     fs::write(&source, &content).unwrap();
     for transport in ["udp", "tcp"] {
-        let (url, part) = (server.url("/copy"), server.path(".copy.nfsw-part"));
-        killed(&["--transport", transport, text(&source), &url], || written(&part) >= SIZE as u64 / 2);
-        assert!(!server.path("copy").exists());
+        let (url, copy) = (server.url("/copy"), server.path("copy"));
+        killed(&["--transport", transport, text(&source), &url], || written(&copy) >= SIZE as u64 / 2);
+        assert!(!copy.exists());
         let (had, copied) = resumed(&["--transport", transport, text(&source), &url]);
         assert!(had >= SIZE as u64 / 2 - (1 << 20), "{had}");
         assert_eq!(had + copied, SIZE as u64);
@@ -114,11 +114,11 @@ fn what_a_restarted_server_may_have_forgotten_is_sent_again() {
     let (mut server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let (content, source) = (noise(SIZE), here.path().join("file"));
     fs::write(&source, &content).unwrap();
-    let (url, part) = (server.url("/copy"), server.path(".copy.nfsw-part"));
-    killed(&[text(&source), &url], || written(&part) >= SIZE as u64 / 2);
+    let (url, copy) = (server.url("/copy"), server.path("copy"));
+    killed(&[text(&source), &url], || written(&copy) >= SIZE as u64 / 2);
     server.restart();
     // As a crash would have it.
-    fs::OpenOptions::new().write(true).open(&part).unwrap().write_all_at(&noise(SIZE / 2), 7).unwrap();
+    fs::OpenOptions::new().write(true).open(part(&copy)).unwrap().write_all_at(&noise(SIZE / 2), 7).unwrap();
     let (_, copied) = resumed(&[text(&source), &url]);
     assert_eq!(copied, SIZE as u64);
     assert!(fs::read(server.path("copy")).unwrap() == content);
@@ -128,13 +128,13 @@ fn what_a_restarted_server_may_have_forgotten_is_sent_again() {
 fn a_source_that_changed_is_begun_again_and_said() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let (local, far) = (here.path().join("file"), server.path("file"));
-    for (source, from, to, part) in [
-        (&far, server.url("/file"), text(&local).to_owned(), here.path().join(".file.nfsw-part")),
-        (&local, text(&local).to_owned(), server.url("/file"), server.path(".file.nfsw-part")),
+    for (source, target, from, to) in [
+        (&far, &local, server.url("/file"), text(&local).to_owned()),
+        (&local, &far, text(&local).to_owned(), server.url("/file")),
     ] {
         let mut content = noise(SIZE);
         fs::write(source, &content).unwrap();
-        killed(&[&from, &to], || written(&part) >= SIZE as u64 / 2);
+        killed(&[&from, &to], || written(target) >= SIZE as u64 / 2);
         content[0] ^= 1;
         fs::write(source, &content).unwrap();
         let output = nfsw(["cp", &from, &to]);
@@ -151,14 +151,12 @@ fn a_source_that_changed_is_begun_again_and_said() {
 fn a_source_that_changes_during_the_copy_is_copied_again() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let (local, far) = (here.path().join("file"), server.path("file"));
-    let from_far =
-        (&far, &local, server.url("/file"), text(&local).to_owned(), here.path().join(".file.nfsw-part"));
-    let from_here =
-        (&local, &far, text(&local).to_owned(), server.url("/file"), server.path(".file.nfsw-part"));
-    for (source, target, from, to, part) in [from_far, from_here] {
+    let from_far = (&far, &local, server.url("/file"), text(&local).to_owned());
+    let from_here = (&local, &far, text(&local).to_owned(), server.url("/file"));
+    for (source, target, from, to) in [from_far, from_here] {
         fs::write(source, noise(SIZE)).unwrap();
         let copy = started(&[&from, &to]);
-        wait_for(|| written(&part) >= SIZE as u64 / 2);
+        wait_for(|| written(target) >= SIZE as u64 / 2);
         // Begins as it began, and ends in another way.
         let mut content = noise(SIZE);
         content[SIZE - 1] ^= 1;
@@ -178,7 +176,7 @@ fn a_source_that_changes_on_its_way_to_another_server_is_copied_again() {
     let (source, target) = (server.path("file"), other.path("copy"));
     fs::write(&source, noise(SIZE)).unwrap();
     let copy = started(&[&server.url("/file"), &other.url("/copy")]);
-    wait_for(|| written(&other.path(".copy.nfsw-part")) >= SIZE as u64 / 2);
+    wait_for(|| written(&target) >= SIZE as u64 / 2);
     let mut content = noise(SIZE);
     content[SIZE - 1] ^= 1;
     content.truncate(SIZE - 1000);
@@ -198,13 +196,13 @@ fn a_second_run_to_the_same_target_is_refused() {
     fs::write(server.path("file"), noise(SIZE)).unwrap();
     let target = here.path().join("target");
     let mut copy = started(&[&server.url("/file"), text(&target)]);
-    wait_for(|| here.path().join(".target.nfsw-part").exists());
+    wait_for(|| part(&target).exists());
     let error = fails(7, ["cp", &server.url("/file"), text(&target)]);
     assert!(error.contains("another nfsw is writing this file"), "{error}");
     assert!(copy.wait().unwrap().success());
 
     let mut copy = started(&[text(&source), &server.url("/copy")]);
-    wait_for(|| server.path(".copy.nfsw-part").exists());
+    wait_for(|| part(&server.path("copy")).exists());
     let error = fails(1, ["cp", text(&source), &server.url("/copy")]);
     assert!(error.contains("another nfsw is copying to this file"), "{error}");
     assert!(copy.wait().unwrap().success());
@@ -213,7 +211,7 @@ fn a_second_run_to_the_same_target_is_refused() {
     fs::create_dir(&tree).unwrap();
     fs::write(tree.join("file"), noise(SIZE)).unwrap();
     let mut copy = started(&["-r", text(&tree), &server.url("/tree")]);
-    wait_for(|| server.path("tree/.file.nfsw-part").exists());
+    wait_for(|| part(&server.path("tree/file")).exists());
     let error = fails(1, ["cp", "-r", text(&tree), &server.url("/tree")]);
     assert!(error.contains("another nfsw is copying the same to the same place"), "{error}");
     assert!(copy.wait().unwrap().success());
@@ -226,18 +224,17 @@ fn without_resume_everything_is_copied_again() {
     let content = noise(SIZE);
     fs::write(server.path("file"), &content).unwrap();
     let (url, target) = (server.url("/file"), here.path().join("file"));
-    let part = here.path().join(".file.nfsw-part");
-    let half = || written(&part) >= SIZE as u64 / 2;
+    let half = || written(&target) >= SIZE as u64 / 2;
     killed(&[&url, text(&target)], half);
     // What this run leaves is not taken for what the first one has left.
-    killed(&["--no-resume", &url, text(&target)], || written(&part) >= SIZE as u64 / 8 && !half());
+    killed(&["--no-resume", &url, text(&target)], || written(&target) >= SIZE as u64 / 8 && !half());
     assert_eq!(resumed(&[&url, text(&target)]), (0, SIZE as u64));
     assert!(fs::read(&target).unwrap() == content);
 
-    let (there, part) = (server.url("/copy"), server.path(".copy.nfsw-part"));
-    killed(&[text(&target), &there], || written(&part) >= SIZE as u64 / 2);
+    let (there, copy) = (server.url("/copy"), server.path("copy"));
+    killed(&[text(&target), &there], || written(&copy) >= SIZE as u64 / 2);
     assert_eq!(resumed(&["--no-resume", text(&target), &there]), (0, SIZE as u64));
-    assert!(fs::read(server.path("copy")).unwrap() == content);
+    assert!(fs::read(&copy).unwrap() == content);
     assert_eq!(names(here.path()), ["file"]);
 }
 
@@ -247,8 +244,8 @@ fn whatever_is_in_a_journal_the_copy_is_right() {
     let content = noise(SIZE / 4);
     fs::write(server.path("file"), &content).unwrap();
     let (url, target) = (server.url("/file"), here.path().join("file"));
-    let (part, journal) = (here.path().join(".file.nfsw-part"), here.path().join(".file.nfsw-journal"));
-    killed(&[&url, text(&target)], || written(&part) >= SIZE as u64 / 16);
+    let (part, journal) = (part(&target), here.path().join(".file.nfsw-journal"));
+    killed(&[&url, text(&target)], || written(&target) >= SIZE as u64 / 16);
     let (whole, kept) = (fs::read(&journal).unwrap(), fs::read(&part).unwrap());
     for damage in 0..4 {
         fs::write(&part, &kept).unwrap();
@@ -335,9 +332,11 @@ fn a_tree_resumes_in_whatever_words() {
     ] {
         for (preserve, forgets) in [(&[][..], false), (&["-p"], false), (&[], true)] {
             let complete = || fs::read_dir(target).map_or(0, Iterator::count);
-            let run = |options: &[&str], names: [&str; 2]| {
+            let state = tempfile::tempdir().unwrap();
+            let run = |options: &[&str], ends: [&str; 2]| {
                 let mut command = command(["cp", "-r"]);
-                command.args(options).args(names).current_dir(here.path()).stderr(Stdio::piped());
+                command.args(options).args(ends).current_dir(here.path()).stderr(Stdio::piped());
+                command.env("XDG_STATE_HOME", state.path());
                 command
             };
             let mut copy = run(&["--bwlimit", "16Mbit"], first).spawn().unwrap();
@@ -349,9 +348,11 @@ fn a_tree_resumes_in_whatever_words() {
                 fs::create_dir_all(here.path().join("elsewhere")).unwrap();
                 second.current_dir(here.path().join("elsewhere"));
             }
-            let emptied = tempfile::tempdir().unwrap();
             if forgets {
-                second.env("XDG_STATE_HOME", emptied.path());
+                // All but what tells that the partial files are of this user.
+                let state = state.path().join("nfsw");
+                let lists = names(&state).into_iter().filter(|name| name != "key");
+                lists.for_each(|name| fs::remove_file(state.join(name)).unwrap());
             }
             let output = second.output().unwrap();
             assert!(output.status.success(), "{}", stderr(&output));

@@ -125,7 +125,7 @@ impl Field {
     /// Bytes that a tree or a file takes, complete or not.
     fn bytes(&self, path: &str) -> u64 {
         let path = self.path(path);
-        let part = path.with_file_name(format!(".{}.nfsw-part", path.file_name().unwrap().to_str().unwrap()));
+        let part = common::part(&path);
         [path, part].iter().map(|path| blocks(path)).sum()
     }
 

@@ -29,10 +29,10 @@ fn copy(transport: &str, state: &Path, from: &str, to: &str) -> Child {
         .unwrap()
 }
 
-fn wait_for(path: &Path, bytes: u64) {
+fn wait_for(target: &Path, bytes: u64) {
     let start = Instant::now();
-    while fs::metadata(path).map_or(0, |part| part.len()) < bytes {
-        assert!(start.elapsed() < Duration::from_secs(60), "{path:?} does not grow");
+    while fs::metadata(common::part(target)).map_or(0, |part| part.len()) < bytes {
+        assert!(start.elapsed() < Duration::from_secs(60), "{target:?} does not grow");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -60,8 +60,8 @@ impl Copies {
         tree(&source);
         let down = copy(transport, &place.join("down"), &server.url("/down"), back.to_str().unwrap());
         let up = copy(transport, &place.join("up"), source.to_str().unwrap(), &server.url("/up"));
-        wait_for(&place.join(".back.nfsw-part"), SIZE as u64 / 4);
-        wait_for(&server.path("/up/.large.nfsw-part"), SIZE as u64 / 4);
+        wait_for(&back, SIZE as u64 / 4);
+        wait_for(&server.path("/up/large"), SIZE as u64 / 4);
         Self { source, back, down, up }
     }
 }
@@ -116,13 +116,10 @@ fn in_memory() -> (nfs_wireless_server::Server, String) {
     (server, format!("nfs://{address}/NAME?mountport={}", address.port()))
 }
 
-/// Waits until the server has so many bytes of the file `up`.
+/// Waits until so many bytes were written to the server.
 fn wait_for_upload(server: &nfs_wireless_server::Server, bytes: usize) {
     let start = Instant::now();
-    let has = |name: &[u8]| {
-        server.with_service(|service| service.backend().read_file(name).is_ok_and(|it| it.len() >= bytes))
-    };
-    while !has(b".up.nfsw-part") && !has(b"up") {
+    while server.with_service(|service| service.stats().written_bytes) < bytes as u64 {
         assert!(start.elapsed() < Duration::from_secs(60), "the upload makes no progress");
         thread::sleep(Duration::from_millis(2));
     }
@@ -141,7 +138,7 @@ fn copies_go_on_when_the_server_has_forgotten_its_handles() {
             copy(transport, &up_state, source.join("large").to_str().unwrap(), &url.replace("NAME", "up"));
         for part in 1..=2 {
             // Both have got somewhere since: without that the second time is an error.
-            wait_for(&place.path().join(".back.nfsw-part"), SIZE as u64 * part / 4);
+            wait_for(&back, SIZE as u64 * part / 4);
             wait_for_upload(&server, SIZE * part as usize / 4);
             server.with_service(|service| service.change_handles());
         }

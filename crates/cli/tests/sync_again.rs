@@ -32,8 +32,8 @@ fn what_an_interrupted_sync_has_left_is_resumed_and_not_deleted() {
         let target = if up { server.path("copy") } else { copy.clone() };
         let mut first =
             command(["sync", "--bwlimit", "8Mbit"]).args(ends).stderr(Stdio::null()).spawn().unwrap();
-        let begun = target.join(".f1.nfsw-part");
-        until("a part of f1 is there", || fs::metadata(&begun).is_ok_and(|it| it.blocks() > 0));
+        let begun = || common::part(&target.join("f1"));
+        until("a part of f1 is there", || fs::metadata(begun()).is_ok_and(|it| it.blocks() > 0));
         first.kill().unwrap();
         first.wait().unwrap();
 
@@ -43,7 +43,7 @@ fn what_an_interrupted_sync_has_left_is_resumed_and_not_deleted() {
         assert!(output.status.success() && stderr(&output).contains(" 0 deleted"), "{}", stderr(&output));
         assert_same_tree(&source, &target, true);
         // One beside a file that is complete is of no use.
-        fs::write(&begun, "stale").unwrap();
+        fs::write(begun(), "stale").unwrap();
         ok(["sync", "--delete"].iter().chain(&ends));
         assert_same_tree(&source, &target, false);
     }
@@ -89,8 +89,8 @@ fn a_file_that_changes_while_it_is_copied_gets_the_time_of_what_was_copied() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let begun = server.path(".copy.nfsw-part");
-    until("a part is there", || fs::metadata(&begun).is_ok_and(|it| it.blocks() > 0));
+    let begun = || common::part(&server.path("copy"));
+    until("a part is there", || fs::metadata(begun()).is_ok_and(|it| it.blocks() > 0));
     let writing = OpenOptions::new().write(true).open(&file).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&writing, b"other", 0).unwrap();
     let said = rest_of(copy.stderr.take().unwrap());

@@ -141,7 +141,8 @@ impl Server for Knfsd {
     }
 
     fn size(&self, below: &str) -> Option<u64> {
-        self.machine().shell(&format!("stat -c %s '/export/{below}'")).ok()?.trim().parse().ok()
+        let said = self.machine().shell(&format!("stat -c %s '/export/{below}'*")).ok()?;
+        said.lines().next()?.parse().ok()
     }
 
     fn reexport(&self) -> Result<()> {

@@ -53,9 +53,13 @@ pub trait Server {
         Ok(View::shared(self.shared().context("a server of shared files")?.join(below)))
     }
 
-    /// The size of a file below the export, if there is one.
+    /// The size of a file below the export whose name begins so, if there is one.
     fn size(&self, below: &str) -> Option<u64> {
-        Some(fs::metadata(self.shared()?.join(below)).ok()?.len())
+        let path = self.shared()?.join(below);
+        let (above, name) = (path.parent()?, path.file_name()?.as_encoded_bytes());
+        let mut entries = fs::read_dir(above).ok()?.filter_map(Result::ok);
+        let begun = entries.find(|entry| entry.file_name().as_encoded_bytes().starts_with(name))?;
+        Some(begun.metadata().ok()?.len())
     }
 
     /// Cuts the server's power and starts it again, with the same ports and files.

@@ -95,8 +95,8 @@ fn url(server: &impl Server, path: &str) -> String {
 fn run(server: &impl Server, command: &str, arguments: &[&str]) -> Result<()> {
     let arguments =
         arguments.iter().map(|it| if it.starts_with("/d") { url(server, it) } else { (*it).to_owned() });
-    let output =
-        Command::new(nfsw()).arg(command).args(arguments).env("XDG_STATE_HOME", "/nowhere").output()?;
+    let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+    let output = Command::new(nfsw()).arg(command).args(arguments).env("XDG_STATE_HOME", state).output()?;
     ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

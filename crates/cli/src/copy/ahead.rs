@@ -10,9 +10,10 @@ use super::{
     node::{Kind, Node, Origin},
     place::target_key,
     resume::{Earlier, SMALL_BYTES},
+    tags::Tags,
     transfer::{mode, part_mode},
 };
-use crate::{local::StateHome, name::temporary};
+use crate::local::StateHome;
 
 /// Round trips from this on are long. On shorter ones nothing is worth a file that may have been made for nothing.
 const LONG: Duration = Duration::from_millis(100);
@@ -21,6 +22,7 @@ const LONG: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead<'a> {
     attributes: SetAttributes,
+    tags: &'a Tags,
     /// Where an earlier run may have left the state of a part of it.
     state: Option<&'a StateHome>,
 }
@@ -31,12 +33,13 @@ pub(super) struct Making {
     client: Client,
     directory: FileHandle,
     name: Vec<u8>,
+    temporary: Vec<u8>,
     task: JoinHandle<Option<Entry>>,
 }
 
 impl<'a> Ahead<'a> {
     /// Returns what the copy of a file to a server could begin with; `None` where what is there decides whether it is copied at all.
-    pub(super) fn of(copy: &'a Copy, node: &Node) -> Option<Self> {
+    pub(super) fn of(copy: &'a Copy, tags: &'a Tags, node: &Node) -> Option<Self> {
         let Node { origin: Origin::Local(_), kind: Kind::File, attributes: source } = node else {
             return None;
         };
@@ -45,7 +48,7 @@ impl<'a> Ahead<'a> {
         }
         let mode = Some(part_mode(mode(copy, *source, None)));
         let state = (copy.resume && source.size > SMALL_BYTES).then_some(&copy.state);
-        Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, state })
+        Some(Self { attributes: SetAttributes { mode, ..SetAttributes::default() }, tags, state })
     }
 
     /// Whether the path is long, and no earlier run has left anything of `name` in `directory` that
@@ -57,20 +60,21 @@ impl<'a> Ahead<'a> {
 
     /// Begins to make the temporary file of `name`.
     pub(super) fn make(self, client: &Client, directory: FileHandle, name: &[u8]) -> Making {
-        let (client, name) = (client.clone(), temporary(name));
+        let (client, name) = (client.clone(), name.to_vec());
+        let temporary = self.tags.own().temporary(&name);
         let task = {
-            let (client, name) = (client.clone(), name.clone());
+            let (client, temporary) = (client.clone(), temporary.clone());
             // What this fails of, the copy itself will fail of, and say.
-            async move { client.create_guarded(directory, &name, self.attributes).await.ok() }
+            async move { client.create_guarded(directory, &temporary, self.attributes).await.ok() }
         };
-        Making { task: tokio::spawn(task), client, directory, name }
+        Making { task: tokio::spawn(task), client, directory, name, temporary }
     }
 }
 
 impl Making {
     /// Whether this is the temporary file of `name` in `directory`.
     pub(super) fn is_of(&self, directory: FileHandle, name: &[u8]) -> bool {
-        self.directory == directory && self.name == temporary(name)
+        self.directory == directory && self.name == name
     }
 
     /// Returns the file, empty, once it is made; `None` if it could not be.
@@ -82,7 +86,7 @@ impl Making {
     pub(super) fn discard(self) -> JoinHandle<()> {
         tokio::spawn(async move {
             if let Ok(Some(_)) = self.task.await {
-                let _ = self.client.remove(self.directory, &self.name).await;
+                let _ = self.client.remove(self.directory, &self.temporary).await;
             }
         })
     }

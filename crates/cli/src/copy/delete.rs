@@ -25,7 +25,7 @@ use super::{
 use crate::{
     chain::{self, Chain},
     exit::{Exit, Failure},
-    name::{MARKER, is_ours, journal, temporary},
+    name::{MARKER, is_ours, journal, temporary, untagged},
     report::event,
     text::escape,
 };
@@ -192,16 +192,18 @@ impl Run<'_> {
         let mut used = BTreeMap::new();
         for group in with_ours {
             let Surplus { frame, taken, .. } = &groups[group];
-            let mut names: BTreeSet<_> =
-                taken.iter().flat_map(|name| [temporary(name), journal(name)]).collect();
+            let names: BTreeSet<_> = taken.iter().flat_map(|name| [temporary(name), journal(name)]).collect();
+            let mut left = BTreeSet::new();
             if !self.copy.dry_run {
-                for (name, _) in frame.place.entries(self.connections, self.reporter).await? {
-                    names.remove(&name);
-                }
+                let there = frame.place.entries(self.connections, self.reporter).await?;
+                left.extend(there.into_iter().map(|(name, _)| name));
             }
-            used.insert(group, names);
+            used.insert(group, (names, left));
         }
-        doomed.retain(|it| !used.get(&it.group).is_some_and(|names| names.contains(&it.path)));
+        doomed.retain(|it| {
+            let Some((names, left)) = used.get(&it.group) else { return true };
+            left.contains(&it.path) || !names.contains(untagged(&it.path))
+        });
         Ok(())
     }
 

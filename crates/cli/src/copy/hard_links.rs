@@ -130,7 +130,8 @@ impl Run<'_> {
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let link = (&copied, there, first);
-            if !frame.place.hard_link(self.connections, self.reporter, name, link, present.is_some()).await? {
+            let (named, replace) = ((name, &self.tags), present.is_some());
+            if !frame.place.hard_link(self.connections, self.reporter, named, link, replace).await? {
                 return self.file(item).await;
             }
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    name::{MARKER, is_ours, journal, temporary},
+    name::{MARKER, is_ours, journal, temporary, untagged},
     outcome::Skip,
     remote::Children,
 };
@@ -72,7 +72,7 @@ impl Run<'_> {
             if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
                 continue;
             }
-            if reserved.contains(&name) || (is_part && is_ours(&name)) {
+            if reserved.contains(untagged(&name)) || (is_part && is_ours(&name)) {
                 if is_part || node.kind != Kind::File {
                     let text = format!("{node}: skipped: the copy of a file beside it needs this name");
                     self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;

@@ -21,6 +21,7 @@ pub(super) use self::{names::SET_ID, remote::RemotePlace};
 use super::{
     kept,
     node::{Attributes, Kind, Node, Origin},
+    tags::Tags,
 };
 use crate::{
     connections::Connections,
@@ -174,7 +175,7 @@ impl Place {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-        name: &[u8],
+        (name, tags): (&[u8], &Tags),
         mode: u32,
         dry_run: bool,
         mark: Option<&[u8]>,
@@ -206,7 +207,8 @@ impl Place {
                 Ok(Self::Local { directory: made, was_created: true })
             }
             (Self::Remote(place), Some(source)) => {
-                let make = async |at: &RemotePlace| at.marked_directory(reporter, name, mode, source).await;
+                let named = (name, tags.own());
+                let make = async |at: &RemotePlace| at.marked_directory(reporter, named, mode, source).await;
                 Ok(Self::Remote(Box::new(place.with(connections, reporter, make).await?)))
             }
             (Self::Local { directory, .. }, None) => match directory.create(name, mode) {
@@ -251,7 +253,7 @@ impl Place {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-        link: &[u8],
+        (link, tags): (&[u8], &Tags),
         (target, times): (&[u8], Option<Times>),
         replace: Replace,
     ) -> anyhow::Result<bool> {
@@ -273,8 +275,9 @@ impl Place {
                 Ok(true)
             }
             Self::Remote(place) => {
+                let named = (link, tags.own());
                 let make = async |place: &RemotePlace| {
-                    place.symlink(link, target, times, replace == Replace::Present).await
+                    place.symlink(named, target, times, replace == Replace::Present).await
                 };
                 match place.with(connections, reporter, make).await {
                     Err(error) if replace == Replace::Nothing && is_taken(&error) => Ok(false),
@@ -495,6 +498,7 @@ mod tests {
     use super::*;
     use crate::{
         args::OutputArgs,
+        local::StateHome,
         remote,
         served::{Served, connection},
     };
@@ -504,6 +508,8 @@ mod tests {
         let server = Served::start();
         let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
         let connections = Connections::new(connection(), None, Arc::default());
+        let state = tempfile::tempdir().unwrap();
+        let tags = Tags::new(&StateHome::at(state.path()));
         for procedure in [Procedure::Create, Procedure::Rename] {
             for is_there in [true, false] {
                 let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
@@ -516,8 +522,8 @@ mod tests {
                     std::fs::create_dir(server.path("new")).unwrap();
                     std::fs::write(server.path("new/file"), "").unwrap();
                 }
-                let made =
-                    place.directory(&connections, &reporter, b"new", 0o755, false, Some(b"/source\nkey"));
+                let (named, mark) = ((&b"new"[..], &tags), Some(&b"/source\nkey"[..]));
+                let made = place.directory(&connections, &reporter, named, 0o755, false, mark);
                 let said = made.await.map_or_else(|error| error.to_string(), |_| "made".to_owned());
                 let is_said = said.contains("/new: another run has just made this directory");
                 assert_eq!(is_said, is_there, "{procedure:?}: {said}");

@@ -19,6 +19,7 @@ use super::{
     kept, mark,
     node::{Kind, Node, Origin},
     place::Place,
+    tags::Tags,
 };
 use crate::{
     connections::Connections,
@@ -105,6 +106,7 @@ struct Source {
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
 pub(super) async fn plan(
     copy: &Copy,
+    tags: &Tags,
     connections: &Connections,
     reporter: &Reporter,
 ) -> anyhow::Result<Plan> {
@@ -140,7 +142,7 @@ pub(super) async fn plan(
     let ahead = match &sources[..] {
         _ if must_be_directory => None,
         // What an interrupted run has copied may be left out.
-        [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, &source.node),
+        [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, tags, &source.node),
         _ => None,
     };
     // What is copied as a link, or cannot become a file, does not go through a link.

@@ -44,6 +44,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 /// How often it is looked whether there is something to flush.
 const FLUSH_CHECK: Duration = Duration::from_millis(500);
 
+/// Where the token of an upload has the number of the run, behind the verifier of the server.
+const NUMBER: usize = 8;
+
 /// A journal with the state that it is to hold.
 #[derive(Debug)]
 struct Recorder {
@@ -260,11 +263,13 @@ pub(super) struct Earlier {
     found: Option<State>,
     source: Identity,
     key: Key,
+    /// Of this run.
+    number: u8,
 }
 
 impl Earlier {
     /// Opens the journal of an upload from this machine to the file that `target` stands for, on
-    /// `server`.
+    /// `server`, by the run that has this number.
     ///
     /// `None` if another run has it, which copies to another server with the same handles.
     ///
@@ -275,12 +280,13 @@ impl Earlier {
         target: &[u8],
         server: SocketAddr,
         source: Identity,
+        number: u8,
     ) -> io::Result<Option<Self>> {
         let (directory, name) = (state.open()?, Self::name(target));
         let Some(file) = kept::lock(&directory, &name, Some(server), LENGTH)? else { return Ok(None) };
         let key = state.key()?;
         let (_, found) = Journal::open(file.try_clone()?, key)?;
-        Ok(Some(Self { directory, name, file, found, source, key }))
+        Ok(Some(Self { directory, name, file, found, source, key, number }))
     }
 
     /// Whether an upload to `target` is under way, or was interrupted.
@@ -295,6 +301,11 @@ impl Earlier {
     /// Whether there was something of another version of the source.
     pub(super) fn source_changed(&self) -> bool {
         self.found.as_ref().is_some_and(|found| found.source != self.source)
+    }
+
+    /// Returns the number of the run that has left something, if it is not that of this one.
+    pub(super) fn other_number(&self) -> Option<u8> {
+        self.found.as_ref().map(|found| found.token[NUMBER]).filter(|number| *number != self.number)
     }
 
     /// Returns what of this version of the source was copied.
@@ -319,7 +330,9 @@ impl Earlier {
         let (journal, _) = Journal::open(self.file.try_clone()?, self.key)?;
         let nothing = RangeSet::new();
         let (solid, tentative) = (nothing.clone(), nothing);
-        let state = State { source: self.source, target: [0; 4], solid, token: [0; 16], tentative };
+        let mut token = [0; 16];
+        token[NUMBER] = self.number;
+        let state = State { source: self.source, target: [0; 4], solid, token, tentative };
         Ok(Recorder::new(journal, state))
     }
 
@@ -621,7 +634,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let state = StateHome::at(place.path());
         let server = "192.0.2.1:2049".parse().unwrap();
-        let open = |source| Earlier::open(&state, b"target", server, source).unwrap().unwrap();
+        let open = |source| Earlier::open(&state, b"target", server, source, 1).unwrap().unwrap();
         assert!(!Earlier::exists(&state, b"target"));
         let earlier = open(SOURCE);
         assert!(Earlier::exists(&state, b"target") && !Earlier::exists(&state, b"other"));
@@ -633,7 +646,11 @@ mod tests {
         let earlier = open(SOURCE);
         assert!(!earlier.source_changed());
         assert_eq!(earlier.checkpoint().unwrap().stable, range(0, 100));
+        assert_eq!(earlier.other_number(), None);
         drop(earlier);
+        let other = Earlier::open(&state, b"target", server, SOURCE, 2).unwrap().unwrap();
+        assert_eq!(other.other_number(), Some(1));
+        drop(other);
         let earlier = open(Identity { changed: 5, ..SOURCE });
         assert!(earlier.source_changed() && earlier.checkpoint().is_none());
         earlier.finish();

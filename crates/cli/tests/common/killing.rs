@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::{self, File},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
@@ -11,6 +11,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use super::part;
 
 /// Bytes that one kill may make be copied again.
 pub(crate) const MOST_AGAIN: u64 = 2 << 20;
@@ -185,12 +187,10 @@ impl Job<'_> {
     /// What a killed run has left: bytes in unfinished files, and the names of complete ones.
     fn left(&self) -> (u64, HashSet<OsString>) {
         let (mut parts, mut complete) = (0_u64, HashSet::new());
-        let name = self.target.file_name().unwrap();
-        let part = [b".", name.as_bytes(), b".nfsw-part"].concat();
-        for path in [self.target.clone(), self.target.with_file_name(OsStr::from_bytes(&part))] {
+        for path in [self.target.clone(), part(&self.target)] {
             each_file(&path, &mut |path| {
                 let name = path.file_name().unwrap();
-                if name.as_bytes().ends_with(b".nfsw-part") {
+                if name.to_string_lossy().contains(".nfsw-part") {
                     // Blocks, for there may be holes.
                     let metadata = fs::metadata(path).ok();
                     parts += metadata.map_or(0, |metadata| metadata.len().min(metadata.blocks() * 512));

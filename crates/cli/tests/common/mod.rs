@@ -1,6 +1,8 @@
 //! A server to talk to, and `nfsw` to talk with.
 
-#![allow(dead_code, reason = "every test program uses its own part")]
+#![allow(dead_code, unused_imports, reason = "every test program uses its own part")]
+
+mod part;
 
 use std::{
     ffi::OsStr,
@@ -15,6 +17,8 @@ use std::{
 };
 
 use nfs_wireless_server::{Directory, DirectoryConfig, Memory, Service, ServiceConfig, Vfs};
+
+pub(crate) use part::part;
 
 /// Waits for something that takes a program a while.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -29,7 +29,7 @@ fn interrupted_upload(lie: Lie) -> (Trial, Vec<u8>, String) {
     let first = [RUN, &["--bwlimit", "8Mbit", "--deadline", "900ms", "large", "{up}"]].concat();
     let Outcome { code, stderr, .. } = trial.run(&first);
     assert_eq!(code, Some(5), "{stderr}");
-    assert!(trial.path("served/.up.nfsw-part").exists());
+    assert!(common::part(&trial.path("served/up")).exists());
     // However far a run gets that ends at once, it costs nothing.
     let Outcome { stdout, .. } =
         trial.run(&[RUN, &["--json", "--deadline", "1us", "large", "{up}"]].concat());

@@ -40,7 +40,8 @@ const FILES: &[(&str, &str)] = &[
     ("~/.config/nfsw/config.toml", "Hosts, and defaults of options."),
     (
         ".NAME.nfsw-part",
-        "The partial file of a copy, beside its target; renamed to NAME when it is complete.",
+        "The partial file of a copy, beside its target; renamed to NAME when it is complete. On a server the name ends with a dash and a \
+         number that only your runs on this machine have.",
     ),
     (".NAME.nfsw-journal", "Which ranges of a download's partial file are copied."),
     (".nfsw-incomplete", "In a directory that a copy has made and not completed."),

@@ -8,10 +8,10 @@ use super::{Place, Present, RemotePlace, set_times};
 use crate::{
     chain::{self, Chain, Entry},
     connections::Connections,
-    copy::{frame::Frame, node::Kind},
+    copy::{frame::Frame, node::Kind, tags::Tags},
     error::{ResultExt, has_status, is_missing, local},
     local::Times,
-    name::{fresh, linked},
+    name::{Tag, fresh},
     remote::Children,
     report::Reporter,
 };
@@ -241,7 +241,7 @@ impl Place {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-        name: &[u8],
+        (name, tags): (&[u8], &Tags),
         (file, there, first): (&Present, &Frame, &[u8]),
         replace: bool,
     ) -> anyhow::Result<bool> {
@@ -251,7 +251,8 @@ impl Place {
                 .map_err(|error| local(&directory.join(name), &error)),
             (Self::Remote(place), Self::Remote(_)) => {
                 let Some(file) = file.handle else { return Ok(false) };
-                let link = async |at: &RemotePlace| at.hard_link(name, file, replace).await;
+                let named = (name, tags.own());
+                let link = async |at: &RemotePlace| at.hard_link(named, file, replace).await;
                 let linked = place.with(connections, reporter, link).await?;
                 reporter.activity().step();
                 Ok(linked)
@@ -306,10 +307,15 @@ impl RemotePlace {
         }
     }
 
-    async fn hard_link(&self, name: &[u8], file: FileHandle, replace: bool) -> anyhow::Result<bool> {
+    async fn hard_link(
+        &self,
+        (name, tag): (&[u8], Tag),
+        file: FileHandle,
+        replace: bool,
+    ) -> anyhow::Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(name);
-        let mut linked = linked(name);
+        let mut linked = tag.linked(name);
         if replace {
             match client.remove(*handle, &linked).await {
                 Err(error) if is_missing(&error) => {}

@@ -10,11 +10,15 @@ use super::{Present, is_refused, made_by_another, names::has_no_links, set_times
 use crate::{
     chain::Entry,
     connections::Connections,
-    copy::{node::Attributes, transfer::Replaces},
+    copy::{
+        node::{Attributes, Kind},
+        resume::SMALL_BYTES,
+        transfer::Replaces,
+    },
     error::{ResultExt, has_status, is_missing, is_stale},
     exit::{Exit, Failure},
     local::Times,
-    name::{self, MARKER},
+    name::{self, MARKER, Tag, is_ours},
     remote::{self, Children, Found},
     report::Reporter,
     target::Remote,
@@ -66,6 +70,16 @@ impl RemotePlace {
     /// Returns the temporary file that was made ahead, once.
     pub(in crate::copy) fn take_ahead(&self) -> Option<client::Entry> {
         self.ahead.take()
+    }
+
+    /// Returns the names of files in the directory, as far as it is known, that look like what a small file is written to.
+    pub(in crate::copy) fn small_parts(&self) -> impl Iterator<Item = &[u8]> {
+        let is_small = |there: &Present| there.kind == Kind::File && there.attributes.size <= SMALL_BYTES;
+        let names = self
+            .known
+            .iter()
+            .filter(move |(name, there)| is_ours(name) && there.as_ref().is_some_and(is_small));
+        names.map(|(name, _)| &name[..])
     }
 
     /// Looks for the directory by its path, after the server has forgotten its handle.
@@ -193,11 +207,11 @@ impl RemotePlace {
     pub(super) async fn marked_directory(
         &self,
         reporter: &Reporter,
-        name: &[u8],
+        (name, tag): (&[u8], Tag),
         mode: u32,
         source: &[u8],
     ) -> anyhow::Result<Self> {
-        let made = self.make_marked(reporter, name, mode, source).await;
+        let made = self.make_marked(reporter, (name, tag), mode, source).await;
         let status = made.as_ref().err().and_then(|error| error.downcast_ref().and_then(Error::status));
         // Another run may have given its name to what this one was making; it was not there before.
         let may_be_another =
@@ -211,19 +225,19 @@ impl RemotePlace {
     async fn make_marked(
         &self,
         reporter: &Reporter,
-        name: &[u8],
+        (name, tag): (&[u8], Tag),
         mode: u32,
         source: &[u8],
     ) -> anyhow::Result<Self> {
         let Self { client, handle: above, remote, .. } = self;
-        let (remote, mut temporary) = (remote.join(name), name::temporary(name));
+        let (remote, mut temporary) = (remote.join(name), tag.temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         let is_taken = |made: &Result<client::Entry, Error>| {
             made.as_ref().is_err_and(|error| has_status(error, NfsStatus::EXIST))
         };
         let mut made = client.mkdir(*above, &temporary, attributes).await;
         if is_taken(&made) {
-            // Of a run that ended here, or the beginning of a file; or of somebody else, who could change it later.
+            // Of a run that ended here, or the beginning of a file.
             self.clear(&temporary).await;
             made = client.mkdir(*above, &temporary, attributes).await;
         }
@@ -300,7 +314,7 @@ impl RemotePlace {
 
     pub(super) async fn symlink(
         &self,
-        link: &[u8],
+        (link, tag): (&[u8], Tag),
         target: &[u8],
         times: Option<Times>,
         replace: bool,
@@ -308,7 +322,7 @@ impl RemotePlace {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(link);
         let entry = if replace {
-            let mut temporary = name::temporary(link);
+            let mut temporary = tag.temporary(link);
             match client.remove(*handle, &temporary).await {
                 Err(error) if is_missing(&error) => {}
                 // Nobody may remove what somebody else has put there.

@@ -12,7 +12,7 @@ use crate::{
     },
     error::{ResultExt, has_status, is_missing},
     exit::Exit,
-    name::{fresh, temporary},
+    name::fresh,
 };
 
 impl Run<'_> {
@@ -50,7 +50,7 @@ impl Run<'_> {
         target: &str,
     ) -> anyhow::Result<Option<Filled>> {
         let RemotePlace { client, handle: directory, .. } = place;
-        let mut working = if self.copy.inplace { name.to_vec() } else { temporary(name) };
+        let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
         let mut file = if self.copy.inplace && matches!(replaces, Replaces::Nothing) {
             let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
             client.create_new(*directory, &working, attributes).await.map(|entry| entry.handle)

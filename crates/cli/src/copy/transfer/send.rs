@@ -29,7 +29,7 @@ use crate::{
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, SourcePath, Sparse, Times},
-    name::{self, temporary},
+    name,
     progress::Share,
     target::Remote,
 };
@@ -76,14 +76,16 @@ impl Run<'_> {
             }
             if !self.copy.inplace {
                 // It has something of several versions. What cannot be removed is what the next copy to this name removes.
-                let _ = place.client.remove(place.handle, &temporary(name)).await;
+                let temporary = self.temporary(name);
+                let _ = place.client.remove(place.handle, &temporary).await;
             }
             Err(keeps_changing(node))
         };
         let copied = copied.await;
         if place.take_ahead().is_some() {
             // Nothing was sent into it. What cannot be removed is what the next copy to this name removes.
-            let _ = place.client.remove(place.handle, &temporary(name)).await;
+            let temporary = self.temporary(name);
+            let _ = place.client.remove(place.handle, &temporary).await;
         }
         copied
     }
@@ -112,14 +114,14 @@ impl Run<'_> {
         let watched = Arc::new(watched);
         let earlier = match fresh {
             Some(_) => None,
-            None => self.earlier_upload(place, name, attributes.identity())?,
+            None => self.earlier_upload(place, name, attributes.identity()).await?,
         };
         let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
         let placement = match &earlier {
             _ if self.copy.inplace => Placement::InPlace,
-            None => Placement::Temporary(fresh.map_or_else(|| temporary(name), <[u8]>::to_vec)),
+            None => Placement::Temporary(fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec)),
             Some(earlier) => {
                 let checkpoint = earlier.checkpoint();
                 if earlier.source_changed() {
@@ -127,7 +129,7 @@ impl Run<'_> {
                 }
                 had = checkpoint.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
                 let made = Time::from_system(SystemTime::now());
-                Placement::Resumable { name: temporary(name), made, earlier: checkpoint.map(Box::new) }
+                Placement::Resumable { name: self.temporary(name), made, earlier: checkpoint.map(Box::new) }
             }
         };
         let latest = Arc::new(Mutex::new(None));
@@ -209,7 +211,7 @@ impl Run<'_> {
             }
         }
         if !self.copy.inplace && !matches!(replaces, Replaces::Anything) {
-            let temporary = fresh.map_or_else(|| temporary(name), <[u8]>::to_vec);
+            let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
             let made = place.client.lookup(place.handle, &temporary).await.at(&target)?;
             if !place.give_name(made.handle, (&temporary, name), replaces).await? {
                 return Ok(Attempt::Complete(Box::new(Copied::left())));
@@ -246,13 +248,18 @@ impl Run<'_> {
     ) -> anyhow::Error {
         let target = place.remote.join(name);
         if !self.copy.inplace && has_no_room(&error) {
-            let temporary = temporary(name);
+            let temporary = self.temporary(name);
             if let Ok(part) = place.client.lookup(place.handle, &temporary).await {
                 let shown = place.remote.join(&temporary);
                 return full(Exit::SomeFailed, target, error, shown, part.metadata.used);
             }
         }
         transfer_error(error, path, &target.to_string())
+    }
+
+    /// Returns the name that a file on a server has until its copy is complete.
+    pub(super) fn temporary(&self, name: &[u8]) -> Vec<u8> {
+        self.tags.own().temporary(name)
     }
 
     /// Returns where a file has only zeros that need not be sent.
@@ -290,7 +297,7 @@ impl Run<'_> {
     }
 
     /// Opens the journal of a large upload; `None` where none is kept.
-    fn earlier_upload(
+    async fn earlier_upload(
         &self,
         place: &RemotePlace,
         name: &[u8],
@@ -299,14 +306,21 @@ impl Run<'_> {
         if source.size <= SMALL_BYTES || !self.copy.resume || self.copy.inplace {
             return Ok(None);
         }
-        let target = place.remote.join(name);
-        match Earlier::open(&self.copy.state, &target_key(place.handle, name), place.client.address(), source)
-        {
-            Ok(None) => {
+        // By its number a later run finds what this one leaves.
+        let number = self.tags.number();
+        let (target, key) = (place.remote.join(name), target_key(place.handle, name));
+        let server = place.client.address();
+        match Earlier::open(&self.copy.state, &key, server, source, number.unwrap_or_default()) {
+            Ok(earlier) if earlier.is_none() || number.is_none() => {
                 self.reporter.keeps_nothing_beside_another();
                 Ok(None)
             }
-            Ok(earlier) => Ok(earlier),
+            Ok(earlier) => {
+                if let Some(number) = earlier.as_ref().and_then(Earlier::other_number) {
+                    self.take_over(place, name, number).await;
+                }
+                Ok(earlier)
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let text = format!("{target}: another nfsw is copying to this file; wait for it, or stop it");
                 Err(Failure::with(Exit::SomeFailed, text))
@@ -315,6 +329,17 @@ impl Run<'_> {
                 self.reporter.keeps_nothing(&error);
                 Ok(None)
             }
+        }
+    }
+
+    /// Gives the name that this run would use to what an earlier run has left, which had another number. Where that is not possible, the
+    /// file is copied from the beginning.
+    async fn take_over(&self, place: &RemotePlace, name: &[u8], number: u8) {
+        let RemotePlace { client, handle, .. } = place;
+        let Some(earlier) = self.tags.earlier(number) else { return };
+        let (from, to) = (earlier.temporary(name), self.temporary(name));
+        if let Ok(left) = client.lookup(*handle, &from).await {
+            let _ = client.rename(left.handle, (*handle, &from), (*handle, &to)).await;
         }
     }
 

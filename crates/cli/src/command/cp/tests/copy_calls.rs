@@ -8,7 +8,7 @@ use std::{
 use nfs_wireless_client::{self as client, NfsStatus};
 
 use super::*;
-use crate::text::escape;
+use crate::{name::untagged, text::escape};
 
 /// What the replies of a server far away are late by.
 const FAR: Duration = Duration::from_millis(110);
@@ -61,7 +61,8 @@ async fn far_away_a_file_is_made_before_the_answer_to_what_has_its_name() {
         (result, counts) = trial.copy(&run) => panic!("without an answer: {result:?} {counts}"),
         () = wait_for(|| trial.served(Procedure::Create) == 1) => {}
     }
-    assert_eq!(trial.far_names(), [".copy.nfsw-part"]);
+    let [part] = &trial.far_names()[..] else { panic!("not one name") };
+    assert_eq!(untagged(part.as_bytes()), b".copy.nfsw-part");
 }
 
 #[tokio::test]
@@ -79,6 +80,67 @@ async fn what_was_made_ahead_is_filled_and_needs_no_other_call() {
 }
 
 #[tokio::test]
+async fn what_another_client_copies_to_the_same_name_stays() {
+    for size in [7, 300_000] {
+        let (trial, others) = (Trial::start(), tempfile::tempdir().unwrap());
+        let ([local, to], [source, target]) = trial.ends(true, "file", "copy");
+        let ([far, _], [far_source, _]) = trial.ends(false, "file", "unused");
+        [&source, &far_source].iter().for_each(|source| fs::write(source, vec![7; size]).unwrap());
+        // One of the same user that began before, and one of another.
+        let beside = [trial.state.path(), others.path()].map(|state| Tags::new(&StateHome::at(state)));
+        let begun = beside.each_ref().map(|it| it.own().temporary(b"copy"));
+        let begun = begun.map(|name| trial.server.path(std::str::from_utf8(&name).unwrap()));
+        for from in [&local, &far] {
+            begun.iter().for_each(|begun| fs::write(begun, b"half of it").unwrap());
+            trial.copy(&[from, &to]).await.0.unwrap();
+            assert_eq!(fs::read(&target).unwrap(), vec![7; size], "{from}");
+            for begun in &begun {
+                assert_eq!(fs::read(begun).unwrap(), b"half of it", "{from}");
+            }
+            assert_eq!(trial.far_names().len(), 4, "{from}");
+            fs::remove_file(&target).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_beside_another_has_left_is_resumed_by_one_that_is_alone() {
+    const SIZE: usize = 4 << 20;
+    let trial = Trial::start();
+    let ([from, to], [source, target]) = trial.ends(true, "file", "copy");
+    fs::write(&source, vec![7; SIZE]).unwrap();
+    let beside = Tags::new(&StateHome::at(trial.state.path()));
+    beside.own();
+    trial.faults(&[(calls(Procedure::Rename), When::Always, Action::DropCall)]);
+    assert!(trial.stop(&[&from, &to]).await);
+    drop(beside);
+    trial.faults(&[]);
+    let written = || trial.server.service(|service| service.stats().written_bytes);
+    let before = written();
+    trial.copy(&[&from, &to]).await.0.unwrap();
+    assert_eq!(fs::read(&target).unwrap(), vec![7; SIZE]);
+    assert_eq!(trial.far_names(), ["copy"]);
+    assert!(written() - before < SIZE as u64 / 2);
+}
+
+#[tokio::test]
+async fn what_a_run_beside_another_has_left_of_small_files_is_removed_with_the_tree() {
+    let trial = Trial::start();
+    let ([from, to], [source, target]) = trial.ends(true, "tree", "copy");
+    plant(&source);
+    let beside = Tags::new(&StateHome::at(trial.state.path()));
+    beside.own();
+    // All but what names the source in the mark of the tree.
+    trial.faults(&[(calls(Procedure::Write), When::After(1), Action::DropCall)]);
+    assert!(trial.stop(&["-r", &from, &to]).await);
+    assert!(names(&target).len() > 1, "{:?}", names(&target));
+    trial.faults(&[]);
+    drop(beside);
+    trial.copy(&["-r", &from, &to]).await.0.unwrap();
+    assert_same(&source, &target, "");
+}
+
+#[tokio::test]
 async fn a_copy_that_is_resumed_is_not_made_ahead() {
     let trial = Trial::start();
     let ([from, to], [source, target]) = trial.ends(true, "file", "copy");
@@ -87,7 +149,7 @@ async fn a_copy_that_is_resumed_is_not_made_ahead() {
     assert!(trial.stop(&[&from, &to]).await);
     let [made, looked_up] = [Procedure::Create, Procedure::Lookup].map(|procedure| trial.served(procedure));
     // What would have been resumed is gone: then it is made when that is known.
-    fs::remove_file(trial.server.path(".copy.nfsw-part")).unwrap();
+    trial.far_names().iter().for_each(|part| fs::remove_file(trial.server.path(part)).unwrap());
     trial.faults(&[(calls(Procedure::Lookup), When::Always, Action::DropReply), FAR_AWAY]);
     let run = [&from[..], &to];
     tokio::select! {
@@ -114,7 +176,7 @@ async fn nothing_is_made_ahead_for_a_command_that_cannot_be_meant() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_resumed_makes_no_state_directory() {
+async fn for_what_cannot_be_resumed_nothing_is_kept() {
     for (size, option) in [(128 << 10, "--sparse=auto"), (1 << 20, "--no-resume")] {
         let trial = Trial::start();
         let ([from, to], [source, target]) = trial.ends(true, "file", "copy");
@@ -123,7 +185,7 @@ async fn what_cannot_be_resumed_makes_no_state_directory() {
         trial.faults(&[FAR_AWAY]);
         trial.copy(&[option, &from, &to]).await.0.unwrap();
         assert_eq!(fs::read(&target).unwrap(), vec![7; size]);
-        assert!(!trial.state.path().exists(), "{option}");
+        assert_eq!(trial.kept(), [""; 0], "{option}");
     }
 }
 
@@ -133,7 +195,7 @@ async fn nothing_is_kept_of_an_upload_that_is_complete() {
     let ([from, to], [source, _]) = trial.ends(true, "file", "copy");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     trial.copy(&[&from, &to]).await.0.unwrap();
-    assert_eq!(names(trial.state.path()), ["key"]);
+    assert_eq!(trial.kept(), [""; 0]);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn of_several_files_those_that_are_complete_are_not_copied_again() {
         assert_eq!(copied(&trial.copy(&[run[0], &to]).await.1), (1, 0));
         fs::remove_dir(target.join("c")).unwrap();
         assert_eq!(copied(&trial.copy(&run).await.1), (2, 1));
-        assert_eq!(names(trial.state.path()), [""; 0]);
+        assert_eq!(trial.kept(), [""; 0]);
         assert_eq!(copied(&trial.copy(&run).await.1), (3, 0));
     }
 }

@@ -43,7 +43,7 @@ async fn a_directory_on_a_server_that_is_moved_meanwhile_is_told() {
         for moves in MOVES {
             let mut is_moved = false;
             let trial = Trial::of(Served::watched(move |root, call| {
-                if matches!(call, Call::Made(name) if name == b".file.nfsw-part")
+                if matches!(call, Call::Made(name) if name.starts_with(b".file.nfsw-part"))
                     && !std::mem::replace(&mut is_moved, true)
                 {
                     moves.carry_out(root);
@@ -145,7 +145,7 @@ async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_repla
                 Call::Made(_) | Call::LookUp(_) if taken.source == "link" || taken.options.len() > 1 => {
                     matches!(call, Call::LookUp(name) if name == b"to")
                 }
-                Call::Made(name) => taken.is_upload && name.ends_with(b".nfsw-part"),
+                Call::Made(name) => taken.is_upload && name.starts_with(b".to.nfsw-part"),
                 Call::Read => !taken.is_upload,
                 _ => false,
             };
