@@ -76,3 +76,6 @@ pub(crate) fn execute(command: Command) -> ExitCode {
     };
     exit.into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@ mod version;
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
+    fmt::Display,
     rc::Rc,
     time::Duration,
 };
@@ -32,7 +33,7 @@ use self::{
     done::Done,
     frame::Frame,
     node::{FIFO, Kind, Node},
-    place::{Name, Place, Present},
+    place::{Name, Place, Present, Replace},
     sync::{Change, Syncing},
     transfer::Item,
 };
@@ -54,7 +55,11 @@ use crate::{
     target::Target,
     text::escape,
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{LocalBoxFuture, poll_fn},
+    stream::FuturesUnordered,
+};
 
 /// What `nfsw cp` was asked for, checked.
 #[derive(Debug)]
@@ -181,6 +186,8 @@ struct Run<'a> {
     marked: RefCell<Vec<Rc<Frame>>>,
     /// What is done at once at most, as this machine allows.
     most: Cell<usize>,
+    /// Looks whether directories on servers are still where they were when they were filled, which nothing waits for.
+    looks: RefCell<FuturesUnordered<LocalBoxFuture<'a, anyhow::Result<()>>>>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -215,15 +222,19 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
     if let Some(sync) = &sync {
         reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
     }
-    let (refusals, key, marked) = Default::default();
+    let (refusals, key, marked, looks) = Default::default();
     let most = Cell::new(descriptors::at_once());
-    let run = Run { copy, connections, reporter, throttle, tags, done, sync, refusals, key, marked, most };
+    let run =
+        Run { copy, connections, reporter, throttle, tags, done, sync, refusals, key, marked, most, looks };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
             let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
             if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
                 ended = run.follow_up(sync).await;
+            }
+            if ended.is_ok() {
+                ended = run.end_looks().await;
             }
             for target in run.marked.take() {
                 if ended.is_ok() && !reporter.has_failures() {
@@ -232,6 +243,9 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
                 if ended.is_ok() {
                     ended = run.release(target).await;
                 }
+            }
+            if ended.is_ok() {
+                ended = run.end_looks().await;
             }
             if let Some(clean_up) = clean_up {
                 drop(clean_up.await);
@@ -316,9 +330,19 @@ impl Run<'_> {
                 large += usize::from(is_large);
                 running.push(self.process(work, is_large, is_again));
             }
-            let Some(Processed { again, frames, is_large, result }) = running.next().await else {
-                return end;
+            let looked = poll_fn(|context| self.looks.borrow_mut().poll_next_unpin(context));
+            let processed = tokio::select! {
+                biased;
+                processed = running.next() => processed,
+                Some(looked) = looked => {
+                    if let Err(error) = looked {
+                        queue = Queue::default();
+                        end = end.and(Err(error));
+                    }
+                    continue;
+                }
             };
+            let Some(Processed { again, frames, is_large, result }) = processed else { return end };
             large -= usize::from(is_large);
             let result = match (result, again) {
                 (Err(error), Some(work)) if end.is_ok() => {
@@ -379,7 +403,46 @@ impl Run<'_> {
 
     /// Lets go of a directory, and of those above it that are complete with it.
     async fn release(&self, frame: Rc<Frame>) -> anyhow::Result<()> {
-        Frame::release(frame, self.connections, self.reporter, self.copy.preserve).await
+        let look = |frame: &Frame| self.look(frame);
+        Frame::release(frame, self.connections, self.reporter, self.copy.preserve, look).await
+    }
+
+    /// Looks whether the name of a directory that something was copied into still leads to it, and says if not.
+    fn look(&self, frame: &Frame) -> anyhow::Result<()> {
+        // A round trip for a single file would be too much.
+        let are_several = self.copy.recursive || self.copy.sources.len() > 1;
+        if frame.is_top() && !are_several {
+            return Ok(());
+        }
+        match &frame.place {
+            Place::Local { .. } if frame.is_at_its_name() => Ok(()),
+            Place::Local { .. } => Err(moved(&frame.place.own_name().shown)),
+            Place::Planned(_) => Ok(()),
+            Place::Remote(place) => {
+                let (connections, reporter) = (self.connections, self.reporter);
+                let Some(entry) = place.entry() else { return Ok(()) };
+                let look = async move {
+                    match entry.holds(connections, reporter).await {
+                        Ok(true) => Ok(()),
+                        Ok(false) => reporter.failed(moved(&entry.remote)),
+                        Err(error) if ends_run(&error) => Err(error),
+                        Err(error) => reporter.failed(error),
+                    }
+                };
+                self.looks.borrow().push(look.boxed_local());
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for the looks that are under way.
+    async fn end_looks(&self) -> anyhow::Result<()> {
+        loop {
+            match poll_fn(|context| self.looks.borrow_mut().poll_next_unpin(context)).await {
+                Some(looked) => looked?,
+                None => return Ok(()),
+            }
+        }
     }
 
     async fn process(&self, work: Work, is_large: bool, is_again: bool) -> Processed {
@@ -528,17 +591,18 @@ impl Run<'_> {
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let times = self.copy.preserve.then_some(node.attributes.times);
-            frame
-                .place
-                .symlink(
-                    self.connections,
-                    self.reporter,
-                    (name, &self.tags),
-                    &target,
-                    times,
-                    present.is_some(),
-                )
-                .await?;
+            let replace = match (&present, self.copy.overwrite) {
+                (Some(_), _) => Replace::Present,
+                (None, Overwrite::Always) => Replace::Unknown,
+                (None, _) => Replace::Nothing,
+            };
+            let place = &frame.place;
+            if !place
+                .symlink(self.connections, self.reporter, (name, &self.tags), (&target, times), replace)
+                .await?
+            {
+                return self.skip_taken(node, &place.name(name));
+            }
         }
         self.say_change("link", node, frame, name, change)
     }
@@ -586,6 +650,12 @@ impl Run<'_> {
         };
         self.skip(node, &frame.place.name(name), reason)?;
         Ok(None)
+    }
+
+    /// Says that something got the name of a copy while that was made, and stays.
+    fn skip_taken(&self, node: &Node, target: &Name) -> anyhow::Result<()> {
+        let reason = if self.copy.overwrite == Overwrite::Older { Skip::NotOlder } else { Skip::Exists };
+        self.skip(node, target, reason)
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
@@ -643,6 +713,14 @@ impl Queue {
         }
         self.small.pop().or_else(|| self.directories.pop()).map(|work| (work, false))
     }
+}
+
+/// Returns the failure of a directory that something was copied into.
+fn moved(directory: impl Display) -> anyhow::Error {
+    let text = format!(
+        "{directory}: was moved or replaced meanwhile, with what had been copied into it; run it again"
+    );
+    Failure::with(Exit::SomeFailed, text)
 }
 
 /// Returns the event that says why a file is left as it is.

@@ -3,6 +3,7 @@
 #![doc(hidden)]
 
 mod args;
+mod chain;
 mod clock;
 mod color;
 mod command;

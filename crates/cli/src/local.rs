@@ -27,7 +27,7 @@ use rustix::{
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
 pub(crate) use own::Own;
-pub(crate) use part::{Mark, Part, close_copy, removed};
+pub(crate) use part::{Mark, Named, Part, close_copy, removed};
 pub(crate) use source::SourcePath;
 
 /// An open directory. Names are used in it as single components and links are never followed, so whatever a server
@@ -126,6 +126,14 @@ impl Directory {
                 })
             }
             other => Ok(other?),
+        }
+    }
+
+    /// Creates a symbolic link; false if something has the name.
+    pub(crate) fn symlink_new(&self, name: &[u8], target: &[u8]) -> io::Result<bool> {
+        match fs::symlinkat(target, &self.fd, name) {
+            Err(Errno::EXIST) => Ok(false),
+            made => Ok(made.map(|()| true)?),
         }
     }
 
@@ -243,10 +251,25 @@ impl Directory {
 
     /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
     pub(crate) fn number(&self) -> (u64, u64) {
-        // The types of the fields differ from system to system.
-        #[allow(clippy::unnecessary_cast)]
-        let number = || fs::fstat(&self.fd).map_or((0, 0), |stat| (stat.st_dev as u64, stat.st_ino as u64));
-        *self.number.get_or_init(number)
+        *self.number.get_or_init(|| fs::fstat(&self.fd).map_or((0, 0), |stat| number(&stat)))
+    }
+
+    /// Whether the last name of another directory's path stands for that in this one, as far as that can be told.
+    pub(crate) fn leads_to(&self, other: &Self) -> bool {
+        let Some(name) = other.path.file_name() else { return true };
+        match self.stat(name.as_bytes()) {
+            Ok(found) => found.is_some_and(|found| number(&found) == other.number()),
+            Err(_) => true,
+        }
+    }
+
+    /// Whether its path, which may have links in it, still leads to it, as far as that can be told.
+    pub(crate) fn is_at_its_path(&self) -> bool {
+        let shown = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        match fs::stat(shown) {
+            Ok(found) => number(&found) == self.number(),
+            Err(error) => error != Errno::NOENT,
+        }
     }
 
     /// Returns the path, for messages.
@@ -325,6 +348,12 @@ impl std::fmt::Debug for Key {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Key")
     }
+}
+
+/// Returns the numbers of the file system and of the file in it.
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ from system to system")]
+const fn number(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
 }
 
 /// Whether something belongs to this user or to the system, and nobody else may write it. A group that has the number of this user's own

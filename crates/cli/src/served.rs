@@ -1,9 +1,18 @@
 //! A server in this process, for tests.
 
-use std::{ffi::OsStr, path::PathBuf, thread, time::Instant};
+mod watched;
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    thread,
+    time::Instant,
+};
 
 use clap::Parser;
-use nfs_wireless_server::{Directory, DirectoryConfig, Server, Service, ServiceConfig};
+use nfs_wireless_server::{Directory, DirectoryConfig, Server, Service, ServiceConfig, Vfs};
+
+pub(crate) use self::watched::Call;
 
 use crate::{
     args::{Cli, Command, ConnectionArgs, CpArgs, SyncArgs},
@@ -18,9 +27,19 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start() -> Self {
+        Self::of(|_, directory| directory)
+    }
+
+    /// As [`Served::start`]; `watch` is told of calls and of the directory on this machine, before the reply leaves.
+    pub(crate) fn watched(watch: impl FnMut(&Path, Call<'_>) + Send + 'static) -> Self {
+        Self::of(|root, directory| watched::Watched::new(root, directory, watch))
+    }
+
+    fn of<V: Vfs + 'static>(back_end: impl FnOnce(&Path, Directory) -> V) -> Self {
         let root = tempfile::tempdir().unwrap();
         let directory = Directory::open(root.path(), DirectoryConfig::default()).unwrap();
-        let service = Service::new(ServiceConfig::default(), directory, 1, Instant::now()).unwrap();
+        let back_end = back_end(root.path(), directory);
+        let service = Service::new(ServiceConfig::default(), back_end, 1, Instant::now()).unwrap();
         let (bound, server) = std::sync::mpsc::channel();
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,20 +1,25 @@
 //! `nfsw chmod`: permissions.
 
 use futures_util::{StreamExt, stream};
-use nfs_wireless_client::{FileType, SetAttributes};
+use nfs_wireless_client::{FileType, NfsStatus, SetAttributes};
 
 use crate::{
     args::ChmodArgs,
+    chain::Chain,
     connections::Connections,
-    error::ResultExt,
+    error::{ResultExt, has_status},
     exit::{Exit, Failure},
     local,
-    remote::{Children, Found, find_all_or_report, follow},
+    mode::ModeChange,
+    remote::{Children, Found, find_all_or_report, follow, real},
     report::{Reporter, event},
 };
 
 /// Calls in flight in one directory.
 const CHANGES: usize = 16;
+
+/// How often a mode is computed anew for a file that has changed since it was looked at.
+const ATTEMPTS: u32 = 8;
 
 /// Set-user-ID, set-group-ID, sticky.
 const SPECIAL_BITS: u32 = 0o7000;
@@ -41,38 +46,87 @@ async fn tree(
     reporter: &Reporter,
     top: Found,
 ) -> anyhow::Result<()> {
-    let top = follow(connections, reporter, top).await?;
+    // Without links, where what a link leads to can be moved.
+    let shown = top.remote.clone();
+    let real = if top.is_link() { real(connections, reporter, &top).await? } else { None };
+    let top = match real {
+        Some(real) => real,
+        None => follow(connections, reporter, top).await?,
+    };
+    let chain = Chain::default().to(&top);
+    let top = Found { remote: shown, ..top };
     change(arguments, reporter, &top).await?;
-    let mut directories = if arguments.recursive && top.is_directory() { vec![top] } else { Vec::new() };
-    while let Some(directory) = directories.pop() {
+    let mut directories =
+        if arguments.recursive && top.is_directory() { vec![(chain, top)] } else { Vec::new() };
+    while let Some((chain, directory)) = directories.pop() {
         let mut listed = Children::of(&directory)?;
-        while !listed.is_done() {
-            let part = listed.next(connections, reporter).await?;
-            let found: Vec<Found> = part
+        // The look takes no round trip of its own.
+        let (holds, mut part) =
+            tokio::join!(chain.holds_now(connections, reporter), listed.next(connections, reporter));
+        if !holds? {
+            continue;
+        }
+        loop {
+            let found: Vec<Found> = part?
                 .into_iter()
                 .filter(|child| child.metadata.file_type != FileType::Symlink)
                 .map(|child| directory.child(child))
                 .collect();
-            let mut changes = stream::iter(&found)
-                .map(|found| change(arguments, reporter, found))
-                .buffer_unordered(CHANGES);
+            let changes = stream::iter(&found).map(|found| async {
+                match chain.holds(connections, reporter).await? {
+                    true => change(arguments, reporter, found).await,
+                    false => Ok(()),
+                }
+            });
+            let mut changes = changes.buffer_unordered(CHANGES);
             while let Some(changed) = changes.next().await {
                 if let Err(error) = changed {
                     reporter.failed(error)?;
                 }
             }
             drop(changes);
-            directories.extend(found.into_iter().filter(Found::is_directory));
+            let below = found.into_iter().filter(Found::is_directory);
+            directories.extend(below.map(|found| (chain.to(&found), found)));
+            if listed.is_done() {
+                break;
+            }
+            part = listed.next(connections, reporter).await;
         }
     }
     Ok(())
 }
 
 async fn change(arguments: &ChmodArgs, reporter: &Reporter, found: &Found) -> anyhow::Result<()> {
-    let mode = arguments.mode.apply(found.metadata.mode, found.is_directory(), local::umask());
-    if mode != found.metadata.mode {
+    let mut metadata = found.metadata;
+    let mut attempts = 0;
+    let mode = loop {
+        let mode = arguments.mode.apply(metadata.mode, found.is_directory(), local::umask());
+        if mode == metadata.mode {
+            break mode;
+        }
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        found.client.set_attributes(found.handle, attributes).await.at(&found.remote)?;
+        let set = match arguments.mode {
+            ModeChange::Absolute(_) => found.client.set_attributes(found.handle, attributes).await,
+            // The new mode is that of a file that was as it was seen.
+            ModeChange::Symbolic(_) => {
+                found.client.set_attributes_if(found.handle, attributes, metadata.ctime).await
+            }
+        };
+        match set {
+            Err(error) if has_status(&error, NfsStatus::NOT_SYNC) => {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    let text = format!(
+                        "{}: changes all the time, so its mode cannot be changed by letters; give it in octal",
+                        found.remote
+                    );
+                    return Err(Failure::with(Exit::SomeFailed, text));
+                }
+                metadata = found.client.metadata(found.handle).await.at(&found.remote)?;
+                continue;
+            }
+            set => set.at(&found.remote)?,
+        }
         // Servers may leave these bits out without an error, as chmod(2) does.
         if mode & SPECIAL_BITS != 0 {
             let kept = found.client.metadata(found.handle).await.at(&found.remote)?.mode;
@@ -81,7 +135,8 @@ async fn change(arguments: &ChmodArgs, reporter: &Reporter, found: &Found) -> an
                 return Err(Failure::with(Exit::SomeFailed, text));
             }
         }
-    }
+        break mode;
+    };
     reporter.activity().step();
     let mut event = event("mode", &[("path", &found.remote.path)]);
     event["mode"] = format!("{mode:04o}").into();

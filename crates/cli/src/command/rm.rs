@@ -2,6 +2,7 @@
 
 use crate::{
     args::RmArgs,
+    chain::Chain,
     connections::Connections,
     error::{ResultExt, is_missing},
     exit::{Exit, Failure},
@@ -33,13 +34,8 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let removals = stream::iter(found).map(|found| remove(arguments, connections, reporter, found));
-        let mut removals = removals.buffer_unordered(REMOVALS);
-        while let Some(removed) = removals.next().await {
-            if let Err(error) = removed {
-                reporter.failed(error)?;
-            }
-        }
+        report_all(reporter, found.into_iter().map(|found| remove(arguments, connections, reporter, found)))
+            .await?;
     }
     Ok(())
 }
@@ -61,34 +57,69 @@ async fn remove(
             format!("{}: is a directory (-r removes it)", found.remote),
         ));
     }
-    // Directories still to be emptied, and those that can go once everything after them is gone.
-    let mut to_empty = vec![found];
-    let mut to_remove = Vec::new();
-    while let Some(directory) = to_empty.pop() {
+    // Directories still to be emptied, and those that can go once everything in them is gone.
+    let mut to_empty = vec![(Chain::default().to(&found), found)];
+    let mut to_remove: Vec<Vec<_>> = Vec::new();
+    let top = to_empty[0].1.remote.path.len();
+    while let Some((chain, directory)) = to_empty.pop() {
         let mut listed = Children::of(&directory)?;
-        while !listed.is_done() {
+        // The look takes no round trip of its own.
+        let (holds, mut part) =
+            tokio::join!(chain.holds_now(connections, reporter), listed.next(connections, reporter));
+        if !holds? {
+            continue;
+        }
+        loop {
             let mut files = Vec::new();
-            for child in listed.next(connections, reporter).await? {
+            for child in part? {
                 let child = directory.child(child);
-                if child.is_directory() { to_empty.push(child) } else { files.push(child) }
-            }
-            let mut unlinks =
-                stream::iter(&files).map(|file| unlink(arguments, reporter, file)).buffer_unordered(REMOVALS);
-            while let Some(removed) = unlinks.next().await {
-                if let Err(error) = removed {
-                    reporter.failed(error)?;
+                if child.is_directory() {
+                    to_empty.push((chain.to(&child), child))
+                } else {
+                    files.push(child)
                 }
             }
-        }
-        to_remove.push(directory);
-    }
-    while let Some(directory) = to_remove.pop() {
-        let (parent, name) = directory.directory()?;
-        match directory.client.rmdir(parent, name).await {
-            Err(error) if !is_missing(&error) => {
-                reporter.failed(Err::<(), _>(error).at(&directory.remote).unwrap_err())?
+            let unlinks = files.iter().map(|file| async {
+                match chain.holds(connections, reporter).await? {
+                    true => unlink(arguments, reporter, file).await,
+                    false => Ok(()),
+                }
+            });
+            report_all(reporter, unlinks).await?;
+            if listed.is_done() {
+                break;
             }
-            _ => gone(reporter, &directory)?,
+            part = listed.next(connections, reporter).await;
+        }
+        let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
+        to_remove.resize_with(to_remove.len().max(depth + 1), Vec::new);
+        to_remove[depth].push((chain, directory));
+    }
+    for directories in to_remove.into_iter().rev() {
+        let removals = directories.iter().map(|(chain, directory)| async {
+            let (parent, name) = directory.directory()?;
+            if !chain.above().holds(connections, reporter).await? {
+                return Ok(());
+            }
+            match directory.client.rmdir(parent, name).await {
+                Err(error) if !is_missing(&error) => Err(error).at(&directory.remote),
+                _ => gone(reporter, directory),
+            }
+        });
+        report_all(reporter, removals).await?;
+    }
+    Ok(())
+}
+
+/// Does many things, some at once, and reports what fails.
+async fn report_all(
+    reporter: &Reporter,
+    all: impl Iterator<Item = impl Future<Output = anyhow::Result<()>>>,
+) -> anyhow::Result<()> {
+    let mut all = stream::iter(all).buffer_unordered(REMOVALS);
+    while let Some(done) = all.next().await {
+        if let Err(error) = done {
+            reporter.failed(error)?;
         }
     }
     Ok(())

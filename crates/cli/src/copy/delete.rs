@@ -5,11 +5,14 @@
 //! a handle stands for) and no link is followed.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use nfs_wireless_client::FileHandle;
+use tokio::time::Instant;
 
 use super::{
     Run, Work,
@@ -20,6 +23,7 @@ use super::{
     sync::Syncing,
 };
 use crate::{
+    chain::{self, Chain},
     exit::{Exit, Failure},
     name::{MARKER, is_ours, journal, temporary, untagged},
     report::event,
@@ -58,7 +62,11 @@ struct Doomed {
     path: Vec<u8>,
     present: Present,
     /// The directory that holds it, on a server.
-    above: Option<nfs_wireless_client::FileHandle>,
+    above: Option<FileHandle>,
+    /// The names that lead there on a server or, to a directory, that lead to it.
+    chain: Chain,
+    /// The numbers of the directories that lead there, on this machine.
+    numbers: Rc<[(u64, u64)]>,
 }
 
 impl Doomed {
@@ -151,6 +159,7 @@ impl Run<'_> {
             self.check_names(group).await?;
         }
         self.leave_out_used(groups, &mut doomed).await?;
+        self.leave_out_moved(groups, &mut doomed).await?;
         let parents: BTreeSet<_> = doomed.iter().filter_map(|it| Some((it.group, it.parent()?))).collect();
         let is_parent = |it: &&Doomed| parents.contains(&(it.group, &it.path));
         let narrow: Vec<_> = narrow.iter().filter(is_parent).cloned().collect();
@@ -160,6 +169,20 @@ impl Run<'_> {
         let left = narrow.into_iter().filter(|it| failed || kept.contains(&(it.group, it.path.clone())));
         self.set_modes(groups, &left.collect::<Vec<_>>(), 0).await;
         deleted
+    }
+
+    /// Leaves out what is in directories that the names that led to them do not lead to any more, which is said.
+    async fn leave_out_moved(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> anyhow::Result<()> {
+        let used: BTreeSet<_> = doomed.iter().map(|it| it.group).collect();
+        let begun = Some(Instant::now());
+        let looks = used.into_iter().map(|group| async move {
+            let holds = groups[group].frame.holds(begun, self.connections, self.reporter).await?;
+            anyhow::Ok((!holds).then_some(group))
+        });
+        let moved: Vec<_> = stream::iter(looks).buffer_unordered(IN_FLIGHT).try_collect().await?;
+        let moved: BTreeSet<_> = moved.into_iter().flatten().collect();
+        doomed.retain(|it| !moved.contains(&it.group));
+        Ok(())
     }
 
     /// Leaves out the temporary files and journals of an interrupted run that the copies of this run have used up, or would.
@@ -238,12 +261,14 @@ impl Run<'_> {
         let mut kept = BTreeSet::new();
         let mut level = Vec::new();
         for (group, Surplus { frame, entries, .. }) in groups.iter().enumerate() {
-            let above = frame.place.handle();
+            let (above, chain, numbers) = (frame.place.handle(), frame.chain(), Rc::default());
             level.extend(entries.iter().map(|(name, present)| Doomed {
                 group,
                 path: name.clone(),
                 present: *present,
                 above,
+                chain: frame.place.chain_to(&chain, name, above, present),
+                numbers: Rc::clone(&numbers),
             }));
         }
         while !level.is_empty() {
@@ -274,14 +299,18 @@ impl Run<'_> {
                         continue;
                     }
                 };
-                let frame = &groups[directory.group].frame;
+                let Doomed { group, chain, present: Present { handle: above, attributes, .. }, .. } =
+                    directory;
+                let numbers: Rc<[_]> = [&directory.numbers[..], &[attributes.file]].concat().into();
+                let frame = &groups[*group].frame;
                 for (name, present) in children {
                     let path = [&directory.path[..], b"/", &name].concat();
                     let relative = below(frame.relative(), &path);
                     let is_directory = present.kind == Kind::Directory;
                     if self.copy.filter.takes(&relative, is_directory, frame.ignores().as_deref()) {
-                        let above = directory.present.handle;
-                        next.push(Doomed { group: directory.group, path, present, above });
+                        let chain = frame.place.chain_to(chain, &path, *above, &present);
+                        let (group, above, numbers) = (*group, *above, Rc::clone(&numbers));
+                        next.push(Doomed { group, path, present, above, chain, numbers });
                     } else {
                         keep();
                     }
@@ -310,7 +339,7 @@ impl Run<'_> {
             Place::Remote(place) => directory.present.attributes.file.0 != place.file_system(),
             Place::Local { .. } | Place::Planned(_) => false,
         };
-        let place = top.enter(&directory.path, &directory.present)?;
+        let place = top.enter(&directory.path, &directory.present, &directory.numbers)?;
         let is_elsewhere = is_elsewhere || place.is_inner_export() || !place.is_on_file_system_of(top);
         let elsewhere = || {
             let text = format!("{shown}: not deleted, another file system is mounted there");
@@ -336,15 +365,24 @@ impl Run<'_> {
             let step = if it.is_directory() { usize::MAX - it.depth() } else { 0 };
             steps.entry(step).or_default().push(it);
         }
+        // Directories on this machine that were moved, which was said.
+        let moved = &RefCell::new(BTreeSet::new());
         for doomed in steps.into_values() {
             let removals = doomed.iter().map(|it| async move {
                 let frame = &groups[it.group].frame;
+                let is_left = |path: &[u8]| moved.borrow().contains(&(it.group, path.to_vec()));
                 if !self.copy.dry_run {
-                    frame.touch(self.connections, self.reporter).await;
-                    let place = &frame.place;
-                    place
-                        .remove(self.connections, self.reporter, &it.path, it.above, it.is_directory())
-                        .await?;
+                    if is_left(&it.path) || !self.leads_to(frame, it).await? {
+                        return Ok(());
+                    }
+                    frame.touch_names(self.connections, self.reporter).await;
+                    let (what, place) = ((&it.path[..], it.is_directory()), &frame.place);
+                    let removed =
+                        place.remove(self.connections, self.reporter, what, (it.above, &it.numbers)).await?;
+                    if let Some(path) = removed {
+                        let is_new = moved.borrow_mut().insert((it.group, path.to_vec()));
+                        return if is_new { Err(chain::moved(place.show(path))) } else { Ok(()) };
+                    }
                 }
                 self.say_deleted(sync, frame, it)
             });
@@ -360,6 +398,19 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Whether the names that led to what is to be deleted still do, as far as that is known before it is.
+    async fn leads_to(&self, frame: &Frame, doomed: &Doomed) -> anyhow::Result<bool> {
+        let (connections, reporter) = (self.connections, self.reporter);
+        match &frame.place {
+            Place::Local { .. } | Place::Planned(_) => frame.holds(None, connections, reporter).await,
+            Place::Remote(_) if doomed.chain.is_lost() => Ok(false),
+            Place::Remote(_) if doomed.is_directory() => {
+                doomed.chain.above().holds(connections, reporter).await
+            }
+            Place::Remote(_) => doomed.chain.holds(connections, reporter).await,
+        }
+    }
+
     /// Lets the owners of these directories remove what is in them, or sets their own modes again.
     async fn set_modes(&self, groups: &[Surplus], directories: &[Doomed], wider: u32) {
         let mut depths: Vec<_> = directories.iter().map(Doomed::depth).collect();
@@ -373,7 +424,11 @@ impl Run<'_> {
             let set = directories.iter().filter(|it| it.depth() == depth).map(|it| async move {
                 let attributes = it.present.attributes;
                 let last = Attributes { mode: attributes.mode | wider, ..attributes };
-                let place = groups[it.group].frame.place.enter(&it.path, &it.present)?;
+                let above = &groups[it.group].frame.place;
+                let place = above.enter(&it.path, &it.present, &it.numbers)?;
+                if wider != 0 && !it.chain.holds(self.connections, self.reporter).await? {
+                    return Ok(());
+                }
                 place.set_last(self.connections, self.reporter, last, false).await
             });
             // If that is refused, so is what follows, which is then reported; and what is deleted needs no mode.

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 use super::{
     filter::{self, Ignores},
@@ -15,7 +15,12 @@ use super::{
     place::Place,
     update::{Age, age},
 };
-use crate::{connections::Connections, local, report::Reporter};
+use crate::{
+    chain::{self, Chain},
+    connections::Connections,
+    local,
+    report::Reporter,
+};
 
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
 /// mode and times.
@@ -49,6 +54,12 @@ pub(super) struct Frame {
     taken: RefCell<BTreeSet<Vec<u8>>>,
     /// Names that were given in it.
     given: Rc<Names>,
+    /// The names that lead to it, on a server.
+    chain: std::cell::OnceCell<Chain>,
+    /// Whether it was said that it is elsewhere now.
+    is_told: Cell<bool>,
+    /// Whether anything was copied into it, or below.
+    is_filled: Cell<bool>,
 }
 
 impl Frame {
@@ -70,6 +81,9 @@ impl Frame {
             names: RefCell::default(),
             taken: RefCell::default(),
             given: Rc::default(),
+            chain: std::cell::OnceCell::new(),
+            is_told: Cell::default(),
+            is_filled: Cell::default(),
         }
     }
 
@@ -121,9 +135,15 @@ impl Frame {
         Self { parent, source, last, was, relative, ignores, given, ..Self::top(place) }
     }
 
+    /// Notes that something is copied into the directory; as [`Frame::touch_names`].
+    pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
+        self.is_filled.set(true);
+        self.touch_names(connections, reporter).await;
+    }
+
     /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets
     /// another, until its own is set at the end.
-    pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
+    pub(super) async fn touch_names(&self, connections: &Connections, reporter: &Reporter) {
         self.is_touched.set(true);
         if let Some(was) = self.was.filter(|was| self.last.is_some() && was.mode & 0o300 != 0o300) {
             let wider = Attributes { mode: was.mode | 0o300, ..was };
@@ -138,6 +158,61 @@ impl Frame {
     /// Whether anything in the directory has changed.
     pub(super) fn is_touched(&self) -> bool {
         self.is_touched.get()
+    }
+
+    /// Returns the names that lead to it, on a server.
+    pub(super) fn chain(&self) -> Chain {
+        let find = || {
+            let above = self.parent.as_ref().map(|parent| parent.chain()).unwrap_or_default();
+            match &self.place {
+                Place::Remote(place) if !self.is_again => above.to_entry(place.entry()),
+                _ => above,
+            }
+        };
+        self.chain.get_or_init(find).clone()
+    }
+
+    /// Whether the names that lead to it still do; if not, that is said. On a server what was looked up after `begun` counts or, without
+    /// that, a moment ago.
+    ///
+    /// # Errors
+    /// What looking fails of.
+    pub(super) async fn holds(
+        &self,
+        begun: Option<Instant>,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<bool> {
+        match (&self.place, begun) {
+            (Place::Planned(_), _) => Ok(true),
+            (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, connections, reporter).await,
+            (Place::Remote(_), None) => self.chain().holds(connections, reporter).await,
+            (Place::Local { .. }, _) => {
+                let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
+                match frames.filter(|frame| !frame.is_at_its_name()).last() {
+                    None => Ok(true),
+                    Some(moved) if moved.is_told.replace(true) => Ok(false),
+                    Some(moved) => {
+                        reporter.failed(chain::moved(moved.place.own_name().shown)).map(|()| false)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it is the directory that the user named, or the one that holds that.
+    pub(super) const fn is_top(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Whether its name leads to it, on this machine.
+    pub(super) fn is_at_its_name(&self) -> bool {
+        let Place::Local { directory, .. } = &self.place else { return true };
+        match self.parent.as_ref().map(|parent| &parent.place) {
+            _ if self.is_again => true,
+            Some(Place::Local { directory: above, .. }) => above.leads_to(directory),
+            _ => directory.is_at_its_path(),
+        }
     }
 
     /// Notes that a journal is put beside a file in it.
@@ -212,7 +287,13 @@ impl Frame {
         false
     }
 
-    /// Lets go of a directory, and of those above it that are complete with it.
+    /// Whether it was said that the names that led to it do not.
+    fn is_told(&self) -> bool {
+        self.is_told.get() || self.chain.get().is_some_and(Chain::is_lost)
+    }
+
+    /// Lets go of a directory, and of those above it that are complete with it. Those that something was copied into are handed to
+    /// `look`, which tells whether their names still lead to them.
     ///
     /// # Errors
     /// The first failure to set mode or times.
@@ -221,6 +302,7 @@ impl Frame {
         connections: &Connections,
         reporter: &Reporter,
         preserve: bool,
+        look: impl Fn(&Self) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut next = Some(frame);
         let mut result = Ok(());
@@ -228,6 +310,15 @@ impl Frame {
             if let Some(attributes) = frame.last.filter(|source| !preserve || !frame.is_as(*source)) {
                 let set = frame.place.set_last(connections, reporter, attributes, preserve).await;
                 result = result.and(set);
+            }
+            if frame.is_filled.get() {
+                if let Some(parent) = &frame.parent {
+                    parent.is_filled.set(true);
+                }
+                if !frame.is_again && !frame.is_told() {
+                    let looked = look(&frame);
+                    result = result.and(looked);
+                }
             }
             next = frame.parent;
         }

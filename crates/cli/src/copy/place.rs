@@ -73,6 +73,17 @@ impl Name {
     }
 }
 
+/// What a symbolic link may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replace {
+    /// What is there.
+    Present,
+    /// There should be nothing.
+    Unknown,
+    /// Nothing, also if something is there by then.
+    Nothing,
+}
+
 /// What has a name already.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present {
@@ -237,31 +248,41 @@ impl Place {
         }
     }
 
-    /// Creates a symbolic link, in the place of what is there.
+    /// Creates a symbolic link; false where something has the name that is not to be replaced.
     pub(super) async fn symlink(
         &self,
         connections: &Connections,
         reporter: &Reporter,
         (link, tags): (&[u8], &Tags),
-        target: &[u8],
-        times: Option<Times>,
-        replace: bool,
-    ) -> anyhow::Result<()> {
+        (target, times): (&[u8], Option<Times>),
+        replace: Replace,
+    ) -> anyhow::Result<bool> {
         match self {
-            Self::Planned(_) => Ok(()),
+            Self::Planned(_) => Ok(true),
             Self::Local { directory, .. } => {
                 let path = directory.join(link);
-                directory.symlink(link, target).map_err(|error| local(&path, &error))?;
+                let made = match replace {
+                    Replace::Nothing => directory.symlink_new(link, target),
+                    Replace::Unknown | Replace::Present => directory.symlink(link, target).map(|()| true),
+                };
+                if !made.map_err(|error| local(&path, &error))? {
+                    return Ok(false);
+                }
                 if let Some(times) = times {
                     // As on a server: a link without its time is still the link.
                     let _ = directory.set_link_times(link, times);
                 }
-                Ok(())
+                Ok(true)
             }
             Self::Remote(place) => {
                 let named = (link, tags.own());
-                let make = async |place: &RemotePlace| place.symlink(named, target, times, replace).await;
-                place.with(connections, reporter, make).await
+                let make = async |place: &RemotePlace| {
+                    place.symlink(named, target, times, replace == Replace::Present).await
+                };
+                match place.with(connections, reporter, make).await {
+                    Err(error) if replace == Replace::Nothing && is_taken(&error) => Ok(false),
+                    made => made.map(|()| true),
+                }
             }
         }
     }
@@ -423,17 +444,22 @@ pub(super) fn is_refused(error: &client::Error) -> bool {
     NOT_KEPT.iter().any(|&status| has_status(error, status))
 }
 
+/// Whether a server found a name taken.
+fn is_taken(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|error| has_status(error, NfsStatus::EXIST))
+}
+
 /// Says that modes or times that were asked for are not kept.
 pub(super) fn not_kept(why: impl Display) -> String {
     format!("the destination does not keep modes or times: {why}")
 }
 
 impl Present {
-    fn local(found: &Stat) -> Self {
+    pub(super) fn local(found: &Stat) -> Self {
         Self { kind: found.into(), attributes: found.into(), handle: None }
     }
 
-    fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
+    pub(super) fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
         Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
     }
 }

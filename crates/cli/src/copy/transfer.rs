@@ -4,13 +4,13 @@ mod receive;
 mod relay;
 mod send;
 
-use std::{fmt::Display, path::Path};
+use std::{fmt::Display, path::Path, time::SystemTime};
 
 use nfs_wireless_client::{self as client, Client};
 
 pub(super) use self::send::Watched;
 use super::{
-    Copy, Links, Run,
+    Copy, Links, Overwrite, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Name, Place, Present, not_kept},
@@ -55,6 +55,34 @@ struct Target<'a> {
     frame: &'a Frame,
     /// Nothing had its name.
     is_new: bool,
+    replaces: Replaces,
+}
+
+/// What may lose its name to a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replaces {
+    /// Whatever has it by then.
+    Anything,
+    /// Nothing: there was nothing.
+    Nothing,
+    /// What was there, as it was.
+    Only(Version),
+}
+
+/// What tells a file from what it becomes, and from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    file: (u64, u64),
+    size: u64,
+    modified: SystemTime,
+    changed: SystemTime,
+}
+
+impl From<&Present> for Version {
+    fn from(present: &Present) -> Self {
+        let Attributes { size, times, changed, file, .. } = present.attributes;
+        Self { file, size, modified: times.modified, changed }
+    }
 }
 
 /// One file on its way to a name in a directory.
@@ -68,8 +96,8 @@ pub(super) struct Item<'a> {
 
 /// What is to be done about a file.
 pub(super) enum Decision {
-    /// Copy it, with these permissions, for this reason.
-    Copy(u32, Change),
+    /// Copy it, with these permissions, for this reason, in the place of what is there.
+    Copy(u32, Change, Option<Version>),
     /// An interrupted run has copied it, and neither side has changed since.
     Complete,
     /// What is there stays. That was said.
@@ -85,6 +113,26 @@ struct Copied {
     length: Option<u64>,
     /// What the copy is now, as far as known.
     attributes: Option<Attributes>,
+    /// Something else got its name meanwhile, and stays.
+    is_left: bool,
+}
+
+impl Copied {
+    /// Something else got the name.
+    fn left() -> Self {
+        Self { is_left: true, ..Self::default() }
+    }
+}
+
+impl Replaces {
+    /// Whether something that has the name may lose it.
+    pub(super) fn may_replace(&self, there: Option<&Present>) -> bool {
+        match (self, there) {
+            (Self::Anything, _) | (_, None) => true,
+            (Self::Nothing, Some(_)) => false,
+            (Self::Only(before), Some(there)) => *before == Version::from(there),
+        }
+    }
 }
 
 impl Run<'_> {
@@ -108,10 +156,13 @@ impl Run<'_> {
                 share.leave_out(u64::MAX);
                 self.skip(node, &frame.place.name(name), Skip::Complete)
             }
-            Decision::Copy(mode, change) => {
+            Decision::Copy(mode, change, was) => {
                 if !self.copy.dry_run {
                     frame.touch(self.connections, self.reporter).await;
-                    let copied = self.copy(item, mode, change == Change::New).await?;
+                    let copied = self.copy(item, mode, was).await?;
+                    if copied.is_left {
+                        return self.skip_taken(node, &frame.place.name(name));
+                    }
                     self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
                 }
@@ -135,17 +186,26 @@ impl Run<'_> {
             Some(Kind::Symlink) if self.copy.inplace => {
                 "is a symbolic link, which --inplace does not write through".to_owned()
             }
-            _ => return Ok(Decision::Copy(mode(self.copy, node.attributes, present.as_ref()), change)),
+            _ => {
+                let mode = mode(self.copy, node.attributes, present.as_ref());
+                return Ok(Decision::Copy(mode, change, present.as_ref().map(Version::from)));
+            }
         };
         Err(Failure::with(Exit::SomeFailed, format!("{}: {reason}", frame.place.show(name))))
     }
 
-    async fn copy(&self, item: Item<'_>, mode: u32, is_new: bool) -> anyhow::Result<Copied> {
+    async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> anyhow::Result<Copied> {
         let Item { node, frame, name, share } = item;
+        let is_new = was.is_none();
+        let replaces = match (self.copy.overwrite, was) {
+            (Overwrite::Always, _) => Replaces::Anything,
+            (_, None) => Replaces::Nothing,
+            (_, Some(was)) => Replaces::Only(was),
+        };
         match (&node.origin, &frame.place) {
             (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
-                let target = Target { directory, name, mode, share, frame, is_new };
+                let target = Target { directory, name, mode, share, frame, is_new, replaces };
                 let known = (source.clone(), node.attributes);
                 let find = async || self.find_again(source).await;
                 let copy =
@@ -154,10 +214,13 @@ impl Run<'_> {
             }
             (Origin::Local(path), Place::Remote(place)) if node.kind == Kind::File => {
                 let find = async || place.find_again(self.connections, self.reporter).await;
-                let copy = async |place: &_| self.upload(node, path, place, name, mode, share).await;
+                let copy =
+                    async |place: &_| self.upload(node, path, place, (name, mode, replaces), share).await;
                 self.while_stale(share, &**place, |place| &place.client, find, copy).await
             }
-            (_, Place::Remote(place)) => self.relay(node, place, name, mode, &frame.place.show(name)).await,
+            (_, Place::Remote(place)) => {
+                self.relay(node, place, (name, mode, replaces), &frame.place.show(name)).await
+            }
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                 Err(Failure::usage(format!("{node}: neither side is on a server")))
             }

@@ -31,24 +31,47 @@ impl Directory {
         Ok(entries)
     }
 
-    /// Enters a directory below this one, through no link.
-    pub(crate) fn enter_path(&self, path: &[u8]) -> io::Result<Self> {
-        path.split(|&byte| byte == b'/').try_fold(self.clone(), |directory, name| directory.enter(name))
+    /// Enters a directory below this one, through no link and only through directories with these numbers; if one of them is another one
+    /// or gone, returns how many were entered before.
+    pub(crate) fn enter_path(&self, path: &[u8], numbers: &[(u64, u64)]) -> io::Result<Result<Self, usize>> {
+        let mut directory = self.clone();
+        for (index, name) in path.split(|&byte| byte == b'/').enumerate() {
+            let entered = directory.enter(name).map(Some).or_else(|error| {
+                let error_number = Errno::from_io_error(&error);
+                let is_another = matches!(error_number, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP));
+                if is_another { Ok(None) } else { Err(error) }
+            })?;
+            let is_the_one = |it: &Self| numbers.get(index).is_none_or(|&number| it.number() == number);
+            match entered.filter(is_the_one) {
+                Some(entered) => directory = entered,
+                None => return Ok(Err(index)),
+            }
+        }
+        Ok(Ok(directory))
     }
 
-    /// Removes a file, a link or an empty directory of a path below this one, through no link; if it is there.
-    pub(crate) fn remove_path(&self, path: &[u8], is_directory: bool) -> io::Result<()> {
+    /// Removes a file, a link or an empty directory of a path below this one, if it is there; what leads to it is as for
+    /// [`Directory::enter_path`].
+    pub(crate) fn remove_path(
+        &self,
+        path: &[u8],
+        is_directory: bool,
+        numbers: &[(u64, u64)],
+    ) -> io::Result<Result<(), usize>> {
         let entered;
         let (directory, name) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(end) => {
-                entered = self.enter_path(&path[..end])?;
+                entered = match self.enter_path(&path[..end], numbers)? {
+                    Ok(entered) => entered,
+                    Err(index) => return Ok(Err(index)),
+                };
                 (&entered, &path[end + 1..])
             }
             None => (self, path),
         };
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match fs::unlinkat(&directory.fd, name, flags) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Ok(()) | Err(Errno::NOENT) => Ok(Ok(())),
             Err(error) => Err(error.into()),
         }
     }
@@ -117,16 +140,48 @@ mod tests {
         std::fs::create_dir(inside.path().join("dir")).unwrap();
         symlink(outside.path(), inside.path().join("dir/link")).unwrap();
         let directory = Directory::open(inside.path()).unwrap();
-        for path in [&b"link/file"[..], b"dir/link/file"] {
-            assert!(directory.remove_path(path, false).is_err());
+        let remove = |path: &[u8], is_directory| directory.remove_path(path, is_directory, &[]);
+        assert_eq!(remove(b"link/file", false).unwrap(), Err(0));
+        assert_eq!(remove(b"dir/link/file", false).unwrap(), Err(1));
+        assert!(remove(b"link", true).is_err(), "a link is no directory");
+        for (path, is_directory) in
+            [(&b"dir/link"[..], false), (b"dir", true), (b"link", false), (b"link", false)]
+        {
+            assert_eq!(remove(path, is_directory).unwrap(), Ok(()));
         }
-        assert!(directory.remove_path(b"link", true).is_err(), "a link is no directory");
-        directory.remove_path(b"dir/link", false).unwrap();
-        directory.remove_path(b"dir", true).unwrap();
-        directory.remove_path(b"link", false).unwrap();
-        directory.remove_path(b"link", false).unwrap();
         assert_eq!(std::fs::read(outside.path().join("file")).unwrap(), b"x");
         assert!(directory.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_removed_from_another_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |path: &str| place.path().join(path);
+        std::fs::create_dir_all(path("a/b")).unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let numbers: Vec<_> = [&b"a"[..], b"a/b"]
+            .map(|path| directory.enter_path(path, &[]).unwrap().unwrap().number())
+            .to_vec();
+        let remove = |is_directory| {
+            let name: &[u8] = if is_directory { b"a/b/dir" } else { b"a/b/file" };
+            directory.remove_path(name, is_directory, &numbers).unwrap()
+        };
+        for (moved, entered) in [("a/b", 1), ("a", 0)] {
+            for is_directory in [false, true] {
+                std::fs::write(path("a/b/file"), b"x").unwrap();
+                std::fs::create_dir_all(path("a/b/dir")).unwrap();
+                std::fs::rename(path(moved), path("moved")).unwrap();
+                assert_eq!(remove(is_directory), Err(entered));
+                std::fs::create_dir_all(path("a/b/dir")).unwrap();
+                std::fs::write(path("a/b/file"), b"another").unwrap();
+                assert_eq!(remove(is_directory), Err(entered));
+                assert!(path("a/b/file").exists() && path("a/b/dir").exists());
+                std::fs::remove_dir_all(path(moved)).unwrap();
+                std::fs::rename(path("moved"), path(moved)).unwrap();
+            }
+        }
+        assert_eq!((remove(false), remove(true)), (Ok(()), Ok(())));
+        assert!(!path("a/b/file").exists() && !path("a/b/dir").exists());
     }
 
     #[test]

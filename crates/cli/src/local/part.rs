@@ -9,9 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{self, FlockOperation, Mode, OFlags, RawMode};
+use rustix::{
+    fs::{self, AtFlags, FlockOperation, Mode, OFlags, RawMode},
+    io::Errno,
+};
 
-use super::{Directory, Times, give};
+use super::{Directory, Times, give, number};
 use crate::name::{MAX_NAME_BYTES, fresh, temporary};
 
 /// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
@@ -30,6 +33,17 @@ pub(crate) struct Part {
     is_known: bool,
     /// This run has created it.
     is_new: bool,
+}
+
+/// Whether a file got its name, which nothing was to lose to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// It has it.
+    Yes,
+    /// Something else has it.
+    Taken,
+    /// The file system cannot do that in one step.
+    Unknown,
 }
 
 /// The numbers of a file system and of a file in it.
@@ -76,7 +90,7 @@ impl Part {
         known: Option<Mark>,
     ) -> io::Result<Self> {
         if name.len() > MAX_NAME_BYTES {
-            return Err(rustix::io::Errno::NAMETOOLONG.into());
+            return Err(Errno::NAMETOOLONG.into());
         }
         let of_run = |file, temporary, is_passing, is_known| Self {
             file: Arc::new(file),
@@ -134,12 +148,12 @@ impl Part {
         Ok(self.directory.stat(name)?.as_ref().map(number) == Some(self.number()?))
     }
 
-    /// Opens the target itself, which is no link.
+    /// Opens the target itself, which is no link and, if it is to be new, must not be there.
     ///
     /// # Errors
-    /// `WouldBlock` when another run is writing it.
-    pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32) -> io::Result<Self> {
-        let file = open(directory, name, mode)?;
+    /// `WouldBlock` when another run is writing it; `AlreadyExists`.
+    pub(crate) fn in_place(directory: &Directory, name: &[u8], mode: u32, is_new: bool) -> io::Result<Self> {
+        let file = if is_new { create(directory, name, mode)? } else { open(directory, name, mode)? };
         Ok(Self {
             file: Arc::new(file),
             directory: directory.clone(),
@@ -203,15 +217,15 @@ impl Part {
         Ok(fs::futimens(&self.file, &times.to_timestamps())?)
     }
 
-    /// Gives the file its name if nothing has that; false where something has, or where that cannot be told in one step.
+    /// Gives the file its name if nothing has that and that can be told in one step.
     ///
     /// # Errors
     /// As [`Part::finish`].
     #[cfg(linux)]
-    pub(crate) fn finish_new(&mut self) -> io::Result<bool> {
-        use rustix::{fs::RenameFlags, io::Errno};
+    pub(crate) fn finish_new(&mut self) -> io::Result<Named> {
+        use rustix::fs::RenameFlags;
 
-        let Some(temporary) = &self.temporary else { return Ok(false) };
+        let Some(temporary) = &self.temporary else { return Ok(Named::Unknown) };
         if !self.is_named(temporary)? {
             return Err(removed());
         }
@@ -220,19 +234,45 @@ impl Part {
         match fs::renameat_with(directory, &temporary[..], directory, &self.name[..], flags) {
             Ok(()) => {
                 self.is_passing = false;
-                Ok(true)
+                Ok(Named::Yes)
             }
-            Err(
-                Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY,
-            ) => Ok(false),
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY) => {
+                Ok(Named::Unknown)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Cannot tell in one step whether something has the name.
     #[cfg(not(linux))]
-    pub(crate) const fn finish_new(&mut self) -> io::Result<bool> {
-        Ok(false)
+    pub(crate) const fn finish_new(&mut self) -> io::Result<Named> {
+        Ok(Named::Unknown)
+    }
+
+    /// As [`Part::finish_new`], where a rename cannot tell: by a second name.
+    ///
+    /// # Errors
+    /// As [`Part::finish`].
+    pub(crate) fn finish_linked(&mut self) -> io::Result<Named> {
+        let Some(temporary) = &self.temporary else { return Ok(Named::Unknown) };
+        if !self.is_named(temporary)? {
+            return Err(removed());
+        }
+        close_copy(&self.file)?;
+        let directory = &self.directory.fd;
+        match fs::linkat(directory, &temporary[..], directory, &self.name[..], AtFlags::empty()) {
+            Ok(()) => {
+                self.directory.remove(temporary)?;
+                self.is_passing = false;
+                Ok(Named::Yes)
+            }
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                Ok(Named::Unknown)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Gives the file its name.
@@ -309,7 +349,7 @@ pub(super) fn create(directory: &Directory, name: &[u8], mode: u32) -> io::Resul
 
 /// Locks a file. Some file systems have no locks: that is no reason not to write.
 fn lock(file: &File) -> io::Result<()> {
-    if let Err(rustix::io::Errno::WOULDBLOCK) = fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    if let Err(Errno::WOULDBLOCK) = fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
     }
     Ok(())
@@ -320,7 +360,7 @@ fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<F
     // What cannot be opened is not what is looked for: a link, a directory, or a file that has its last mode already.
     let file = match fs::openat(&directory.fd, name, OPEN, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT) => return Ok(Found::Gone),
+        Err(Errno::NOENT) => return Ok(Found::Gone),
         Err(_) => return Ok(Found::Other),
     };
     let stat = fs::fstat(&file)?;
@@ -380,7 +420,7 @@ fn open_if(
                     return Ok(file);
                 }
             }
-            Err(rustix::io::Errno::NOENT) => {}
+            Err(Errno::NOENT) => {}
             Ok(_) | Err(_) => directory.remove(name).map_err(|_| taken())?,
         }
     }
@@ -403,11 +443,6 @@ fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
 /// Whether a name still stands for an open file.
 fn is_at(file: &File, directory: &Directory, name: &[u8]) -> io::Result<bool> {
     Ok(directory.stat(name)?.as_ref().map(number) == Some(number(&fs::fstat(file)?)))
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ from system to system")]
-fn number(found: &fs::Stat) -> Number {
-    (found.st_dev as u64, found.st_ino as u64)
 }
 
 #[cfg(test)]
@@ -441,6 +476,27 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_something_has_is_not_given() {
+        type Finish = fn(&mut Part) -> io::Result<Named>;
+        for finish in [Part::finish_new as Finish, Part::finish_linked] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let mut part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+            part.writer().write_all(b"new").unwrap();
+            std::fs::write(place.path().join("a"), "another").unwrap();
+            let named = finish(&mut part).unwrap();
+            assert!(matches!(named, Named::Taken | Named::Unknown));
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"another");
+            std::fs::remove_file(place.path().join("a")).unwrap();
+            if named == Named::Taken {
+                assert_eq!(finish(&mut part).unwrap(), Named::Yes);
+                assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"new");
+                assert!(!place.path().join(".a.nfsw-part").exists());
+            }
+        }
+    }
+
+    #[test]
     fn a_part_is_kept_unless_discarded() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
@@ -458,7 +514,7 @@ mod tests {
         Part::beside(&directory, b"a", 0o644, None).unwrap().finish().unwrap();
         assert!(std::fs::symlink_metadata(place.path().join("a")).unwrap().is_file());
         std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
-        assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644).is_err());
+        assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644, false).is_err());
     }
 
     #[test]

@@ -83,6 +83,9 @@ pub struct UploadSpec {
     pub mode: u32,
     /// Attributes to set when the data is stable.
     pub attributes: SetAttributes,
+    /// Whether a temporary file gets the target's name in the end, in the place of what has it; without that it keeps its own, and the
+    /// caller names it.
+    pub gets_name: bool,
 }
 
 impl UploadSpec {
@@ -97,6 +100,7 @@ impl UploadSpec {
             holes: RangeSet::new(),
             mode: 0o644,
             attributes: SetAttributes::default(),
+            gets_name: true,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod copy_calls;
 mod copy_lists;
+mod meanwhile;
 
 use std::{
     fs,
@@ -42,8 +43,12 @@ const OPTIONS: [&str; 3] = ["--transport", "tcp", "--quiet"];
 
 impl Trial {
     fn start() -> Self {
+        Self::of(Served::start())
+    }
+
+    fn of(server: Served) -> Self {
         let [here, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        Self { server: Served::start(), here, state }
+        Self { server, here, state }
     }
 
     /// Returns the names of what is kept for later runs, but for what tells runs apart.

@@ -2,6 +2,7 @@
 
 mod deletions;
 mod model;
+mod moved;
 
 use std::{
     fs,
@@ -75,8 +76,12 @@ impl Ran {
 
 impl Trial {
     fn start() -> Self {
+        Self::of(Served::start())
+    }
+
+    fn of(server: Served) -> Self {
         let [here, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        Self { server: Served::start(), here, state }
+        Self { server, here, state }
     }
 
     fn ends(&self, way: Way, below: &str) -> Ends {

@@ -6,8 +6,9 @@ use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes};
 
 use super::{Place, Present, RemotePlace, set_times};
 use crate::{
+    chain::{self, Chain, Entry},
     connections::Connections,
-    copy::{frame::Frame, tags::Tags},
+    copy::{frame::Frame, node::Kind, tags::Tags},
     error::{ResultExt, has_status, is_missing, local},
     local::Times,
     name::{Tag, fresh},
@@ -18,6 +19,12 @@ use crate::{
 /// Statuses of a server that has no hard links, or not this one (RFC 1813 §3.3.15).
 const NO_LINKS: [NfsStatus; 5] =
     [NfsStatus::XDEV, NfsStatus::MLINK, NfsStatus::NOTSUPP, NfsStatus::PERM, NfsStatus::INVAL];
+
+/// Whether a server has no hard links, or not this one.
+pub(super) fn has_no_links(error: &client::Error) -> bool {
+    matches!(error, client::Error::Rejected { .. })
+        || NO_LINKS.iter().any(|&status| has_status(error, status))
+}
 
 /// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
 pub(in crate::copy) const SET_ID: u32 = 0o6000;
@@ -55,18 +62,49 @@ impl Place {
         }
     }
 
-    /// Enters a directory below this one that was found `there`; through no link.
-    pub(in crate::copy) fn enter(&self, path: &[u8], there: &Present) -> anyhow::Result<Self> {
+    /// Enters a directory below this one that was found `there`; through no link, and on this machine only through directories with
+    /// these numbers.
+    ///
+    /// # Errors
+    /// Also that it is another one now.
+    pub(in crate::copy) fn enter(
+        &self,
+        path: &[u8],
+        there: &Present,
+        numbers: &[(u64, u64)],
+    ) -> anyhow::Result<Self> {
         Ok(match self {
             Self::Planned(_) => Self::Planned(self.name(path)),
             Self::Local { directory, .. } => {
-                Self::local(directory.enter_path(path).map_err(|error| local(&directory.join(path), &error))?)
+                let numbers = [numbers, &[there.attributes.file]].concat();
+                let entered = directory.enter_path(path, &numbers);
+                match entered.map_err(|error| local(&directory.join(path), &error))? {
+                    Ok(entered) => Self::local(entered),
+                    Err(_) => return Err(chain::moved(self.show(path))),
+                }
             }
             Self::Remote(place) => {
                 let handle = there.handle.unwrap_or(place.handle);
                 Self::Remote(Box::new(place.inside(path, handle, there.attributes.file)))
             }
         })
+    }
+
+    /// Returns the chain of what was found `there` in the directory `above`, which `chain` leads to: its own, of a directory on a server.
+    pub(in crate::copy) fn chain_to(
+        &self,
+        chain: &Chain,
+        path: &[u8],
+        above: Option<FileHandle>,
+        there: &Present,
+    ) -> Chain {
+        match (self, above, there.handle) {
+            (Self::Remote(place), Some(parent), Some(handle)) if there.kind == Kind::Directory => {
+                let (client, remote) = (place.client.clone(), place.remote.join(path));
+                chain.to_entry(Some(Entry { client, parent, remote, handle, file: there.attributes.file }))
+            }
+            _ => chain.clone(),
+        }
     }
 
     /// Whether two directories on this machine are on the same file system; servers tell that otherwise.
@@ -224,19 +262,23 @@ impl Place {
     }
 
     /// Removes a file, a link or an empty directory of a path below this directory, if it is there; on a server by its name in the
-    /// directory `above` it.
-    pub(in crate::copy) async fn remove(
+    /// directory `above` it, and on this machine through directories with these numbers: if one of them is another one now, returns its
+    /// path.
+    pub(in crate::copy) async fn remove<'a>(
         &self,
         connections: &Connections,
         reporter: &Reporter,
-        path: &[u8],
-        above: Option<FileHandle>,
-        is_directory: bool,
-    ) -> anyhow::Result<()> {
+        (path, is_directory): (&'a [u8], bool),
+        (above, numbers): (Option<FileHandle>, &[(u64, u64)]),
+    ) -> anyhow::Result<Option<&'a [u8]>> {
         match (self, above) {
             (Self::Local { directory, .. }, _) => {
-                let removed = directory.remove_path(path, is_directory);
-                removed.map_err(|error| local(&directory.join(path), &error))
+                let removed = directory.remove_path(path, is_directory, numbers);
+                let removed = removed.map_err(|error| local(&directory.join(path), &error))?;
+                Ok(removed.err().map(|entered| {
+                    let mut slashes = (0..path.len()).filter(|&at| path[at] == b'/');
+                    &path[..slashes.nth(entered).unwrap_or(path.len())]
+                }))
             }
             (Self::Remote(place), Some(above)) => {
                 let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
@@ -245,9 +287,9 @@ impl Place {
                     let above = if name == path { at.handle } else { above };
                     at.remove(above, name, path, is_directory).await
                 };
-                place.with(connections, reporter, remove).await
+                place.with(connections, reporter, remove).await.map(|()| None)
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 }
@@ -284,8 +326,7 @@ impl RemotePlace {
         }
         let first = if replace { &linked[..] } else { name };
         match client.hard_link(file, *handle, first).await {
-            Err(client::Error::Rejected { .. }) => return Ok(false),
-            Err(error) if NO_LINKS.iter().any(|&status| has_status(&error, status)) => return Ok(false),
+            Err(error) if has_no_links(&error) => return Ok(false),
             linked => linked.at(&shown)?,
         }
         if replace {

@@ -2,14 +2,18 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use nfs_wireless_client::{Client, Entry, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability};
+use nfs_wireless_client::{
+    self as client, Client, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
+};
 
-use super::{Present, is_refused, made_by_another, set_times};
+use super::{Present, is_refused, made_by_another, names::has_no_links, set_times};
 use crate::{
+    chain::Entry,
     connections::Connections,
     copy::{
         node::{Attributes, Kind},
         resume::SMALL_BYTES,
+        transfer::Replaces,
     },
     error::{ResultExt, has_status, is_missing, is_stale},
     exit::{Exit, Failure},
@@ -31,18 +35,21 @@ pub(in crate::copy) struct RemotePlace {
     pub(in crate::copy) remote: Remote,
     /// File system and file, by which it is known again.
     pub(super) file: (u64, u64),
+    /// The directory that holds it, if it was reached by a name.
+    above: Option<FileHandle>,
     /// What names stand for, if anything; others are looked up one by one, unless these are all.
     pub(super) known: HashMap<Vec<u8>, Option<Present>>,
     pub(super) knows_all: bool,
     pub(super) was_created: bool,
     /// The temporary file of the one that is copied here, made ahead.
-    pub(super) ahead: Cell<Option<Entry>>,
+    pub(super) ahead: Cell<Option<client::Entry>>,
 }
 
 impl From<Found> for RemotePlace {
     fn from(found: Found) -> Self {
         let file = Attributes::from(&found.metadata).file;
-        Self::new(found.client, found.handle, found.remote, file)
+        let above = found.above.directory();
+        Self { above, ..Self::new(found.client, found.handle, found.remote, file) }
     }
 }
 
@@ -50,11 +57,18 @@ impl RemotePlace {
     /// A directory of which nothing is known.
     pub(super) fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
         let (known, ahead) = (HashMap::new(), Cell::default());
-        Self { client, handle, remote, file, known, knows_all: false, was_created: false, ahead }
+        Self { client, handle, remote, file, above: None, known, knows_all: false, was_created: false, ahead }
+    }
+
+    /// Returns the name by which it was reached, to be looked up again.
+    pub(in crate::copy) fn entry(&self) -> Option<Entry> {
+        let Self { client, handle, remote, file, .. } = self;
+        let (client, remote) = (client.clone(), remote.clone());
+        Some(Entry { client, parent: self.above?, remote, handle: *handle, file: *file })
     }
 
     /// Returns the temporary file that was made ahead, once.
-    pub(in crate::copy) fn take_ahead(&self) -> Option<Entry> {
+    pub(in crate::copy) fn take_ahead(&self) -> Option<client::Entry> {
         self.ahead.take()
     }
 
@@ -144,7 +158,8 @@ impl RemotePlace {
                         reporter.activity().step();
                         let file = Attributes::from(&entry.metadata).file;
                         let place = Self::new(client, entry.handle, remote, file);
-                        return Ok(Self { knows_all: true, was_created: true, ..place });
+                        let above = Some(self.handle);
+                        return Ok(Self { above, knows_all: true, was_created: true, ..place });
                     }
                     // Somebody else was faster.
                     Err(error) if has_status(&error, NfsStatus::EXIST) => {
@@ -155,7 +170,7 @@ impl RemotePlace {
                 }
             }
         };
-        let place = Self::new(client, handle, remote, file);
+        let place = Self { above: Some(self.handle), ..Self::new(client, handle, remote, file) };
         place.listed(connections, reporter).await
     }
 
@@ -183,7 +198,8 @@ impl RemotePlace {
 
     /// The same directory, of which nothing is known.
     pub(super) fn again(&self) -> Self {
-        Self::new(self.client.clone(), self.handle, self.remote.clone(), self.file)
+        let again = Self::new(self.client.clone(), self.handle, self.remote.clone(), self.file);
+        Self { above: self.above, ..again }
     }
 
     /// Creates a directory with the mark of an unfinished copy of what has the name `source`: it has no name before it has the
@@ -216,7 +232,7 @@ impl RemotePlace {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, mut temporary) = (remote.join(name), tag.temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let is_taken = |made: &Result<Entry, Error>| {
+        let is_taken = |made: &Result<client::Entry, Error>| {
             made.as_ref().is_err_and(|error| has_status(error, NfsStatus::EXIST))
         };
         let mut made = client.mkdir(*above, &temporary, attributes).await;
@@ -242,7 +258,7 @@ impl RemotePlace {
         reporter.activity().step();
         let file = Attributes::from(&made.metadata).file;
         let place = Self::new(client.clone(), made.handle, remote, file);
-        Ok(Self { knows_all: true, was_created: true, ..place })
+        Ok(Self { above: Some(*above), knows_all: true, was_created: true, ..place })
     }
 
     /// Removes what has a temporary name, as far as that is possible: a directory with nothing but a mark in it, or something else.
@@ -255,6 +271,45 @@ impl RemotePlace {
         } else {
             let _ = client.remove(*above, temporary).await;
         }
+    }
+
+    /// Gives a file that is complete its name, if what has that may lose it; false if not, and the file is removed. That nothing has it
+    /// is told by LINK, in one step; where the server has no links, by a LOOKUP.
+    pub(in crate::copy) async fn give_name(
+        &self,
+        file: FileHandle,
+        (temporary, name): (&[u8], &[u8]),
+        replaces: Replaces,
+    ) -> anyhow::Result<bool> {
+        let Self { client, handle, remote, .. } = self;
+        let shown = remote.join(name);
+        if let Replaces::Nothing = replaces {
+            match client.hard_link(file, *handle, name).await {
+                Ok(()) => {
+                    return match client.remove(*handle, temporary).await {
+                        Err(error) if !is_missing(&error) => Err(error).at(shown),
+                        _ => Ok(true),
+                    };
+                }
+                // The LOOKUP finds it.
+                Err(error) if has_status(&error, NfsStatus::EXIST) => {}
+                Err(error) if has_no_links(&error) => {}
+                Err(error) => return Err(error).at(shown),
+            }
+        }
+        if !matches!(replaces, Replaces::Anything) {
+            let there = match client.lookup(*handle, name).await {
+                Ok(found) => Some(Present::remote(found.handle, &found.metadata)),
+                Err(error) if is_missing(&error) => None,
+                Err(error) => return Err(error).at(shown),
+            };
+            if !replaces.may_replace(there.as_ref()) {
+                let _ = client.remove(*handle, temporary).await;
+                return Ok(false);
+            }
+        }
+        client.rename(file, (*handle, temporary), (*handle, name)).await.at(shown)?;
+        Ok(true)
     }
 
     pub(super) async fn symlink(

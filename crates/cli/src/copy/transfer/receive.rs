@@ -12,12 +12,14 @@ use std::{
 use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferError};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
-use super::{Attempt, Copied, MAX_VERSIONS, SET_ID_IS_LEFT_OUT, Target, keeps_changing, transfer_error};
+use super::{
+    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, Target, keeps_changing, transfer_error,
+};
 use crate::{
     copy::{
         Run,
         node::{Attributes, Node, RemoteFile},
-        place::{Name, SET_ID},
+        place::{Name, Present, SET_ID},
         resume::{Receiving, SMALL_BYTES},
         stream::Filled,
         verify::Digest,
@@ -25,7 +27,7 @@ use crate::{
     },
     error::{ResultExt, full, io_text, is_full, local, show},
     exit::Exit,
-    local::{Part, Writer},
+    local::{Named, Part, Writer},
     name::journal,
 };
 
@@ -105,7 +107,15 @@ impl Run<'_> {
             Some(Ok((receiving, part))) => (Some(receiving), part),
             // Where somebody else has taken the name of the journal, none is kept.
             Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
-            _ if self.copy.inplace => (None, Part::in_place(directory, name, part_mode).map_err(here)?),
+            _ if self.copy.inplace => {
+                let is_to_be_new = matches!(target.replaces, Replaces::Nothing);
+                match Part::in_place(directory, name, part_mode, is_to_be_new) {
+                    Err(error) if is_to_be_new && error.kind() == io::ErrorKind::AlreadyExists => {
+                        return Ok(Attempt::Complete(Box::new(Copied::left())));
+                    }
+                    part => (None, part.map_err(here)?),
+                }
+            }
             _ => (None, Part::beside(directory, name, part_mode, None).map_err(here)?),
         };
         let resumes = receiving.is_some();
@@ -166,21 +176,33 @@ impl Run<'_> {
             });
         }
         self.finish(&part, attributes, mode);
-        self.give_name(part, target).await?;
+        let is_named = self.give_name(part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
+        }
+        if !is_named {
+            return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let length = was.is_none().then_some(attributes.size);
         self.copied(target, was, length)
     }
 
-    /// Gives a complete file its name, unless that leads to one that another source has become.
-    async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<()> {
-        let Target { directory, name, frame, is_new, .. } = target;
+    /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
+    /// to be replaced.
+    async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<bool> {
+        let Target { directory, name, frame, is_new, replaces, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
         let (_, made) = part.number().map_err(here)?;
-        if !(is_new && part.finish_new().map_err(here)?) {
+        let mut named = if is_new { part.finish_new().map_err(here)? } else { Named::Unknown };
+        if named == Named::Unknown && matches!(replaces, Replaces::Nothing) {
+            named = part.finish_linked().map_err(here)?;
+        }
+        if named != Named::Yes {
             let there = directory.stat(name).map_err(here)?;
+            if !self.copy.inplace && !replaces.may_replace(there.as_ref().map(Present::local).as_ref()) {
+                part.discard();
+                return Ok(false);
+            }
             // The types of the fields differ from system to system.
             #[allow(clippy::unnecessary_cast)]
             let other = there.and_then(|there| frame.given().made_as(there.st_ino as u64, name));
@@ -193,7 +215,7 @@ impl Run<'_> {
             part.finish().map_err(here)?;
         }
         frame.given().add_made(made, name);
-        Ok(())
+        Ok(true)
     }
 
     /// Returns what has become of a source, of which `part` has what it had before.
@@ -313,7 +335,7 @@ impl Run<'_> {
             Some(_) => directory.stat(name).map_err(|error| local(&directory.join(name), &error))?,
         };
         let attributes = attributes.as_ref().map(Attributes::from);
-        Ok(Attempt::Complete(Box::new(Copied { was, length, attributes })))
+        Ok(Attempt::Complete(Box::new(Copied { was, length, attributes, is_left: false })))
     }
 
     /// Sets what belongs to a complete local file, as far as its file system keeps that.

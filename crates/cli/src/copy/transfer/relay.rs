@@ -2,7 +2,7 @@
 
 use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, Procedure, SetAttributes};
 
-use super::{Copied, MAX_VERSIONS, keeps_changing, part_mode};
+use super::{Copied, MAX_VERSIONS, Replaces, keeps_changing, part_mode};
 use crate::{
     copy::{
         Run,
@@ -21,18 +21,18 @@ impl Run<'_> {
         &self,
         node: &Node,
         place: &RemotePlace,
-        name: &[u8],
-        mode: u32,
+        (name, mode, replaces): (&[u8], u32, Replaces),
         target: &str,
     ) -> anyhow::Result<Copied> {
         let mut attributes = node.attributes;
         for _ in 0..MAX_VERSIONS {
-            match self.relay_version(node, attributes, place, name, mode, target).await? {
-                Filled::Complete(digest) => {
+            match self.relay_version(node, attributes, place, (name, mode, replaces), target).await? {
+                None => return Ok(Copied::left()),
+                Some(Filled::Complete(digest)) => {
                     let length = (node.attributes.size > 0).then_some(digest.bytes());
-                    return Ok(Copied { was: Some(*digest), length, attributes: None });
+                    return Ok(Copied { was: Some(*digest), length, attributes: None, is_left: false });
                 }
-                Filled::Changed(now) => {
+                Some(Filled::Changed(now)) => {
                     self.say_changed(node);
                     attributes = now;
                 }
@@ -46,13 +46,15 @@ impl Run<'_> {
         node: &Node,
         attributes: Attributes,
         place: &RemotePlace,
-        name: &[u8],
-        mode: u32,
+        (name, mode, replaces): (&[u8], u32, Replaces),
         target: &str,
-    ) -> anyhow::Result<Filled> {
+    ) -> anyhow::Result<Option<Filled>> {
         let RemotePlace { client, handle: directory, .. } = place;
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
-        let mut file = if self.copy.inplace {
+        let mut file = if self.copy.inplace && matches!(replaces, Replaces::Nothing) {
+            let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
+            client.create_new(*directory, &working, attributes).await.map(|entry| entry.handle)
+        } else if self.copy.inplace {
             open_empty(client, *directory, &working, mode | 0o600).await
         } else {
             create(client, *directory, &working, part_mode(mode)).await
@@ -64,22 +66,24 @@ impl Run<'_> {
             working = fresh(name);
             file = create(client, *directory, &working, part_mode(mode)).await;
         }
+        let is_to_be_new = self.copy.inplace && matches!(replaces, Replaces::Nothing);
+        if is_to_be_new && matches!(&file, Err(error) if has_status(error, NfsStatus::EXIST)) {
+            return Ok(None);
+        }
         let file = file.at(target)?;
         let finished = async {
             let filled = self.fill(node, attributes, client, file, target).await?;
             if let Filled::Changed(_) = filled {
-                return Ok(filled);
+                return Ok(Some(filled));
             }
             self.give_attributes(place, file, (node, attributes), mode, target).await?;
-            if !self.copy.inplace {
-                client.rename(file, (*directory, &working), (*directory, name)).await.at(target)?;
-            }
-            Ok(filled)
+            let is_named = self.copy.inplace || place.give_name(file, (&working, name), replaces).await?;
+            Ok(is_named.then_some(filled))
         };
         let finished = finished.await;
         let is_kept = match &finished {
-            Ok(Filled::Complete(_)) => true,
-            Ok(Filled::Changed(_)) => false,
+            Ok(Some(Filled::Complete(_)) | None) => true,
+            Ok(Some(Filled::Changed(_))) => false,
             Err(error) => Exit::of(error) == Exit::GaveUp,
         };
         if !is_kept && !self.copy.inplace {

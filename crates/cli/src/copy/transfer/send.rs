@@ -10,10 +10,13 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    self as client, FileHandle, Metadata, Placement, Procedure, RangeSet, SetAttributes, Time, UploadSpec,
+    self as client, FileHandle, Metadata, NfsStatus, Placement, Procedure, RangeSet, SetAttributes, Time,
+    UploadSpec,
 };
 
-use super::{Attempt, Copied, MAX_VERSIONS, SET_ID_IS_LEFT_OUT, keeps_changing, part_mode, transfer_error};
+use super::{
+    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, keeps_changing, part_mode, transfer_error,
+};
 use crate::{
     copy::{
         Links, Run,
@@ -22,7 +25,7 @@ use crate::{
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
-    error::{ResultExt, full, has_no_room, local},
+    error::{ResultExt, full, has_no_room, has_status, local},
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, SourcePath, Sparse, Times},
@@ -41,16 +44,23 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        name: &[u8],
-        mode: u32,
+        (name, mode, replaces): (&[u8], u32, Replaces),
         share: &Share,
     ) -> anyhow::Result<Copied> {
         let copied = async {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
             let mut fresh = None;
+            if self.copy.inplace && matches!(replaces, Replaces::Nothing) {
+                let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
+                match place.client.create_new(place.handle, name, attributes).await {
+                    Err(error) if has_status(&error, NfsStatus::EXIST) => return Ok(Copied::left()),
+                    made => made.map(drop).at(place.remote.join(name))?,
+                }
+            }
             for _ in 0..=MAX_VERSIONS + 1 {
-                match self.send(node, path, place, (name, mode, keeps), fresh.as_deref(), share).await? {
+                let what = (name, mode, keeps, replaces);
+                match self.send(node, path, place, what, fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),
                     Attempt::IsTaken => fresh = Some(name::fresh(name)),
@@ -60,7 +70,7 @@ impl Run<'_> {
                     }
                     Attempt::IsNotItsSize => {
                         let target = place.remote.join(name).to_string();
-                        return self.relay(node, place, name, mode, &target).await;
+                        return self.relay(node, place, (name, mode, replaces), &target).await;
                     }
                 }
             }
@@ -85,7 +95,7 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        (name, mode, keeps): (&[u8], u32, bool),
+        (name, mode, keeps, replaces): (&[u8], u32, bool, Replaces),
         fresh: Option<&[u8]>,
         share: &Share,
     ) -> anyhow::Result<Attempt> {
@@ -134,6 +144,7 @@ impl Run<'_> {
                 SetAttributes::default()
             },
             holes,
+            gets_name: self.copy.inplace || matches!(replaces, Replaces::Anything),
             ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
         if let Some(made) = place.take_ahead() {
@@ -199,6 +210,13 @@ impl Run<'_> {
                 return Err(self.refused(error, path, place, name).await);
             }
         }
+        if !self.copy.inplace && !matches!(replaces, Replaces::Anything) {
+            let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
+            let made = place.client.lookup(place.handle, &temporary).await.at(&target)?;
+            if !place.give_name(made.handle, (&temporary, name), replaces).await? {
+                return Ok(Attempt::Complete(Box::new(Copied::left())));
+            }
+        }
         let is_given = || self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
             let entry = place.client.lookup(place.handle, name).await.at(&target)?;
@@ -216,6 +234,7 @@ impl Run<'_> {
             was: None,
             length: Some(attributes.size),
             attributes: copied,
+            is_left: false,
         })))
     }
 

@@ -16,7 +16,9 @@ const ROUNDING_SECONDS: u32 = 1;
 impl Upload {
     pub(super) fn rename_or_done(&self) -> Phase {
         match self.spec.placement {
-            Placement::Temporary(_) | Placement::Resumable { .. } if !self.named => Phase::Rename,
+            Placement::Temporary(_) | Placement::Resumable { .. } if !self.named && self.spec.gets_name => {
+                Phase::Rename
+            }
             _ => self.confirm_or_done(),
         }
     }

@@ -21,7 +21,8 @@ impl Upload {
         match self.phase {
             Phase::Recover => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
                 Ok(found) => self.recover(found),
-                Err(Status::NOENT) => self.phase = Phase::LookAhead,
+                Err(Status::NOENT) if self.spec.gets_name => self.phase = Phase::LookAhead,
+                Err(Status::NOENT) => self.phase = Phase::Create,
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },
             Phase::LookAhead => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {

@@ -26,6 +26,7 @@ fn upload(size: u64, mtime: Option<SetTime>) -> Upload {
         holes: RangeSet::new(),
         mode: 0o644,
         attributes: SetAttributes { mtime, ..SetAttributes::default() },
+        gets_name: true,
     })
 }
 

@@ -97,6 +97,7 @@ pub(super) fn spec(placement: Placement, size: u64) -> UploadSpec {
         holes: RangeSet::new(),
         mode: 0o644,
         attributes: SetAttributes::default(),
+        gets_name: true,
     }
 }
 

@@ -84,6 +84,11 @@ fn an_upload_without_failures_makes_these_calls() {
             vec![create(), write, Setattr(mode(0o400)), Rename],
         ),
         ("made ahead", made(10), vec![write, Rename]),
+        (
+            "the caller names it",
+            UploadSpec { gets_name: false, ..with(owner, spec(temporary(), 10)) },
+            vec![create(), write, Setattr(owner)],
+        ),
         ("made ahead, and nothing to write", made(0), vec![Rename]),
         (
             "in place: SETATTR truncates what was longer",

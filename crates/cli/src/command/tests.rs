@@ -1,0 +1,214 @@
+//! What `rm -r` and `chmod -R` do to directories that somebody moves or replaces meanwhile.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Instant, SystemTime},
+};
+
+use clap::Parser;
+
+use super::{chmod, rm};
+use crate::{
+    args::{Cli, Command, OutputArgs},
+    connections::Connections,
+    log::Log,
+    report::Reporter,
+    served::{Call, Served},
+};
+
+/// Runs `nfsw` in this process, over TCP; returns what was counted and what was said.
+async fn run(server: &Served, words: &[&str]) -> (serde_json::Value, String) {
+    let urls: Vec<String> = words
+        .iter()
+        .map(|word| word.strip_prefix('@').map_or_else(|| (*word).to_owned(), |it| server.url(it)))
+        .collect();
+    let arguments = ["nfsw"].into_iter().chain(urls.iter().map(String::as_str)).chain(["--transport", "tcp"]);
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let reporter = Reporter::new(&OutputArgs::default(), Instant::now()).that_changes(false);
+    reporter.log_to(Log::open(log.path()).unwrap());
+    let activity = Arc::clone(reporter.activity());
+    let ended = match Cli::parse_from(arguments).command {
+        Command::Rm(arguments) => {
+            let connections = Connections::new(arguments.connection.clone(), None, activity);
+            rm::run(&arguments, &connections, &reporter).await
+        }
+        Command::Chmod(arguments) => {
+            let connections = Connections::new(arguments.connection.clone(), None, activity);
+            chmod::run(&arguments, &connections, &reporter).await
+        }
+        other => panic!("{other:?}"),
+    };
+    ended.unwrap();
+    (reporter.counts(), fs::read_to_string(log.path()).unwrap())
+}
+
+const FILES: [&str; 5] =
+    ["top/a/deep/file", "top/a/file", "top/b/file", "top/c/deep/er/file", "outside/file"];
+
+fn plant(root: &Path) {
+    for file in FILES {
+        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        fs::write(root.join(file), file).unwrap();
+    }
+}
+
+/// The modes of all that is below a directory.
+fn modes(root: &Path) -> BTreeMap<String, u32> {
+    let mut modes = BTreeMap::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(path) = left.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+        }
+        modes.insert(
+            path.strip_prefix(root).unwrap().display().to_string(),
+            metadata.permissions().mode() & 0o7777,
+        );
+    }
+    modes
+}
+
+/// What happens to directories, once so many were listed.
+#[derive(Clone, Copy, Debug)]
+struct Situation {
+    after: usize,
+    moved: &'static str,
+    is_replaced: bool,
+}
+
+/// The directories are listed in this order: top, c, c/deep, c/deep/er, b, a, a/deep.
+const SITUATIONS: [Situation; 8] = [
+    Situation { after: 1, moved: "top/a", is_replaced: false },
+    Situation { after: 1, moved: "top/a", is_replaced: true },
+    Situation { after: 1, moved: "top/c", is_replaced: true },
+    Situation { after: 2, moved: "top/c", is_replaced: false },
+    Situation { after: 3, moved: "top/c", is_replaced: true },
+    Situation { after: 1, moved: "top", is_replaced: false },
+    Situation { after: 2, moved: "top", is_replaced: true },
+    Situation { after: 5, moved: "top/a", is_replaced: false },
+];
+
+fn served(situation: Situation) -> Served {
+    // A call that is sent again counts once.
+    let mut listed = BTreeSet::new();
+    Served::watched(move |root, call| {
+        let Situation { after, moved, is_replaced } = situation;
+        let Call::Listed(directory) = call else { return };
+        if !listed.insert(directory) || listed.len() != after {
+            return;
+        }
+        fs::rename(root.join(moved), root.join("outside/moved")).unwrap();
+        if is_replaced {
+            fs::create_dir(root.join(moved)).unwrap();
+            for name in ["file", "another"] {
+                fs::write(root.join(moved).join(name), "another").unwrap();
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn what_was_moved_away_meanwhile_is_left_alone() {
+    for command in [&["rm", "-r", "@/top"][..], &["rm", "-rf", "@/top"], &["chmod", "-R", "700", "@/top"]] {
+        for situation in SITUATIONS {
+            let server = served(situation);
+            plant(&server.path("/"));
+            let before = modes(&server.path("/"));
+            let (counts, said) = run(&server, command).await;
+            let after = modes(&server.path("/outside"));
+            let is_listed = |path: &str| match situation.after {
+                1 => path == "top",
+                2 => ["top", "top/c"].contains(&path),
+                3 => ["top", "top/c", "top/c/deep"].contains(&path),
+                _ => path == "top" || path.starts_with("top/c") || path.starts_with("top/b"),
+            };
+            for (path, mode) in before.iter().filter(|(path, _)| path.starts_with(situation.moved)) {
+                let now = after.get(&format!("moved{}", &path[situation.moved.len()..]));
+                // What had been listed before may have been changed before.
+                let parent = Path::new(path).parent().unwrap().to_str().unwrap();
+                let may_be_changed =
+                    is_listed(parent) && parent.starts_with(situation.moved) || path == situation.moved;
+                assert!(
+                    now == Some(mode) || may_be_changed && (command[0] == "chmod" || now.is_none()),
+                    "{command:?} {situation:?} {path}: {now:?}\n{said}"
+                );
+            }
+            assert_eq!(after["file"], before["outside/file"]);
+            if situation.is_replaced {
+                let untouched = ["file", "another"].map(|name| server.path(situation.moved).join(name));
+                assert!(untouched.iter().all(|path| path.exists()), "{command:?} {situation:?}\n{said}");
+            }
+            // Also a directory in it, if it moved while that was looked up.
+            let told: Vec<_> = said
+                .lines()
+                .filter_map(|line| line.split_once(": was moved or replaced meanwhile; left alone"))
+                .collect();
+            let is_told = told.iter().all(|(name, _)| name.contains(&format!("/{}", situation.moved)));
+            assert!((1..=2).contains(&told.len()) && is_told, "{command:?} {situation:?}\n{said}");
+            assert!(counts["failed"].as_u64().unwrap() >= 1, "{counts}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_alone_where_nothing_moves() {
+    for command in [&["chmod", "-R", "u=rwX,go=", "@/top"][..], &["rm", "-r", "@/top"]] {
+        let server = Served::start();
+        plant(&server.path("/"));
+        std::os::unix::fs::symlink("top", server.path("/link")).unwrap();
+        let (counts, said) = run(&server, command).await;
+        assert_eq!(counts["failed"], 0, "{command:?}: {said}");
+        if command[0] == "rm" {
+            assert!(!server.path("/top").exists());
+        } else {
+            assert_eq!(modes(&server.path("/"))["top/c/deep/er/file"], 0o600);
+            let (counts, said) = run(&server, &["chmod", "-R", "711", "@/link"]).await;
+            assert_eq!(counts["failed"], 0, "{said}");
+            assert_eq!(modes(&server.path("/"))["top/c/deep/er/file"], 0o711);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mode_that_somebody_else_changes_meanwhile_is_not_lost() {
+    let is_changed = AtomicUsize::new(0);
+    let server = Served::watched(move |root, call| {
+        if matches!(call, Call::Listed(_)) && is_changed.fetch_add(1, Ordering::Relaxed) == 0 {
+            fs::set_permissions(root.join("top/file"), fs::Permissions::from_mode(0o640)).unwrap();
+        }
+    });
+    fs::create_dir(server.path("/top")).unwrap();
+    fs::write(server.path("/top/file"), "").unwrap();
+    fs::set_permissions(server.path("/top/file"), fs::Permissions::from_mode(0o600)).unwrap();
+    let (counts, said) = run(&server, &["chmod", "-R", "u+x", "@/top"]).await;
+    assert_eq!(counts["failed"], 0, "{said}");
+    assert_eq!(modes(&server.path("/"))["top/file"], 0o740);
+}
+
+#[tokio::test]
+async fn a_file_that_changes_all_the_time_gets_a_mode_or_an_error() {
+    // Whatever is asked for, somebody else is faster.
+    let server = Served::watched(|root, call| {
+        if matches!(call, Call::Listed(_) | Call::SetAttributes) {
+            fs::File::open(root.join("top/file")).unwrap().set_modified(SystemTime::now()).unwrap();
+        }
+    });
+    fs::create_dir(server.path("/top")).unwrap();
+    fs::write(server.path("/top/file"), "").unwrap();
+    fs::set_permissions(server.path("/top/file"), fs::Permissions::from_mode(0o600)).unwrap();
+    let (counts, said) = run(&server, &["chmod", "-R", "u+x", "@/top"]).await;
+    let is_set = modes(&server.path("/"))["top/file"] == 0o700;
+    assert_eq!(counts["failed"] == 0, is_set, "{said}");
+    // The mode does not depend on the one before.
+    let (counts, said) = run(&server, &["chmod", "-R", "711", "@/top"]).await;
+    assert_eq!(counts["failed"], 0, "{said}");
+    assert_eq!(modes(&server.path("/"))["top/file"], 0o711);
+}
