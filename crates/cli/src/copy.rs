@@ -260,11 +260,12 @@ impl Copy {
 /// `None` where none is kept.
 fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> anyhow::Result<Option<Done>> {
     let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
-    let (boot, server) = match &frame.place {
+    let (session, server) = match &frame.place {
         Place::Remote(place) => ([0; 16], Some(place.client.address())),
-        Place::Local { .. } | Place::Planned(_) => (local::boot_id(), None),
+        Place::Local { directory, .. } if directory.session() != [0; 16] => (directory.session(), None),
+        Place::Local { .. } | Place::Planned(_) => return Ok(None),
     };
-    match Done::open(&copy.state, key, server, boot, copy.preserve) {
+    match Done::open(&copy.state, key, server, session, copy.preserve) {
         Ok(None) => {
             reporter.keeps_nothing_beside_another();
             Ok(None)

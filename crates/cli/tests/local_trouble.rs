@@ -82,6 +82,43 @@ fn a_full_disk_is_said_once_and_the_copy_resumes_when_there_is_space() {
     }
 }
 
+/// What was not flushed may be lost with a file system that was taken away and mounted again, as with the machine.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_was_copied_before_a_file_system_was_mounted_again_is_copied_again() {
+    let server = Server::start();
+    for number in 0..5 {
+        fs::create_dir_all(server.path("tree/below")).unwrap();
+        fs::write(server.path(&format!("tree/below/{number}")), noise(SIZE / 4)).unwrap();
+    }
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let mount =
+        |arguments: &[&str]| assert!(Command::new("mount").args(arguments).status().unwrap().success());
+    for (source, name) in [("/file", "file"), ("/tree", "tree")] {
+        for is_mounted_again in [false, true] {
+            let disk = Disk::of("3m");
+            // Another view of the same files, which can be mounted again without losing them.
+            let view = Disk::of("1m");
+            let shown = [disk.0.path().to_str().unwrap(), view.0.path().to_str().unwrap()];
+            mount(&["--bind", shown[0], shown[1]]);
+            let arguments =
+                ["cp", "-r", "--json", "--transport", "udp", &server.url(source), &view.path(name)];
+            fails(7, arguments);
+            if is_mounted_again {
+                assert!(Command::new("umount").arg(shown[1]).status().unwrap().success());
+                mount(&["--bind", shown[0], shown[1]]);
+            }
+            disk.mount("remount,size=32m");
+            let said = ok(arguments);
+            let has_resumed =
+                said.contains(r#""event":"resumed""#) || said.contains(r#""reason":"complete""#);
+            assert_eq!(has_resumed, !is_mounted_again, "{source}: {said}");
+            common::assert_same_tree(&server.path(source), Path::new(&disk.path(name)), false);
+            let _ = Command::new("umount").arg(shown[1]).status();
+        }
+    }
+}
+
 #[test]
 fn on_a_full_disk_only_what_is_in_the_way_of_a_file_is_deleted() {
     let server = Server::start();

@@ -366,14 +366,15 @@ impl Place {
         }
     }
 
-    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached.
+    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached; on this machine for as long
+    /// as its file system is mounted.
     pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
-        let (file_system, directory) = match self {
-            Self::Local { directory, .. } => directory.number(),
-            Self::Remote(place) => place.file,
-            Self::Planned(_) => (0, 0),
+        let ((file_system, number), session) = match self {
+            Self::Local { directory, .. } => (directory.number(), directory.session()),
+            Self::Remote(place) => (place.file, [0; 16]),
+            Self::Planned(_) => ((0, 0), [0; 16]),
         };
-        [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
+        [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &session, name].concat()
     }
 
     /// Returns what stands for this directory, or for a name in it, in the state of later runs: in
