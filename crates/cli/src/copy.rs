@@ -528,7 +528,7 @@ impl Run<'_> {
             let text = format!("{target}: is a directory, which a file cannot replace");
             return Err(Failure::with(Exit::SomeFailed, text));
         }
-        if frame.place.is_same(present, node) {
+        if frame.place.is_same(present, node, self.copy.inplace) {
             return Err(Failure::with(Exit::SomeFailed, format!("{node} and {target} are the same file")));
         }
         if let Some(sync) = &self.sync {

@@ -510,6 +510,38 @@ fn a_server_is_copied_to_itself_and_to_another() {
 }
 
 #[test]
+fn no_file_is_written_in_the_place_of_itself() {
+    let server = Server::start();
+    fs::write(server.path("file"), b"content").unwrap();
+    fs::hard_link(server.path("file"), server.path("other")).unwrap();
+    symlink("file", server.path("link")).unwrap();
+    let here = |name: &str| server.path(name).to_str().unwrap().to_owned();
+    let there = |name: &str| server.url(name);
+    for (source, target) in [
+        (there("/file"), there("/file")),
+        (there("/file"), there("/other")),
+        (there("/file"), there("/link")),
+        (there("/file"), there("/other").replace("127.0.0.1", "[::ffff:127.0.0.1]")),
+        (here("file"), there("/file")),
+        (here("other"), there("/file")),
+        (here("link"), there("/other")),
+        (there("/file"), here("file")),
+        (there("/other"), here("link")),
+        ("-".to_owned(), there("/file")),
+        ("/dev/stdin".to_owned(), there("/other")),
+    ] {
+        let input = File::open(server.path("file")).unwrap();
+        let output = command(["cp", "--inplace", &source, &target]).stdin(input).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(fs::read(server.path("file")).unwrap(), b"content", "{source} to {target}: {said}");
+        assert!(output.status.code() == Some(1) && said.contains("are the same file"), "{said}");
+    }
+    // What is another file is written.
+    fs::write(server.path("third"), b"content").unwrap();
+    ok(["cp", "--inplace", &here("file"), &there("/third")]);
+}
+
+#[test]
 fn what_stands_in_the_way_of_a_temporary_file_stays() {
     let server = Server::start();
     fs::write(server.path("file"), b"x").unwrap();

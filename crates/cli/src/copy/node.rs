@@ -95,6 +95,12 @@ impl Attributes {
         }
     }
 
+    /// Whether both are one file, as far as that can be told of two views of file systems: it changed last at the same nanosecond.
+    pub(super) fn looks_like(&self, other: &Self) -> bool {
+        let numbers = |it: &Self| (it.file.1, it.size, it.times.modified, it.changed);
+        numbers(self) == numbers(other)
+    }
+
     /// Returns what tells this file with these contents from any other.
     pub(super) fn identity(&self) -> Identity {
         let file_system = if self.is_lasting { self.file.0 } else { 0 };

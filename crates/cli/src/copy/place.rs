@@ -337,13 +337,21 @@ impl Place {
         }
     }
 
-    /// Whether what is there is the source itself.
-    pub(super) fn is_same(&self, present: &Present, node: &Node) -> bool {
+    /// Whether what is there is the source itself: by another name in a directory, of a server or of a mount, or because a server serves
+    /// what is on this machine. Where that is no more than likely it is so only if the copy is written `in_place`.
+    pub(super) fn is_same(&self, present: &Present, node: &Node, in_place: bool) -> bool {
+        let there = &present.attributes;
         match (self, &node.origin) {
-            (Self::Remote(place), Origin::Remote(source)) => {
-                place.client.address() == source.client.address() && present.handle == Some(source.handle)
+            (Self::Remote(place), Origin::Remote(source))
+                if place.client.address() == source.client.address() =>
+            {
+                present.handle == Some(source.handle) || node.attributes.looks_like(there)
             }
-            _ => false,
+            _ if !in_place => false,
+            (_, Origin::Standard) => {
+                rustix::fs::fstat(std::io::stdin()).is_ok_and(|it| Attributes::from(&it).looks_like(there))
+            }
+            _ => node.attributes.looks_like(there),
         }
     }
 
