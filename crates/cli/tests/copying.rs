@@ -541,6 +541,40 @@ fn no_file_is_written_in_the_place_of_itself() {
     ok(["cp", "--inplace", &here("file"), &there("/third")]);
 }
 
+/// Starts a copy of files slowly, one after the other, and tightens the mode of what is replaced.
+fn mode_after(arguments: [&str; 2], replaced: &Path) -> u32 {
+    let slowly = ["cp", "-r", "--jobs", "1", "--bwlimit", "16Mbit", "--transport", "tcp"];
+    let mut copy = command(slowly).args(arguments).spawn().unwrap();
+    let directory = replaced.parent().unwrap();
+    let has_begun = |name: &std::ffi::OsString| {
+        let is_part = name.to_str().unwrap().starts_with(".a.nfsw-part");
+        is_part && fs::metadata(directory.join(name)).is_ok_and(|it| it.len() > 0)
+    };
+    common::until("the copy begins", || names(directory).iter().any(has_begun));
+    fs::set_permissions(replaced, Permissions::from_mode(0o600)).unwrap();
+    assert!(copy.wait().unwrap().success());
+    fs::metadata(replaced).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_copy_is_readable_by_no_more_than_what_it_replaces_is_by_then() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for root in
+        [server.path("tree"), here.path().join("tree"), server.path("there"), here.path().join("back")]
+    {
+        fs::create_dir(&root).unwrap();
+        for name in ["a", "b"] {
+            fs::write(root.join(name), noise(2 << 20)).unwrap();
+        }
+    }
+    let (tree, back) = (here.path().join("tree"), here.path().join("back"));
+    let upload = [&*format!("{}/.", tree.to_str().unwrap()), &server.url("/there")];
+    assert_eq!(mode_after(upload, &server.path("there/b")), 0o600);
+    let download = [&*server.url("/tree/."), back.to_str().unwrap()];
+    // That it is changed while it is copied is noticed on this machine.
+    assert_eq!(mode_after(download, &back.join("a")), 0o600);
+}
+
 #[test]
 fn what_stands_in_the_way_of_a_temporary_file_stays() {
     let server = Server::start();
