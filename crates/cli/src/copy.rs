@@ -443,7 +443,7 @@ impl Run<'_> {
         if !self.copy.recursive {
             return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
         }
-        if frame.is_inside(node) {
+        if frame.is_inside(node).await? {
             let text = format!("{node}: cannot copy a directory into itself");
             return Err(Failure::with(Exit::SomeFailed, text));
         }

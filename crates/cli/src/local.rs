@@ -243,6 +243,11 @@ impl Directory {
         self.path.join(std::ffi::OsStr::from_bytes(name))
     }
 
+    /// Returns what the directory itself is now.
+    pub(crate) fn own_stat(&self) -> io::Result<Stat> {
+        Ok(fs::fstat(&self.fd)?)
+    }
+
     /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
     pub(crate) fn number(&self) -> (u64, u64) {
         // The types of the fields differ from system to system.

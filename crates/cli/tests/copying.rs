@@ -541,6 +541,31 @@ fn no_file_is_written_in_the_place_of_itself() {
     ok(["cp", "--inplace", &here("file"), &there("/third")]);
 }
 
+#[test]
+fn a_directory_that_this_machine_serves_is_not_copied_into_itself() {
+    for (from_here, target) in
+        [(true, "tree/new"), (true, "tree/deep/er/new"), (false, "tree/new"), (false, "tree/deep/new")]
+    {
+        let server = Server::start();
+        let path = server.path("tree");
+        fs::create_dir_all(path.join("deep/er")).unwrap();
+        fs::write(path.join("deep/file"), b"x").unwrap();
+        let (local, remote) = (
+            |name: &str| server.path(name).to_str().unwrap().to_owned(),
+            |name: &str| server.url(&format!("/{name}")),
+        );
+        let (source, target) =
+            if from_here { (local("tree"), remote(target)) } else { (remote("tree"), local(target)) };
+        let error = fails(1, ["cp", "-r", &source, &target]);
+        assert!(error.contains("into itself") && error.lines().count() == 1, "{source} to {target}: {error}");
+        assert!(!path.join("new/new").exists() && !path.join("deep/new/deep/new").exists());
+    }
+    // What only has the number of a directory on a server is another one.
+    let (server, other) = (Server::start(), Server::start());
+    fs::create_dir(server.path("tree")).unwrap();
+    ok(["cp", "-r", server.path("tree").to_str().unwrap(), &other.url("/copy")]);
+}
+
 /// Starts a copy of files slowly, one after the other, and tightens the mode of what is replaced.
 fn mode_after(arguments: [&str; 2], replaced: &Path) -> u32 {
     let slowly = ["cp", "-r", "--jobs", "1", "--bwlimit", "16Mbit", "--transport", "tcp"];

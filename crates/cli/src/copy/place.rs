@@ -30,7 +30,7 @@ use crate::{
     name::MARKER,
     remote::Found,
     report::Reporter,
-    target::{encode_url, join},
+    target::{Remote, encode_url, join},
     text::escape,
 };
 
@@ -355,13 +355,26 @@ impl Place {
         }
     }
 
-    /// Whether this is the source directory itself.
-    pub(super) fn is_directory(&self, node: &Node) -> bool {
+    /// Whether this is the source directory itself, which a server may serve that is on this machine.
+    ///
+    /// # Errors
+    /// What looking at the directories fails of.
+    pub(super) async fn is_directory(&self, node: &Node) -> anyhow::Result<bool> {
+        let number = node.attributes.file.1;
         match (self, &node.origin) {
             (Self::Remote(place), Origin::Remote(source)) => {
-                place.client.address() == source.client.address() && place.handle == source.handle
+                Ok(place.client.address() == source.client.address() && place.handle == source.handle)
             }
-            _ => false,
+            (Self::Remote(place), Origin::Local(path)) if place.file.1 == number => {
+                let look =
+                    || path.enter(number).and_then(|it| it.stat()).map_err(|error| local(path, &error));
+                are_one(look, &place.client, place.handle, &place.remote).await
+            }
+            (Self::Local { directory, .. }, Origin::Remote(source)) if directory.number().1 == number => {
+                let look = || directory.own_stat().map_err(|error| local(directory.path(), &error));
+                are_one(look, &source.client, source.handle, &source.remote).await
+            }
+            _ => Ok(false),
         }
     }
 
@@ -419,6 +432,31 @@ impl Place {
             Self::Planned(path) => path.clone(),
         }
     }
+}
+
+/// Whether a directory on this machine and one of the same number on a server are one, by when it changed last. It may be changing: then
+/// it is looked at again.
+///
+/// # Errors
+/// What looking at it fails of.
+async fn are_one(
+    look: impl Fn() -> anyhow::Result<Stat>,
+    client: &client::Client,
+    handle: FileHandle,
+    remote: &Remote,
+) -> anyhow::Result<bool> {
+    const MOST_LOOKS: usize = 8;
+    for _ in 0..MOST_LOOKS {
+        let before = Attributes::from(&look()?);
+        let there = Attributes::from(&client.metadata(handle).await.at(remote)?);
+        if before.looks_like(&there) {
+            return Ok(true);
+        }
+        if before.looks_like(&Attributes::from(&look()?)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Statuses of a server that does not keep what SETATTR sets, or not for us (RFC 1813 §3.3.2).

@@ -132,6 +132,11 @@ pub(crate) struct SourceDirectory {
 }
 
 impl SourceDirectory {
+    /// Returns what it is now.
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
+        self.directory.own_stat()
+    }
+
     /// Returns the names in it, in no order, without `.` and `..`.
     pub(crate) fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
