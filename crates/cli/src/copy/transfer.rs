@@ -232,7 +232,7 @@ impl Run<'_> {
     }
 
     fn say_changed(&self, node: &Node) {
-        let text = format!("{node}: changed since its copy was begun, so it is copied from the beginning");
+        let text = format!("{node}: changed since its copy was begun; copied again");
         self.reporter.warning_once(&text);
     }
 
