@@ -278,11 +278,12 @@ impl Copy {
 /// `None` where none is kept.
 fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> anyhow::Result<Option<Done>> {
     let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
-    let (boot, server) = match &frame.place {
+    let (session, server) = match &frame.place {
         Place::Remote(place) => ([0; 16], Some(place.client.address())),
-        Place::Local { .. } | Place::Planned(_) => (local::boot_id(), None),
+        Place::Local { directory, .. } if directory.session() != [0; 16] => (directory.session(), None),
+        Place::Local { .. } | Place::Planned(_) => return Ok(None),
     };
-    match Done::open(&copy.state, key, server, boot, copy.preserve) {
+    match Done::open(&copy.state, key, server, session, copy.preserve) {
         Ok(None) => {
             reporter.keeps_nothing_beside_another();
             Ok(None)
@@ -509,7 +510,7 @@ impl Run<'_> {
         if !self.copy.recursive {
             return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
         }
-        if frame.is_inside(node) {
+        if frame.is_inside(node).await? {
             let text = format!("{node}: cannot copy a directory into itself");
             return Err(Failure::with(Exit::SomeFailed, text));
         }
@@ -623,7 +624,7 @@ impl Run<'_> {
             let text = format!("{target}: is a directory, which a file cannot replace");
             return Err(Failure::with(Exit::SomeFailed, text));
         }
-        if frame.place.is_same(present, node) {
+        if frame.place.is_same(present, node, self.copy.inplace) {
             return Err(Failure::with(Exit::SomeFailed, format!("{node} and {target} are the same file")));
         }
         if let Some(sync) = &self.sync {

@@ -38,6 +38,8 @@ pub(crate) struct Directory {
     path: PathBuf,
     /// Its numbers, once they were asked for.
     number: OnceLock<(u64, u64)>,
+    /// What [`Directory::session`] returns, once it was asked for.
+    session: OnceLock<[u8; 16]>,
 }
 
 /// Times of a file: last access, last change.
@@ -66,7 +68,7 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFl
 
 impl Directory {
     fn of(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd: Arc::new(fd), path, number: OnceLock::new() }
+        Self { fd: Arc::new(fd), path, number: OnceLock::new(), session: OnceLock::new() }
     }
 
     /// Opens a directory that the user named; links in its path are the user's.
@@ -249,6 +251,11 @@ impl Directory {
         self.path.join(std::ffi::OsStr::from_bytes(name))
     }
 
+    /// Returns what the directory itself is now.
+    pub(crate) fn own_stat(&self) -> io::Result<Stat> {
+        Ok(fs::fstat(&self.fd)?)
+    }
+
     /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
     pub(crate) fn number(&self) -> (u64, u64) {
         *self.number.get_or_init(|| fs::fstat(&self.fd).map_or((0, 0), |stat| number(&stat)))
@@ -270,6 +277,21 @@ impl Directory {
             Ok(found) => number(&found) == self.number(),
             Err(error) => error != Errno::NOENT,
         }
+    }
+
+    /// Returns what changes when the machine is restarted or the file system of the directory is mounted again: until then what was
+    /// written there is there, on the disk or in memory. Zeros where the system does not tell.
+    pub(crate) fn session(&self) -> [u8; 16] {
+        let session = || {
+            let (boot, (device, _)) = (boot_id(), self.number());
+            if boot == [0; 16] {
+                return boot;
+            }
+            let numbers = [device.to_le_bytes(), mount_number(&self.fd).to_le_bytes()];
+            let digest = blake3::hash(&[&boot[..], numbers.as_flattened()].concat());
+            digest.as_bytes().first_chunk().copied().unwrap_or_default()
+        };
+        *self.session.get_or_init(session)
     }
 
     /// Returns the path, for messages.
@@ -436,9 +458,25 @@ fn user_base<'a>(variable: &str, default: &'a str) -> Option<(PathBuf, &'a str)>
     absolute(variable).map(|path| (path, "")).or_else(|| Some((absolute("HOME")?, default)))
 }
 
+/// Returns the number of the mount that an open directory is on. Before Linux 6.8 a later mount may get the same, before 5.8 all have 0.
+#[cfg(linux)]
+fn mount_number(directory: &OwnedFd) -> u64 {
+    /// `STATX_MNT_ID_UNIQUE` (statx(2)): a number that no later mount gets.
+    const UNIQUE: fs::StatxFlags = fs::StatxFlags::from_bits_retain(0x4000);
+    let asked = fs::StatxFlags::MNT_ID | UNIQUE;
+    let found = fs::statx(directory, "", AtFlags::EMPTY_PATH, asked);
+    found.ok().filter(|it| it.stx_mask & asked.bits() != 0).map_or(0, |it| it.stx_mnt_id)
+}
+
+/// Cannot tell the number of a mount.
+#[cfg(not(linux))]
+const fn mount_number(_: &OwnedFd) -> u64 {
+    0
+}
+
 /// Returns what changes when this machine is restarted; zeros where the system does not tell.
 #[cfg(linux)]
-pub(crate) fn boot_id() -> [u8; 16] {
+fn boot_id() -> [u8; 16] {
     let mut id = [0; 16];
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
@@ -450,7 +488,7 @@ pub(crate) fn boot_id() -> [u8; 16] {
 
 /// Returns what changes when this machine is restarted; zeros where the system does not tell.
 #[cfg(not(linux))]
-pub(crate) fn boot_id() -> [u8; 16] {
+fn boot_id() -> [u8; 16] {
     static ID: OnceLock<[u8; 16]> = OnceLock::new();
     *ID.get_or_init(|| {
         let (program, name) = if cfg!(target_vendor = "apple") {

@@ -247,17 +247,28 @@ pub(crate) async fn follow(
     }
 }
 
-/// Follows a symbolic link as [`follow`] does; the result has the path that leads there without
-/// links. `None` if the link leads nowhere.
+/// Finds the file that a path leads to, through all links. The result has the path that leads there without any.
+///
+/// # Errors
+/// As [`follow`].
+pub(crate) async fn real(
+    connections: &Connections,
+    reporter: &Reporter,
+    remote: &Remote,
+) -> anyhow::Result<Found> {
+    walk::real(connections, reporter, remote).await
+}
+
+/// As [`real`] for a symbolic link; `None` if it leads nowhere.
 ///
 /// # Errors
 /// As [`follow`], for other reasons.
-pub(crate) async fn real(
+pub(crate) async fn real_if_exists(
     connections: &Connections,
     reporter: &Reporter,
     link: &Found,
 ) -> anyhow::Result<Option<Found>> {
-    match walk::real(connections, reporter, &link.remote).await {
+    match real(connections, reporter, &link.remote).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
         Err(error) => Err(error),

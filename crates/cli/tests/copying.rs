@@ -510,6 +510,97 @@ fn a_server_is_copied_to_itself_and_to_another() {
 }
 
 #[test]
+fn no_file_is_written_in_the_place_of_itself() {
+    let server = Server::start();
+    fs::write(server.path("file"), b"content").unwrap();
+    fs::hard_link(server.path("file"), server.path("other")).unwrap();
+    symlink("file", server.path("link")).unwrap();
+    let here = |name: &str| server.path(name).to_str().unwrap().to_owned();
+    let there = |name: &str| server.url(name);
+    for (source, target) in [
+        (there("/file"), there("/file")),
+        (there("/file"), there("/other")),
+        (there("/file"), there("/link")),
+        (there("/file"), there("/other").replace("127.0.0.1", "[::ffff:127.0.0.1]")),
+        (here("file"), there("/file")),
+        (here("other"), there("/file")),
+        (here("link"), there("/other")),
+        (there("/file"), here("file")),
+        (there("/other"), here("link")),
+        ("-".to_owned(), there("/file")),
+        ("/dev/stdin".to_owned(), there("/other")),
+    ] {
+        let input = File::open(server.path("file")).unwrap();
+        let output = command(["cp", "--inplace", &source, &target]).stdin(input).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(fs::read(server.path("file")).unwrap(), b"content", "{source} to {target}: {said}");
+        assert!(output.status.code() == Some(1) && said.contains("are the same file"), "{said}");
+    }
+    // What is another file is written.
+    fs::write(server.path("third"), b"content").unwrap();
+    ok(["cp", "--inplace", &here("file"), &there("/third")]);
+}
+
+#[test]
+fn a_directory_that_this_machine_serves_is_not_copied_into_itself() {
+    for (from_here, target) in
+        [(true, "tree/new"), (true, "tree/deep/er/new"), (false, "tree/new"), (false, "tree/deep/new")]
+    {
+        let server = Server::start();
+        let path = server.path("tree");
+        fs::create_dir_all(path.join("deep/er")).unwrap();
+        fs::write(path.join("deep/file"), b"x").unwrap();
+        let (local, remote) = (
+            |name: &str| server.path(name).to_str().unwrap().to_owned(),
+            |name: &str| server.url(&format!("/{name}")),
+        );
+        let (source, target) =
+            if from_here { (local("tree"), remote(target)) } else { (remote("tree"), local(target)) };
+        let error = fails(1, ["cp", "-r", &source, &target]);
+        assert!(error.contains("into itself") && error.lines().count() == 1, "{source} to {target}: {error}");
+        assert!(!path.join("new/new").exists() && !path.join("deep/new/deep/new").exists());
+    }
+    // What only has the number of a directory on a server is another one.
+    let (server, other) = (Server::start(), Server::start());
+    fs::create_dir(server.path("tree")).unwrap();
+    ok(["cp", "-r", server.path("tree").to_str().unwrap(), &other.url("/copy")]);
+}
+
+/// Starts a copy of files slowly, one after the other, and tightens the mode of what is replaced.
+fn mode_after(arguments: [&str; 2], replaced: &Path) -> u32 {
+    let slowly = ["cp", "-r", "--jobs", "1", "--bwlimit", "16Mbit", "--transport", "tcp"];
+    let mut copy = command(slowly).args(arguments).spawn().unwrap();
+    let directory = replaced.parent().unwrap();
+    let has_begun = |name: &std::ffi::OsString| {
+        let is_part = name.to_str().unwrap().starts_with(".a.nfsw-part");
+        is_part && fs::metadata(directory.join(name)).is_ok_and(|it| it.len() > 0)
+    };
+    common::until("the copy begins", || names(directory).iter().any(has_begun));
+    fs::set_permissions(replaced, Permissions::from_mode(0o600)).unwrap();
+    assert!(copy.wait().unwrap().success());
+    fs::metadata(replaced).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_copy_is_readable_by_no_more_than_what_it_replaces_is_by_then() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for root in
+        [server.path("tree"), here.path().join("tree"), server.path("there"), here.path().join("back")]
+    {
+        fs::create_dir(&root).unwrap();
+        for name in ["a", "b"] {
+            fs::write(root.join(name), noise(2 << 20)).unwrap();
+        }
+    }
+    let (tree, back) = (here.path().join("tree"), here.path().join("back"));
+    let upload = [&*format!("{}/.", tree.to_str().unwrap()), &server.url("/there")];
+    assert_eq!(mode_after(upload, &server.path("there/b")), 0o600);
+    let download = [&*server.url("/tree/."), back.to_str().unwrap()];
+    // That it is changed while it is copied is noticed on this machine.
+    assert_eq!(mode_after(download, &back.join("a")), 0o600);
+}
+
+#[test]
 fn what_stands_in_the_way_of_a_temporary_file_stays() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let copy = here.path().join("copy");

@@ -240,6 +240,69 @@ fn what_a_list_of_files_names_may_be_behind_a_link() {
 }
 
 #[test]
+fn what_a_list_of_files_names_is_not_found_outside_of_the_source() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let list = here.path().join("list");
+    let mut cases = Vec::new();
+    for root in [here.path().to_owned(), server.path("")] {
+        fs::create_dir_all(root.join("tree/real/deep")).unwrap();
+        fs::create_dir_all(root.join("tree-beside")).unwrap();
+        for file in ["tree/real/f", "tree/real/deep/f", "tree-beside/f"] {
+            fs::write(root.join(file), file).unwrap();
+        }
+    }
+    let absolute = here.path().join("tree/real").to_str().unwrap().to_owned();
+    for (link, target, is_inside) in [
+        ("inside", "real", true),
+        ("real/around", "../../tree/real/deep", true),
+        ("beside", "../tree-beside", false),
+        ("real/deep/up", "../../../tree-beside", false),
+        ("through", "beside", false),
+        ("above", "..", false),
+    ] {
+        for root in [here.path().to_owned(), server.path("")] {
+            std::os::unix::fs::symlink(target, root.join("tree").join(link)).unwrap();
+        }
+        cases.push((link, is_inside));
+    }
+    std::os::unix::fs::symlink(absolute, here.path().join("tree/absolute")).unwrap();
+    let (local, list_text) = (here.path().join("tree"), list.to_str().unwrap());
+    let sources = [local.to_str().unwrap().to_owned(), server.url("/tree")];
+    for (source, (link, is_inside)) in sources
+        .iter()
+        .flat_map(|source| cases.iter().chain([&("absolute", true)]).map(move |case| (source, *case)))
+    {
+        if link == "absolute" && source != &sources[0] {
+            continue;
+        }
+        for options in [&["sync"][..], &["cp", "-rT"]] {
+            let copy = tempfile::tempdir().unwrap();
+            let (target, made) = if source == &sources[0] {
+                (server.url("/copy"), server.path("copy"))
+            } else {
+                let made = copy.path().join("copy");
+                (made.to_str().unwrap().to_owned(), made)
+            };
+            fs::write(&list, format!("{link}/f\n")).unwrap();
+            let arguments = [options, &["--files-from", list_text, source, &target]].concat();
+            let output = nfsw(&arguments);
+            let said = stderr(&output);
+            assert_eq!(output.status.success(), is_inside, "{link}: {said}");
+            assert_eq!(made.join(link).join("f").exists(), is_inside, "{link}: {said}");
+            let is_said =
+                said.contains(&format!("/{link}: not followed, it leads out of SRC (-L follows it)"));
+            assert_eq!(is_said, !is_inside, "{link}: {said}");
+            let _ = fs::remove_dir_all(&made);
+            if !is_inside && link != "above" {
+                ok([options, &["-L", "--files-from", list_text, source, &target]].concat());
+                assert_eq!(fs::read(made.join(link).join("f")).unwrap(), b"tree-beside/f");
+                fs::remove_dir_all(&made).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn a_link_to_a_directory_with_a_slash_is_the_directory() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     fs::create_dir(server.path("dir")).unwrap();

@@ -7,8 +7,8 @@ mod mounted;
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -42,6 +42,15 @@ impl Disk {
 
     fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// A second place of a file system.
+struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy"]).arg(&self.0).status();
     }
 }
 
@@ -80,6 +89,80 @@ fn a_full_disk_is_said_once_and_the_copy_resumes_when_there_is_space() {
         common::assert_same_tree(&server.path(source), Path::new(&disk.path(target)), false);
         assert_eq!(names(disk.0.path()), [target]);
     }
+}
+
+/// What was not flushed may be lost with a file system that was taken away and mounted again, as with the machine.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_was_copied_before_a_file_system_was_mounted_again_is_copied_again() {
+    let server = Server::start();
+    for number in 0..5 {
+        fs::create_dir_all(server.path("tree/below")).unwrap();
+        fs::write(server.path(&format!("tree/below/{number}")), noise(SIZE / 4)).unwrap();
+    }
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let mount =
+        |arguments: &[&str]| assert!(Command::new("mount").args(arguments).status().unwrap().success());
+    for (source, name) in [("/file", "file"), ("/tree", "tree")] {
+        for is_mounted_again in [false, true] {
+            let disk = Disk::of("3m");
+            // Another view of the same files, which can be mounted again without losing them.
+            let view = Disk::of("1m");
+            let shown = [disk.0.path().to_str().unwrap(), view.0.path().to_str().unwrap()];
+            mount(&["--bind", shown[0], shown[1]]);
+            let arguments =
+                ["cp", "-r", "--json", "--transport", "udp", &server.url(source), &view.path(name)];
+            fails(7, arguments);
+            if is_mounted_again {
+                assert!(Command::new("umount").arg(shown[1]).status().unwrap().success());
+                mount(&["--bind", shown[0], shown[1]]);
+            }
+            disk.mount("remount,size=32m");
+            let said = ok(arguments);
+            let has_resumed =
+                said.contains(r#""event":"resumed""#) || said.contains(r#""reason":"complete""#);
+            assert_eq!(has_resumed, !is_mounted_again, "{source}: {said}");
+            common::assert_same_tree(&server.path(source), Path::new(&disk.path(name)), false);
+            let _ = Command::new("umount").arg(shown[1]).status();
+        }
+    }
+}
+
+/// Hard links and what a run has made are known by file system and file.
+#[test]
+fn files_that_have_one_number_on_two_file_systems_are_two() {
+    let server = Server::start();
+    let disks = [Disk::of("1m"), Disk::of("1m"), Disk::of("1m"), Disk::of("1m")];
+    let shown = |disk: usize| disks[disk].0.path();
+    let here = tempfile::tempdir().unwrap();
+    let bind = |from: &Path, to: &Path| {
+        fs::create_dir_all(to).unwrap();
+        assert!(Command::new("mount").arg("--bind").args([from, to]).status().unwrap().success());
+        Bound(to.to_owned())
+    };
+    let binds = [("tree/a", 0), ("tree/b", 1), ("back/a", 2), ("back/b", 3)];
+    let binds = binds.map(|(name, disk)| bind(shown(disk), &here.path().join(name)));
+    for disk in [0, 1] {
+        fs::write(shown(disk).join("x"), [b'0' + disk as u8]).unwrap();
+        fs::hard_link(shown(disk).join("x"), shown(disk).join("y")).unwrap();
+    }
+    let numbers = |disks: [usize; 2]| {
+        let [a, b] = disks.map(|disk| fs::metadata(shown(disk).join("x")).unwrap().ino());
+        assert_eq!(a, b, "the test is about equal numbers");
+    };
+    numbers([0, 1]);
+    let (tree, back) = (here.path().join("tree"), here.path().join("back"));
+    let (tree_text, back_text) = (tree.to_str().unwrap(), back.to_str().unwrap());
+    ok(["sync", tree_text, &server.url("/copy")]);
+    ok(["cp", "-rT", tree_text, &server.url("/second")]);
+    ok(["cp", "-rT", &server.url("/second"), back_text]);
+    numbers([2, 3]);
+    for copy in [server.path("copy"), server.path("second"), back] {
+        for (name, content) in [("a/x", "0"), ("a/y", "0"), ("b/x", "1"), ("b/y", "1")] {
+            assert_eq!(fs::read_to_string(copy.join(name)).unwrap(), content, "{name}");
+        }
+    }
+    drop(binds);
 }
 
 #[test]

@@ -186,6 +186,34 @@ fn a_signal_ends_a_copy_to_a_file_system_that_does_not_respond() {
     }
 }
 
+/// Files of other machines, and those on a disk that fails, say only then that something is lost.
+#[test]
+fn what_fails_when_a_file_is_closed_or_flushed_gets_no_name() {
+    let server = Server::start();
+    write(server.root.path(), "small", b"x");
+    write(server.root.path(), "large", &noise(64 << 20));
+    use rustix::io::Errno;
+    for (error, words) in
+        [(Errno::IO, "input/output error"), (Errno::NOSPC, "no space left"), (Errno::DQUOT, "quota")]
+    {
+        let error = error.raw_os_error();
+        for (fails, name, options) in [
+            ([Some(error), None], "small", &["cp"][..]),
+            ([Some(error), None], "small", &["cp", "--inplace"]),
+            ([None, Some(error)], "large", &["cp"]),
+        ] {
+            let place = Mounted::new(Odd { fails, ..Odd::default() });
+            // A rate at which more waits to be flushed than may be before the end.
+            let limit = ["--bwlimit", "24M", &server.url(&format!("/{name}")), &place.text("copy")];
+            let output = command([options, &limit].concat()).output().unwrap();
+            let said = stderr(&output).to_lowercase();
+            assert_eq!(output.status.code(), Some(7), "{name} {words}: {said}");
+            assert!(said.contains(words) && said.lines().count() == 1, "{words}: {said}");
+            assert!(options.len() > 1 || !place.join("copy").exists(), "{words}: {said}");
+        }
+    }
+}
+
 #[test]
 fn sync_deletes_no_file_that_has_its_name_in_another_case() {
     let server = Server::start();

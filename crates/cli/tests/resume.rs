@@ -5,7 +5,7 @@ mod common;
 use std::{
     fs,
     os::unix::{
-        fs::{FileExt, MetadataExt, symlink},
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
         process::ExitStatusExt,
     },
     path::Path,
@@ -88,6 +88,25 @@ fn a_killed_download_resumes_where_it_was() {
         assert!(fs::read(&target).unwrap() == content);
         assert_eq!(names(here.path()), ["file"]);
         fs::remove_file(target).unwrap();
+    }
+}
+
+#[test]
+fn a_download_is_written_by_its_user_alone_and_resumed_whatever_mode_it_gets() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let (url, target) = (server.url("/file"), here.path().join("file"));
+    let part = here.path().join(".file.nfsw-part");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for (last, meanwhile) in [(0o600, 0o600), (0o640, 0o640), (0o664, 0o644), (0o666, 0o644), (0o440, 0o640)]
+    {
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(last)).unwrap();
+        killed(&[&url, text(&target)], || written(&part) >= SIZE as u64 / 4);
+        assert_eq!(mode(&part), meanwhile, "{last:o}");
+        let (had, _) = resumed(&[&url, text(&target)]);
+        assert!(had > 0 && mode(&target) == last, "{last:o}: {had}");
+        fs::remove_file(&target).unwrap();
     }
 }
 

@@ -78,6 +78,34 @@ fn all_bits_of_a_mode_are_compared() {
 }
 
 #[test]
+fn who_runs_a_copy_gets_the_rights_of_nobody_but_its_owner_there() {
+    common::needs_root("gives files to another user");
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("tree")).unwrap();
+    let (source, copy) = (server.path("tree/f"), here.path().join("f"));
+    for (owner, mode, becomes) in [(0, 0o4755, 0o4755), (NOBODY, 0o4755, 0o755), (NOBODY, 0o2711, 0o711)] {
+        for path in [&source, &copy] {
+            let _ = fs::remove_file(path);
+            fs::write(path, "x").unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+            fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        }
+        chown(&source, Some(owner), Some(owner)).unwrap();
+        set_mode(&source, mode);
+        set_mode(&copy, 0o600);
+        for changed in [1, 0] {
+            let output = nfsw(["sync", &server.url("/tree"), here.path().to_str().unwrap()]);
+            let said = stderr(&output);
+            assert!(said.contains(&format!("0 new and {changed} changed")), "{said}");
+            let is_said = said.contains("belong to an owner that is not kept");
+            assert_eq!(is_said, changed == 1 && mode != becomes, "{said}");
+        }
+        let now = fs::metadata(&copy).unwrap().mode() & 0o7777;
+        assert_eq!(now, becomes, "{owner} {mode:o}");
+    }
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_copied_gets_the_time_of_what_was_copied() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let file = here.path().join("file");

@@ -11,7 +11,7 @@ use crate::{
     exit::{Exit, Failure},
     local,
     mode::ModeChange,
-    remote::{Children, Found, find_all_or_report, follow, real},
+    remote::{Children, Found, find_all_or_report, follow, real_if_exists},
     report::{Reporter, event},
 };
 
@@ -48,7 +48,7 @@ async fn tree(
 ) -> anyhow::Result<()> {
     // Without links, where what a link leads to can be moved.
     let shown = top.remote.clone();
-    let real = if top.is_link() { real(connections, reporter, &top).await? } else { None };
+    let real = if top.is_link() { real_if_exists(connections, reporter, &top).await? } else { None };
     let top = match real {
         Some(real) => real,
         None => follow(connections, reporter, top).await?,

@@ -33,7 +33,7 @@ pub(super) struct Done {
 /// What the list begins with; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"nfswdon\x03";
 
-/// Then follow the boot id and who has the list.
+/// Then follow the session of the destination and who has the list.
 const HEADER: usize = HOLDER_AT + kept::HOLDER_BYTES as usize;
 const HOLDER_AT: usize = 8 + 16;
 
@@ -48,7 +48,7 @@ const MAX_BYTES: u64 = 20 << 20;
 
 impl Done {
     /// Opens the list of the copies of what `key` stands for: sources and target, in whatever words
-    /// they are named. Copies on this machine count only until it is booted again (`boot`), for a
+    /// they are named. Copies on this machine count only in the `session` of their file system, for a
     /// file may have its name before its bytes are on the disk.
     ///
     /// `None` if another run has it, which copies to another server with the same handles.
@@ -59,11 +59,11 @@ impl Done {
         state: &StateHome,
         key: &[u8],
         server: Option<SocketAddr>,
-        boot: [u8; 16],
+        session: [u8; 16],
         preserve: bool,
     ) -> io::Result<Option<Self>> {
         let name = format!("tree-{:016x}", fnv1a(key)).into_bytes();
-        let list = Self::open_in(state.open()?, name, server, boot)?;
+        let list = Self::open_in(state.open()?, name, server, session)?;
         Ok(list.map(|list| Self { preserve, ..list }))
     }
 
@@ -71,7 +71,7 @@ impl Done {
         directory: Directory,
         name: Vec<u8>,
         server: Option<SocketAddr>,
-        boot: [u8; 16],
+        session: [u8; 16],
     ) -> io::Result<Option<Self>> {
         let Some(mut file) = kept::lock(&directory, &name, server, HOLDER_AT as u64)? else {
             return Ok(None);
@@ -80,10 +80,10 @@ impl Done {
         (&mut file).take(MAX_BYTES).read_to_end(&mut bytes)?;
         let (header, records) = bytes.split_at(HEADER.min(bytes.len()));
         let is_ours = header.len() == HEADER && header.starts_with(&MAGIC);
-        let records = if is_ours && header[8..24] == boot { records } else { &[] };
+        let records = if is_ours && header[8..24] == session { records } else { &[] };
         let known: Vec<_> = records.chunks_exact(RECORD).map_while(decode).collect();
         file.set_len((HEADER + known.len() * RECORD) as u64)?;
-        file.write_all_at(&[&MAGIC[..], &boot].concat(), 0)?;
+        file.write_all_at(&[&MAGIC[..], &session].concat(), 0)?;
         file.seek(SeekFrom::End(0))?;
         let known = known.into_iter().collect();
         Ok(Some(Self { directory, name, file: RefCell::new(file), known, preserve: false }))
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn what_is_added_is_held_by_the_next_run_until_the_machine_restarts() {
         let place = tempfile::tempdir().unwrap();
-        let open = |boot| {
+        let open = |session| {
             let directory = Directory::open(place.path()).unwrap();
-            Done::open_in(directory, b"list".to_vec(), None, [boot; 16]).map(Option::unwrap)
+            Done::open_in(directory, b"list".to_vec(), None, [session; 16]).map(Option::unwrap)
         };
         let (source, copy, other) = (attributes(1).identity(), attributes(2), attributes(3));
         let done = open(1).unwrap();

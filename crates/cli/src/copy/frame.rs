@@ -276,15 +276,18 @@ impl Frame {
     }
 
     /// Whether a source directory is this one or one above it.
-    pub(super) fn is_inside(&self, node: &Node) -> bool {
+    ///
+    /// # Errors
+    /// What looking at the directories fails of.
+    pub(super) async fn is_inside(&self, node: &Node) -> anyhow::Result<bool> {
         let mut next = Some(self);
         while let Some(frame) = next {
-            if frame.place.is_directory(node) {
-                return true;
+            if frame.place.is_directory(node).await? {
+                return Ok(true);
             }
             next = frame.parent.as_deref();
         }
-        false
+        Ok(false)
     }
 
     /// Whether it was said that the names that led to it do not.

@@ -13,6 +13,7 @@ use crate::{
     name::{MARKER, is_ours, journal, temporary, untagged},
     outcome::Skip,
     remote::Children,
+    target::components,
 };
 
 impl Run<'_> {
@@ -55,12 +56,12 @@ impl Run<'_> {
                 continue;
             }
             let path = filter::below(frame.relative(), &name);
-            // As for rsync, what is listed may be behind a link, as it may be in any path.
+            // What is listed may be behind a link, as it may be in any path; outside SRC only where all links are followed.
             if node.kind == Kind::Symlink
                 && filter.lists_below(&path)
                 && filter.takes(&path, true, frame.ignores().as_deref())
             {
-                node = match self.followed(node, frame).await {
+                node = match self.followed_to_listed(node, frame, &path).await {
                     Ok(node) => node,
                     Err(error) => {
                         self.reporter.failed(error)?;
@@ -170,13 +171,32 @@ impl Run<'_> {
         Ok(node.map(|node| Work { node, frame, name: Some(name), is_named, rest }))
     }
 
+    /// Returns what a link stands for that has this path below SRC, and leads to what is listed.
+    async fn followed_to_listed(&self, node: Node, frame: &Frame, path: &[u8]) -> anyhow::Result<Node> {
+        if self.copy.links == Links::All {
+            return self.followed(node, frame).await;
+        }
+        let (shown, levels) = (node.to_string(), components(path).len());
+        match node.followed_within(levels, self.connections, self.reporter).await? {
+            Some(node) => without_circle(node, frame),
+            None => {
+                let text = format!("{shown}: not followed, it leads out of SRC (-L follows it)");
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+        }
+    }
+
     /// Returns what a link in a directory stands for.
     async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
-        let node = node.followed(self.connections, self.reporter).await?;
-        if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
-            let text = format!("{node}: skipped: it leads to a directory above itself");
-            return Err(Failure::with(Exit::SomeFailed, text));
-        }
-        Ok(node)
+        without_circle(node.followed(self.connections, self.reporter).await?, frame)
     }
+}
+
+/// Refuses a directory that a link leads to if the link is in it.
+fn without_circle(node: Node, frame: &Frame) -> anyhow::Result<Node> {
+    if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
+        let text = format!("{node}: skipped: it leads to a directory above itself");
+        return Err(Failure::with(Exit::SomeFailed, text));
+    }
+    Ok(node)
 }

@@ -20,9 +20,9 @@ use crate::{
     error::{ResultExt, is_missing, is_stale, local, remote_error, show},
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
-    remote::{Child, Children, Found, find, follow},
+    remote::{Child, Children, Found, find, follow, real},
     report::Reporter,
-    target::Remote,
+    target::{Remote, is_within},
 };
 
 /// A source.
@@ -95,6 +95,12 @@ impl Attributes {
         }
     }
 
+    /// Whether both are one file, as far as that can be told of two views of file systems: it changed last at the same nanosecond.
+    pub(super) fn looks_like(&self, other: &Self) -> bool {
+        let numbers = |it: &Self| (it.file.1, it.size, it.times.modified, it.changed);
+        numbers(self) == numbers(other)
+    }
+
     /// Returns what tells this file with these contents from any other.
     pub(super) fn identity(&self) -> Identity {
         let file_system = if self.is_lasting { self.file.0 } else { 0 };
@@ -139,6 +145,32 @@ impl Node {
             Origin::Remote(RemoteFile { remote, .. }) => Ok(Self::remote(
                 follow(connections, reporter, find(connections, reporter, &remote).await?).await?,
             )),
+            Origin::Standard => unreachable!("standard input is no link"),
+        }
+    }
+
+    /// As [`Node::followed`], of a link so many levels below SRC; `None` where it leads out of SRC.
+    pub(super) async fn followed_within(
+        self,
+        levels: usize,
+        connections: &Connections,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Option<Self>> {
+        match self.origin {
+            Origin::Local(path) => {
+                let found = path.within().and_then(|within| match within {
+                    Some(path) => path.stat(false).map(|stat| Some(Self::of(path, &stat))),
+                    None => Ok(None),
+                });
+                found.map_err(|error| local(&path, &error))
+            }
+            Origin::Remote(RemoteFile { remote, .. }) => {
+                let top = (0..levels).fold(remote.clone(), |below, _| below.parent());
+                let [top, there] =
+                    [real(connections, reporter, &top).await?, real(connections, reporter, &remote).await?];
+                let is_within = is_within(&there.remote.path, &top.remote.path);
+                Ok(is_within.then(|| Self::remote(Found { remote, ..there })))
+            }
             Origin::Standard => unreachable!("standard input is no link"),
         }
     }

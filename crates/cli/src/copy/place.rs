@@ -31,7 +31,7 @@ use crate::{
     name::MARKER,
     remote::Found,
     report::Reporter,
-    target::{encode_url, join},
+    target::{Remote, encode_url, join},
     text::escape,
 };
 
@@ -361,23 +361,44 @@ impl Place {
         }
     }
 
-    /// Whether what is there is the source itself.
-    pub(super) fn is_same(&self, present: &Present, node: &Node) -> bool {
+    /// Whether what is there is the source itself: by another name in a directory, of a server or of a mount, or because a server serves
+    /// what is on this machine. Where that is no more than likely it is so only if the copy is written `in_place`.
+    pub(super) fn is_same(&self, present: &Present, node: &Node, in_place: bool) -> bool {
+        let there = &present.attributes;
         match (self, &node.origin) {
-            (Self::Remote(place), Origin::Remote(source)) => {
-                place.client.address() == source.client.address() && present.handle == Some(source.handle)
+            (Self::Remote(place), Origin::Remote(source))
+                if place.client.address() == source.client.address() =>
+            {
+                present.handle == Some(source.handle) || node.attributes.looks_like(there)
             }
-            _ => false,
+            _ if !in_place => false,
+            (_, Origin::Standard) => {
+                rustix::fs::fstat(std::io::stdin()).is_ok_and(|it| Attributes::from(&it).looks_like(there))
+            }
+            _ => node.attributes.looks_like(there),
         }
     }
 
-    /// Whether this is the source directory itself.
-    pub(super) fn is_directory(&self, node: &Node) -> bool {
+    /// Whether this is the source directory itself, which a server may serve that is on this machine.
+    ///
+    /// # Errors
+    /// What looking at the directories fails of.
+    pub(super) async fn is_directory(&self, node: &Node) -> anyhow::Result<bool> {
+        let number = node.attributes.file.1;
         match (self, &node.origin) {
             (Self::Remote(place), Origin::Remote(source)) => {
-                place.client.address() == source.client.address() && place.handle == source.handle
+                Ok(place.client.address() == source.client.address() && place.handle == source.handle)
             }
-            _ => false,
+            (Self::Remote(place), Origin::Local(path)) if place.file.1 == number => {
+                let look =
+                    || path.enter(number).and_then(|it| it.stat()).map_err(|error| local(path, &error));
+                are_one(look, &place.client, place.handle, &place.remote).await
+            }
+            (Self::Local { directory, .. }, Origin::Remote(source)) if directory.number().1 == number => {
+                let look = || directory.own_stat().map_err(|error| local(directory.path(), &error));
+                are_one(look, &source.client, source.handle, &source.remote).await
+            }
+            _ => Ok(false),
         }
     }
 
@@ -390,14 +411,15 @@ impl Place {
         }
     }
 
-    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached.
+    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached; on this machine for as long
+    /// as its file system is mounted.
     pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
-        let (file_system, directory) = match self {
-            Self::Local { directory, .. } => directory.number(),
-            Self::Remote(place) => place.file,
-            Self::Planned(_) => (0, 0),
+        let ((file_system, number), session) = match self {
+            Self::Local { directory, .. } => (directory.number(), directory.session()),
+            Self::Remote(place) => (place.file, [0; 16]),
+            Self::Planned(_) => ((0, 0), [0; 16]),
         };
-        [&file_system.to_le_bytes()[..], &directory.to_le_bytes(), name].concat()
+        [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &session, name].concat()
     }
 
     /// Returns what stands for this directory, or for a name in it, in the state of later runs: in
@@ -434,6 +456,31 @@ impl Place {
             Self::Planned(path) => path.clone(),
         }
     }
+}
+
+/// Whether a directory on this machine and one of the same number on a server are one, by when it changed last. It may be changing: then
+/// it is looked at again.
+///
+/// # Errors
+/// What looking at it fails of.
+async fn are_one(
+    look: impl Fn() -> anyhow::Result<Stat>,
+    client: &client::Client,
+    handle: FileHandle,
+    remote: &Remote,
+) -> anyhow::Result<bool> {
+    const MOST_LOOKS: usize = 8;
+    for _ in 0..MOST_LOOKS {
+        let before = Attributes::from(&look()?);
+        let there = Attributes::from(&client.metadata(handle).await.at(remote)?);
+        if before.looks_like(&there) {
+            return Ok(true);
+        }
+        if before.looks_like(&Attributes::from(&look()?)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Statuses of a server that does not keep what SETATTR sets, or not for us (RFC 1813 §3.3.2).

@@ -27,7 +27,7 @@ use crate::{
     exit::{Exit, Failure},
     local::{Directory, is_closed_input},
     name::is_plain,
-    remote::{Found, find, find_all, find_if_exists, follow, real},
+    remote::{Found, find, find_all, find_if_exists, follow, real_if_exists},
     report::Reporter,
     target::{Remote, Target, is_within, local_name},
 };
@@ -488,7 +488,7 @@ async fn look_around(
     if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
         // With -T it is the link that would become SRC.
         let real = if through_links || whole != Whole::Always {
-            real(connections, reporter, link).await?
+            real_if_exists(connections, reporter, link).await?
         } else {
             None
         };

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use super::{kept, node::Attributes, transfer::Watched};
 use crate::{
     journal::{Identity, Journal, LENGTH, State, nanoseconds},
-    local::{self as files, Directory, Key, Mark, Part, StateHome, Writer, removed},
+    local::{Directory, Key, Mark, Part, StateHome, Writer, removed},
     name,
 };
 
@@ -114,7 +114,7 @@ impl Receiving {
         let known = found.as_ref().filter(|found| found.source == source);
         let known = known.map(|_| Mark { number, owner_and_mode });
         let part = Part::beside(directory, name, mode, known)?;
-        let (mark, token, size) = (part.mark()?, files::boot_id(), part.size()?);
+        let (mark, token, size) = (part.mark()?, directory.session(), part.size()?);
         if mark.owner_and_mode >> 32 != u64::from(owner) {
             // Who has the journal can put what was in it there again.
             part.discard();
@@ -126,7 +126,7 @@ impl Receiving {
         if let Some(found) = found.filter(|_| part.is_known()) {
             solid = found.solid.below(size);
             had = solid.clone();
-            // What had not reached the disk when the machine went down may be anything.
+            // What had not reached the disk when the machine or the file system went down may be anything.
             if found.token == token && token != [0; 16] {
                 found.tentative.below(size).iter().for_each(|range| had.insert(range));
             }
@@ -157,7 +157,7 @@ impl Receiving {
         let Some(copy) = directory.stat(name)? else { return Ok(false) };
         let copy = Attributes::from(&copy);
         let (owner, copy) = (u64::from(copy.uid), copy.identity());
-        let has_run_on = state.token == files::boot_id() && state.token != [0; 16];
+        let has_run_on = state.token == directory.session() && state.token != [0; 16];
         let copied = if has_run_on { &state.tentative } else { &state.solid };
         let is_whole = state.source == source && copied.bytes() == source.size && copy.size == source.size;
         let is_ours = state.target[1] == copy.file.1

@@ -14,8 +14,9 @@ use super::{
     frame::Frame,
     hard_links::HardLinks,
     node::{Attributes, Kind, Node},
-    place::{Name, Present},
+    place::{Name, Present, SET_ID},
     skipped_event,
+    transfer::SET_ID_IS_LEFT_OUT,
     update::Age,
 };
 use crate::{
@@ -245,12 +246,19 @@ impl Run<'_> {
         present: &Present,
         is_same_time: bool,
     ) -> anyhow::Result<bool> {
-        let is_same_mode = present.attributes.mode & 0o7777 == node.attributes.mode & 0o7777;
+        let [source, there] = [&node.attributes, &present.attributes];
+        // Who runs it is to get the rights of nobody else than of its owner there.
+        let leaves_out = source.mode & SET_ID != 0 && (source.uid, source.gid) != (there.uid, there.gid);
+        let mode = source.mode & 0o7777 & if leaves_out { !SET_ID } else { !0 };
+        let is_same_mode = there.mode & 0o7777 == mode;
         if node.kind != Kind::File || (is_same_mode && is_same_time) {
             return Ok(false);
         }
         if !self.copy.dry_run {
-            let last = (!is_same_mode).then_some(node.attributes.mode);
+            let last = (!is_same_mode).then_some(mode);
+            if leaves_out && !is_same_mode {
+                self.say_not_kept(SET_ID_IS_LEFT_OUT);
+            }
             let times = (!is_same_time).then_some(node.attributes.times);
             if !frame
                 .place

@@ -172,7 +172,7 @@ impl Run<'_> {
     }
 
     pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Decision> {
-        let present = frame.place.present(self.connections, self.reporter, name).await?;
+        let mut present = frame.place.present(self.connections, self.reporter, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
             && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
         {
@@ -181,6 +181,15 @@ impl Run<'_> {
         let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(Decision::Leave);
         };
+        // The copy gets the mode of what it replaces, which may be another since the directory was listed.
+        if let Place::Remote(place) = &frame.place
+            && place.is_listed()
+            && !self.copy.preserve
+            && !self.copy.dry_run
+            && present.is_some_and(|present| present.kind == Kind::File)
+        {
+            present = frame.place.look_up(self.connections, self.reporter, name).await?;
+        }
         let reason = match present.map(|present| present.kind) {
             Some(Kind::Special(what)) => format!("is a {what}, which is not overwritten"),
             Some(Kind::Symlink) if self.copy.inplace => {
@@ -286,7 +295,7 @@ impl Run<'_> {
     }
 
     fn say_changed(&self, node: &Node) {
-        let text = format!("{node}: changed since its copy was begun, so it is copied from the beginning");
+        let text = format!("{node}: changed since its copy was begun; copied again");
         self.reporter.warning_once(&text);
     }
 

@@ -35,6 +35,15 @@ impl SourcePath {
         Self { path, below: None, follow }
     }
 
+    /// Returns what a link below what the user named leads to, if that is there, too; it keeps the link's name.
+    pub(crate) fn within(&self) -> io::Result<Option<Self>> {
+        let Some((root, _)) = &self.below else { return Ok(None) };
+        let (top, there) = (root.path().canonicalize()?, self.path.canonicalize()?);
+        let below = there.strip_prefix(top).ok().filter(|below| below.file_name().is_some());
+        let below = below.map(|below| (Arc::clone(root), below.to_owned()));
+        Ok(below.map(|below| Self { path: self.path.clone(), below: Some(below), follow: false }))
+    }
+
     /// Returns what it is; a link is looked at itself unless it is to be followed.
     pub(crate) fn stat(&self, follow: bool) -> io::Result<Stat> {
         match &self.below {
@@ -123,6 +132,11 @@ pub(crate) struct SourceDirectory {
 }
 
 impl SourceDirectory {
+    /// Returns what it is now.
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
+        self.directory.own_stat()
+    }
+
     /// Returns the names in it, in no order, without `.` and `..`.
     pub(crate) fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();

@@ -33,6 +33,8 @@ pub(crate) struct Odd {
     pub(crate) has_no_flags: bool,
     /// It does not answer to writes.
     pub(crate) hangs: bool,
+    /// With what it fails when a file is closed, and when it is flushed.
+    pub(crate) fails: [Option<i32>; 2],
 }
 
 #[derive(Debug)]
@@ -131,6 +133,13 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         self.go_on();
+    }
+}
+
+fn answer(error: Option<i32>, reply: ReplyEmpty) {
+    match error {
+        Some(error) => reply.error(Errno::from_i32(error)),
+        None => reply.ok(),
     }
 }
 
@@ -386,6 +395,14 @@ impl Filesystem for Files {
         content.resize(content.len().max(end), 0);
         content[start..end].copy_from_slice(data);
         reply.written(data.len() as u32);
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        answer(self.odd.fails[0], reply);
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        answer(self.odd.fails[1], reply);
     }
 
     fn readdir(&self, _: &Request, number: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {

@@ -191,6 +191,11 @@ impl RemotePlace {
         Ok(Self { known, knows_all, ..self })
     }
 
+    /// Whether what is known of its names was listed, which may be long ago.
+    pub(in crate::copy) const fn is_listed(&self) -> bool {
+        self.knows_all && !self.was_created
+    }
+
     /// Returns the number of its file system.
     pub(in crate::copy) const fn file_system(&self) -> u64 {
         self.file.0

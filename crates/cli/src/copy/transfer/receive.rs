@@ -18,7 +18,7 @@ use super::{
 use crate::{
     copy::{
         Run,
-        node::{Attributes, Node, RemoteFile},
+        node::{Attributes, Kind, Node, RemoteFile},
         place::{Name, Present, SET_ID},
         resume::{Receiving, SMALL_BYTES},
         stream::Filled,
@@ -83,7 +83,7 @@ impl Run<'_> {
         target: Target<'_>,
         is_its_size: bool,
     ) -> anyhow::Result<Attempt> {
-        let Target { directory, name, mode, share, frame, .. } = target;
+        let Target { directory, name, mode, share, frame, is_new, .. } = target;
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
@@ -175,6 +175,11 @@ impl Run<'_> {
                 error => transfer_error(error, &path, &node.to_string()),
             });
         }
+        let replaced =
+            if self.copy.preserve || is_new { None } else { directory.stat(name).map_err(here)? };
+        let replaced = replaced.filter(|it| Kind::from(it) == Kind::File);
+        // Its mode may be another by now; the copy is not to be read by more.
+        let mode = replaced.map_or(mode, |it| mode & Attributes::from(&it).mode);
         self.finish(&part, attributes, mode);
         let is_named = self.give_name(part, target).await?;
         if resumes {
