@@ -122,6 +122,8 @@ impl Field {
     }
 
     fn wrong(&self, what: String) {
+        // In a long run, at once.
+        println!("{}: {what}", self.situation.name);
         self.wrong.lock().unwrap().push(what);
     }
 
@@ -237,7 +239,12 @@ impl Field {
     fn judge_open(&self, open: &Open, answer: Answer) -> bool {
         let Err(error) = &answer.words else { return true };
         if !self.is_explained(&open.name, error, open.window) {
-            self.wrong(format!("open {}: {error}", open.name));
+            let (name, (from, to)) = (&open.name, open.window);
+            let second = Duration::from_secs(1);
+            let before = self.model(|model| model.during(name, from - second, from)).len() - 1;
+            let meanwhile = self.model(|model| model.during(name, from, to)).len() - 1;
+            let took = to - from;
+            self.wrong(format!("open {name}: {error}; it took {took:.2?}; {before} changes in the second before, {meanwhile} meanwhile"));
         }
         false
     }
