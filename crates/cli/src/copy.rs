@@ -1,6 +1,7 @@
 //! Copying files and trees between this machine and servers.
 
 mod ahead;
+mod decision;
 mod delete;
 mod done;
 pub(crate) mod filter;
@@ -33,7 +34,7 @@ use self::{
     done::Done,
     frame::Frame,
     node::{FIFO, Kind, Node},
-    place::{Name, Place, Present, Replace},
+    place::{Name, Place, Replace},
     sync::{Change, Syncing},
     transfer::Item,
 };
@@ -606,51 +607,6 @@ impl Run<'_> {
             }
         }
         self.say_change("link", node, frame, name, change)
-    }
-
-    /// Whether a file or link is to be copied over what is there, and why.
-    async fn wants(
-        &self,
-        node: &Node,
-        frame: &Frame,
-        name: &[u8],
-        present: Option<&Present>,
-    ) -> anyhow::Result<Option<Change>> {
-        let Some(present) = present else {
-            return Ok(Some(Change::New));
-        };
-        let target = frame.place.show(name);
-        if present.kind == Kind::Directory {
-            let text = format!("{target}: is a directory, which a file cannot replace");
-            return Err(Failure::with(Exit::SomeFailed, text));
-        }
-        if frame.place.is_same(present, node, self.copy.inplace) {
-            return Err(Failure::with(Exit::SomeFailed, format!("{node} and {target} are the same file")));
-        }
-        if let Some(sync) = &self.sync {
-            return self.change(sync, node, frame, name, present).await;
-        }
-        let reason = match self.copy.overwrite {
-            Overwrite::Always => return Ok(Some(Change::Replaced)),
-            Overwrite::Never => Skip::Exists,
-            Overwrite::Older if self.is_newer(node, &frame.place, &present.attributes).await? => {
-                return Ok(Some(Change::Replaced));
-            }
-            Overwrite::Older => {
-                let [here, there] = [&node.attributes, &present.attributes];
-                if (node.kind, present.kind) == (Kind::File, Kind::File)
-                    && here.size != there.size
-                    && there.times.modified <= here.times.modified
-                {
-                    self.reporter.warning(format!(
-                        "{target}: kept, it has the time of {node} but another size (without -u it is replaced)"
-                    ));
-                }
-                Skip::NotOlder
-            }
-        };
-        self.skip(node, &frame.place.name(name), reason)?;
-        Ok(None)
     }
 
     /// Says that something got the name of a copy while that was made, and stays.

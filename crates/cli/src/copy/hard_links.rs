@@ -8,7 +8,7 @@ use super::{
     node::{Kind, Node},
     place::Present,
     sync::{Change, Compare, Syncing},
-    transfer::{Decision, Item},
+    transfer::{Item, Todo},
     update::Age,
 };
 use crate::{progress::Share, report::Reporter};
@@ -121,8 +121,8 @@ impl Run<'_> {
             let is_kept = self.copy.overwrite == Overwrite::Never || is_newer && !sync.options.force;
             if !is_replaced || is_kept {
                 match self.decide(item).await? {
-                    Decision::Leave | Decision::Complete => return Ok(()),
-                    Decision::Copy(..) => {}
+                    Todo::Leave | Todo::Complete => return Ok(()),
+                    Todo::Copy(..) => {}
                 }
             }
         }

@@ -17,7 +17,6 @@ use super::{
     place::{Name, Present, SET_ID},
     skipped_event,
     transfer::SET_ID_IS_LEFT_OUT,
-    update::Age,
 };
 use crate::{
     outcome::{Skip, Totals},
@@ -175,70 +174,8 @@ impl Change {
 }
 
 impl Run<'_> {
-    /// Decides what has become of a file or link since it was copied; `None` if nothing is to be copied, which was said.
-    pub(super) async fn change(
-        &self,
-        sync: &Syncing,
-        node: &Node,
-        frame: &Frame,
-        name: &[u8],
-        present: &Present,
-    ) -> anyhow::Result<Option<Change>> {
-        if self.copy.overwrite == Overwrite::Never {
-            self.skip(node, &frame.place.name(name), Skip::Exists)?;
-            return Ok(None);
-        }
-        let [here, there] = [&node.attributes, &present.attributes];
-        let compare = sync.options.compare;
-        let age = if (node.kind, present.kind, here.size) == (Kind::File, Kind::File, there.size) {
-            self.age_held(node, frame, there).await?
-        } else {
-            self.age(node, &frame.place, there).await?
-        };
-        let is_dated = compare == Compare::SizeAndTime && age != Age::Same;
-        let change = match (node.kind, present.kind) {
-            (Kind::File, Kind::File) if here.size != there.size => Some(Change::Size(there.size)),
-            (Kind::File, Kind::File) if is_dated => Some(Change::Time),
-            (Kind::File, Kind::File) if compare == Compare::Contents => {
-                let ranges = self.differences(node, None, None, &frame.place, name).await?;
-                ranges.is_some_and(|ranges| !ranges.is_empty()).then_some(Change::Contents)
-            }
-            (Kind::File, Kind::File) => None,
-            (Kind::Symlink, Kind::Symlink) => {
-                // Links have the times of what made them: the length of a target tells little, and the target is short.
-                let is_same = (here.size == there.size || here.size == 0 || there.size == 0)
-                    && node.read_link().await?
-                        == frame.place.read_link(self.connections, self.reporter, name).await?;
-                (!is_same).then_some(Change::Target)
-            }
-            _ => Some(Change::Kind),
-        };
-        if change.is_some() && age == Age::Newer && self.copy.overwrite == Overwrite::Older {
-            self.skip(node, &frame.place.name(name), Skip::NotOlder)?;
-            return Ok(None);
-        }
-        if change.is_some() && age == Age::Newer && !sync.options.force {
-            let hint = if change == Some(Change::Time) {
-                "--checksum compares the contents, --force replaces it, --update skips it"
-            } else {
-                "--force replaces it, --update skips it"
-            };
-            let text = format!("{}: kept, it is newer than its source ({hint})", frame.place.show(name));
-            self.reporter.activity().file_done();
-            self.reporter.kept(&text, &skipped_event(node, &frame.place.name(name), Skip::Newer))?;
-            return Ok(None);
-        }
-        if change.is_none() {
-            let is_same = age == Age::Same || compare == Compare::Size;
-            if !self.adjust(node, frame, name, present, is_same).await? {
-                self.unchanged(node, &frame.place.name(name))?;
-            }
-        }
-        Ok(change)
-    }
-
     /// Gives a file with the right contents the mode and the time of its source; whether it had others.
-    async fn adjust(
+    pub(super) async fn adjust(
         &self,
         node: &Node,
         frame: &Frame,

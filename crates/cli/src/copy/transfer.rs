@@ -95,7 +95,7 @@ pub(super) struct Item<'a> {
 }
 
 /// What is to be done about a file.
-pub(super) enum Decision {
+pub(super) enum Todo {
     /// Copy it, with these permissions, for this reason, in the place of what is there.
     Copy(u32, Change, Option<Version>),
     /// An interrupted run has copied it, and neither side has changed since.
@@ -142,11 +142,11 @@ impl Run<'_> {
         let _turn = self.turn(frame, name).await?;
         self.claim(frame, name, node)?;
         match self.decide(item).await? {
-            Decision::Leave => {
+            Todo::Leave => {
                 share.leave_out(u64::MAX);
                 Ok(())
             }
-            Decision::Complete => {
+            Todo::Complete => {
                 // It belongs to what this run is to copy and, if asked, to compare.
                 let verified = self.verify_if_due(item, &Copied::default()).await;
                 if verified.is_err() {
@@ -156,7 +156,7 @@ impl Run<'_> {
                 share.leave_out(u64::MAX);
                 self.skip(node, &frame.place.name(name), Skip::Complete)
             }
-            Decision::Copy(mode, change, was) => {
+            Todo::Copy(mode, change, was) => {
                 if !self.copy.dry_run {
                     frame.touch(self.connections, self.reporter).await;
                     let copied = self.copy(item, mode, was).await?;
@@ -171,15 +171,15 @@ impl Run<'_> {
         }
     }
 
-    pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Decision> {
+    pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Todo> {
         let mut present = frame.place.present(self.connections, self.reporter, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
             && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
         {
-            return Ok(Decision::Complete);
+            return Ok(Todo::Complete);
         }
-        let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
-            return Ok(Decision::Leave);
+        let Some(mut change) = self.wants(node, frame, name, present.as_ref()).await? else {
+            return Ok(Todo::Leave);
         };
         // The copy gets the mode of what it replaces, which may be another since the directory was listed.
         if let Place::Remote(place) = &frame.place
@@ -189,18 +189,13 @@ impl Run<'_> {
             && present.is_some_and(|present| present.kind == Kind::File)
         {
             present = frame.place.look_up(self.connections, self.reporter, name).await?;
+            match self.wants(node, frame, name, present.as_ref()).await? {
+                Some(now) => change = now,
+                None => return Ok(Todo::Leave),
+            }
         }
-        let reason = match present.map(|present| present.kind) {
-            Some(Kind::Special(what)) => format!("is a {what}, which is not overwritten"),
-            Some(Kind::Symlink) if self.copy.inplace => {
-                "is a symbolic link, which --inplace does not write through".to_owned()
-            }
-            _ => {
-                let mode = mode(self.copy, node.attributes, present.as_ref());
-                return Ok(Decision::Copy(mode, change, present.as_ref().map(Version::from)));
-            }
-        };
-        Err(Failure::with(Exit::SomeFailed, format!("{}: {reason}", frame.place.show(name))))
+        let mode = mode(self.copy, node.attributes, present.as_ref());
+        Ok(Todo::Copy(mode, change, present.as_ref().map(Version::from)))
     }
 
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> anyhow::Result<Copied> {
