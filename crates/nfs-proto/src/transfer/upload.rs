@@ -4,6 +4,7 @@ mod arguments;
 mod checkpoint;
 mod completion;
 mod control;
+mod quirks;
 mod sync_time;
 
 use std::time::Duration;
@@ -18,7 +19,7 @@ use nfs_wire::{
 };
 
 pub use self::checkpoint::Checkpoint;
-use self::sync_time::SyncTime;
+use self::{quirks::ServerQuirks, sync_time::SyncTime};
 use super::{
     Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
@@ -121,12 +122,7 @@ pub struct Upload {
     found: Option<Metadata>,
     /// The latest of its attributes that the server told.
     latest: Option<Metadata>,
-    /// A file of the temporary name that is empty may be one that we made.
-    may_be_ours: bool,
-    /// CREATE carries a time of last access.
-    marked: bool,
-    /// CREATE refuses a name that is taken (GUARDED, RFC 1813 §3.3.8).
-    guarded: bool,
+    quirks: ServerQuirks,
     /// The file had, or may have had, bytes before the first WRITE, though it should be new.
     leftovers: bool,
     /// How often the temporary name was found taken.
@@ -142,10 +138,6 @@ pub struct Upload {
     stability: Stability,
     resumed: u64,
     committing: bool,
-    /// COMMIT is not offered.
-    lacks_commit: bool,
-    /// COMMIT proves nothing: every WRITE must be stable itself.
-    write_through: bool,
     empty_writes: u32,
     /// How late a copy of a WRITE that was sent more than once may run: servers run calls side by side, and COMMIT, SETATTR and
     /// RENAME may all overtake it. Zero when there is none.
@@ -174,8 +166,10 @@ enum Phase {
     /// Does the server still have what it was given then?
     Settle,
     Create,
-    /// CREATE found the temporary name taken, or gave no handle.
-    Find,
+    /// CREATE found the temporary name taken, or gave no handle. A file of that name that is empty may be one that we made.
+    Find {
+        may_be_ours: bool,
+    },
     /// The temporary name holds somebody's leftover.
     Clear,
     Data,
@@ -206,8 +200,6 @@ impl Upload {
         };
         let mut upload = Self {
             directory: spec.directory.to_fh3(),
-            marked: matches!(spec.placement, Placement::Resumable { .. }),
-            guarded: matches!(spec.placement, Placement::Temporary(_) | Placement::Resumable { .. }),
             todo: spec.holes.missing(spec.size),
             stability: Stability::resume(spec.holes.clone()),
             spec,
@@ -216,7 +208,7 @@ impl Upload {
             file,
             found: made,
             latest: made,
-            may_be_ours: false,
+            quirks: ServerQuirks::default(),
             leftovers: false,
             rounds: 0,
             block: 0,
@@ -226,8 +218,6 @@ impl Upload {
             free: Vec::new(),
             resumed: 0,
             committing: false,
-            lacks_commit: false,
-            write_through: false,
             empty_writes: 0,
             lateness: Duration::ZERO,
             named: false,
@@ -288,6 +278,16 @@ impl Upload {
         self.stability.lost()
     }
 
+    /// Whether the file is made under a temporary name.
+    const fn is_temporary(&self) -> bool {
+        matches!(self.spec.placement, Placement::Temporary(_) | Placement::Resumable { .. })
+    }
+
+    /// Whether CREATE is to refuse a name that is taken.
+    const fn is_guarded(&self) -> bool {
+        self.is_temporary() && !self.quirks.lacks_guarded
+    }
+
     fn working_name(&self) -> &[u8] {
         match &self.spec.placement {
             Placement::Temporary(name) | Placement::Resumable { name, .. } => name,
@@ -298,7 +298,7 @@ impl Upload {
     fn control_call(&self) -> Option<NextCall> {
         let procedure = match self.phase {
             Phase::Create => Procedure::Create,
-            Phase::Recover | Phase::LookAhead | Phase::Find | Phase::Check => Procedure::Lookup,
+            Phase::Recover | Phase::LookAhead | Phase::Find { .. } | Phase::Check => Procedure::Lookup,
             Phase::Settle => Procedure::Commit,
             Phase::Clear => Procedure::Remove,
             Phase::Attributes => Procedure::Setattr,
@@ -335,7 +335,7 @@ impl Upload {
         };
         let is_last = self.is_one_block() || self.only_the_tail_is_left();
         let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
-        let at_once = is_last || is_sample || self.write_through || self.lacks_commit;
+        let at_once = is_last || is_sample || self.quirks.forgets_writes || self.quirks.lacks_commit;
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
         self.parts[part as usize] = Some(Part { range, stable, sent_under: self.stability.verifier() });
         let length = u32::try_from(range.length()).expect("at most one block");
@@ -426,7 +426,7 @@ impl Upload {
         let written = Range { start: range.start, end: range.start + accepted };
         self.todo.insert(Range { start: written.end, end: range.end });
         self.observe(&done.file_wcc.after);
-        if self.lacks_commit && done.committed == stable_how::UNSTABLE {
+        if self.quirks.lacks_commit && done.committed == stable_how::UNSTABLE {
             if stable != stable_how::UNSTABLE {
                 let reason = "there is no COMMIT, and WRITE makes nothing stable";
                 return Err(TransferError::NoProgress { procedure: WRITE, reason });
@@ -450,7 +450,7 @@ impl Upload {
     }
 
     fn check_verifiers(&mut self, procedure: Procedure) -> Result<(), TransferError> {
-        self.write_through |= self.stability.wants_write_through();
+        self.quirks.forgets_writes |= self.stability.wants_write_through();
         if self.stability.is_hopeless() {
             let reason = "its write verifier changes all the time, so that nothing becomes stable";
             return Err(TransferError::NoProgress { procedure, reason });
@@ -526,14 +526,14 @@ impl Machine for Upload {
         let procedure = match part {
             COMMIT if rejection == Rejection::ProcedureUnavailable => {
                 self.committing = false;
-                self.lacks_commit = true;
+                self.quirks.lacks_commit = true;
                 self.stability.abandon(&mut self.todo);
                 return Ok(());
             }
             COMMIT => Procedure::Commit,
             CONTROL if self.phase == Phase::Settle && rejection == Rejection::ProcedureUnavailable => {
                 self.busy = false;
-                self.lacks_commit = true;
+                self.quirks.lacks_commit = true;
                 self.take_up(None);
                 return Ok(());
             }

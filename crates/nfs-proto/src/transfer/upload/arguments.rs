@@ -9,7 +9,7 @@ use nfs_wire::{
 };
 
 use super::{OWNER_WRITE, Phase, Placement, Upload};
-use crate::attr::{SetAttributes, SetTime};
+use crate::attr::{SetAttributes, SetTime, Time};
 
 impl Upload {
     /// The whole file: offset 0 and count 0 (RFC 1813 §3.3.21).
@@ -17,6 +17,14 @@ impl Upload {
         encode(buffer, &self.file);
         encode(buffer, &0_u64);
         encode(buffer, &0_u32);
+    }
+
+    /// The time of last access by which a later upload knows the temporary file again.
+    pub(super) const fn mark(&self) -> Option<Time> {
+        match self.spec.placement {
+            Placement::Resumable { made, .. } if !self.quirks.lacks_times_in_create => Some(made),
+            _ => None,
+        }
     }
 
     pub(super) fn encode_control(&self, buffer: &mut Vec<u8>) {
@@ -27,19 +35,15 @@ impl Upload {
                 encode(buffer, &place(self.working_name()));
                 let mut attributes =
                     SetAttributes { mode: Some(self.spec.mode | OWNER_WRITE), ..Default::default() };
-                if let Placement::Resumable { made, .. } = self.spec.placement
-                    && self.marked
-                {
-                    attributes.atime = Some(SetTime::To(made));
-                }
-                let how = if self.guarded {
+                attributes.atime = self.mark().map(SetTime::To);
+                let how = if self.is_guarded() {
                     createhow3::GUARDED(attributes.to_wire())
                 } else {
                     createhow3::UNCHECKED(attributes.to_wire())
                 };
                 encode(buffer, &how);
             }
-            Phase::Recover | Phase::Find | Phase::Clear => encode(buffer, &place(self.working_name())),
+            Phase::Recover | Phase::Find { .. } | Phase::Clear => encode(buffer, &place(self.working_name())),
             Phase::Settle => self.encode_commit(buffer),
             Phase::LookAhead | Phase::Check => encode(buffer, &place(&self.spec.name)),
             Phase::Attributes => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nfs_wire::nfs3_types::nfs3::{Nfs3Option, fattr3};
 
-use super::{super::stability::lateness, Phase, Placement, Upload};
+use super::{super::stability::lateness, Phase, Upload};
 use crate::attr::{SetTime, Time, optional};
 
 /// Looks at the time that was set after a WRITE that was sent more than once.
@@ -15,11 +15,10 @@ const ROUNDING_SECONDS: u32 = 1;
 
 impl Upload {
     pub(super) fn rename_or_done(&self) -> Phase {
-        match self.spec.placement {
-            Placement::Temporary(_) | Placement::Resumable { .. } if !self.named && self.spec.gets_name => {
-                Phase::Rename
-            }
-            _ => self.confirm_or_done(),
+        if self.is_temporary() && !self.named && self.spec.gets_name {
+            Phase::Rename
+        } else {
+            self.confirm_or_done()
         }
     }
 

@@ -42,19 +42,21 @@ impl Upload {
                 Ok(_) => self.find(true)?,
                 Err(Status::EXIST) => self.find(attempts > 1)?,
                 // A mode is all that every server takes (unfs3 refuses more).
-                Err(Status::INVAL | Status::NOTSUPP) if self.marked => self.marked = false,
+                Err(Status::INVAL | Status::NOTSUPP) if self.mark().is_some() => {
+                    self.quirks.lacks_times_in_create = true;
+                }
                 // A server without GUARDED; a look does what it would have done.
-                Err(Status::NOTSUPP) if self.guarded => {
+                Err(Status::NOTSUPP) if self.is_guarded() => {
                     tracing::info!("the server has no GUARDED CREATE: a LOOKUP takes its place");
-                    self.guarded = false;
+                    self.quirks.lacks_guarded = true;
                     self.find(attempts > 1)?;
                 }
                 Err(status) => return Err(refused(Procedure::Create, status)),
             },
-            Phase::Find => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
+            Phase::Find { may_be_ours } => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
                 Ok(found) => {
                     let empty = matches!(&found.obj_attributes, Nfs3Option::Some(it) if it.size == 0);
-                    if (empty && self.may_be_ours) || self.spec.placement == Placement::InPlace {
+                    if (empty && may_be_ours) || self.spec.placement == Placement::InPlace {
                         self.start_data(found.object, &found.obj_attributes);
                     } else {
                         self.phase = Phase::Clear;
@@ -66,7 +68,7 @@ impl Upload {
             Phase::Clear => match decode::<REMOVE3resok>(Procedure::Remove, results)? {
                 Ok(_) => self.phase = Phase::Create,
                 // Nothing is there, whatever CREATE said: nothing needs guarding.
-                Err(Status::NOENT) => (self.phase, self.guarded) = (Phase::Create, false),
+                Err(Status::NOENT) => (self.phase, self.quirks.lacks_guarded) = (Phase::Create, true),
                 Err(status) => return Err(refused(Procedure::Remove, status)),
             },
             Phase::Attributes => match decode::<SETATTR3resok>(Procedure::Setattr, results)? {
@@ -112,7 +114,7 @@ impl Upload {
             let reason = "it finds the temporary name taken, again and again, though nothing has it";
             return Err(TransferError::NoProgress { procedure: Procedure::Create, reason });
         }
-        (self.phase, self.may_be_ours) = (Phase::Find, may_be_ours);
+        self.phase = Phase::Find { may_be_ours };
         Ok(())
     }
 
@@ -121,7 +123,7 @@ impl Upload {
         self.found = optional(attributes);
         self.latest = self.found;
         let is_empty = self.found.is_some_and(|found| found.size == 0);
-        self.leftovers = !self.guarded && !is_empty && self.spec.placement != Placement::InPlace;
+        self.leftovers = !self.is_guarded() && !is_empty && self.spec.placement != Placement::InPlace;
         if self.leftovers {
             self.spec.holes = RangeSet::new();
             self.todo = RangeSet::new().missing(self.spec.size);
