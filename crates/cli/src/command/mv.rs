@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus};
+
 use crate::{
     args::MvArgs,
     connections::Connections,
-    error::ResultExt,
+    error::{ResultExt, has_no_links, has_status, is_missing},
     exit::{Exit, Failure},
     outcome::Skip,
     remote::{Found, find, find_entries, find_if_exists, follow},
@@ -126,9 +128,7 @@ async fn rename(
         ));
     }
     if arguments.no_clobber && exists(connections, reporter, &target).await? {
-        let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
-        let line = format!("{target}: skipped: it {}", Skip::Exists.words());
-        return reporter.skipped(line, &event, Skip::Exists);
+        return skipped(reporter, source, &target);
     }
     let is_same_name = parent == place.directory.handle && old == new;
     // RENAME of a file to another of its names does nothing (RFC 1813 §3.3.14).
@@ -137,11 +137,44 @@ async fn rename(
         let text = format!("{} and {target} are the same file", source.remote);
         return Err(Failure::with(Exit::SomeFailed, text));
     }
-    let moved = client.rename(source.handle, (parent, old), (place.directory.handle, new)).await;
-    moved.at(format_args!("{} to {target}", source.remote))?;
+    let (from, to) = ((parent, old), (place.directory.handle, new));
+    let moved = match arguments.no_clobber && !source.is_directory() {
+        true => rename_if_free(client, source.handle, from, to).await,
+        false => client.rename(source.handle, from, to).await.map(|()| true),
+    };
+    if !moved.at(format_args!("{} to {target}", source.remote))? {
+        return skipped(reporter, source, &target);
+    }
     reporter.activity().step();
     let event = event("moved", &[("source", &source.remote.path), ("target", &target.path)]);
     reporter.done(format_args!("{} -> {target}", source.remote), &event)
+}
+
+fn skipped(reporter: &Reporter, source: &Found, target: &Remote) -> anyhow::Result<()> {
+    let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
+    let line = format!("{target}: skipped: it {}", Skip::Exists.words());
+    reporter.skipped(line, &event, Skip::Exists)
+}
+
+/// Gives a file a name that nothing has, and false if something got it meanwhile. LINK tells that in one step; a server without links
+/// may replace what was not there a moment ago.
+async fn rename_if_free(
+    client: &Client,
+    file: FileHandle,
+    (parent, old): (FileHandle, &[u8]),
+    (directory, new): (FileHandle, &[u8]),
+) -> Result<bool, client::Error> {
+    match client.hard_link(file, directory, new).await {
+        Ok(()) => match client.remove(parent, old).await {
+            Err(error) if !is_missing(&error) => Err(error),
+            _ => Ok(true),
+        },
+        Err(error) if has_status(&error, NfsStatus::EXIST) => Ok(false),
+        Err(error) if has_no_links(&error) => {
+            client.rename(file, (parent, old), (directory, new)).await.map(|()| true)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether another name of a source is where it is to go.

@@ -1,4 +1,4 @@
-//! What `rm -r` and `chmod -R` do to directories that somebody moves or replaces meanwhile.
+//! What `rm -r`, `chmod -R` and `mv -n` do to what somebody moves, replaces or makes meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use std::{
 
 use clap::Parser;
 
-use super::{chmod, rm};
+use super::{chmod, mv, rm};
 use crate::{
     args::{Cli, Command, OutputArgs},
     connections::Connections,
@@ -42,6 +42,10 @@ async fn run(server: &Served, words: &[&str]) -> (serde_json::Value, String) {
         Command::Chmod(arguments) => {
             let connections = Connections::new(arguments.connection.clone(), None, activity);
             chmod::run(&arguments, &connections, &reporter).await
+        }
+        Command::Mv(arguments) => {
+            let connections = Connections::new(arguments.connection.clone(), None, activity);
+            mv::run(&arguments, &connections, &reporter).await
         }
         other => panic!("{other:?}"),
     };
@@ -155,6 +159,22 @@ async fn what_was_moved_away_meanwhile_is_left_alone() {
             assert!((1..=2).contains(&told.len()) && is_told, "{command:?} {situation:?}\n{said}");
             assert!(counts["failed"].as_u64().unwrap() >= 1, "{counts}");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_gets_the_name_meanwhile_is_not_replaced_by_a_move() {
+    for (is_quick, left) in [(true, "other"), (false, "moved")] {
+        let server = Served::watched(move |root, call| {
+            if is_quick && call == Call::Link(b"new") {
+                fs::write(root.join("new"), "other").unwrap();
+            }
+        });
+        fs::write(server.path("/old"), "moved").unwrap();
+        let (counts, said) = run(&server, &["mv", "-n", "@/old", "@/new"]).await;
+        assert_eq!(fs::read_to_string(server.path("/new")).unwrap(), left, "{said}");
+        assert_eq!(server.path("/old").exists(), is_quick, "{said}");
+        assert_eq!(counts["failed"], 0, "{counts}");
     }
 }
 

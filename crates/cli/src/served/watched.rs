@@ -25,6 +25,8 @@ pub(crate) enum Call<'a> {
     LookUp(&'a [u8]),
     /// A file is removed.
     Remove(&'a [u8]),
+    /// A file gets another name.
+    Link(&'a [u8]),
     /// Attributes are set.
     SetAttributes,
     /// A file or directory was made.
@@ -171,6 +173,7 @@ impl Vfs for Watched {
     }
 
     fn link(&self, now: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), NfsStatus> {
+        self.tell(Call::Link(name.as_bytes()));
         self.directory.link(now, node, directory, name)
     }
 

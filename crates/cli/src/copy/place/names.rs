@@ -9,22 +9,12 @@ use crate::{
     chain::{self, Chain, Entry},
     connections::Connections,
     copy::{frame::Frame, node::Kind, tags::Tags},
-    error::{ResultExt, has_status, is_missing, local},
+    error::{ResultExt, has_no_links, has_status, is_missing, local},
     local::Times,
     name::{Tag, fresh},
     remote::Children,
     report::Reporter,
 };
-
-/// Statuses of a server that has no hard links, or not this one (RFC 1813 §3.3.15).
-const NO_LINKS: [NfsStatus; 5] =
-    [NfsStatus::XDEV, NfsStatus::MLINK, NfsStatus::NOTSUPP, NfsStatus::PERM, NfsStatus::INVAL];
-
-/// Whether a server has no hard links, or not this one.
-pub(super) fn has_no_links(error: &client::Error) -> bool {
-    matches!(error, client::Error::Rejected { .. })
-        || NO_LINKS.iter().any(|&status| has_status(error, status))
-}
 
 /// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
 pub(in crate::copy) const SET_ID: u32 = 0o6000;

@@ -6,7 +6,7 @@ use nfs_wireless_client::{
     self as client, Client, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
 };
 
-use super::{Present, is_refused, made_by_another, names::has_no_links, set_times};
+use super::{Present, is_refused, made_by_another, set_times};
 use crate::{
     chain::Entry,
     connections::Connections,
@@ -15,7 +15,7 @@ use crate::{
         resume::SMALL_BYTES,
         transfer::Replaces,
     },
-    error::{ResultExt, has_status, is_missing, is_stale},
+    error::{ResultExt, has_no_links, has_status, is_missing, is_stale},
     exit::{Exit, Failure},
     local::Times,
     name::{self, MARKER, Tag, is_ours},
