@@ -413,10 +413,8 @@ impl Run<'_> {
     fn look(&self, frame: &Frame) -> anyhow::Result<()> {
         // A round trip for a single file would be too much.
         let are_several = self.copy.recursive || self.copy.sources.len() > 1;
-        if frame.is_top() && !are_several {
-            return Ok(());
-        }
         match &frame.place {
+            Place::Remote(_) if frame.is_top() && !are_several => Ok(()),
             Place::Local { .. } if frame.is_at_its_name() => Ok(()),
             Place::Local { .. } => Err(moved(&frame.place.own_name().shown)),
             Place::Planned(_) => Ok(()),
@@ -526,7 +524,7 @@ impl Run<'_> {
         }
         let mark = frame.marks().then(|| mark::of(node));
         let dry_run = self.copy.dry_run;
-        let place = frame
+        let mut place = frame
             .place
             .directory(
                 self.connections,
@@ -537,7 +535,7 @@ impl Run<'_> {
                 mark.as_deref(),
             )
             .await?;
-        self.remove_left(&place).await;
+        self.remove_left(&mut place).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
             None => self.say_event("directory", node, &place.own_name())?,
@@ -571,13 +569,13 @@ impl Run<'_> {
 
     /// Removes the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large files
     /// are resumed.
-    async fn remove_left(&self, place: &Place) {
+    async fn remove_left(&self, place: &mut Place) {
         if let Place::Remote(place) = place
             && !self.copy.dry_run
         {
-            for name in place.small_parts().filter(|name| self.tags.is_of_earlier(name)) {
+            for name in place.take_small_parts(|name| self.tags.is_of_earlier(name)) {
                 // What cannot be removed is in nobody's way.
-                let _ = place.client.remove(place.handle, name).await;
+                let _ = place.client.remove(place.handle, &name).await;
             }
         }
     }

@@ -71,10 +71,15 @@ pub(crate) fn linked(name: &[u8]) -> Vec<u8> {
     beside(name, LINK)
 }
 
-/// Whether a name looks like that of a temporary file or of a journal.
+/// Returns all names that a copy to a name on this machine may use meanwhile; on a server they have a tag.
+pub(crate) fn used_by(name: &[u8]) -> [Vec<u8>; 3] {
+    [temporary(name), journal(name), linked(name)]
+}
+
+/// Whether a name looks like one of those that copies use meanwhile.
 pub(crate) fn is_ours(name: &[u8]) -> bool {
     let name = untagged(name);
-    name.starts_with(b".") && (name.ends_with(PART) || name.ends_with(JOURNAL))
+    name.starts_with(b".") && [PART, JOURNAL, LINK].iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// Returns a temporary name as it would be on this machine, without what tells runs apart.
@@ -85,7 +90,7 @@ pub(crate) fn untagged(name: &[u8]) -> &[u8] {
 /// Returns the tag of a temporary name.
 pub(crate) fn tag_in(name: &[u8]) -> Option<Tag> {
     let (rest, [b'-', digits @ ..]) = name.split_last_chunk::<{ Tag::BYTES }>()? else { return None };
-    let digits = std::str::from_utf8(digits).ok().filter(|_| rest.ends_with(PART))?;
+    let digits = std::str::from_utf8(digits).ok().filter(|_| rest.ends_with(PART) || rest.ends_with(LINK))?;
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
     u32::from_str_radix(digits, 16).ok().map(Tag)
 }
@@ -142,6 +147,8 @@ mod tests {
                 assert!(is_ours(&temporary));
                 assert_eq!(untagged(&temporary), super::temporary(name));
             }
+            assert!(is_ours(&TAG.linked(name)));
+            assert_eq!(untagged(&TAG.linked(name)), linked(name));
         }
         for name in
             [&b"a-0abcdef1"[..], b".a.nfsw-part-0abcdefg", b".a.nfsw-part-", b"", b".a.nfsw-part0abcdef12"]

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     chain::{self, Chain},
     exit::{Exit, Failure},
-    name::{MARKER, is_ours, journal, temporary, untagged},
+    name::{MARKER, is_ours, untagged, used_by},
     report::event,
     text::escape,
 };
@@ -192,7 +192,7 @@ impl Run<'_> {
         let mut used = BTreeMap::new();
         for group in with_ours {
             let Surplus { frame, taken, .. } = &groups[group];
-            let names: BTreeSet<_> = taken.iter().flat_map(|name| [temporary(name), journal(name)]).collect();
+            let names: BTreeSet<_> = taken.iter().flat_map(|name| used_by(name)).collect();
             let mut left = BTreeSet::new();
             if !self.copy.dry_run {
                 let there = frame.place.entries(self.connections, self.reporter).await?;
@@ -331,7 +331,7 @@ impl Run<'_> {
     ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
         let top = &group.frame.place;
         let shown = top.show(&directory.path);
-        if sync.root.as_ref().is_some_and(|root| is_source(root, &directory.present)) {
+        if sync.root.as_ref().is_some_and(|root| may_be_source(root, &directory.present)) {
             let text = format!("nothing is deleted: {shown} is the source itself");
             return Err(Failure::last(Exit::SomeFailed, Exit::SomeFailed.outcome(), text));
         }
@@ -462,13 +462,14 @@ impl Syncing {
     }
 }
 
-/// Whether what is in the destination is the source directory, also where one of the two is seen on this machine and the other
-/// through a server.
-fn is_source(root: &Node, present: &Present) -> bool {
-    let is_same_file = root.attributes.file.1 == present.attributes.file.1
-        && root.attributes.changed == present.attributes.changed;
-    match (&root.origin, present.handle) {
-        (Origin::Remote(source), Some(handle)) => source.handle == handle || is_same_file,
-        _ => is_same_file,
-    }
+/// Whether what is in the destination may be the source directory, also where one of the two is seen on this machine and the other
+/// through a server, or both through servers. Either may show times that are old: the number is enough, for what is left alone once in a
+/// million times is not lost.
+fn may_be_source(root: &Node, present: &Present) -> bool {
+    let is_same_handle = match (&root.origin, present.handle) {
+        (Origin::Remote(source), Some(handle)) => source.handle == handle,
+        _ => false,
+    };
+    let is_same_number = root.attributes.file.1 == present.attributes.file.1;
+    is_same_handle || present.kind == Kind::Directory && is_same_number
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    name::{MARKER, is_ours, journal, temporary, untagged},
+    name::{MARKER, is_ours, untagged, used_by},
     outcome::Skip,
     remote::Children,
     target::components,
@@ -42,7 +42,7 @@ impl Run<'_> {
         let is_part = was_begun || rest.is_some();
         let mut reserved = HashSet::new();
         if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
-            reserved.extend(children.iter().flat_map(|(name, _)| [temporary(name), journal(name)]));
+            reserved.extend(children.iter().flat_map(|(name, _)| used_by(name)));
         }
         let mut works = Vec::with_capacity(children.len());
         for (name, mut node) in children {

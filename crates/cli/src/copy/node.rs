@@ -101,6 +101,14 @@ impl Attributes {
         numbers(self) == numbers(other)
     }
 
+    /// Whether both may be one file that somebody changes or that one of two views shows as it was.
+    pub(super) fn may_be(&self, other: &Self) -> bool {
+        self.file.1 == other.file.1
+            && (self.size == other.size
+                || self.times.modified == other.times.modified
+                || self.changed == other.changed)
+    }
+
     /// Returns what tells this file with these contents from any other.
     pub(super) fn identity(&self) -> Identity {
         let file_system = if self.is_lasting { self.file.0 } else { 0 };

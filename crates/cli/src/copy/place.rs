@@ -362,20 +362,23 @@ impl Place {
     }
 
     /// Whether what is there is the source itself: by another name in a directory, of a server or of a mount, or because a server serves
-    /// what is on this machine. Where that is no more than likely it is so only if the copy is written `in_place`.
+    /// what is on this machine. What only may be so counts if the copy is written `in_place`, which would empty it.
     pub(super) fn is_same(&self, present: &Present, node: &Node, in_place: bool) -> bool {
         let there = &present.attributes;
         match (self, &node.origin) {
             (Self::Remote(place), Origin::Remote(source))
                 if place.client.address() == source.client.address() =>
             {
-                present.handle == Some(source.handle) || node.attributes.looks_like(there)
+                let attributes = &node.attributes;
+                present.handle == Some(source.handle)
+                    || attributes.looks_like(there)
+                    || in_place && attributes.may_be(there)
             }
             _ if !in_place => false,
             (_, Origin::Standard) => {
-                rustix::fs::fstat(std::io::stdin()).is_ok_and(|it| Attributes::from(&it).looks_like(there))
+                rustix::fs::fstat(std::io::stdin()).is_ok_and(|it| Attributes::from(&it).may_be(there))
             }
-            _ => node.attributes.looks_like(there),
+            _ => node.attributes.may_be(there),
         }
     }
 
@@ -386,8 +389,14 @@ impl Place {
     pub(super) async fn is_directory(&self, node: &Node) -> anyhow::Result<bool> {
         let number = node.attributes.file.1;
         match (self, &node.origin) {
-            (Self::Remote(place), Origin::Remote(source)) => {
-                Ok(place.client.address() == source.client.address() && place.handle == source.handle)
+            (Self::Remote(place), Origin::Remote(source)) if place.handle == source.handle => {
+                if place.client.address() == source.client.address() {
+                    return Ok(true);
+                }
+                // A server may have two addresses, and two servers the same handles.
+                let there = place.client.metadata(place.handle).await.at(&place.remote)?;
+                let here = source.client.metadata(source.handle).await.at(&source.remote)?;
+                Ok(Attributes::from(&there).looks_like(&Attributes::from(&here)))
             }
             (Self::Remote(place), Origin::Local(path)) if place.file.1 == number => {
                 let look =

@@ -94,7 +94,9 @@ fn lock(directory: &Directory, number: u8) -> io::Result<File> {
 }
 
 fn tag(Key(key): Key, number: u8) -> Tag {
-    let hash = blake3::keyed_hash(&key, &[b"tag of a run", &[number][..]].concat());
+    // A home may be that of another machine, copied or shared.
+    let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
+    let hash = blake3::keyed_hash(&key, &[b"tag of a run", &[number][..], &machine].concat());
     let [a, b, c, d, ..] = *hash.as_bytes();
     Tag(u32::from_be_bytes([a, b, c, d]))
 }

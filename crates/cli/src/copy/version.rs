@@ -9,7 +9,7 @@ use nfs_wireless_client::{self as client, Client, FileHandle};
 use super::node::Attributes;
 
 /// Files up to this size are looked at whole.
-const WHOLE_BYTES: u64 = 64 << 10;
+pub(super) const WHOLE_BYTES: u64 = 64 << 10;
 
 /// Of larger ones so many pieces are, at equal distances, the first and the last among them.
 const PIECES: u64 = 16;

@@ -72,14 +72,13 @@ impl RemotePlace {
         self.ahead.take()
     }
 
-    /// Returns the names of files in the directory, as far as it is known, that look like what a small file is written to.
-    pub(in crate::copy) fn small_parts(&self) -> impl Iterator<Item = &[u8]> {
+    /// Returns the names of `left` files that look like what a small file is written to; they are not known any more.
+    pub(in crate::copy) fn take_small_parts(&mut self, left: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let is_small = |there: &Present| there.kind == Kind::File && there.attributes.size <= SMALL_BYTES;
-        let names = self
-            .known
-            .iter()
-            .filter(move |(name, there)| is_ours(name) && there.as_ref().is_some_and(is_small));
-        names.map(|(name, _)| &name[..])
+        let is_left = |name: &Vec<u8>, there: &mut Option<Present>| {
+            is_ours(name) && there.as_ref().is_some_and(is_small) && left(name)
+        };
+        self.known.extract_if(is_left).map(|(name, _)| name).collect()
     }
 
     /// Looks for the directory by its path, after the server has forgotten its handle.

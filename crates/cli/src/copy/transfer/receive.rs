@@ -23,7 +23,7 @@ use crate::{
         resume::{Receiving, SMALL_BYTES},
         stream::Filled,
         verify::Digest,
-        version::{Pieces, Since, Told, told},
+        version::{Pieces, Since, Told, WHOLE_BYTES, told},
     },
     error::{ResultExt, full, io_text, is_full, local, show},
     exit::Exit,
@@ -47,7 +47,7 @@ impl Sink for Comparing {
     }
 
     fn told(&mut self, attributes: Option<Metadata>) {
-        let version = |it: &Attributes| (it.size, it.times.modified);
+        let version = |it: &Attributes| (it.size, it.times.modified, it.changed);
         if attributes.is_some_and(|it| version(&Attributes::from(&it)) != version(&self.before)) {
             self.differs.store(true, Ordering::Relaxed);
         }
@@ -232,6 +232,8 @@ impl Run<'_> {
     ) -> Result<Since, client::Error> {
         match told(now, before) {
             Told::Is(since) => Ok(since),
+            // Pieces do not tell what was overwritten between them, and nothing else tells it.
+            Told::IfSame(Since::Same) if before.size > WHOLE_BYTES => Ok(Since::Changed),
             Told::IfSame(since) => {
                 let part = part.writer();
                 let there = Pieces::Remote(&source.client, source.handle);
