@@ -413,8 +413,10 @@ impl Run<'_> {
     fn look(&self, frame: &Frame) -> anyhow::Result<()> {
         // A round trip for a single file would be too much.
         let are_several = self.copy.recursive || self.copy.sources.len() > 1;
+        if frame.is_top() && !are_several {
+            return Ok(());
+        }
         match &frame.place {
-            Place::Remote(_) if frame.is_top() && !are_several => Ok(()),
             Place::Local { .. } if frame.is_at_its_name() => Ok(()),
             Place::Local { .. } => Err(moved(&frame.place.own_name().shown)),
             Place::Planned(_) => Ok(()),

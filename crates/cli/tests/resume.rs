@@ -102,7 +102,7 @@ fn a_download_is_written_by_its_user_alone_and_resumed_whatever_mode_it_gets() {
     {
         fs::write(&target, "old").unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(last)).unwrap();
-        killed(&[&url, text(&target)], || written(&part) >= SIZE as u64 / 4);
+        killed(&[&url, text(&target)], || written(&target) >= SIZE as u64 / 4);
         assert_eq!(mode(&part), meanwhile, "{last:o}");
         let (had, _) = resumed(&[&url, text(&target)]);
         assert!(had > 0 && mode(&target) == last, "{last:o}: {had}");

@@ -116,10 +116,20 @@ fn in_memory() -> (nfs_wireless_server::Server, String) {
     (server, format!("nfs://{address}/NAME?mountport={}", address.port()))
 }
 
-/// Waits until so many bytes were written to the server.
+/// Waits until the server has so many bytes of the file `up`.
 fn wait_for_upload(server: &nfs_wireless_server::Server, bytes: usize) {
     let start = Instant::now();
-    while server.with_service(|service| service.stats().written_bytes) < bytes as u64 {
+    let has = |name: &[u8]| {
+        server.with_service(|service| service.backend().read_file(name).is_ok_and(|it| it.len() >= bytes))
+    };
+    let address = server.local_addr();
+    let url = format!("nfs://{address}/?mountport={}", address.port());
+    let is_there = || {
+        let listed = common::ok(["ls", "-A", &url]);
+        let mut names = listed.lines().map(str::trim);
+        names.any(|name| (name == "up" || name.starts_with(".up.nfsw-part")) && has(name.as_bytes()))
+    };
+    while !is_there() {
         assert!(start.elapsed() < Duration::from_secs(60), "the upload makes no progress");
         thread::sleep(Duration::from_millis(2));
     }

@@ -8,6 +8,7 @@ use crate::{
     error::{ResultExt, exists, has_status, is_missing},
     exit::{Exit, Failure},
     local,
+    remote::{find, follow},
     report::{Reporter, event},
     target::{Remote, is_within, join},
 };
@@ -82,7 +83,14 @@ async fn with_parents(
                 }
             }
             Ok(entry) if entry.metadata.file_type == FileType::Directory => entry.handle,
-            Ok(_) => client.resolve(&path).await.at(&shown)?.handle,
+            Ok(_) => {
+                let found = follow(connections, reporter, find(connections, reporter, &shown).await?).await?;
+                if !found.is_directory() {
+                    let text = format!("{shown}: is there already, and is no directory");
+                    return Err(Failure::with(Exit::SomeFailed, text));
+                }
+                found.handle
+            }
             Err(error) => return Err(error).at(&shown),
         };
         directory.handle = found;

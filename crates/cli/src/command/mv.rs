@@ -165,7 +165,12 @@ async fn rename_if_free(
     (directory, new): (FileHandle, &[u8]),
 ) -> Result<bool, client::Error> {
     match client.hard_link(file, directory, new).await {
-        Ok(()) => match client.remove(parent, old).await {
+        // Somebody may have put a new version there.
+        Ok(()) => match client.lookup(parent, old).await {
+            Ok(there) if there.handle == file => match client.remove(parent, old).await {
+                Err(error) if !is_missing(&error) => Err(error),
+                _ => Ok(true),
+            },
             Err(error) if !is_missing(&error) => Err(error),
             _ => Ok(true),
         },

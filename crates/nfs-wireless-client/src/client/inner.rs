@@ -72,9 +72,10 @@ struct Mounted {
 impl InnerExports {
     pub(super) fn new(listed: &[Export], export: &[u8], root: FileHandle) -> Self {
         let export = normal_path(export);
-        let paths = listed.iter().map(|it| normal_path(&it.directory));
-        let all: BTreeSet<_> = paths.filter(|path| is_below(path, &export)).collect();
-        let is_known = !listed.is_empty();
+        let paths: Vec<_> = listed.iter().map(|it| normal_path(&it.directory)).collect();
+        // What was mounted by another path, through a link of the server's, has inner exports by other paths.
+        let is_known = paths.iter().any(|path| *path == export || is_below(&export, path));
+        let all: BTreeSet<_> = paths.into_iter().filter(|path| is_below(path, &export)).collect();
         let mut state = State::default();
         if !all.is_empty() || !is_known {
             state.lies_above(root, export);
