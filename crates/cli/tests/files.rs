@@ -333,13 +333,13 @@ fn what_is_no_directory_is_not_taken_for_one_that_is_there() {
     let server = Server::start();
     fs::write(server.path("file"), "x").unwrap();
     fs::create_dir(server.path("directory")).unwrap();
-    std::os::unix::fs::symlink("directory", server.path("link")).unwrap();
+    symlink("directory", server.path("link")).unwrap();
     for path in ["/file", "/file/below"] {
-        let error = common::fails(1, ["mkdir", "-p", &server.url(path)]);
+        let error = fails(1, ["mkdir", "-p", &server.url(path)]);
         assert!(error.contains("/file: is there already, and is no directory"), "{error}");
     }
     for path in ["/directory", "/link", "/link/below/it"] {
-        common::ok(["mkdir", "-p", &server.url(path)]);
+        ok(["mkdir", "-p", &server.url(path)]);
     }
     assert!(server.path("directory/below/it").is_dir());
 }
