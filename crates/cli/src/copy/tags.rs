@@ -22,9 +22,17 @@ const MOST_RUNS: u8 = 64;
 #[derive(Debug)]
 pub(crate) struct Tags {
     state: StateHome,
+    secret: OnceCell<Secret>,
     own: OnceCell<Own>,
     /// What is locked for as long as this lives.
     locked: RefCell<Vec<(u8, File)>>,
+}
+
+/// What tags are made of: the user's key and what tells machines apart, for a home may be that of another machine, copied or shared.
+#[derive(Debug)]
+struct Secret {
+    key: Key,
+    machine: Vec<u8>,
 }
 
 /// What a run was given.
@@ -37,7 +45,12 @@ struct Own {
 
 impl Tags {
     pub(crate) fn new(state: &StateHome) -> Self {
-        Self { state: state.clone(), own: OnceCell::new(), locked: RefCell::default() }
+        Self {
+            state: state.clone(),
+            secret: OnceCell::new(),
+            own: OnceCell::new(),
+            locked: RefCell::default(),
+        }
     }
 
     /// Returns the tag of this run.
@@ -58,14 +71,23 @@ impl Tags {
             let file = lock(&self.state.open().ok()?, number).ok()?;
             self.locked.borrow_mut().push((number, file));
         }
-        Some(tag(self.state.key().ok()?, number))
+        Some(self.secret().ok()?.tag(number))
     }
 
     /// Whether a temporary name is that of an earlier run, which had another number.
     pub(super) fn is_of_earlier(&self, name: &[u8]) -> bool {
-        let (Some(found), Ok(key)) = (tag_in(name), self.state.key()) else { return false };
-        let number = (0..MOST_RUNS).find(|number| tag(key, *number) == found);
+        let (Some(found), Ok(secret)) = (tag_in(name), self.secret()) else { return false };
+        let number = (0..MOST_RUNS).find(|number| secret.tag(*number) == found);
         number.is_some_and(|number| self.number() != Some(number) && self.earlier(number).is_some())
+    }
+
+    fn secret(&self) -> io::Result<&Secret> {
+        if let Some(secret) = self.secret.get() {
+            return Ok(secret);
+        }
+        let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
+        let secret = Secret { key: self.state.key()?, machine };
+        Ok(self.secret.get_or_init(|| secret))
     }
 
     fn own_or_fresh(&self) -> Own {
@@ -74,12 +96,12 @@ impl Tags {
     }
 
     fn take(&self) -> io::Result<Own> {
-        let (directory, key) = (self.state.open()?, self.state.key()?);
+        let (directory, secret) = (self.state.open()?, self.secret()?);
         for number in 0..MOST_RUNS {
             match lock(&directory, number) {
                 Ok(file) => {
                     self.locked.borrow_mut().push((number, file));
-                    return Ok(Own { tag: tag(key, number), number: Some(number) });
+                    return Ok(Own { tag: secret.tag(number), number: Some(number) });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -93,12 +115,12 @@ fn lock(directory: &Directory, number: u8) -> io::Result<File> {
     directory.lock(format!("run-{number}").as_bytes(), 0o600)
 }
 
-fn tag(Key(key): Key, number: u8) -> Tag {
-    // A home may be that of another machine, copied or shared.
-    let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
-    let hash = blake3::keyed_hash(&key, &[b"tag of a run", &[number][..], &machine].concat());
-    let [a, b, c, d, ..] = *hash.as_bytes();
-    Tag(u32::from_be_bytes([a, b, c, d]))
+impl Secret {
+    fn tag(&self, number: u8) -> Tag {
+        let hash = blake3::keyed_hash(&self.key.0, &[b"tag of a run", &[number][..], &self.machine].concat());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        Tag(u32::from_be_bytes([a, b, c, d]))
+    }
 }
 
 #[cfg(test)]
