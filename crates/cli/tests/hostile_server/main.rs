@@ -64,8 +64,6 @@ const TREE_TCP: &[&str] = &["cp", "-r", "--transport", "tcp", "--timeout", "1s",
 const TREE_KEPT: &[&str] = &["cp", "-rp", "--transport", "udp", "--timeout", "1s", "{tree}", "copy"];
 const FILE: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "{tree/alpha}", "copy"];
 const FILE_TCP: &[&str] = &["cp", "--transport", "tcp", "--timeout", "1s", "{tree/alpha}", "copy"];
-/// With time for five connections in a row, the pauses between which are 0.7 s in all.
-const FILE_TCP_LONGER: &[&str] = &["cp", "--transport", "tcp", "--timeout", "5s", "{tree/alpha}", "copy"];
 const UPLOAD: &[&str] = &["cp", "--transport", "udp", "--timeout", "1s", "../served/tree/alpha", "{up}"];
 const LIST: &[&str] = &["ls", "-l", "--transport", "udp", "--timeout", "1s", "{tree}"];
 const LIST_TCP: &[&str] = &["ls", "--transport", "tcp", "--timeout", "1s", "{tree}"];

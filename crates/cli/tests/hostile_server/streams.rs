@@ -23,12 +23,12 @@ misbehaviours! {
         if c.program == Program::NFS { line.close() }
     }), BeRight;
     connections_that_end_without_a_word: FILE_TCP, Wire(|c, r, line| if c.is(P::Read) { line.close() } else { line.send(r) }), Say(5, "no progress");
-    a_record_of_2_gib: FILE_TCP_LONGER, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0xff; 64]) } else { line.send(r) }), Say(5, "record of more than 1114112 bytes");
-    empty_fragments_for_ever: FILE_TCP_LONGER, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0; 64 << 10]) } else { line.send(r) }), Say(5, "record of more than 4096 fragments");
-    a_record_that_never_ends: FILE_TCP_LONGER, Wire(|c, r, line| {
+    a_record_of_2_gib: FILE_PATIENT, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0xff; 64]) } else { line.send(r) }), Say(5, "record of more than 1114112 bytes");
+    empty_fragments_for_ever: FILE_PATIENT, Wire(|c, r, line| if c.is(P::Read) { line.raw(&[0; 64 << 10]) } else { line.send(r) }), Say(5, "record of more than 4096 fragments");
+    a_record_that_never_ends: FILE_TCP, Wire(|c, r, line| {
         if c.is(P::Read) { line.raw(&[&[0, 1, 0, 0][..], &r[..24]].concat()) } else { line.send(r) }
     }), Say(5, "over TCP: no progress");
-    fragments_for_ever: FILE_TCP, Wire(|c, r, line| {
+    fragments_for_ever: FILE_PATIENT, Wire(|c, r, line| {
         if c.is(P::Read) { (0..100).for_each(|_| line.raw(&[&[0, 1, 0, 0][..], &[7; 65_536]].concat())) } else { line.send(r) }
     }), Say(5, NO_NFS);
     fragments_of_one_byte: TREE_TCP, Wire(|_, r, line| {
@@ -57,6 +57,6 @@ misbehaviours! {
             line.send(r);
         }
     }), BeRight;
-    noise_between_records: FILE_TCP_LONGER, Wire(|c, r, line| { if c.is(P::Read) { line.raw(b"GET / HTTP/1.1\r\n\r\n") } line.send(r) }), Say(5, "record of more than 1114112 bytes");
+    noise_between_records: FILE_PATIENT, Wire(|c, r, line| { if c.is(P::Read) { line.raw(b"GET / HTTP/1.1\r\n\r\n") } line.send(r) }), Say(5, "record of more than 1114112 bytes");
     records_that_are_no_replies: FILE_TCP, Wire(|c, r, line| { if c.is(P::Read) && c.before == 0 { line.send(b"hello") } line.send(r) }), BeRight;
 }
