@@ -43,9 +43,15 @@ pub(crate) fn run(command: &args::Command) -> Option<ExitCode> {
     let mut words = std::env::args_os();
     let mut other = Command::new(std::env::current_exe().ok()?);
     std::os::unix::process::CommandExt::arg0(&mut other, words.next().unwrap_or_default());
-    // Where there can be no other process, this one does it.
-    let other = other.args(words).env(PARENT, std::process::id().to_string()).spawn().ok()?;
-    Some(wait(other))
+    other.args(words).env(PARENT, std::process::id().to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(async {
+        // What asks this process to end is waited for before there is another one.
+        let told = interrupted();
+        // Where there can be no other process, this one does it.
+        let other = other.spawn().ok()?;
+        Some(wait(other, told).await)
+    })
 }
 
 /// Returns the paths on this machine that a command copies files from or to.
@@ -63,29 +69,23 @@ fn paths(command: &args::Command) -> Vec<PathBuf> {
 }
 
 /// Waits for the end of the other process, and hands on what asks this one to end.
-fn wait(mut other: Child) -> ExitCode {
+async fn wait(mut other: Child, told: impl Future<Output = ()>) -> ExitCode {
     let pid = Pid::from_child(&other);
     let (ended, mut end) = oneshot::channel();
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return code(other.wait().ok());
-    };
-    runtime.block_on(async {
-        let told = interrupted();
-        std::thread::spawn(move || ended.send(other.wait()));
-        tokio::select! {
-            status = &mut end => return code(status.ok().and_then(Result::ok)),
-            () = told => {}
+    std::thread::spawn(move || ended.send(other.wait()));
+    tokio::select! {
+        status = &mut end => return code(status.ok().and_then(Result::ok)),
+        () = told => {}
+    }
+    let _ = kill_process(pid, Signal::TERM);
+    match tokio::time::timeout(GRACE, end).await {
+        Ok(status) => code(status.ok().and_then(Result::ok)),
+        Err(_) => {
+            let line = format!("nfsw: interrupted; {}\n", again());
+            let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+            Exit::Interrupted.into()
         }
-        let _ = kill_process(pid, Signal::TERM);
-        match tokio::time::timeout(GRACE, end).await {
-            Ok(status) => code(status.ok().and_then(Result::ok)),
-            Err(_) => {
-                let line = format!("nfsw: interrupted; {}\n", again());
-                let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
-                Exit::Interrupted.into()
-            }
-        }
-    })
+    }
 }
 
 /// Returns the exit status that stands for the end of a process.

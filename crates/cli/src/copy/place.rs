@@ -197,12 +197,14 @@ impl Place {
                     made.mark(source)?;
                     made.finish()
                 };
-                let made = make().map_err(|error| {
-                    // It was not there before.
-                    if directory.stat(name).is_ok_and(|found| found.is_some()) {
-                        return made_by_another(self.show(name));
-                    }
-                    local(&directory.join(name), &error)
+                // What the name belongs to now was not there before.
+                let is_taken = |error: &std::io::Error| {
+                    use std::io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
+                    matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | NotADirectory)
+                };
+                let made = make().map_err(|error| match is_taken(&error) {
+                    true => made_by_another(self.show(name)),
+                    false => local(&directory.join(name), &error),
                 })?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
