@@ -345,7 +345,14 @@ impl<S: Store> Cache<S> {
         {
             return self.step_elsewhere(id, other, first);
         }
-        let is_there = |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata);
+        // Who tries again, and found this meanwhile, opens what was there a moment ago: there may be another one at every look.
+        let was_there = |object: &Object| {
+            by.is_none()
+                && object.known.call >= first
+                && object.held().is_some_and(|held| held.doubt.is_none())
+        };
+        let is_there =
+            |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata) || was_there(object);
         let Some(object) = self.objects.get(node).filter(is_there) else {
             return match (leads, by) {
                 // Who opens it will look the name up again, and is not to be led to what is over as well.
