@@ -338,6 +338,34 @@ fn who_opens_a_file_by_name_gets_the_one_that_has_it_now() {
     }
 }
 
+/// The kernel looks a name up again after an open that failed so, and tries once more: what is there then may be gone before it does.
+#[test]
+fn who_opens_what_was_there_when_it_looked_again_is_not_led_on_for_ever() {
+    for is_rewritten in [true, false] {
+        let mut world = world();
+        let node = world.node("a");
+        world.server.put(Duration::from_secs(60), "a", ROOT + 77, bytes(77));
+        world.now += MS;
+        let mut first = None;
+        let opened = world.run(|cache, now| *first.insert(cache.open(now, node)));
+        assert!(matches!(opened, Err(Failure::Stale)), "{opened:?}");
+        let there = lookup(&mut world, "a").expect("it is there");
+        // Others find out.
+        if is_rewritten {
+            assert_eq!(world.read(there), Ok(bytes(77)));
+            world.server.put(Duration::from_secs(61), "a", ROOT + 77, bytes(78));
+            world.now += DAY;
+            assert_ne!(lookup(&mut world, "a"), Ok(there));
+        } else {
+            world.fault = Some(|procedure| (procedure == Procedure::Read).then_some(Status::STALE));
+            assert_eq!(world.read(there), Err(Failure::Stale));
+            world.fault = None;
+        }
+        let opened = world.run(|cache, now| cache.open_handle(now, there, first));
+        assert!(matches!(opened, Ok(Answer::Opened { .. })), "rewritten: {is_rewritten}; {opened:?}");
+    }
+}
+
 #[test]
 fn an_open_of_what_is_held_takes_one_call() {
     let mut world = world();

@@ -345,7 +345,14 @@ impl<S: Store> Cache<S> {
         {
             return self.step_elsewhere(id, other, first);
         }
-        let is_there = |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata);
+        // Who tries again, and found this meanwhile, opens what was there a moment ago: there may be another one at every look. What was
+        // told to be larger than it turned out to be is not opened.
+        let was_there = |object: &Object| {
+            let is_as_told = |held: &Held| held.doubt.is_none() && held.shown_bytes == 0;
+            by.is_none() && object.known.call >= first && object.held().is_some_and(is_as_told)
+        };
+        let is_there =
+            |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata) || was_there(object);
         let Some(object) = self.objects.get(node).filter(is_there) else {
             return match (leads, by) {
                 // Who opens it will look the name up again, and is not to be led to what is over as well.
@@ -356,7 +363,7 @@ impl<S: Store> Cache<S> {
                 _ => Some(Err(Failure::Stale)),
             };
         };
-        let (handle, size) = (object.handle(), object.known.metadata.size);
+        let (handle, size, is_over) = (object.handle(), object.known.metadata.size, object.over);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let is_confirmed = object.known.call >= first && held.doubt.is_none() && matches!(leads, Leads::Here);
         if is_confirmed || self.takes_stale(id) {
@@ -365,7 +372,7 @@ impl<S: Store> Cache<S> {
                 self.confirm_open(node, begun);
             }
             let open = OpenId(self.unique());
-            let keep_cache = !is_confirmed || self.takes_pages(node, open);
+            let keep_cache = !is_confirmed || self.takes_pages(node, open) && !is_over;
             self.objects.touch(node);
             if let Some(object) = self.objects.get_mut(node) {
                 object.open += 1;
