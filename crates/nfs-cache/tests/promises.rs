@@ -341,7 +341,7 @@ fn who_opens_a_file_by_name_gets_the_one_that_has_it_now() {
 /// The kernel looks a name up again after an open that failed so, and tries once more: what is there then may be gone before it does.
 #[test]
 fn who_opens_what_was_there_when_it_looked_again_is_not_led_on_for_ever() {
-    for is_rewritten in [true, false] {
+    for (is_rewritten, is_doubted) in [(true, false), (true, true), (false, false)] {
         let mut world = world();
         let node = world.node("a");
         world.server.put(Duration::from_secs(60), "a", ROOT + 77, bytes(77));
@@ -353,7 +353,12 @@ fn who_opens_what_was_there_when_it_looked_again_is_not_led_on_for_ever() {
         // Others find out.
         if is_rewritten {
             assert_eq!(world.read(there), Ok(bytes(77)));
-            world.server.put(Duration::from_secs(61), "a", ROOT + 77, bytes(78));
+            if is_doubted {
+                world.server.change_mode(Duration::from_secs(61), ROOT + 77);
+                world.now += DAY;
+                assert_eq!(lookup(&mut world, "a"), Ok(there));
+            }
+            world.server.put(Duration::from_secs(62), "a", ROOT + 77, bytes(78));
             world.now += DAY;
             assert_ne!(lookup(&mut world, "a"), Ok(there));
         } else {
@@ -362,7 +367,10 @@ fn who_opens_what_was_there_when_it_looked_again_is_not_led_on_for_ever() {
             world.fault = None;
         }
         let opened = world.run(|cache, now| cache.open_handle(now, there, first));
-        assert!(matches!(opened, Ok(Answer::Opened { .. })), "rewritten: {is_rewritten}; {opened:?}");
+        assert!(
+            matches!(opened, Ok(Answer::Opened { .. })),
+            "rewritten: {is_rewritten}, doubted: {is_doubted}; {opened:?}"
+        );
     }
 }
 

@@ -348,7 +348,8 @@ impl<S: Store> Cache<S> {
         // Who tries again, and found this meanwhile, opens what was there a moment ago: there may be another one at every look. What was
         // told to be larger than it turned out to be is not opened.
         let was_there = |object: &Object| {
-            let is_as_told = |held: &Held| held.doubt.is_none() && held.shown_bytes == 0;
+            let size = object.known.metadata.size;
+            let is_as_told = |held: &Held| held.doubt.is_none() && held.shown_bytes <= size;
             by.is_none() && object.known.call >= first && object.held().is_some_and(is_as_told)
         };
         let is_there =
