@@ -34,8 +34,8 @@ use self::{
     done::Done,
     frame::Frame,
     node::{FIFO, Kind, Node},
-    place::{Name, Place, Replace},
-    sync::{Change, Syncing},
+    place::{Place, Replace},
+    sync::Syncing,
     transfer::Item,
 };
 pub(crate) use self::{
@@ -47,12 +47,13 @@ use crate::{
     connections::Connections,
     descriptors,
     error::is_scarce,
+    event::{Change, Event, Name, Warning, What},
     exit::{Exit, Failure},
     local::{self, Key, StateHome},
     outcome::Skip,
     progress::Share,
     remote::Children,
-    report::{Reporter, event},
+    report::Reporter,
     target::Target,
     text::escape,
 };
@@ -220,9 +221,7 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
         };
         Syncing::new(options, root)
     });
-    if let Some(sync) = &sync {
-        reporter.set_totals(sync.totals(copy.dry_run), !copy.dry_run);
-    }
+    reporter.handle(&Event::Planned { is_sync: sync.is_some(), is_dry_run: copy.dry_run })?;
     let (refusals, key, marked, looks) = Default::default();
     let most = Cell::new(descriptors::at_once());
     let run =
@@ -254,10 +253,7 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
             ended
         }
     };
-    match &run.sync {
-        None => reporter.tell_copies(copy.verify),
-        Some(sync) => run.tell_sync(sync)?,
-    }
+    reporter.handle(&Event::Done { is_verified: copy.verify })?;
     ended?;
     if let Some(done) = run.done.filter(|_| !reporter.has_failures()) {
         done.finish();
@@ -286,7 +282,7 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
     };
     match Done::open(&copy.state, key, server, session, copy.preserve) {
         Ok(None) => {
-            reporter.keeps_nothing_beside_another();
+            reporter.handle(&Event::Warning(Warning::NotResumableBesideAnother))?;
             Ok(None)
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -294,7 +290,7 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
             Err(Failure::with(Exit::SomeFailed, text))
         }
         Err(error) => {
-            reporter.keeps_nothing(&error);
+            reporter.handle(&Event::Warning(Warning::NotResumable(&error)))?;
             Ok(None)
         }
         Ok(done) => Ok(done),
@@ -304,7 +300,7 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
 impl Run<'_> {
     /// Returns with what journals are sealed.
     fn key(&self) -> Option<Key> {
-        let find = || self.copy.state.key().map_err(|error| self.reporter.keeps_nothing(&error)).ok();
+        let find = || self.copy.state.key().map_err(|error| self.warn(Warning::NotResumable(&error))).ok();
         *self.key.get_or_init(find)
     }
 
@@ -490,7 +486,7 @@ impl Run<'_> {
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             (Kind::Special(what), Some(name)) => {
-                self.reporter.warning_of(&node, &format!("skipped, it is a {what}"));
+                self.warn(Warning::Special(&node.name(), what));
                 self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
@@ -540,12 +536,12 @@ impl Run<'_> {
         self.remove_left(&mut place).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
-            None => self.say_event("directory", node, &place.own_name())?,
-            Some(_) if is_new => self.say_change("directory", node, frame, name, Change::New)?,
+            None => self.say(What::Directory, node, &place.own_name(), None)?,
+            Some(_) if is_new => self.say_change(What::Directory, node, frame, name, Change::New)?,
             Some(_) => {
                 let there = was.as_ref().map(|was| was.attributes.mode & 0o7777);
                 if there.is_some_and(|there| there != node.attributes.mode & 0o7777) {
-                    self.say_change("directory", node, frame, name, Change::Attributes)?;
+                    self.say_change(What::Directory, node, frame, name, Change::Attributes)?;
                 }
             }
         }
@@ -606,7 +602,7 @@ impl Run<'_> {
                 return self.skip_taken(node, &place.name(name));
             }
         }
-        self.say_change("link", node, frame, name, change)
+        self.say_change(What::Link, node, frame, name, change)
     }
 
     /// Says that something got the name of a copy while that was made, and stays.
@@ -617,34 +613,39 @@ impl Run<'_> {
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
         self.reporter.activity().file_done();
-        let event = skipped_event(node, target, reason);
-        if matches!(reason, Skip::Special | Skip::Partial) {
-            // A warning has said it to people.
-            return self.reporter.passed_over(&event, reason);
-        }
-        let line = format!("{}: skipped: it {}", target.shown, reason.words());
-        self.reporter.skipped(line, &event, reason)
+        self.reporter.handle(&Event::Skipped { source: &node.name(), target, reason })
     }
 
-    fn say(&self, event: &str, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
-        self.reporter.activity().file_done();
-        self.say_event(event, node, &frame.place.name(name))
+    /// Says what was copied, or would be.
+    fn say_change(
+        &self,
+        what: What,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        change: Change,
+    ) -> anyhow::Result<()> {
+        if self.sync.is_none() || what != What::Directory {
+            self.reporter.activity().file_done();
+        }
+        let path = filter::below(frame.relative(), name);
+        self.say(what, node, &frame.place.name(name), Some((&path, change)))
     }
 
-    fn say_event(&self, kind: &str, node: &Node, target: &Name) -> anyhow::Result<()> {
-        let line = format!("{node} -> {}", target.shown);
-        let mut event = event(kind, &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-        event["bytes"] = node.attributes.size.into();
-        if self.copy.dry_run {
-            event["dry_run"] = true.into();
-            if !self.reporter.json() {
-                return self.reporter.would(format_args!("would copy {line}"));
-            }
-        }
-        match node.kind {
-            Kind::Directory => self.reporter.entered(line, &event),
-            _ => self.reporter.done(line, &event),
-        }
+    fn say(
+        &self,
+        what: What,
+        node: &Node,
+        target: &Name,
+        change: Option<(&[u8], Change)>,
+    ) -> anyhow::Result<()> {
+        let bytes = node.attributes.size;
+        self.reporter.handle(&Event::Copied { what, source: &node.name(), target, bytes, change })
+    }
+
+    fn warn(&self, warning: Warning<'_>) {
+        // A reader who left is noticed at the next line that matters.
+        let _ = self.reporter.handle(&Event::Warning(warning));
     }
 }
 
@@ -678,13 +679,6 @@ fn moved(directory: impl Display) -> anyhow::Error {
         "{directory}: was moved or replaced meanwhile, with what had been copied into it; run it again"
     );
     Failure::with(Exit::SomeFailed, text)
-}
-
-/// Returns the event that says why a file is left as it is.
-fn skipped_event(node: &Node, target: &Name, reason: Skip) -> serde_json::Value {
-    let mut event = event("skipped", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-    event["reason"] = reason.name().into();
-    event
 }
 
 /// Whether every other file would fail for the same reason.

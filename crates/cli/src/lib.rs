@@ -13,6 +13,7 @@ mod connections;
 mod copy;
 mod descriptors;
 mod error;
+mod event;
 mod exit;
 pub mod fuzzing;
 mod habits;

@@ -25,12 +25,6 @@ pub(crate) struct Outcome {
     is_unprinted: bool,
 }
 
-/// What a sync has done so far.
-pub(crate) trait Totals: std::fmt::Debug {
-    /// Returns it in words for people.
-    fn words(&self) -> String;
-}
-
 /// Why a file was left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Skip {

@@ -1,5 +1,7 @@
 //! What a run tells its user: lines on standard output, messages on standard error, the verdict at the end.
 
+mod copies;
+
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -12,13 +14,14 @@ use std::{
 
 use serde_json::{Value, json};
 
+use self::copies::Tally;
 use crate::{
     args::OutputArgs,
     color::Style,
     error::{explain, kind},
     exit::{Exit, Failure},
     log::Log,
-    outcome::{Outcome, Skip, Totals},
+    outcome::{Outcome, Skip},
     progress::{Activity, Line, Progress},
     schema,
     summary::Summary,
@@ -62,8 +65,10 @@ pub(crate) struct Reporter {
     is_mute: Cell<bool>,
     started: Instant,
     progress: RefCell<Option<Progress>>,
-    /// What the closing line says of a sync.
-    totals: RefCell<Option<Box<dyn Totals>>>,
+    /// What a sync has done.
+    sync: Cell<Option<Tally>>,
+    /// Whether a copy is a dry run.
+    is_planned: Cell<bool>,
     /// Whether there is a closing line also where there is no bar.
     closes: Cell<bool>,
     outcome: RefCell<Outcome>,
@@ -90,7 +95,8 @@ impl Reporter {
             is_mute: Cell::default(),
             started,
             progress: RefCell::default(),
-            totals: RefCell::default(),
+            sync: Cell::default(),
+            is_planned: Cell::default(),
             closes: Cell::default(),
             outcome: RefCell::default(),
             warned: RefCell::default(),
@@ -217,7 +223,7 @@ impl Reporter {
     }
 
     /// Counts something that is done and goes without saying.
-    pub(crate) fn count_done(&self) {
+    fn count_done(&self) {
         self.outcome.borrow_mut().add_done();
     }
 
@@ -225,7 +231,7 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn entered(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+    fn entered(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
         self.outcome.borrow_mut().add_directory();
         self.named(text, event)
     }
@@ -243,13 +249,13 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn passed_over(&self, event: &Value, reason: Skip) -> anyhow::Result<()> {
+    fn passed_over(&self, event: &Value, reason: Skip) -> anyhow::Result<()> {
         self.outcome.borrow_mut().add_skipped(reason);
         self.event(event)
     }
 
     /// Says that a newer file was kept, which is a failure of the run; errors are those of [`Reporter::print`].
-    pub(crate) fn kept(&self, line: &str, event: &Value) -> anyhow::Result<()> {
+    fn kept(&self, line: &str, event: &Value) -> anyhow::Result<()> {
         self.log(line);
         self.tell_once_of_many(Style::Error, line);
         self.passed_over(event, Skip::Newer)
@@ -259,7 +265,7 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn deleted(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+    fn deleted(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
         self.outcome.borrow_mut().add_deleted();
         self.activity.step();
         self.named(text, event)
@@ -272,17 +278,11 @@ impl Reporter {
         }
     }
 
-    /// Sets what says in the closing line what a sync has done so far. One that changes nothing says that itself.
-    pub(crate) fn set_totals(&self, totals: impl Totals + 'static, changes: bool) {
-        *self.totals.borrow_mut() = Some(Box::new(totals));
-        self.closes.set(changes);
-    }
-
     /// Says what would be done, and what failed while that was found out.
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn tell_planned(&self, totals: &str) -> anyhow::Result<()> {
+    fn tell_planned(&self, totals: &str) -> anyhow::Result<()> {
         self.print(format!("dry run: {totals}{}\n", self.outcome.borrow().of_sync()).as_bytes())
     }
 
@@ -290,7 +290,7 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn would(&self, text: impl Display) -> anyhow::Result<()> {
+    fn would(&self, text: impl Display) -> anyhow::Result<()> {
         self.log(&text);
         self.print(format!("{text}\n").as_bytes())
     }
@@ -299,13 +299,13 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn resumed(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
+    fn resumed(&self, text: impl Display, event: &Value) -> anyhow::Result<()> {
         self.outcome.borrow_mut().add_resumed();
         self.remark(text, event)
     }
 
     /// Counts a copy that was found equal to its source.
-    pub(crate) fn verified(&self) {
+    fn verified(&self) {
         self.outcome.borrow_mut().add_verified();
     }
 
@@ -339,7 +339,7 @@ impl Reporter {
     }
 
     /// As [`Reporter::warning`], about a file among many: what is said of one is not said of the others, which are counted.
-    pub(crate) fn warning_of(&self, name: impl Display, text: &str) {
+    fn warning_of(&self, name: impl Display, text: &str) {
         let line = format!("{name}: {text}");
         self.log(&line);
         if !self.quiet {
@@ -360,19 +360,6 @@ impl Reporter {
         if self.verbose && !self.json && self.warned.borrow_mut().insert(text.clone()) {
             self.note(text);
         }
-    }
-
-    /// Says once that this run cannot be resumed, for its state cannot be written.
-    pub(crate) fn keeps_nothing(&self, error: &io::Error) {
-        self.warning_once(&format!(
-            "if this run is interrupted, it cannot be resumed: nothing can be kept in $XDG_STATE_HOME or ~/.local/state: {}",
-            crate::error::io_text(error)
-        ));
-    }
-
-    /// Says once that this run cannot be resumed, for another one has the state of its target.
-    pub(crate) fn keeps_nothing_beside_another(&self) {
-        self.warning_once("if this run is interrupted, it cannot be resumed: another nfsw is copying there");
     }
 
     /// Says on standard error what failed, and goes on.
@@ -455,7 +442,7 @@ impl Reporter {
 
     /// Makes the run of a copy end with a line that says what became of the files, if the user `asked` for that or for every name.
     /// Where there is a bar, there is such a line anyway.
-    pub(crate) fn tell_copies(&self, asked: bool) {
+    fn tell_copies(&self, asked: bool) {
         self.closes.set(asked || self.verbose);
     }
 
@@ -472,8 +459,8 @@ impl Reporter {
         if !self.is_copy || !is_worth_it {
             return;
         }
-        let files = match &*self.totals.borrow() {
-            Some(totals) => format!("{}{}", totals.words(), outcome.of_sync()),
+        let files = match self.sync.get() {
+            Some(tally) => format!("{tally}{}", outcome.of_sync()),
             None if self.closes.get() || had_bar || self.log.get().is_some() => outcome.of_copies(),
             None => return,
         };

@@ -5,11 +5,11 @@ use super::{
     frame::Frame,
     node::{Attributes, Kind, Node},
     place::Present,
-    skipped_event,
-    sync::{Change, Compare},
+    sync::Compare,
     update::Age,
 };
 use crate::{
+    event::{Change, Event, Warning},
     exit::{Exit, Failure},
     outcome::Skip,
 };
@@ -231,17 +231,13 @@ impl Run<'_> {
             Decision::Copy(_) => return Ok(()),
             Decision::Skip(reason) => return self.skip(node, &target, reason),
             Decision::SkipOfOtherSize => {
-                self.reporter.warning(format!(
-                    "{shown}: kept, it has the time of {node} but another size (without -u it is replaced)"
-                ));
+                self.warn(Warning::OtherSize { source: &node.name(), target: &target });
                 return self.skip(node, &target, Skip::NotOlder);
             }
             Decision::KeepNewer { may_be_same } => {
-                let compare = if may_be_same { "--checksum compares the contents, " } else { "" };
-                let hint = format!("{compare}--force replaces it, --update skips it");
-                let text = format!("{shown}: kept, it is newer than its source ({hint})");
                 self.reporter.activity().file_done();
-                return self.reporter.kept(&text, &skipped_event(node, &target, Skip::Newer));
+                let (source, target) = (&node.name(), &target);
+                return self.reporter.handle(&Event::KeptNewer { source, target, may_be_same });
             }
             Decision::Unchanged { is_same_time } => {
                 if self.adjust(node, frame, name, present, is_same_time).await? {

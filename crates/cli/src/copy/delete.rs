@@ -24,10 +24,9 @@ use super::{
 };
 use crate::{
     chain::{self, Chain},
+    event::{Event, NotDone, Warning},
     exit::{Exit, Failure},
     name::{MARKER, is_ours, untagged, used_by},
-    report::event,
-    text::escape,
 };
 
 /// Directories that are listed, and names that are removed, at once.
@@ -100,7 +99,7 @@ impl Run<'_> {
         }
         let refuse = |why: &str| Failure::with(Exit::SomeFailed, format!("nothing is deleted: {why}"));
         if self.reporter.has_failures() {
-            self.reporter.warning("nothing is deleted, as not everything could be copied");
+            self.warn(Warning::NothingDeleted { is_rest: false, why: NotDone::Copying });
             return Ok(None);
         }
         if sync.has_vanished.get() {
@@ -120,7 +119,7 @@ impl Run<'_> {
         let is_narrow = |it: &&Doomed| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300;
         let narrow = doomed.iter().filter(is_narrow).cloned().collect();
         if self.reporter.has_failures() {
-            self.reporter.warning("nothing is deleted, as not everything could be listed");
+            self.warn(Warning::NothingDeleted { is_rest: false, why: NotDone::Listing });
             return Ok(None);
         }
         // What is in the way goes whole, or it stays in the way.
@@ -144,7 +143,6 @@ impl Run<'_> {
     /// Why nothing of it is deleted, or what ends the run.
     pub(super) async fn delete(
         &self,
-        sync: &Syncing,
         groups: &[Surplus],
         deletions: &Deletions,
         is_in_the_way: bool,
@@ -153,7 +151,7 @@ impl Run<'_> {
         let of_these = |it: &&Doomed| groups[it.group].is_in_the_way == is_in_the_way;
         let mut doomed: Vec<_> = doomed.iter().filter(of_these).cloned().collect();
         if self.copy.dry_run {
-            return self.delete_all(sync, groups, doomed).await;
+            return self.delete_all(groups, doomed).await;
         }
         for group in groups.iter().filter(|group| group.is_in_the_way == is_in_the_way) {
             self.check_names(group).await?;
@@ -164,7 +162,7 @@ impl Run<'_> {
         let is_parent = |it: &&Doomed| parents.contains(&(it.group, &it.path));
         let narrow: Vec<_> = narrow.iter().filter(is_parent).cloned().collect();
         self.set_modes(groups, &narrow, 0o300).await;
-        let deleted = self.delete_all(sync, groups, doomed).await;
+        let deleted = self.delete_all(groups, doomed).await;
         let failed = deleted.is_err() || self.reporter.has_failures();
         let left = narrow.into_iter().filter(|it| failed || kept.contains(&(it.group, it.path.clone())));
         self.set_modes(groups, &left.collect::<Vec<_>>(), 0).await;
@@ -354,12 +352,7 @@ impl Run<'_> {
     }
 
     /// Deletes files first, then directories from the deepest upwards.
-    async fn delete_all(
-        &self,
-        sync: &Syncing,
-        groups: &[Surplus],
-        doomed: Vec<Doomed>,
-    ) -> anyhow::Result<()> {
+    async fn delete_all(&self, groups: &[Surplus], doomed: Vec<Doomed>) -> anyhow::Result<()> {
         let mut steps: BTreeMap<usize, Vec<Doomed>> = BTreeMap::new();
         for it in doomed {
             let step = if it.is_directory() { usize::MAX - it.depth() } else { 0 };
@@ -384,7 +377,7 @@ impl Run<'_> {
                         return if is_new { Err(chain::moved(place.show(path))) } else { Ok(()) };
                     }
                 }
-                self.say_deleted(sync, frame, it)
+                self.say_deleted(frame, it)
             });
             let mut removals = stream::iter(removals).buffered(IN_FLIGHT);
             while let Some(removed) = removals.next().await {
@@ -436,20 +429,11 @@ impl Run<'_> {
         }
     }
 
-    fn say_deleted(&self, sync: &Syncing, frame: &Frame, doomed: &Doomed) -> anyhow::Result<()> {
-        sync.count_deleted();
+    fn say_deleted(&self, frame: &Frame, doomed: &Doomed) -> anyhow::Result<()> {
+        let target = frame.place.name(&doomed.path);
         let path = below(frame.relative(), &doomed.path);
-        let slash = if doomed.is_directory() { "/" } else { "" };
-        let deleted = if self.copy.dry_run { "would delete" } else { "deleted " };
-        let text = format!("{deleted} {}{slash}", escape(&path));
-        let mut event = event("deleted", &[("path", &frame.place.name(&doomed.path).bytes)]);
-        if self.copy.dry_run {
-            event["dry_run"] = true.into();
-            if !self.reporter.json() {
-                return self.reporter.would(text);
-            }
-        }
-        self.reporter.deleted(text, &event)
+        let is_directory = doomed.is_directory();
+        self.reporter.handle(&Event::Deleted { target: &target, path: &path, is_directory })
     }
 }
 

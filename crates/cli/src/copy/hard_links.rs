@@ -7,11 +7,14 @@ use super::{
     frame::Frame,
     node::{Kind, Node},
     place::Present,
-    sync::{Change, Compare, Syncing},
+    sync::{Compare, Syncing},
     transfer::{Item, Todo},
     update::Age,
 };
-use crate::{progress::Share, report::Reporter};
+use crate::{
+    event::{Change, What},
+    {progress::Share, report::Reporter},
+};
 
 /// The files that have several names.
 #[derive(Debug, Default)]
@@ -106,7 +109,7 @@ impl Run<'_> {
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {
                 share.leave_out(u64::MAX);
-                return self.say_change("file", node, frame, name, Change::Link);
+                return self.say_change(What::File, node, frame, name, Change::Link);
             }
             // It was not copied: what is wrong with it is said again, or it is copied now.
             return self.file(item).await;
@@ -135,7 +138,7 @@ impl Run<'_> {
                 return self.file(item).await;
             }
         }
-        self.say_change("file", node, frame, name, Change::Link)
+        self.say_change(What::File, node, frame, name, Change::Link)
     }
 
     /// Reports what failed, and goes on.

@@ -9,6 +9,7 @@ use super::{
     node::{Kind, Node},
 };
 use crate::{
+    event::Warning,
     exit::{Exit, Failure},
     name::{MARKER, is_ours, untagged, used_by},
     outcome::Skip,
@@ -47,11 +48,11 @@ impl Run<'_> {
         let mut works = Vec::with_capacity(children.len());
         for (name, mut node) in children {
             if name == MARKER {
-                let text = format!("{node}: skipped; it says that SRC itself is an incomplete copy");
                 if deletes.is_some() {
+                    let text = format!("{node}: skipped; it says that SRC itself is an incomplete copy");
                     self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 } else {
-                    self.reporter.warning(text);
+                    self.warn(Warning::Marker(&node.name()));
                 }
                 continue;
             }
@@ -80,7 +81,7 @@ impl Run<'_> {
                     continue;
                 }
                 let reason = Skip::Partial;
-                self.reporter.warning_of(&node, &format!("skipped: it {}", reason.words()));
+                self.warn(Warning::Left(&node.name(), reason));
                 self.skip(&node, &frame.place.name(&name), reason)?;
                 continue;
             }

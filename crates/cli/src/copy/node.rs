@@ -18,6 +18,7 @@ use super::kept;
 use crate::{
     connections::Connections,
     error::{ResultExt, is_missing, is_stale, local, remote_error, show},
+    event::Name,
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
     remote::{Child, Children, Found, find, follow, real},
@@ -228,6 +229,11 @@ impl Node {
             Origin::Remote(file) => file.remote.to_bytes(),
             Origin::Standard => b"-".to_vec(),
         }
+    }
+
+    /// Returns its name for people and for programs.
+    pub(super) fn name(&self) -> Name {
+        Name { shown: self.to_string(), bytes: self.to_bytes() }
     }
 
     /// Returns its path: on this machine from the root, on a server as it is named, with the server.

@@ -3,12 +3,7 @@
 mod names;
 mod remote;
 
-use std::{
-    fmt::Display,
-    os::unix::ffi::{OsStrExt, OsStringExt},
-    path::Path,
-    time::Duration,
-};
+use std::{fmt::Display, os::unix::ffi::OsStringExt, time::Duration};
 
 use nfs_wireless_client::{
     self as client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time,
@@ -26,12 +21,13 @@ use super::{
 use crate::{
     connections::Connections,
     error::{ResultExt, has_status, io_text, is_missing, local, show},
+    event::{Event, Name, Warning},
     exit::{Exit, Failure},
     local::{Directory, Marked, Times},
     name::MARKER,
     remote::Found,
     report::Reporter,
-    target::{Remote, encode_url, join},
+    target::Remote,
     text::escape,
 };
 
@@ -44,33 +40,6 @@ pub(super) enum Place {
     Remote(Box<RemotePlace>),
     /// Would be created if this were not a dry run; its path, for people and for programs.
     Planned(Name),
-}
-
-/// The name of a file as people and as programs are told it.
-#[derive(Clone, Debug)]
-pub(super) struct Name {
-    /// Escaped.
-    pub(super) shown: String,
-    /// As it is.
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Name {
-    /// Returns the name of standard output.
-    pub(super) fn standard_output() -> Self {
-        Self { shown: "standard output".to_owned(), bytes: b"-".to_vec() }
-    }
-
-    /// Returns the name of a local file.
-    pub(super) fn local(path: &Path) -> Self {
-        Self { shown: show(path), bytes: path.as_os_str().as_bytes().to_vec() }
-    }
-
-    /// Returns what is at a path in this directory, as it is. What begins so is a URL, and no local file.
-    fn join(&self, path: &[u8]) -> Vec<u8> {
-        let path = if self.bytes.starts_with(b"nfs://") { encode_url(path) } else { path.to_vec() };
-        join(&self.bytes, &path)
-    }
 }
 
 /// What a symbolic link may replace.
@@ -310,7 +279,7 @@ impl Place {
                 if let Err(error) = set.as_ref()
                     && preserve
                 {
-                    reporter.warning_once(&not_kept(io_text(error)));
+                    reporter.handle(&Event::Warning(Warning::NotKept(&io_text(error))))?;
                 }
                 Ok(())
             }
@@ -324,7 +293,7 @@ impl Place {
                     match place.client.set_attributes(place.handle, attributes).await {
                         Err(error) if is_refused(&error) => {
                             if preserve {
-                                reporter.warning_once(&not_kept(&error));
+                                reporter.handle(&Event::Warning(Warning::NotKept(&error.to_string())))?;
                             }
                             Ok(())
                         }
@@ -505,11 +474,6 @@ pub(super) fn is_refused(error: &client::Error) -> bool {
 /// Whether a server found a name taken.
 fn is_taken(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(|error| has_status(error, NfsStatus::EXIST))
-}
-
-/// Says that modes or times that were asked for are not kept.
-pub(super) fn not_kept(why: impl Display) -> String {
-    format!("the destination does not keep modes or times: {why}")
 }
 
 impl Present {

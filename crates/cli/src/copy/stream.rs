@@ -11,7 +11,6 @@ use tokio::{
 use super::{
     Links, Run,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
-    place::Name,
     plan::Output,
     resume::SMALL_BYTES,
     transfer::{Patience, differ},
@@ -21,6 +20,7 @@ use super::{
 use crate::{
     connections::Connections,
     error::{ResultExt, local, remote_error},
+    event::{Event, Name, What},
     exit::{Exit, Failure},
     local::close_copy,
     remote::{Found, find_again, follow},
@@ -285,7 +285,7 @@ impl Run<'_> {
                 Output::Standard => Name::standard_output(),
                 Output::Special(path) => Name::local(path),
             };
-            return self.say_event("file", node, &target);
+            return self.say(What::File, node, &target, None);
         }
         self.reporter.activity().expect(node.attributes.size);
         let mut source = Input::Remote(Reading::new(self.connections, self.reporter, file, node.attributes));
@@ -302,7 +302,7 @@ impl Run<'_> {
                 stdout.flush().await.map_err(stdout_error)?;
                 close_copy(&io::stdout()).map_err(stdout_error)?;
                 self.reporter.activity().file_done();
-                self.reporter.count_done();
+                self.reporter.handle(&Event::Written)?;
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::standard_output()).await?;
                 }
@@ -325,7 +325,7 @@ impl Run<'_> {
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::local(path)).await?;
                 }
-                self.say_event("file", node, &Name::local(path))
+                self.say(What::File, node, &Name::local(path), None)
             }
         }
     }

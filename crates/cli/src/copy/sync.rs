@@ -5,24 +5,19 @@ use std::{
     rc::Rc,
 };
 
-use serde_json::json;
-
 use super::{
     Overwrite, Run, Work,
     delete::Surplus,
     filter::below,
     frame::Frame,
     hard_links::HardLinks,
-    node::{Attributes, Kind, Node},
-    place::{Name, Present, SET_ID},
-    skipped_event,
+    node::{Kind, Node},
+    place::{Present, SET_ID},
     transfer::SET_ID_IS_LEFT_OUT,
 };
 use crate::{
-    outcome::{Skip, Totals},
-    report::event,
-    text::escape,
-    units,
+    event::{Change, Name, NotDone, Warning, What},
+    outcome::Skip,
 };
 
 /// How a sync differs from a copy.
@@ -63,67 +58,6 @@ pub(super) struct Syncing {
     pub(super) surplus: RefCell<Vec<Surplus>>,
     /// What cannot be copied before something of another kind is deleted.
     pub(super) blocked: RefCell<Vec<Work>>,
-    tally: Rc<RefCell<Tally>>,
-}
-
-/// Why something is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// Nothing has its name.
-    New,
-    /// What is there is replaced, whatever it is.
-    Replaced,
-    /// It has another size, this one.
-    Size(u64),
-    /// It has another time.
-    Time,
-    /// It has other bytes.
-    Contents,
-    /// It is a link to something else.
-    Target,
-    /// It is something else.
-    Kind,
-    /// Only its mode or time is another.
-    Attributes,
-    /// It becomes another name of a file.
-    Link,
-}
-
-/// What was done, or would be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tally {
-    new: u64,
-    changed: u64,
-    deleted: u64,
-    unchanged: u64,
-    bytes: u64,
-}
-
-#[derive(Debug)]
-struct Counted {
-    tally: Rc<RefCell<Tally>>,
-    dry_run: bool,
-}
-
-impl Totals for Counted {
-    fn words(&self) -> String {
-        let tally = self.tally.borrow();
-        if self.dry_run { tally.planned() } else { tally.done() }
-    }
-}
-
-impl Tally {
-    fn done(&self) -> String {
-        let Self { new, changed, deleted, unchanged, bytes } = self;
-        let size = units::bytes(*bytes);
-        format!("{new} new and {changed} changed ({size}), {deleted} deleted, {unchanged} unchanged")
-    }
-
-    fn planned(&self) -> String {
-        let Self { new, changed, deleted, unchanged, bytes } = self;
-        let size = units::bytes(*bytes);
-        format!("would create {new} and update {changed} ({size}), delete {deleted}; {unchanged} unchanged")
-    }
 }
 
 impl Syncing {
@@ -136,40 +70,7 @@ impl Syncing {
             hard_links: HardLinks::default(),
             surplus: RefCell::default(),
             blocked: RefCell::default(),
-            tally: Rc::default(),
         }
-    }
-
-    /// Returns what says what was done so far, or would be.
-    pub(super) fn totals(&self, dry_run: bool) -> impl Totals + use<> {
-        Counted { tally: Rc::clone(&self.tally), dry_run }
-    }
-
-    /// Counts something that was deleted, or would be.
-    pub(super) fn count_deleted(&self) {
-        self.tally.borrow_mut().deleted += 1;
-    }
-}
-
-impl Change {
-    /// Returns the word for JSON.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Replaced => "replaced",
-            Self::Size(_) => "size",
-            Self::Time => "time",
-            Self::Contents => "contents",
-            Self::Target => "target",
-            Self::Kind => "kind",
-            Self::Attributes => "attributes",
-            Self::Link => "hard_link",
-        }
-    }
-
-    /// Whether bytes are copied for it.
-    const fn moves_bytes(self) -> bool {
-        !matches!(self, Self::Attributes | Self::Link)
     }
 }
 
@@ -205,86 +106,12 @@ impl Run<'_> {
                 return Ok(false);
             }
         }
-        self.say_change("file", node, frame, name, Change::Attributes).map(|()| true)
+        self.say_change(What::File, node, frame, name, Change::Attributes).map(|()| true)
     }
 
     /// Says that something is as its source.
     pub(super) fn unchanged(&self, node: &Node, target: &Name) -> anyhow::Result<()> {
-        if let Some(sync) = &self.sync {
-            sync.tally.borrow_mut().unchanged += 1;
-        }
-        self.reporter.activity().file_done();
-        self.reporter.passed_over(&skipped_event(node, target, Skip::Unchanged), Skip::Unchanged)
-    }
-
-    /// Says what was copied, or would be.
-    pub(super) fn say_change(
-        &self,
-        kind: &str,
-        node: &Node,
-        frame: &Frame,
-        name: &[u8],
-        change: Change,
-    ) -> anyhow::Result<()> {
-        let Some(sync) = &self.sync else {
-            return self.say(kind, node, frame, name);
-        };
-        if node.kind != Kind::Directory {
-            self.reporter.activity().file_done();
-        }
-        let Attributes { size, .. } = node.attributes;
-        {
-            let mut tally = sync.tally.borrow_mut();
-            let is_new = matches!(change, Change::New | Change::Link);
-            *(if is_new { &mut tally.new } else { &mut tally.changed }) += 1;
-            if change.moves_bytes() {
-                tally.bytes += node.expected_bytes();
-            }
-        }
-        let path = escape(&below(frame.relative(), name)).into_owned();
-        let [new, changed] =
-            if self.copy.dry_run { ["would create", "would update"] } else { ["new     ", "changed "] };
-        let text = match (node.kind, change) {
-            (Kind::Directory, Change::Attributes) => format!("{changed} {path}/ (mode)"),
-            (Kind::Directory, _) => format!("{new} {path}/"),
-            (Kind::File, Change::New) => format!("{new} {path} ({})", units::bytes(size)),
-            (_, Change::New) => format!("{new} {path}"),
-            (_, Change::Link) => format!("{new} {path} (hard link)"),
-            (_, Change::Size(was)) => {
-                format!("{changed} {path} ({}, was {})", units::bytes(size), units::bytes(was))
-            }
-            (_, Change::Time) => format!("{changed} {path} (time)"),
-            (_, Change::Contents | Change::Replaced) => format!("{changed} {path} (contents)"),
-            (_, Change::Target) => format!("{changed} {path} (link target)"),
-            (_, Change::Kind) => format!("{changed} {path} (kind)"),
-            (_, Change::Attributes) => format!("{changed} {path} (mode or time only)"),
-        };
-        let target = frame.place.name(name);
-        let mut event = event(kind, &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-        event["bytes"] = size.into();
-        event["change"] = change.name().into();
-        if self.copy.dry_run {
-            event["dry_run"] = true.into();
-            if !self.reporter.json() {
-                return self.reporter.would(text);
-            }
-        }
-        match node.kind {
-            Kind::Directory => self.reporter.entered(text, &event),
-            _ => self.reporter.done(text, &event),
-        }
-    }
-
-    /// Says what was done in all, or would be.
-    pub(super) fn tell_sync(&self, sync: &Syncing) -> anyhow::Result<()> {
-        let Tally { new, changed, deleted, unchanged, bytes } = *sync.tally.borrow();
-        if self.reporter.json() {
-            return self.reporter.event(&json!({
-                "event": "totals", "dry_run": self.copy.dry_run, "new": new, "changed": changed,
-                "deleted": deleted, "unchanged": unchanged, "bytes": bytes,
-            }));
-        }
-        if self.copy.dry_run { self.reporter.tell_planned(&sync.tally.borrow().planned()) } else { Ok(()) }
+        self.skip(node, target, Skip::Unchanged)
     }
 
     /// Returns what has the name of what is to be copied, is of another kind, and is to be deleted.
@@ -349,7 +176,7 @@ impl Run<'_> {
         let is_in_the_way = |group: &Surplus| group.is_in_the_way;
         let deletions = self.go_on(self.find_deletions(sync, groups).await)?.flatten();
         if let Some(deletions) = &deletions {
-            self.go_on(self.delete(sync, groups, deletions, true).await)?;
+            self.go_on(self.delete(groups, deletions, true).await)?;
         }
         if deletions.is_some() || !self.reporter.has_failures() {
             self.work_off(works).await?;
@@ -361,11 +188,11 @@ impl Run<'_> {
         self.make_hard_links(sync, false).await?;
         let Some(deletions) = deletions.filter(|_| !groups.iter().all(is_in_the_way)) else { return Ok(()) };
         if self.reporter.has_failures() {
-            let other = if groups.iter().any(is_in_the_way) { "nothing else" } else { "nothing" };
-            self.reporter.warning(format!("{other} is deleted, as not everything could be copied"));
+            let is_rest = groups.iter().any(is_in_the_way);
+            self.warn(Warning::NothingDeleted { is_rest, why: NotDone::Copying });
             return Ok(());
         }
-        self.go_on(self.delete(sync, groups, &deletions, false).await).map(drop)
+        self.go_on(self.delete(groups, &deletions, false).await).map(drop)
     }
 
     /// Reports what failed, unless that ends the run.

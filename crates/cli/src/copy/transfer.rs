@@ -13,19 +13,17 @@ use super::{
     Copy, Links, Overwrite, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
-    place::{Name, Place, Present, not_kept},
-    sync::Change,
+    place::{Place, Present},
     verify::Digest,
 };
 use crate::{
     error::{about, is_stale, local},
+    event::{Change, Event, Name, Warning, What},
     exit::{Exit, Failure},
     local::{self as files, Directory},
     outcome::Skip,
     progress::Share,
     remote,
-    report::event,
-    units,
 };
 
 /// How often a source that changes while it is copied is begun again.
@@ -166,7 +164,7 @@ impl Run<'_> {
                     self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
                 }
-                self.say_change("file", node, frame, name, change)
+                self.say_change(What::File, node, frame, name, change)
             }
         }
     }
@@ -290,24 +288,19 @@ impl Run<'_> {
     }
 
     fn say_changed(&self, node: &Node) {
-        let text = format!("{node}: changed since its copy was begun; copied again");
-        self.reporter.warning_once(&text);
+        self.warn(Warning::Changed(&node.name()));
     }
 
     /// Says, once, that the destination does not keep modes or times; where nobody has asked for them that is no matter.
     pub(super) fn say_not_kept(&self, why: impl Display) {
         if self.copy.preserve {
-            self.reporter.warning_once(&not_kept(why));
+            self.warn(Warning::NotKept(&why.to_string()));
         }
     }
 
     /// Says of a file that was appended to what of it was copied.
     pub(super) fn say_grew(&self, node: &Node, size: u64) {
-        let size = units::bytes(size);
-        self.reporter.warning_of(
-            node,
-            &format!("grew while it was copied; the copy has the {size} that were there when it was begun"),
-        );
+        self.warn(Warning::Grew(&node.name(), size));
     }
 
     /// Says, once, how much of a file is there already and need not be copied.
@@ -315,13 +308,8 @@ impl Run<'_> {
         if bytes == 0 || !share.resume(bytes) {
             return Ok(());
         }
-        let mut event = event("resumed", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-        event["bytes"] = bytes.into();
-        let size = units::bytes(node.attributes.size);
-        self.reporter.resumed(
-            format_args!("{}: resuming after {} of {size}", target.shown, units::bytes(bytes)),
-            &event,
-        )
+        let (source, size) = (&node.name(), node.attributes.size);
+        self.reporter.handle(&Event::Resumed { source, target, bytes, size })
     }
 }
 

@@ -4,19 +4,19 @@ use std::{io, ops::Range};
 
 use futures_util::future::try_join;
 use nfs_wireless_client::{Client, File};
-use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
     Links, Run,
     node::{Node, Origin},
-    place::{Name, Place},
+    place::Place,
 };
 use crate::{
     error::{ResultExt, local, remote_error},
+    event::{Event, Name, Warning},
     exit::{Exit, Failure},
     local::SourcePath,
-    report::{Reporter, event},
+    report::Reporter,
     text::escape,
 };
 
@@ -112,10 +112,7 @@ impl Run<'_> {
         };
         let is_doubtful = source.into_iter().chain(target).any(Client::identifications_may_have_wrapped);
         if is_doubtful && !self.copy.verify {
-            self.reporter.warning_once(
-                "datagrams are fragmented faster than their identifications last (RFC 4963), so every copy is read again and \
-                 compared; --transport tcp or --block-size auto needs none of that",
-            );
+            self.warn(Warning::IdentificationsWrap);
         }
         is_doubtful || self.copy.verify
     }
@@ -202,13 +199,9 @@ impl Run<'_> {
 
     fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &Name) -> anyhow::Result<()> {
         if ranges.is_empty() {
-            self.reporter.verified();
-            return Ok(());
+            return self.reporter.handle(&Event::Verified);
         }
-        let pairs: Vec<_> = ranges.iter().map(|range| [range.start, range.end]).collect();
-        let mut event = event("differs", &[("source", &node.to_bytes()), ("target", &target.bytes)]);
-        event["ranges"] = json!(pairs);
-        self.reporter.event(&event)?;
+        self.reporter.handle(&Event::Differs { source: &node.name(), target, ranges })?;
         let named = ranges.iter().take(NAMED_RANGES);
         let named: Vec<_> = named.map(|range| format!("{} to {}", range.start, range.end - 1)).collect();
         let more = match ranges.len().saturating_sub(NAMED_RANGES) {

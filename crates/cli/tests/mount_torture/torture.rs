@@ -239,14 +239,19 @@ impl Field {
     fn judge_open(&self, open: &Open, answer: Answer) -> bool {
         let Err(error) = &answer.words else { return true };
         if !self.is_explained(&open.name, error, open.window) {
-            let (name, (from, to)) = (&open.name, open.window);
-            let second = Duration::from_secs(1);
-            let before = self.model(|model| model.during(name, from - second, from)).len() - 1;
-            let meanwhile = self.model(|model| model.during(name, from, to)).len() - 1;
-            let took = to - from;
-            self.wrong(format!("open {name}: {error}; it took {took:.2?}; {before} changes in the second before, {meanwhile} meanwhile"));
+            let story = self.story(&open.name, open.window);
+            self.wrong(format!("open {}: {error}; {story}", open.name));
         }
         false
+    }
+
+    /// How long something took, and what changed.
+    fn story(&self, name: &str, (from, to): (Instant, Instant)) -> String {
+        let second = Duration::from_secs(1);
+        let before = self.model(|model| model.during(name, from - second, from)).len() - 1;
+        let meanwhile = self.model(|model| model.during(name, from, to)).len() - 1;
+        let took = to - from;
+        format!("it took {took:.2?}; {before} changes in the second before, {meanwhile} meanwhile")
     }
 
     fn judge_bytes(
@@ -271,7 +276,9 @@ impl Field {
                 let has_changed = since.iter().any(|it| label(it) != label(&since[0]));
                 let is_stale = (error.starts_with("116 ") || error.starts_with("14 ")) && has_changed;
                 if !is_stale && !self.is_explained(&open.name, &error, whole) {
-                    self.wrong(format!("{what}: {error}"));
+                    let (opened, asked) =
+                        (self.story(&open.name, open.window), self.story(&open.name, window));
+                    self.wrong(format!("{what}: {error}; the open: {opened}; this: {asked}"));
                 }
                 return false;
             }

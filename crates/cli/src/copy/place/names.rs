@@ -10,6 +10,7 @@ use crate::{
     connections::Connections,
     copy::{frame::Frame, node::Kind, tags::Tags},
     error::{ResultExt, has_no_links, has_status, is_missing, local},
+    event::{Event, Warning},
     local::Times,
     name::{Tag, fresh},
     remote::Children,
@@ -211,10 +212,8 @@ impl Place {
                             let kept = at.client.metadata(file).await.at(at.remote.join(name))?;
                             let are_kept = mode.is_some_and(|mode| mode & SET_ID == kept.mode & SET_ID);
                             if !are_kept {
-                                reporter.warning_once(&format!(
-                                    "{}: set-user-ID and set-group-ID bits are not kept",
-                                    at.remote.server()
-                                ));
+                                let server = at.remote.server().to_string();
+                                reporter.handle(&Event::Warning(Warning::SetIdNotKept(&server)))?;
                             }
                             Ok(are_kept || times.is_some() || kept.mode & 0o7777 != before & 0o7777)
                         }

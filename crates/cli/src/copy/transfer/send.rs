@@ -21,11 +21,12 @@ use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{Name, RemotePlace, SET_ID, is_refused, set_times, target_key},
+        place::{RemotePlace, SET_ID, is_refused, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
     error::{ResultExt, full, has_no_room, has_status, local},
+    event::{Name, Warning},
     exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, SourcePath, Sparse, Times},
@@ -286,13 +287,10 @@ impl Run<'_> {
         confirmed: u64,
         share: &Share,
     ) -> anyhow::Result<()> {
-        if had > 0 && confirmed == 0 {
-            let text = format!(
-                "{target}: the server does not have what an earlier run sent, so it is copied from the beginning"
-            );
-            self.reporter.warning_once(&text);
-        }
         let name = Name { shown: target.to_string(), bytes: target.to_bytes() };
+        if had > 0 && confirmed == 0 {
+            self.warn(Warning::LostUpload { target: &name });
+        }
         self.say_resumed(node, &name, confirmed, share)
     }
 
@@ -312,7 +310,7 @@ impl Run<'_> {
         let server = place.client.address();
         match Earlier::open(&self.copy.state, &key, server, source, number.unwrap_or_default()) {
             Ok(earlier) if earlier.is_none() || number.is_none() => {
-                self.reporter.keeps_nothing_beside_another();
+                self.warn(Warning::NotResumableBesideAnother);
                 Ok(None)
             }
             Ok(earlier) => {
@@ -326,7 +324,7 @@ impl Run<'_> {
                 Err(Failure::with(Exit::SomeFailed, text))
             }
             Err(error) => {
-                self.reporter.keeps_nothing(&error);
+                self.warn(Warning::NotResumable(&error));
                 Ok(None)
             }
         }
