@@ -1,12 +1,8 @@
 //! The machine: operations in, calls out, replies in, answers out.
 
-mod again;
 mod calls;
 mod handles;
 mod hoard;
-mod idle;
-mod keep;
-mod limits;
 mod prefetch;
 mod refresh;
 mod replies;
@@ -18,24 +14,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use nfs_proto::attr::Metadata;
 use nfs_wire::FileHandle;
 
 pub use self::hoard::Wanted;
-use self::{again::Again, idle::Marks, keep::Unkept, prefetch::Prefetch};
+use self::prefetch::Prefetch;
 use crate::{
     answers::{Answer, Event, Failure, Stats},
     call::{Call, Outcome, Transmit},
     config::CacheConfig,
     data::Held,
     directory::Name,
-    freshness::Freshness,
     ids::{CallId, NodeId, OpenId, OperationId},
-    object::{Entry, Known, Objects, State},
+    object::{Entry, Identity, State},
     path::PathEstimate,
     reachability::{Link, Reachability},
     store::Store,
+    tree::Tree,
 };
 
 /// What a server showed of an export, as a machine: see the crate's documentation.
@@ -50,30 +45,18 @@ use crate::{
 #[derive(Debug)]
 pub struct Cache<S> {
     config: Arc<CacheConfig>,
-    store: S,
-    objects: Objects,
-    freshness: Freshness,
-    /// The server was seen to tell how many names a file has.
-    counts_links: bool,
-    /// Calls before this one may tell of files that the server did not know later.
-    gone_before: CallId,
+    tree: Tree<S>,
     server: Reachability,
     read_block: u32,
     next: u64,
     operations: BTreeMap<OperationId, Operation>,
     calls: BTreeMap<CallId, Call>,
     opens: BTreeMap<OpenId, Open>,
-    /// Grains that the store had no room for, for the operations that wait for them.
-    loose: VecDeque<(NodeId, u64, Bytes)>,
-    held_bytes: u64,
-    unkept: Unkept,
     cancels: VecDeque<CallId>,
     events: VecDeque<Event>,
     stats: Stats,
     path: PathEstimate,
     prefetch: Prefetch,
-    again: Again,
-    marks: Marks,
 }
 
 #[derive(Debug)]
@@ -133,39 +116,44 @@ struct Open {
 impl<S: Store> Cache<S> {
     /// Shows the directory `root`, whose attributes were just told.
     pub fn new(config: CacheConfig, now: Instant, root: FileHandle, metadata: Metadata, store: S) -> Self {
-        let mut objects = Objects::default();
-        let known = Known { metadata, call: CallId::FIRST, asked_at: now, seen_at: now };
-        let node = objects.insert(now, root, known);
-        if let Some(object) = objects.get_mut(node) {
-            object.references = 1;
-        }
         let config = Arc::new(config);
+        let tree = Tree::new(Arc::clone(&config), now, root, metadata, store);
+        Self::of(config, now, tree)
+    }
+
+    /// Shows what a lasting store has kept of the directory `root`, before its server was asked for anything; `None` if there is
+    /// nothing. `since_1970` is as for [`Cache::set_wall_clock`]. What the server says is believed once it shows that it has the same root.
+    pub fn disconnected(
+        config: CacheConfig,
+        now: Instant,
+        since_1970: Duration,
+        root: FileHandle,
+        store: S,
+    ) -> Option<Self> {
+        let config = Arc::new(config);
+        let tree = Tree::kept(Arc::clone(&config), now, since_1970, root, store)?;
+        let mut cache = Self::of(config, now, tree);
+        cache.server.set_link(Link::Unidentified { silent: true });
+        cache.ensure_probe();
+        Some(cache)
+    }
+
+    fn of(config: Arc<CacheConfig>, now: Instant, tree: Tree<S>) -> Self {
         let server = Reachability::new(Arc::clone(&config), now);
-        let mut freshness = Freshness::new(Arc::clone(&config), now);
-        freshness.observe(metadata.ctime);
         Self {
             config,
-            store,
-            objects,
-            freshness,
-            counts_links: false,
-            gone_before: CallId(0),
+            tree,
             server,
             read_block: SMALLEST_READ,
             next: CallId::FIRST.0 + 1,
             operations: BTreeMap::new(),
             calls: BTreeMap::new(),
             opens: BTreeMap::new(),
-            loose: VecDeque::new(),
-            held_bytes: 0,
-            unkept: Unkept::default(),
             cancels: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
             path: PathEstimate::default(),
             prefetch: Prefetch::default(),
-            again: Again::default(),
-            marks: Marks::new(now),
         }
     }
 
@@ -192,7 +180,7 @@ impl<S: Store> Cache<S> {
     /// Opens a file by the name that it was [`found`](Self::found) by: [`Answer::Opened`]. [`Failure::Stale`] means that the file has
     /// another version now, or the name leads to another file: look it up again.
     pub fn open(&mut self, now: Instant, file: NodeId) -> OperationId {
-        let by = self.objects.get(file).and_then(|object| object.entry.clone());
+        let by = self.tree.objects.get(file).and_then(|object| object.entry.clone());
         self.submit(now, Asked::Open { node: file, by })
     }
 
@@ -228,43 +216,91 @@ impl<S: Store> Cache<S> {
     /// Closes a file. Reads of it that wait still fail.
     pub fn release(&mut self, open: OpenId) {
         let Some(Open { node, .. }) = self.opens.remove(&open) else { return };
-        self.was_used(open, node);
+        self.tree.was_used(open, node);
         let reads =
             |operation: &Operation| matches!(operation.asked, Asked::Read { open: of, .. } if of == open);
         let waiting = self.operations.iter().filter(|(_, operation)| reads(operation));
         for operation in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
             self.step(operation);
         }
-        if let Some(object) = self.objects.get_mut(node) {
+        if let Some(object) = self.tree.objects.get_mut(node) {
             object.open -= 1;
         }
-        self.drop_if_unused(node);
+        self.tree.drop_if_unused(node);
     }
 
     /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it.
     pub fn reference(&mut self, node: NodeId) {
-        if let Some(object) = self.objects.get_mut(node) {
+        if let Some(object) = self.tree.objects.get_mut(node) {
             object.references += 1;
         }
     }
 
     /// Takes note that a front has forgotten a node that it was told of `times` times.
     pub fn forget(&mut self, node: NodeId, times: u64) {
-        if let Some(object) = self.objects.get_mut(node) {
+        if let Some(object) = self.tree.objects.get_mut(node) {
             object.references = object.references.saturating_sub(times);
         }
-        self.drop_if_unused(node);
+        self.tree.drop_if_unused(node);
     }
 
     /// Keeps what is held of an object, of later versions of it, and of what lies in it, when room is made for other things; or no
     /// longer does.
     pub fn pin(&mut self, node: NodeId, pinned: bool) {
-        if let Some(object) = self.objects.get_mut(node)
+        if let Some(object) = self.tree.objects.get_mut(node)
             && object.pinned != pinned
         {
             object.pinned = pinned;
-            self.changed(node);
+            self.tree.changed(node);
         }
+    }
+
+    /// Says what a clock of this machine shows, in time since 1970, so that a later cache knows how old things are.
+    pub const fn set_wall_clock(&mut self, now: Instant, since_1970: Duration) {
+        self.tree.freshness.set_wall_clock(now, since_1970);
+    }
+
+    /// Returns when [`Cache::keep`] is to be called next.
+    pub fn next_keep(&self) -> Option<Instant> {
+        self.tree.next_keep()
+    }
+
+    /// Gives the store records that are due, so many at most.
+    pub fn keep(&mut self, now: Instant, most: usize) {
+        self.advance(now);
+        self.tree.keep(most);
+    }
+
+    /// Gives the store all records that it does not have.
+    pub fn keep_all(&mut self) {
+        self.tree.keep_all();
+    }
+
+    /// Makes sure that what a lasting store has of a node is known, so that [`Cache::state`] counts it.
+    pub fn recall(&mut self, node: NodeId) {
+        self.tree.recall_data(node);
+    }
+
+    /// Returns what a path below the root leads to, its names joined by `/`, by what is known without asking the server.
+    pub fn known_at(&mut self, path: &[u8]) -> Option<NodeId> {
+        self.tree.known_at(path)
+    }
+
+    /// Returns what names the object of a node beyond the life of this cache.
+    pub fn identity(&self, node: NodeId) -> Option<Identity> {
+        self.tree.identity(node)
+    }
+
+    /// Returns the node of an object that an earlier cache, too, may have named so. Where nothing in memory has the handle, all that a
+    /// lasting store keeps is looked through. `None` if it is not known, or has another version now.
+    pub fn node_of(&mut self, identity: &Identity) -> Option<NodeId> {
+        self.tree.node_of(identity)
+    }
+
+    /// Takes note by which name a front was just told of a node. Returns whether [`open`](Self::open) asks where this one leads: a file
+    /// keeps the name that it was found by first while a front knows it.
+    pub fn found(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> bool {
+        self.tree.found(node, directory, name)
     }
 
     /// Says how many bytes a READ may ask for.
@@ -285,7 +321,7 @@ impl<S: Store> Cache<S> {
             matches!(self.server.link(), Link::Down | Link::Another | Link::Unidentified { silent: true });
         self.set_link(Link::Unidentified { silent });
         self.path = PathEstimate::default();
-        self.server.handle_path_change(self.freshness.now());
+        self.server.handle_path_change(self.tree.now());
         self.withdraw_calls();
         self.ensure_probe();
     }
@@ -299,15 +335,15 @@ impl<S: Store> Cache<S> {
     /// Fires everything due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        let is_silent = |operation: &Operation| self.silent_at(operation) <= self.freshness.now();
+        let is_silent = |operation: &Operation| self.silent_at(operation) <= self.tree.now();
         if self.operations.values().any(is_silent)
-            || self.unanswered_at().is_some_and(|at| at <= self.freshness.now())
+            || self.unanswered_at().is_some_and(|at| at <= self.tree.now())
         {
             self.set_link(self.server.silent());
         }
         self.probe_again();
         self.step_all();
-        self.expire();
+        self.tree.expire();
     }
 
     /// Returns the next call whose outcome is of no use any more.
@@ -320,10 +356,10 @@ impl<S: Store> Cache<S> {
         self.advance(now);
         self.prefetch();
         let call =
-            *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.freshness.now()))?.0;
-        let sent = self.prefetch.rate.sent(self.freshness.now());
+            *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.tree.now()))?.0;
+        let sent = self.prefetch.rate.sent(self.tree.now());
         self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
-        self.server.handle_sent(self.freshness.now());
+        self.server.handle_sent(self.tree.now());
         let question = &self.calls[&call].question;
         let (procedure, arguments) =
             question.encode(self.listing(question), self.path.page_bytes(&self.config));
@@ -339,42 +375,39 @@ impl<S: Store> Cache<S> {
     /// Returns when to call [`Cache::handle_timeout`], or [`Cache::poll_transmit`], next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let due = |operation: &Operation| [operation.brought + self.config.wait, self.given_up_at(operation)];
-        let ends = self.operations.values().flat_map(due).filter(|&at| at > self.freshness.now());
+        let ends = self.operations.values().flat_map(due).filter(|&at| at > self.tree.now());
         let silences =
             self.operations.values().filter(|_| self.server.may_answer()).map(|it| self.silent_at(it));
         let calls = self.calls.values().filter_map(|call| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
-        let prompts = self
-            .operations
-            .values()
-            .filter_map(|it| self.prompt_at(it))
-            .filter(|&at| at > self.freshness.now());
+        let prompts =
+            self.operations.values().filter_map(|it| self.prompt_at(it)).filter(|&at| at > self.tree.now());
         ends.chain(silences)
             .chain(prompts)
             .chain(calls)
             .chain(self.prefetch_at())
-            .chain(self.expiry_at())
+            .chain(self.tree.expiry_at())
             .min()
     }
 
     /// Returns how what is known of a node relates to the server.
     pub fn state(&self, now: Instant, node: NodeId) -> Option<State> {
-        let object = self.objects.get(node)?;
+        let object = self.tree.objects.get(node)?;
         let held = object.held();
         let size_bytes = object.known.metadata.size;
         let held_bytes = held.map_or(0, Held::bytes);
         let is_kept = object.known.call == CallId::KEPT;
-        let later = now.saturating_duration_since(self.freshness.now());
+        let later = now.saturating_duration_since(self.tree.now());
         let fresh = !object.over
             && self.server.is_up()
             && !is_kept
-            && !self.freshness.is_used_up(&object.known, later);
+            && !self.tree.freshness.is_used_up(&object.known, later);
         Some(State { fresh, asked_at: object.known.asked_at, held_bytes, size_bytes })
     }
 
     /// Returns the newest attributes of a node that are known.
     pub fn known(&self, node: NodeId) -> Option<Metadata> {
-        Some(self.objects.get(node)?.known.metadata)
+        Some(self.tree.objects.get(node)?.known.metadata)
     }
 
     /// Whether the server answers, as far as is known.
@@ -384,8 +417,13 @@ impl<S: Store> Cache<S> {
 
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
-        let objects = self.objects.by_node.len();
-        Stats { held_bytes: self.total_bytes(), objects, prefetched_bytes: self.prefetch.bytes, ..self.stats }
+        let objects = self.tree.objects.by_node.len();
+        Stats {
+            held_bytes: self.tree.total_bytes(),
+            objects,
+            prefetched_bytes: self.prefetch.bytes,
+            ..self.stats
+        }
     }
 
     fn submit(&mut self, now: Instant, asked: Asked) -> OperationId {
@@ -397,7 +435,7 @@ impl<S: Store> Cache<S> {
         self.advance(now);
         let operation = OperationId(self.unique());
         let first = CallId(since.map_or(self.next, |since| since.0));
-        let (begun, brought) = (self.freshness.now(), self.freshness.now());
+        let (begun, brought) = (self.tree.now(), self.tree.now());
         let mute_since = self.mute_since(&asked);
         let asked = Operation {
             asked,
@@ -411,7 +449,7 @@ impl<S: Store> Cache<S> {
             rounds: 0,
             mute_since,
         };
-        self.server.handle_operation(self.freshness.now());
+        self.server.handle_operation(self.tree.now());
         self.operations.insert(operation, asked);
         self.stats.operations += 1;
         let calls = self.next;
@@ -432,7 +470,7 @@ impl<S: Store> Cache<S> {
             Asked::Read { open, .. } => self.opens.get(open)?.node,
             Asked::Lookup { .. } | Asked::Find(_) => return None,
         };
-        let handle = self.objects.get(node)?.handle();
+        let handle = self.tree.objects.get(node)?.handle();
         let calls =
             self.calls.values().filter(|call| call.is_in_flight() && *call.question.handle() == handle);
         calls.filter_map(|call| call.sent.map(|sent| sent.at)).min()
@@ -445,7 +483,16 @@ impl<S: Store> Cache<S> {
     }
 
     fn advance(&mut self, now: Instant) {
-        self.freshness.advance(now);
+        self.tree.freshness.advance(now);
+    }
+
+    /// Takes over what the tree has found out about files.
+    fn follow_versions(&mut self) {
+        let altered = self.tree.altered.drain(..).map(|node| Event::Altered { node });
+        self.events.extend(altered);
+        for (over, node) in self.tree.replaced.drain(..) {
+            self.prefetch.hoard.follow(over, node);
+        }
     }
 
     fn set_link(&mut self, link: Link) {

@@ -39,6 +39,7 @@ mod reachability;
 mod record;
 mod server_clock;
 mod store;
+mod tree;
 mod version;
 
 pub use self::{

@@ -49,11 +49,10 @@ impl<S: Store> Cache<S> {
             // Before the server is identified nothing else is sent.
             let may_send = self.server.may_send();
             let rounds = operation.and_then(|it| self.operations.get(&it)).map_or(0, |it| it.rounds);
-            let send_at =
-                may_send.then_some(self.freshness.now().max(self.server.not_before()) + slower(rounds));
+            let send_at = may_send.then_some(self.tree.now().max(self.server.not_before()) + slower(rounds));
             let call = Call {
                 question,
-                begun: self.freshness.now(),
+                begun: self.tree.now(),
                 send_at,
                 sent: None,
                 waiters: BTreeSet::new(),
@@ -80,8 +79,8 @@ impl<S: Store> Cache<S> {
 
     /// Fetches a grain.
     pub(super) fn fetch(&mut self, operation: Option<OperationId>, node: NodeId, grain: u64) {
-        let (now, next, block) = (self.freshness.now(), CallId(self.next), u64::from(self.read_block));
-        let Some(object) = self.objects.get_mut(node) else { return };
+        let (now, next, block) = (self.tree.now(), CallId(self.next), u64::from(self.read_block));
+        let Some(object) = self.tree.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
         let fetch =
@@ -116,7 +115,7 @@ impl<S: Store> Cache<S> {
     /// Fetches grains ahead of a reader: `wanted` are those that are neither held nor fetched up to the grain `end`, as far as the reader may
     /// be ahead, of a file that ends with the grain before `last`. Of what is far ahead, nothing is asked for before it fills a READ.
     pub(super) fn fetch_ahead(&mut self, node: NodeId, wanted: &[u64], near: u64, (end, last): (u64, u64)) {
-        let narrow = self.objects.get(node).and_then(Object::held).is_none_or(|held| held.one_by_one);
+        let narrow = self.tree.objects.get(node).and_then(Object::held).is_none_or(|held| held.one_by_one);
         let most = if narrow { 1 } else { self.path.grains_at_once(self.read_block) };
         let mut rest = wanted;
         while let Some(&first) = rest.first() {
@@ -136,8 +135,8 @@ impl<S: Store> Cache<S> {
         if grains.end == grains.start + 1 {
             return self.fetch(None, node, grains.start);
         }
-        let (now, next) = (self.freshness.now(), CallId(self.next));
-        let Some(object) = self.objects.get_mut(node) else { return };
+        let (now, next) = (self.tree.now(), CallId(self.next));
+        let Some(object) = self.tree.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
         for grain in grains.clone() {
@@ -156,7 +155,7 @@ impl<S: Store> Cache<S> {
         }
         let call = self.ask(None, question, CallId(0));
         let pause = if self.server.link() == Link::Another { ANOTHER_PAUSE } else { Duration::ZERO };
-        let send_at = Some(self.freshness.now().max(self.server.not_before()) + pause);
+        let send_at = Some(self.tree.now().max(self.server.not_before()) + pause);
         self.calls.entry(call).and_modify(|call| call.send_at = send_at);
     }
 
@@ -170,7 +169,7 @@ impl<S: Store> Cache<S> {
     pub(super) fn root_was_seen(&mut self, by: CallId) {
         let waits = |call: &&mut Call| call.reply.is_none() && call.after.is_some_and(|root| by >= root);
         for call in self.calls.values_mut().filter(waits) {
-            (call.after, call.send_at) = (None, Some(self.freshness.now()));
+            (call.after, call.send_at) = (None, Some(self.tree.now()));
         }
     }
 
@@ -179,7 +178,7 @@ impl<S: Store> Cache<S> {
         let is_silent = matches!(self.server.link(), Link::Down | Link::Unidentified { .. });
         let sent =
             self.probes().next_back().and_then(|(_, call)| call.sent.filter(|_| call.send_at.is_none()));
-        let is_used = !self.operations.is_empty() || self.server.is_used(self.freshness.now());
+        let is_used = !self.operations.is_empty() || self.server.is_used(self.tree.now());
         sent.filter(|_| is_silent && is_used).map(|sent| sent.at + self.probe_pause())
     }
 
@@ -190,7 +189,7 @@ impl<S: Store> Cache<S> {
 
     /// Asks once more, if it is time. What was lost is not made up for: of many calls the first and the latest ones stay.
     pub(super) fn probe_again(&mut self) {
-        if self.probe_at().is_none_or(|at| at > self.freshness.now()) {
+        if self.probe_at().is_none_or(|at| at > self.tree.now()) {
             return;
         }
         let surplus = self.probes().count().saturating_sub(MOST_PROBES);
@@ -223,7 +222,7 @@ impl<S: Store> Cache<S> {
 
     /// What shows whether the server responds, and who it is: the attributes of the root.
     pub(super) fn probe(&self) -> Option<Question> {
-        self.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle()))
+        self.tree.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle()))
     }
 
     /// Cancels calls that nobody waits for, and leaves one that shows when the server responds again.
@@ -255,21 +254,21 @@ impl<S: Store> Cache<S> {
     /// The server was heard: a silence begins now, if it is asked for anything.
     pub(super) fn begin_silence(&mut self) {
         let is_asked = self.calls.values().any(Call::is_in_flight);
-        self.server.begin_silence(is_asked.then_some(self.freshness.now()));
+        self.server.begin_silence(is_asked.then_some(self.tree.now()));
     }
 
     /// Gives up what the call was a part of.
     pub(super) fn abandon_question(&mut self, question: &Question) {
         match question {
             Question::Read { node, .. } => {
-                if let Some(held) = self.objects.get_mut(*node).and_then(|object| object.held_mut()) {
+                if let Some(held) = self.tree.objects.get_mut(*node).and_then(|object| object.held_mut()) {
                     question.grains(*node).for_each(|grain| _ = held.fetches.remove(&grain));
                 }
             }
             Question::Page(handle) => {
-                if let Some(node) = self.objects.node(handle)
+                if let Some(node) = self.tree.objects.node(handle)
                     && let Some(directory) =
-                        self.objects.get_mut(node).and_then(|object| object.directory_mut())
+                        self.tree.objects.get_mut(node).and_then(|object| object.directory_mut())
                 {
                     directory.run = None;
                 }
@@ -281,7 +280,7 @@ impl<S: Store> Cache<S> {
     /// Returns the listing that a question belongs to.
     pub(super) fn listing(&self, question: &Question) -> Option<&Listing> {
         let Question::Page(handle) = question else { return None };
-        let (_, object) = self.objects.at(handle)?;
+        let (_, object) = self.tree.objects.at(handle)?;
         Some(&object.directory()?.run.as_ref()?.listing)
     }
 }

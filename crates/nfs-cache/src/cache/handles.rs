@@ -34,29 +34,29 @@ impl<S: Store> Cache<S> {
 
     /// Returns the server's handle of a node.
     pub fn handle(&self, node: NodeId) -> Option<FileHandle> {
-        self.objects.get(node).map(Object::handle)
+        self.tree.objects.get(node).map(Object::handle)
     }
 
     /// Whether a node is what its handle leads to now, as far as is known: not a version, or an object, that is over.
     pub fn is_current(&self, node: NodeId) -> bool {
-        self.objects.get(node).is_some_and(|object| !object.over)
+        self.tree.objects.get(node).is_some_and(|object| !object.over)
     }
 
     /// Returns the directory and the name that a node was [`found`](Self::found) by.
     pub fn found_by(&self, node: NodeId) -> Option<(NodeId, &[u8])> {
-        let entry = self.objects.get(node)?.entry.as_ref()?;
+        let entry = self.tree.objects.get(node)?.entry.as_ref()?;
         Some((entry.directory, &entry.name))
     }
 
     /// Returns the directory that a node was found in last, as far as that is known.
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
-        self.objects.get(node)?.parent()
+        self.tree.objects.get(node)?.parent()
     }
 
     pub(super) fn step_find(&mut self, id: OperationId, handle: FileHandle) -> Step {
-        if let Some((node, object)) = self.objects.at(&handle) {
+        if let Some((node, object)) = self.tree.objects.at(&handle) {
             let metadata = object.known.metadata;
-            self.objects.touch(node);
+            self.tree.objects.touch(node);
             self.reference(node);
             return Some(Ok(Answer::Entry { node, metadata }));
         }
@@ -67,10 +67,10 @@ impl<S: Store> Cache<S> {
 
     pub(super) fn step_confirm(&mut self, id: OperationId, node: NodeId) -> Step {
         let &Operation { begun, first, .. } = self.operations.get(&id)?;
-        let Some(object) = self.objects.get(node).filter(|object| !object.over) else {
+        let Some(object) = self.tree.objects.get(node).filter(|object| !object.over) else {
             return Some(Err(Failure::Stale));
         };
-        if self.is_nameless(&object.known.metadata) {
+        if self.tree.is_nameless(&object.known.metadata) {
             return Some(Err(Failure::Stale));
         }
         let (handle, metadata) = (object.handle(), object.known.metadata);
@@ -80,9 +80,9 @@ impl<S: Store> Cache<S> {
             self.count_stale(!is_confirmed);
             // As for an open: what may be of another version with the same attributes is fetched again.
             if is_confirmed {
-                self.confirm_open(node, begun);
+                self.tree.confirm_open(node, begun);
             }
-            self.objects.touch(node);
+            self.tree.objects.touch(node);
             return Some(Ok(Answer::Attributes(metadata)));
         }
         match witness {

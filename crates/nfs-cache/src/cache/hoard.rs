@@ -93,15 +93,15 @@ impl<S: Store> Cache<S> {
     /// Begins a walk.
     pub(super) fn walk_again(&mut self) {
         let hoard = &mut self.prefetch.hoard;
-        (hoard.walk, hoard.next_walk) = (None, Some(self.freshness.now()));
+        (hoard.walk, hoard.next_walk) = (None, Some(self.tree.now()));
     }
 
     /// Keeps an object, and of a directory nothing that lies in it: what is wanted there is kept itself.
     fn keep_hoarded(&mut self, node: NodeId) {
-        if let Some(object) = self.objects.get_mut(node)
+        if let Some(object) = self.tree.objects.get_mut(node)
             && !std::mem::replace(&mut object.hoarded, true)
         {
-            self.changed(node);
+            self.tree.changed(node);
         }
     }
 
@@ -118,7 +118,7 @@ impl<S: Store> Cache<S> {
         let first = CallId(self.next);
         let hoard = &mut self.prefetch.hoard;
         let wanted = hoard.wanted.take()?;
-        if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.freshness.now()) {
+        if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.tree.now()) {
             hoard.is_full = false;
             hoard.walk = Some(Walk { first, directories: vec![Place::new(NodeId::ROOT, Vec::new())] });
         }
@@ -127,7 +127,7 @@ impl<S: Store> Cache<S> {
             if next.is_some() {
                 self.prefetch.hoard.walk = Some(walk);
             } else {
-                self.prefetch.hoard.next_walk = Some(self.freshness.now() + self.config.hoard_every);
+                self.prefetch.hoard.next_walk = Some(self.tree.now() + self.config.hoard_every);
             }
             next
         });
@@ -144,7 +144,9 @@ impl<S: Store> Cache<S> {
             walk.directories.pop();
             Some(Next::Again)
         };
-        let Some(object) = self.objects.get(node).filter(|object| !object.over) else { return done(walk) };
+        let Some(object) = self.tree.objects.get(node).filter(|object| !object.over) else {
+            return done(walk);
+        };
         let Some(directory) = object.directory() else { return done(walk) };
         let handle = object.handle();
         if !place.is_listed {
@@ -168,7 +170,7 @@ impl<S: Store> Cache<S> {
             Seen::Nothing => None,
             Seen::Unknown(question) => Some(question),
             Seen::Object(node, known) => {
-                let object = self.objects.get(node)?;
+                let object = self.tree.objects.get(node)?;
                 match &object.kind {
                     Kind::Directory(_) if may_hold => {
                         (place.after, place.has_asked) = (Some(name), false);

@@ -144,12 +144,6 @@ pub(super) struct Piece {
     path: Option<Vec<u8>>,
 }
 
-impl Piece {
-    pub(super) const fn again(node: NodeId, grain: u64) -> Self {
-        Self { node, grain, is_hoarded: false, is_again: true, path: None }
-    }
-}
-
 /// What to do next.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -178,7 +172,7 @@ impl<S: Store> Cache<S> {
             return None;
         }
         let prefetch = &self.prefetch;
-        let next = || prefetch.hoard.next_walk().into_iter().chain(self.again_at()).min();
+        let next = || prefetch.hoard.next_walk().into_iter().chain(self.tree.again_at()).min();
         let walk = if prefetch.is_done { Some(next()?) } else { None };
         let pause = prefetch.front_at.map(|at| at + self.config.prefetch_pause);
         [walk, pause, prefetch.paid_until, Some(self.server.not_before())].into_iter().flatten().max()
@@ -186,7 +180,7 @@ impl<S: Store> Cache<S> {
 
     /// Asks for what comes next, if it is time.
     pub(super) fn prefetch(&mut self) {
-        if self.prefetch_at().is_none_or(|at| at > self.freshness.now()) {
+        if self.prefetch_at().is_none_or(|at| at > self.tree.now()) {
             return;
         }
         self.prefetch.is_done = false;
@@ -201,7 +195,7 @@ impl<S: Store> Cache<S> {
             if let Some(piece) = self.prefetch.grains.pop_front() {
                 self.prefetch.current = self.begin_grain(&piece).then_some(piece);
                 // The head of what is held was told.
-                if self.prefetch_at().is_some_and(|at| at > self.freshness.now()) {
+                if self.prefetch_at().is_some_and(|at| at > self.tree.now()) {
                     return;
                 }
                 continue;
@@ -229,7 +223,7 @@ impl<S: Store> Cache<S> {
                 }
                 Next::Again => {}
                 Next::Later => {
-                    self.prefetch.paid_until = Some(self.freshness.now() + Duration::from_millis(1));
+                    self.prefetch.paid_until = Some(self.tree.now() + Duration::from_millis(1));
                     return;
                 }
             }
@@ -240,7 +234,7 @@ impl<S: Store> Cache<S> {
     /// the last call.
     fn go_on_with(&mut self, piece: &Piece) -> Option<(CallId, CallId)> {
         let block = u64::from(self.prefetch.read.min(self.read_block));
-        let object = self.objects.get_mut(piece.node).filter(|object| !object.over)?;
+        let object = self.tree.objects.get_mut(piece.node).filter(|object| !object.over)?;
         let (handle, told_by) = (object.handle(), object.known.call);
         let fetch = object.held_mut()?.fetches.get_mut(&piece.grain)?;
         fetch.quiet = true;
@@ -279,9 +273,9 @@ impl<S: Store> Cache<S> {
 
     /// Begins to fetch a grain, unless it is held or there is no room.
     fn begin_grain(&mut self, piece: &Piece) -> bool {
-        self.recall_data(piece.node);
-        let (now, next, total) = (self.freshness.now(), CallId(self.next), self.total_bytes());
-        let Some(object) = self.objects.get_mut(piece.node).filter(|object| !object.over) else {
+        self.tree.recall_data(piece.node);
+        let (now, next, total) = (self.tree.now(), CallId(self.next), self.tree.total_bytes());
+        let Some(object) = self.tree.objects.get_mut(piece.node).filter(|object| !object.over) else {
             return false;
         };
         let size = object.known.metadata.size;
@@ -294,7 +288,7 @@ impl<S: Store> Cache<S> {
             (!held.lacks(piece.grain, size), held.unproven.contains_key(&piece.grain));
         if is_held && !(piece.is_again && is_unproven) && held.witness() != Some(piece.grain) {
             if self.tell_head(piece) {
-                self.prefetch.paid_until = Some(self.freshness.now() + TELL_PAUSE);
+                self.prefetch.paid_until = Some(self.tree.now() + TELL_PAUSE);
             }
             return false;
         }
@@ -312,17 +306,17 @@ impl<S: Store> Cache<S> {
         let length = data.len() as u64;
         let piece = self.prefetch.current.clone().filter(|piece| (piece.node, piece.grain) == (node, grain));
         if piece.as_ref().is_some_and(|piece| piece.is_hoarded) {
-            self.make_room(length);
+            self.tree.make_room(length);
         }
         if piece.as_ref().is_some_and(|piece| piece.is_again) {
             return self.hold_again(node, grain, data, begun);
         }
-        if self.total_bytes() + length > self.config.size_bytes {
+        if self.tree.total_bytes() + length > self.config.size_bytes {
             self.prefetch.hoard.is_full |= piece.is_some_and(|piece| piece.is_hoarded);
             return;
         }
-        self.hold(node, grain, data, begun);
-        if self.is_present(node, grain) {
+        self.tree.hold(node, grain, data, begun);
+        if self.tree.is_present(node, grain) {
             self.prefetch.bytes += length;
             if let Some(piece) = piece {
                 self.tell_head(&piece);
@@ -330,28 +324,28 @@ impl<S: Store> Cache<S> {
         } else {
             // The store has no room though we have.
             self.prefetch.hoard.is_full = true;
-            self.prefetch.paid_until = Some(self.freshness.now() + LONGEST_PAUSE);
+            self.prefetch.paid_until = Some(self.tree.now() + LONGEST_PAUSE);
         }
     }
 
     /// Holds a grain in the place of what was fetched too early. Where there is no room, what is held stays.
     fn hold_again(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
-        let more = if self.is_present(node, grain) { 0 } else { data.len() as u64 };
-        if self.total_bytes() + more <= self.config.size_bytes {
-            self.hold(node, grain, data, begun);
+        let more = if self.tree.is_present(node, grain) { 0 } else { data.len() as u64 };
+        if self.tree.total_bytes() + more <= self.config.size_bytes {
+            self.tree.hold(node, grain, data, begun);
         }
     }
 
     /// Tells the head of a file, once; whether it did.
     fn tell_head(&mut self, piece: &Piece) -> bool {
         let Some(path) = piece.path.clone().filter(|_| piece.grain == 0) else { return false };
-        let Some(object) = self.objects.get(piece.node) else { return false };
+        let Some(object) = self.tree.objects.get(piece.node) else { return false };
         let metadata = object.known.metadata;
         if self.prefetch.told.len() >= TOLD {
             self.prefetch.told.clear();
         }
         if self.prefetch.told.insert(piece.node)
-            && let Some(data) = self.grain(piece.node, 0, None, GRAIN_BYTES)
+            && let Some(data) = self.tree.grain(piece.node, 0, None, GRAIN_BYTES)
         {
             self.events.push_back(Event::Head { path, metadata, data });
             return true;
@@ -365,7 +359,7 @@ impl<S: Store> Cache<S> {
         if !self.config.prefetch || self.config.told_heads.is_empty() || is_full {
             return;
         }
-        let path = self.path(node).filter(|path| self.is_told(path));
+        let path = self.tree.path(node).filter(|path| self.is_told(path));
         if path.is_some() {
             self.prefetch.grains.push_back(Piece {
                 node,
@@ -380,12 +374,12 @@ impl<S: Store> Cache<S> {
 
     /// Takes note that an operation waits.
     pub(super) const fn front_waits(&mut self) {
-        self.prefetch.front_at = Some(self.freshness.now());
+        self.prefetch.front_at = Some(self.tree.now());
     }
 
     /// Takes note of what a reply cost.
     pub(super) fn measure(&mut self, id: CallId, call: &Call, outcome: &Outcome) {
-        let now = self.freshness.now();
+        let now = self.tree.now();
         let is_own = self.prefetch.calls.is_some_and(|(first, last)| (first..=last).contains(&id));
         let is_last = self.prefetch.calls.is_some_and(|(_, last)| id == last);
         if !call.waiters.is_empty() {
@@ -454,6 +448,13 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    fn next_of_again(&mut self) -> Option<Next> {
+        if let Some((node, grain)) = self.tree.next_again()? {
+            self.queue_again(Piece { node, grain, is_hoarded: false, is_again: true, path: None });
+        }
+        Some(Next::Again)
+    }
+
     fn next_of_whole(&mut self) -> Option<Next> {
         let mut whole = self.prefetch.whole.pop_front()?;
         if let Some(piece) = self.next_grain(&mut whole, false) {
@@ -465,8 +466,8 @@ impl<S: Store> Cache<S> {
 
     /// Returns the next grain of a file that is not held.
     pub(super) fn next_grain(&mut self, whole: &mut Whole, is_hoarded: bool) -> Option<Piece> {
-        self.recall_data(whole.node);
-        let object = self.objects.get(whole.node).filter(|object| !object.over)?;
+        self.tree.recall_data(whole.node);
+        let object = self.tree.objects.get(whole.node).filter(|object| !object.over)?;
         let size = object.known.metadata.size;
         let held = object.held()?;
         let witness = held.witness();
@@ -481,7 +482,7 @@ impl<S: Store> Cache<S> {
         self.prefetch.name = Some(name);
     }
 
-    pub(super) fn queue_again(&mut self, piece: Piece) {
+    fn queue_again(&mut self, piece: Piece) {
         self.prefetch.grains.push_back(piece);
         self.prefetch.name = None;
     }
@@ -498,10 +499,10 @@ impl<S: Store> Cache<S> {
 
     /// Looks at the next names of a directory; `None` when it is done.
     fn next_in(&mut self, visit: &mut Visit) -> Option<Next> {
-        let parent = self.objects.get(visit.node).filter(|object| !object.over)?;
+        let parent = self.tree.objects.get(visit.node).filter(|object| !object.over)?;
         let handle = parent.handle();
         for _ in 0..NAMES_AT_ONCE {
-            let directory = self.objects.get(visit.node)?.directory()?;
+            let directory = self.tree.objects.get(visit.node)?.directory()?;
             let Some((name, edge)) = after(directory, visit.after.as_deref()) else {
                 visit.after = None;
                 visit.phase = match visit.phase {
@@ -523,7 +524,7 @@ impl<S: Store> Cache<S> {
                 Seen::Object(node, known) => (node, known),
             };
             let size = known.metadata.size;
-            let held = self.objects.get(node).and_then(Object::held);
+            let held = self.tree.objects.get(node).and_then(Object::held);
             let Some(held) = held else { continue };
             let grains = match visit.phase {
                 Phase::Attributes => continue,
@@ -534,7 +535,7 @@ impl<S: Store> Cache<S> {
             let mut path = None;
             if visit.phase == Phase::Heads && self.is_told(&name) && !grains.is_empty() {
                 if visit.path.is_none() {
-                    visit.path = self.path(visit.node);
+                    visit.path = self.tree.path(visit.node);
                 }
                 path = visit.path.as_deref().map(|path| join(path, &name));
             }
@@ -560,7 +561,7 @@ impl<S: Store> Cache<S> {
         match &edge.target {
             Target::Absent => Seen::Nothing,
             Target::Listed(_) => Seen::Unknown(lookup()),
-            Target::Handle(handle, _) => match self.objects.at(&handle.get()) {
+            Target::Handle(handle, _) => match self.tree.objects.at(&handle.get()) {
                 Some((node, object)) if object.is_led_to(edge) => Seen::Object(node, object.known),
                 Some(_) => Seen::Unknown(lookup()),
                 None => Seen::Unknown(Question::Getattr(handle.get())),

@@ -14,22 +14,22 @@ use crate::{
 impl<S: Store> Cache<S> {
     /// Asks for attributes again that will soon be too old.
     pub(super) fn refresh_attributes(&mut self, node: NodeId) {
-        let Some(object) = self.objects.get(node).filter(|_| self.server.is_up()) else { return };
+        let Some(object) = self.tree.objects.get(node).filter(|_| self.server.is_up()) else { return };
         // A listing of its directory brings them.
         let is_listed = |directory: &Object| directory.directory().is_some_and(|it| it.run.is_some());
-        let parent = object.parent().and_then(|parent| self.objects.get(parent));
-        if self.freshness.is_due(object) && !parent.is_some_and(is_listed) {
+        let parent = object.parent().and_then(|parent| self.tree.objects.get(parent));
+        if self.tree.freshness.is_due(object) && !parent.is_some_and(is_listed) {
             self.ask(None, Question::Getattr(object.handle()), CallId(0));
         }
     }
 
     /// Asks again for what a name leads to, and for the attributes of that, where they will soon be too old.
     pub(super) fn refresh_name(&mut self, directory: NodeId, name: &Name, node: NodeId) {
-        let Some(parent) = self.objects.get(directory).filter(|_| self.server.is_up()) else { return };
+        let Some(parent) = self.tree.objects.get(directory).filter(|_| self.server.is_up()) else { return };
         let Some(names) = parent.directory().filter(|names| names.run.is_none()) else { return };
         let (handle, edge) = (parent.handle(), names.find(name));
         let is_proven = |edge: &Edge| edge.source.holds(&parent.known.metadata);
-        let is_due = |edge: &Edge| self.freshness.are_names_due(parent, &edge.source);
+        let is_due = |edge: &Edge| self.tree.freshness.are_names_due(parent, &edge.source);
         match edge.filter(|edge| matches!(edge.target, Target::Handle(..)) && is_due(edge)) {
             // That the directory has not changed is enough.
             Some(edge) if is_proven(&edge) => _ = self.ask(None, Question::Getattr(handle), CallId(0)),

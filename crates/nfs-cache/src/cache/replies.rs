@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use nfs_proto::{
-    attr::{FileType, Metadata, optional},
+    attr::{Metadata, optional},
     transfer::{DirEntry, Listing, TransferError},
 };
 use nfs_wire::{
@@ -11,22 +11,20 @@ use nfs_wire::{
     reply::{self, ReadHead},
     rpc::Rejection,
 };
-use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use super::{Asked, Cache};
 use crate::{
     answers::{Event, Failure},
     call::{Call, Outcome, Question},
-    data::{Doubt, GRAIN_BYTES, Held, Pages, grain_length, grains_of},
+    data::{GRAIN_BYTES, grains_of},
     directory::{Edge, Name, Run, Source, Target},
     handle::SharedHandle,
     ids::{CallId, NodeId, OperationId},
-    object::{Kind, Known, Object},
+    object::{Kind, Object},
     path::SMALLEST_PAGE,
     reachability::Link,
-    record,
     store::Store,
-    version::{Change, change},
 };
 
 /// Longest pause after the server asked for time.
@@ -88,7 +86,7 @@ impl<S: Store> Cache<S> {
             Outcome::Results(results) => Ok(results),
             Outcome::Rejected(rejection) => Err(rejection),
         };
-        self.server.handle_reply(self.freshness.now(), call.sent.map(|sent| sent.at));
+        self.server.handle_reply(self.tree.now(), call.sent.map(|sent| sent.at));
         self.begin_silence();
         match self.server.link() {
             Link::Unidentified { .. } | Link::Another => self.identify(call, id, outcome.ok()),
@@ -112,7 +110,7 @@ impl<S: Store> Cache<S> {
             Taken::Done => {
                 for operation in &call.waiters {
                     self.operations.entry(*operation).and_modify(|it| {
-                        (it.brought, it.mute_since) = (self.freshness.now(), None);
+                        (it.brought, it.mute_since) = (self.tree.now(), None);
                         // Listings and data take many answers; they have bounds of their own.
                         let takes_data =
                             matches!(it.asked, Asked::Read { .. } | Asked::Open { .. } | Asked::Confirm(_));
@@ -136,7 +134,7 @@ impl<S: Store> Cache<S> {
             Taken::Moved => self.begin_listing_again(&call),
             Taken::Gone => {
                 self.abandon_question(&call.question);
-                self.end_unknown(&call.question);
+                self.tree.end_unknown(call.question.handle(), CallId(self.next));
                 self.fail(&call, |cache, operation| (!cache.insist(operation)).then_some(Failure::Stale));
             }
         }
@@ -145,7 +143,7 @@ impl<S: Store> Cache<S> {
         }
         // Others may wait for what this one told as well: those of the same object.
         self.step_all();
-        self.drop_objects();
+        self.tree.drop_objects();
     }
 
     /// The server does not know a handle. A server that is just starting knows none: only if it knows the root, and says the same once
@@ -171,7 +169,7 @@ impl<S: Store> Cache<S> {
     /// A listing makes no sense: the user should know which.
     fn tell_unlisted(&mut self, question: &Question, failure: &Failure) {
         if let (Question::Page(handle), Failure::Listing(_) | Failure::Protocol) = (question, failure)
-            && let Some(path) = self.objects.node(handle).and_then(|node| self.path(node))
+            && let Some(path) = self.tree.objects.node(handle).and_then(|node| self.tree.path(node))
         {
             self.events.push_back(Event::Unlisted { path, failure: failure.clone() });
         }
@@ -179,12 +177,12 @@ impl<S: Store> Cache<S> {
 
     /// The server does not know the root: it is just starting, or it is another one.
     fn lose_root(&mut self, id: CallId, call: Call) {
-        if self.server.handle_no_root(self.freshness.now()) {
+        if self.server.handle_no_root(self.tree.now()) {
             self.meet_another();
         } else {
             self.withdraw_calls();
             // Soon, however long it has said so: what is held is shown until it says something else.
-            let send_at = Some(self.freshness.now() + self.probe_pause());
+            let send_at = Some(self.tree.now() + self.probe_pause());
             self.calls.insert(id, Call { send_at, ..call });
             self.set_link(Link::Unidentified { silent: true });
         }
@@ -200,7 +198,7 @@ impl<S: Store> Cache<S> {
 
     fn ask_later(&mut self, id: CallId, mut call: Call) {
         call.pause = (call.pause * 2).clamp(self.config.jukebox_pause, LONGEST_JUKEBOX_PAUSE);
-        call.send_at = Some(self.freshness.now() + call.pause);
+        call.send_at = Some(self.tree.now() + call.pause);
         self.calls.insert(id, call);
     }
 
@@ -219,7 +217,7 @@ impl<S: Store> Cache<S> {
         if call.waiters.is_empty() {
             self.abandon_question(&call.question);
         }
-        self.server.handle_not_sent(self.freshness.now());
+        self.server.handle_not_sent(self.tree.now());
         if self.server.is_up() {
             self.set_link(Link::Down);
         }
@@ -233,7 +231,7 @@ impl<S: Store> Cache<S> {
 
     /// Looks whether the root is the one that it was.
     fn identify(&mut self, call: Call, id: CallId, results: Option<Bytes>) {
-        let Some(root) = self.objects.get(NodeId::ROOT) else { return };
+        let Some(root) = self.tree.objects.get(NodeId::ROOT) else { return };
         let (handle, before) = (root.handle(), root.known.metadata);
         if call.question != Question::Getattr(handle) {
             return;
@@ -242,7 +240,7 @@ impl<S: Store> Cache<S> {
         let shown = results.and_then(|results| reply::decode::<GETATTR3resok>(&results).ok());
         match shown {
             Some(Ok(shown)) if identity(&Metadata::from(&shown.obj_attributes)) == identity(&before) => {
-                self.server.handle_identity(self.freshness.now());
+                self.server.handle_identity(self.tree.now());
                 self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
                 if self.server.link() == Link::Down {
                     self.end_probes();
@@ -259,7 +257,7 @@ impl<S: Store> Cache<S> {
             }
             Some(_) => self.meet_another(),
             None => {
-                self.server.handle_not_sent(self.freshness.now());
+                self.server.handle_not_sent(self.tree.now());
                 self.ensure_probe();
             }
         }
@@ -274,9 +272,7 @@ impl<S: Store> Cache<S> {
             match call.reply.take().filter(|_| self.server.is_up()) {
                 Some(outcome) => self.accept(id, call, outcome),
                 None => {
-                    _ = self
-                        .calls
-                        .insert(id, Call { after: None, send_at: Some(self.freshness.now()), ..call })
+                    _ = self.calls.insert(id, Call { after: None, send_at: Some(self.tree.now()), ..call })
                 }
             }
         }
@@ -315,13 +311,14 @@ impl<S: Store> Cache<S> {
                 leading.as_ref().map(Metadata::from)
             }
         };
-        let known = self.objects.at(question.handle()).map(|(node, object)| (node, object.known.metadata));
+        let known =
+            self.tree.objects.at(question.handle()).map(|(node, object)| (node, object.known.metadata));
         let (Some(shown), Some((node, known))) = (shown, known) else { return false };
         if node == NodeId::ROOT && (shown.fileid, shown.file_type) != (known.fileid, known.file_type) {
             return true;
         }
         // A server may have put another file system in this place: then the root is the same.
-        let is_identified = self.server.is_identified(self.freshness.now());
+        let is_identified = self.server.is_identified(self.tree.now());
         shown.fsid != known.fsid && (node == NodeId::ROOT || !is_identified)
     }
 
@@ -358,7 +355,7 @@ impl<S: Store> Cache<S> {
         name: &Name,
         results: &[u8],
     ) -> Result<Taken, Taken> {
-        let now = self.freshness.now();
+        let now = self.tree.now();
         let source = |proven| Source { call: id, asked_at: call.begun, seen_at: now, proven }.into();
         let (target, proven) = match reply::decode::<LOOKUP3resok>(results)? {
             Ok(found) => {
@@ -372,33 +369,26 @@ impl<S: Store> Cache<S> {
                     self.observe(handle, metadata, id, call);
                 }
                 let fileid = metadata.map_or(0, |metadata| metadata.fileid);
-                (Target::Handle(self.objects.share(handle), fileid), self.proof(directory, id, call))
+                (
+                    Target::Handle(self.tree.objects.share(handle), fileid),
+                    self.tree.proof(directory, id, call.begun),
+                )
             }
             // The reply's attributes of the directory are not decoded: it holds for its time only.
             Err(Status::NOENT) => (Target::Absent, None),
             Err(status) => return Err(status.into()),
         };
-        let found = target.handle().and_then(|handle| self.objects.node(&handle.get()));
-        if let Some(names) = self.directory_of(&directory) {
+        let found = target.handle().and_then(|handle| self.tree.objects.node(&handle.get()));
+        if let Some(names) = self.tree.directory_of(&directory) {
             names.learn(name, Edge { target, source: source(proven) });
         }
-        if let Some(node) = self.objects.node(&directory) {
+        if let Some(node) = self.tree.objects.node(&directory) {
             if let Some(found) = found {
-                self.adopt(node, name, found);
+                self.tree.adopt(node, name, found);
             }
-            self.changed(node);
+            self.tree.changed(node);
         }
         Ok(Taken::Done)
-    }
-
-    /// Returns the attributes of a directory as what proves a name that this call told, if they do. What the call found may be older
-    /// than the attributes that it brought: only those known before it count.
-    fn proof(&self, directory: FileHandle, id: CallId, call: &Call) -> Option<Arc<Metadata>> {
-        let (_, object) = self.objects.at(&directory)?;
-        let under = object.directory()?.seen_before(call.begun)?;
-        let is_unchanged = under.is_same_version(&object.known.metadata) && object.known.call == id;
-        (is_unchanged && self.freshness.proves(call.begun, object.known.metadata.ctime))
-            .then(|| Arc::clone(under))
     }
 
     fn take_readlink(
@@ -417,12 +407,12 @@ impl<S: Store> Cache<S> {
                 self.ask(None, Question::Getattr(handle), id);
             }
         }
-        if let Some(node) = self.objects.node(&handle)
-            && let Some(Kind::Link(known)) = self.objects.get_mut(node).map(|object| &mut object.kind)
+        if let Some(node) = self.tree.objects.node(&handle)
+            && let Some(Kind::Link(known)) = self.tree.objects.get_mut(node).map(|object| &mut object.kind)
             && known.as_ref().is_none_or(|(_, call)| *call < id)
         {
             *known = Some((target, id));
-            self.told(node, true);
+            self.tree.told(node, true);
         }
         Ok(Taken::Done)
     }
@@ -443,7 +433,7 @@ impl<S: Store> Cache<S> {
             return Err(Taken::Failed(Failure::Protocol));
         }
         let shown = head.attributes.as_ref().map(Metadata::from);
-        let before = self.objects.get(node).map(|object| object.known.metadata);
+        let before = self.tree.objects.get(node).map(|object| object.known.metadata);
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
@@ -470,7 +460,7 @@ impl<S: Store> Cache<S> {
         (before, shown): (Option<Metadata>, Option<Metadata>),
     ) -> Result<(), Taken> {
         let next = CallId(self.next);
-        let Some(object) = self.objects.get_mut(node) else { return Ok(()) };
+        let Some(object) = self.tree.objects.get_mut(node) else { return Ok(()) };
         let version = object.known.metadata;
         // The reply is about another version than that of the node; or it is the first to show it, and its bytes may be older than its
         // attributes.
@@ -511,7 +501,7 @@ impl<S: Store> Cache<S> {
         let Question::Read { node, .. } = question else { return false };
         let grains = question.grains(*node);
         let is_long = grains.end > grains.start + 1;
-        if let Some(held) = self.objects.get_mut(*node).and_then(Object::held_mut).filter(|_| is_long) {
+        if let Some(held) = self.tree.objects.get_mut(*node).and_then(Object::held_mut).filter(|_| is_long) {
             held.one_by_one = true;
         }
         is_long
@@ -519,7 +509,7 @@ impl<S: Store> Cache<S> {
 
     /// Holds a grain that is complete and, where replies had no attributes, confirmed; else goes on with it.
     fn finish_fetch(&mut self, node: NodeId, grain: u64) {
-        let Some(object) = self.objects.get_mut(node) else { return };
+        let Some(object) = self.tree.objects.get_mut(node) else { return };
         let confirmed_by = object.known.call;
         let Some(held) = object.held_mut() else { return };
         let Some(fetch) = held.fetches.get(&grain) else { return };
@@ -527,17 +517,19 @@ impl<S: Store> Cache<S> {
         if fetch.missing.is_empty() && is_confirmed {
             let fetch = held.fetches.remove(&grain).expect("it was just there");
             let (quiet, begun, data) = (fetch.quiet, fetch.begun, fetch.into_data());
-            if !self.settle_doubt(node, grain, &data) {
-                let known = self.objects.get(node).map(|object| object.known);
-                if let Some(node) = known.and_then(|known| self.begin_version(node, known)) {
-                    self.hold(node, grain, data, begun);
+            if !self.tree.settle_doubt(node, grain, &data) {
+                let known = self.tree.objects.get(node).map(|object| object.known);
+                let next = known.and_then(|known| self.tree.begin_version(node, known));
+                self.follow_versions();
+                if let Some(node) = next {
+                    self.tree.hold(node, grain, data, begun);
                 }
                 return;
             }
             if quiet {
                 self.hold_prefetched(node, grain, data, begun);
             } else {
-                self.hold(node, grain, data, begun);
+                self.tree.hold(node, grain, data, begun);
                 if grain == 0 {
                     self.head_was_read(node);
                 }
@@ -555,7 +547,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn confirm_fetches(&mut self, handle: FileHandle) {
-        let Some((node, object)) = self.objects.at(&handle) else { return };
+        let Some((node, object)) = self.tree.objects.at(&handle) else { return };
         let Some(held) = object.held() else { return };
         let waiting = held.fetches.iter().filter(|(_, fetch)| fetch.confirm.is_some());
         let grains: Vec<u64> = waiting.map(|(&grain, _)| grain).collect();
@@ -567,8 +559,8 @@ impl<S: Store> Cache<S> {
     /// Goes on with a listing, or begins one.
     pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
         let Some(handle) = self.handle(node) else { return };
-        let (next, now) = (CallId(self.next), self.freshness.now());
-        let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
+        let (next, now) = (CallId(self.next), self.tree.now());
+        let Some(directory) = self.tree.objects.get_mut(node).and_then(Object::directory_mut) else { return };
         let run = directory.run.get_or_insert_with(|| {
             Box::new(Run {
                 listing: Listing::new(handle, SMALLEST_PAGE),
@@ -596,16 +588,17 @@ impl<S: Store> Cache<S> {
     ) -> Result<Taken, Taken> {
         let shown = reply::leading_attributes(results)?.as_ref().map(Metadata::from);
         let before = self
+            .tree
             .objects
             .at(&handle)
             .and_then(|(_, object)| object.directory()?.seen_before(call.begun).cloned());
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
-        let Some(node) = self.objects.node(&handle) else { return Ok(Taken::Done) };
-        let size = self.objects.get(node).map_or(0, |object| object.known.metadata.size);
+        let Some(node) = self.tree.objects.node(&handle) else { return Ok(Taken::Done) };
+        let size = self.tree.objects.get(node).map_or(0, |object| object.known.metadata.size);
         let Some(run) =
-            self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
+            self.tree.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
         else {
             return Ok(Taken::Done);
         };
@@ -624,21 +617,21 @@ impl<S: Store> Cache<S> {
             let name = Name::from(name);
             if let (Some(handle), Some(metadata)) = (handle, metadata) {
                 self.observe(handle, metadata, id, call);
-                if let Some(found) = self.objects.node(&handle) {
-                    self.adopt(node, &name, found);
+                if let Some(found) = self.tree.objects.node(&handle) {
+                    self.tree.adopt(node, &name, found);
                 }
             }
             let target = match handle {
-                Some(handle) => Target::Handle(self.objects.share(handle), fileid),
+                Some(handle) => Target::Handle(self.tree.objects.share(handle), fileid),
                 None => Target::Listed(fileid),
             };
             if let Some(run) =
-                self.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
+                self.tree.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
             {
                 run.names.insert(name, target);
             }
         }
-        let object = self.objects.get(node).expect("it was just there");
+        let object = self.tree.objects.get(node).expect("it was just there");
         let Some(run) = object.directory().and_then(|it| it.run.as_ref()) else { return Ok(Taken::Done) };
         if !run.listing.is_done() {
             let waiters: Vec<OperationId> = call.waiters.iter().copied().collect();
@@ -649,15 +642,15 @@ impl<S: Store> Cache<S> {
             return Ok(Taken::Done);
         }
         let (is_proven, now) =
-            (self.freshness.proves(run.begun, object.known.metadata.ctime), self.freshness.now());
-        if let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut)
+            (self.tree.freshness.proves(run.begun, object.known.metadata.ctime), self.tree.now());
+        if let Some(directory) = self.tree.objects.get_mut(node).and_then(Object::directory_mut)
             && let Some(run) = directory.run.take()
         {
             let Run { first, begun, under, names, .. } = *run;
             let proven = under.filter(|_| is_proven);
             let told: Vec<SharedHandle> = names.values().filter_map(Target::handle).cloned().collect();
             directory.learn_all(names, Source { call: first, asked_at: begun, seen_at: now, proven });
-            self.changed(node);
+            self.tree.changed(node);
             self.saw_all(first, &told);
         }
         Ok(Taken::Done)
@@ -665,10 +658,12 @@ impl<S: Store> Cache<S> {
 
     /// A listing is one answer: what its first page told is used for as long as what the last one did.
     fn saw_all(&mut self, first: CallId, told: &[SharedHandle]) {
+        let now = self.tree.now();
         for handle in told {
-            let Some(node) = self.objects.node(&handle.get()) else { continue };
-            if let Some(object) = self.objects.get_mut(node).filter(|object| object.known.call >= first) {
-                object.known.seen_at = self.freshness.now();
+            let Some(node) = self.tree.objects.node(&handle.get()) else { continue };
+            if let Some(object) = self.tree.objects.get_mut(node).filter(|object| object.known.call >= first)
+            {
+                object.known.seen_at = now;
             }
         }
     }
@@ -685,8 +680,8 @@ impl<S: Store> Cache<S> {
 
     fn take_rejection(&mut self, call: &Call, rejection: Rejection) -> Taken {
         let Question::Page(handle) = &call.question else { return Taken::Failed(Failure::Protocol) };
-        let Some(node) = self.objects.node(handle) else { return Taken::Done };
-        let directory = self.objects.get_mut(node).and_then(Object::directory_mut);
+        let Some(node) = self.tree.objects.node(handle) else { return Taken::Done };
+        let directory = self.tree.objects.get_mut(node).and_then(Object::directory_mut);
         let Some(run) = directory.and_then(|directory| directory.run.as_mut()) else { return Taken::Done };
         match run.listing.handle_rejection(rejection) {
             Ok(()) => {
@@ -699,218 +694,7 @@ impl<S: Store> Cache<S> {
 
     /// Takes in attributes that a reply brought.
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
-        self.freshness.observe(metadata.ctime);
-        self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
-        let mut known = Known { metadata, call: id, asked_at: call.begun, seen_at: self.freshness.now() };
-        let Some((node, object)) = self.objects.at(&handle) else {
-            // A late reply does not bring back what the server has forgotten meanwhile: whoever needs the file asks again.
-            if id >= self.gone_before {
-                self.objects.insert(self.freshness.now(), handle, known);
-            }
-            return;
-        };
-        let before = object.known;
-        // Of two calls at the same time the server may have run the later one first.
-        let is_after = id < before.call && metadata.ctime > before.metadata.ctime;
-        if is_after {
-            (known.call, known.asked_at) = (before.call, before.asked_at);
-        }
-        // A later call has told more.
-        let is_before = call.begun < before.seen_at && metadata.ctime < before.metadata.ctime;
-        if id < before.call && !is_after || is_before {
-            return;
-        }
-        let is_same_kind =
-            before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
-        let change = match change(&before.metadata, &metadata) {
-            _ if !is_same_kind => Change::Bytes,
-            Change::None if self.is_nameless(&before.metadata) == self.is_nameless(&metadata) => Change::None,
-            kept @ (Change::Attributes | Change::Growth) if !self.is_nameless(&metadata) => kept,
-            _ => Change::Bytes,
-        };
-        let is_file = matches!(object.kind, Kind::File(_));
-        if change != Change::None {
-            self.freshness.observe_change(before.asked_at, metadata.ctime);
-        }
-        let is_new = match change {
-            Change::None => false,
-            Change::Bytes => !is_same_kind || is_file && !self.renew(node, metadata.size),
-            Change::Attributes | Change::Growth => is_file && !self.doubt(node, &before, &metadata, change),
-        };
-        if is_new && node != NodeId::ROOT {
-            self.begin_version(node, known);
-            return;
-        }
-        if let Some(object) = self.objects.get_mut(node) {
-            object.known = known;
-            match &mut object.kind {
-                Kind::Link(target) if change != Change::None => *target = None,
-                Kind::Directory(directory) => directory.see(self.freshness.now(), metadata),
-                Kind::Link(_) | Kind::File(_) | Kind::Other => {}
-            }
-            if change != Change::None && is_file {
-                self.rename_kept(node);
-            }
-            self.told(node, change != Change::None);
-        }
-    }
-
-    /// A file has other bytes, of which a front has none yet: then it is the same node, and what is held of it goes. Returns false if a
-    /// front has some, or this goes on and on, or it is shorter: a node never is, for a front may believe in the bytes that it had.
-    fn renew(&mut self, node: NodeId, size: u64) -> bool {
-        let most = self.config.fruitless_calls;
-        let object = self.objects.get_mut(node).filter(|object| object.known.metadata.size <= size);
-        let held = object.and_then(Object::held_mut);
-        let may_be = |held: &&mut Held| !held.given && held.doubt.is_none() && held.renewals < most;
-        let Some(held) = held.filter(may_be) else { return false };
-        held.renewals += 1;
-        self.retire(node);
-        self.drop_data(node);
-        self.altered(node);
-        true
-    }
-
-    /// Tells a front that knows a file of its change.
-    fn altered(&mut self, node: NodeId) {
-        if self.objects.get(node).is_some_and(|object| object.references > 0) {
-            self.events.push_back(Event::Altered { node });
-        }
-    }
-
-    /// What is held of a file may still be what the file has: what was read stays readable, and a grain is compared before other bytes are
-    /// read or the file is opened. Returns false if nothing can be compared although a front was given bytes.
-    fn doubt(&mut self, node: NodeId, before: &Known, after: &Metadata, change: Change) -> bool {
-        self.altered(node);
-        self.recall_data(node);
-        self.loose.retain(|(of, ..)| *of != node);
-        let next = CallId(self.next);
-        let Some(object) = self.objects.get_mut(node) else { return false };
-        let is_open = object.open > 0;
-        let Some(held) = object.held_mut() else { return false };
-        let has_grown = change == Change::Growth;
-        for (&grain, fetch) in &mut held.fetches {
-            fetch.doubt(grain_length(after.size, grain), next);
-        }
-        if held.fetches.values().any(|fetch| fetch.restarts > self.config.fruitless_calls) {
-            return false;
-        }
-        if held.given || held.wanted {
-            held.pages = Pages::Doubtful;
-        }
-        held.origin.get_or_insert_with(|| record::version(&before.metadata));
-        if held.present.is_empty() {
-            return !(held.given && is_open);
-        }
-        let old = held.present.keys().map(|&grain| (grain, !held.unproven.contains_key(&grain)));
-        let old = old.collect::<BTreeMap<u64, bool>>();
-        // Until then it was what the file had.
-        for &grain in old.keys() {
-            held.unproven.entry(grain).or_insert(before.asked_at);
-        }
-        match &mut held.doubt {
-            Some(doubt) => doubt.has_grown |= has_grown,
-            None => held.doubt = Some(Doubt { before: before.metadata, old, has_grown }),
-        }
-        true
-    }
-
-    /// Compares a grain that was fetched again with what was held, where that decides whether the file has other bytes now. Returns false
-    /// if it has: then the node is over.
-    fn settle_doubt(&mut self, node: NodeId, grain: u64, data: &[u8]) -> bool {
-        let held = self.objects.get(node).and_then(Object::held);
-        let Some(doubt) = held.and_then(|held| held.doubt.as_ref()) else { return true };
-        if !doubt.old.contains_key(&grain) {
-            return true;
-        }
-        let before = self.store.get(node, grain);
-        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
-        let Some(doubt) = &mut held.doubt else { return true };
-        match before {
-            Some(before) if data.starts_with(&before) => {
-                let doubt = held.doubt.take().expect("it was just there");
-                // Bytes before the end of a file that has grown may be other ones all the same.
-                for grain in doubt.old.iter().filter(|(_, was_proven)| **was_proven && !doubt.has_grown) {
-                    held.unproven.remove(grain.0);
-                }
-                true
-            }
-            Some(_) => false,
-            // The store has lost it.
-            None => {
-                doubt.old.remove(&grain);
-                let is_last = doubt.old.is_empty();
-                self.drop_grain(node, grain);
-                !is_last
-            }
-        }
-    }
-
-    /// A file has other bytes: what was known of it is over, and what its handle leads to is a new node.
-    fn begin_version(&mut self, node: NodeId, known: Known) -> Option<NodeId> {
-        let object = self.objects.get_mut(node)?;
-        let handle = object.handle();
-        let (pinned, hoarded, entry) = (object.pinned, object.hoarded, object.entry.clone());
-        let shown_bytes = object.known.metadata.size;
-        // It stays what it was before it was in doubt.
-        if let Some(held) = object.held_mut()
-            && let Some(doubt) = held.doubt.take()
-        {
-            let later = held.present.keys().filter(|grain| !doubt.old.contains_key(grain));
-            let later: Vec<u64> = later.copied().collect();
-            held.shown_bytes = held.shown_bytes.max(shown_bytes);
-            object.known.metadata = doubt.before;
-            later.into_iter().for_each(|grain| self.drop_grain(node, grain));
-            self.rename_kept(node);
-        }
-        let over = node;
-        self.retire(over);
-        self.objects.end(over);
-        self.drop_if_unused(over);
-        let node = self.objects.insert(self.freshness.now(), handle, known);
-        let object = self.objects.get_mut(node)?;
-        (object.changed_by, object.pinned, object.entry) = (known.call, pinned, entry);
-        object.hoarded = hoarded;
-        self.prefetch.hoard.follow(over, node);
-        self.told(node, true);
-        Some(node)
-    }
-
-    /// Whether a file has no name any more. Servers keep such files while somebody has them open; some servers count no links at all.
-    pub(super) fn is_nameless(&self, metadata: &Metadata) -> bool {
-        self.counts_links && metadata.file_type == FileType::Regular && metadata.links == 0
-    }
-
-    /// The server does not know the handle that was asked about: names lead elsewhere now.
-    fn end_unknown(&mut self, question: &Question) {
-        let handle = question.handle();
-        if let Some((node, object)) = self.objects.at(handle)
-            && node != NodeId::ROOT
-        {
-            let parent = object.parent();
-            self.retire(node);
-            self.objects.end(node);
-            self.forget_handle(parent, handle);
-            self.drop_if_unused(node);
-            self.gone_before = CallId(self.next);
-        }
-    }
-
-    /// What the store has kept with names of a directory is not to bring back what the server does not know any more.
-    fn forget_handle(&mut self, directory: Option<NodeId>, gone: &FileHandle) {
-        let Some(node) = directory else { return };
-        let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
-        for edge in directory.names.values_mut() {
-            if let Target::Handle(handle, fileid) = &edge.target
-                && handle.is(gone)
-            {
-                edge.target = Target::Listed(*fileid);
-            }
-        }
-        self.changed(node);
-    }
-
-    fn directory_of(&mut self, handle: &FileHandle) -> Option<&mut crate::directory::Directory> {
-        let node = self.objects.node(handle)?;
-        self.objects.get_mut(node)?.directory_mut()
+        self.tree.observe(handle, metadata, (id, call.begun), CallId(self.next));
+        self.follow_versions();
     }
 }

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use nfs_wire::{FileHandle, Status};
 
 use super::{Asked, Cache, Open, Operation};
@@ -57,8 +56,8 @@ impl<S: Store> Cache<S> {
         };
         let step = step.or_else(|| self.give_up(id));
         if let Some(result) = step {
-            if result.is_ok() && was_prompt.is_some_and(|at| at <= self.freshness.now()) {
-                self.server.handle_slow(self.freshness.now());
+            if result.is_ok() && was_prompt.is_some_and(|at| at <= self.tree.now()) {
+                self.server.handle_slow(self.tree.now());
             }
             self.finish(id, Some(result));
         }
@@ -73,7 +72,7 @@ impl<S: Store> Cache<S> {
         if operation.rounds > MOST_ROUNDS {
             return Some(Err(Failure::Protocol));
         }
-        (self.given_up_at(operation) <= self.freshness.now()).then_some(Err(Failure::Unreachable))
+        (self.given_up_at(operation) <= self.tree.now()).then_some(Err(Failure::Unreachable))
     }
 
     /// When an operation has waited for long enough, as far as is known.
@@ -85,16 +84,16 @@ impl<S: Store> Cache<S> {
 
     /// Whether an operation is given what is held although nothing confirms it.
     pub(super) fn takes_stale(&self, id: OperationId) -> bool {
-        let is_over = |operation: &Operation| operation.brought + self.config.wait <= self.freshness.now();
+        let is_over = |operation: &Operation| operation.brought + self.config.wait <= self.tree.now();
         !self.server.may_answer() || self.operations.get(&id).is_some_and(is_over)
     }
 
     /// How old names and attributes of an object may be for an operation: longer when the server is slow to confirm them.
     fn longest_age(&self, operation: &Operation, object: &Object) -> Duration {
-        let is_slow = |at| at <= self.freshness.now() || self.server.is_slow(self.freshness.now());
+        let is_slow = |at| at <= self.tree.now() || self.server.is_slow(self.tree.now());
         match self.prompt_at(operation).is_some_and(is_slow) {
             true => self.config.longest_ttl,
-            false => self.freshness.ttl(&object.known),
+            false => self.tree.freshness.ttl(&object.known),
         }
     }
 
@@ -107,7 +106,7 @@ impl<S: Store> Cache<S> {
     fn is_confirmed_within(&self, operation: &Operation, object: &Object, longest: Duration) -> bool {
         let (asked_at, seen_at) = (object.known.asked_at, object.known.seen_at);
         let is_recent = object.known.call != CallId::KEPT
-            && !self.freshness.is_old((asked_at, seen_at), longest, Duration::ZERO);
+            && !self.tree.freshness.is_old((asked_at, seen_at), longest, Duration::ZERO);
         object.known.call >= operation.since || !operation.insists && is_recent
     }
 
@@ -118,7 +117,7 @@ impl<S: Store> Cache<S> {
         let has_changed = directory.directory().is_some_and(|it| it.has_changed_since(source));
         let is_recent = source.call != CallId::KEPT
             && !has_changed
-            && !self.freshness.is_old((source.asked_at, source.seen_at), longest, Duration::ZERO);
+            && !self.tree.freshness.is_old((source.asked_at, source.seen_at), longest, Duration::ZERO);
         let holds = source.holds(&directory.known.metadata);
         source.call >= operation.since
             || !operation.insists && is_recent
@@ -134,8 +133,8 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_lookup(&mut self, id: OperationId, directory: NodeId, name: &Name) -> Step {
-        self.recall_names(directory, self.takes_stale(id));
-        let Some(parent) = self.objects.get(directory) else { return Some(Err(Failure::Stale)) };
+        self.tree.recall_names(directory, self.takes_stale(id));
+        let Some(parent) = self.tree.objects.get(directory) else { return Some(Err(Failure::Stale)) };
         let Some(names) = parent.directory() else { return Some(Err(Failure::WrongKind)) };
         let handle = parent.handle();
         let stale = self.takes_stale(id);
@@ -154,9 +153,9 @@ impl<S: Store> Cache<S> {
                 }
                 Target::Handle(target, _) => {
                     let target = target.get();
-                    match self.objects.at(&target) {
+                    match self.tree.objects.at(&target) {
                         // A file without a name is not what this one leads to any more.
-                        Some((_, object)) if !stale && self.is_nameless(&object.known.metadata) => {
+                        Some((_, object)) if !stale && self.tree.is_nameless(&object.known.metadata) => {
                             return self.ask_name(id, handle, name);
                         }
                         Some((node, object)) if stale || object.is_led_to(edge) => {
@@ -165,7 +164,7 @@ impl<S: Store> Cache<S> {
                                 let metadata = object.known.metadata;
                                 self.count_stale(!is_known || !is_confirmed);
                                 self.refresh_name(directory, name, node);
-                                self.objects.touch(node);
+                                self.tree.objects.touch(node);
                                 self.reference(node);
                                 return Some(Ok(Answer::Entry { node, metadata }));
                             }
@@ -186,7 +185,7 @@ impl<S: Store> Cache<S> {
         // That the directory has not changed is enough for a name that was not there.
         let is_proven = |edge: &Edge| {
             edge.target == Target::Absent
-                && edge.source.holds(&self.objects.by_node[&directory].known.metadata)
+                && edge.source.holds(&self.tree.objects.by_node[&directory].known.metadata)
         };
         let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
         if edge.as_ref().is_some_and(is_proven) && !insists {
@@ -204,13 +203,13 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_attributes(&mut self, id: OperationId, node: NodeId) -> Step {
-        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let Some(object) = self.tree.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let is_confirmed = self.is_confirmed(id, object);
         // A version that is over stays what it was.
         if object.over || is_confirmed || self.takes_stale(id) {
             let metadata = object.known.metadata;
             self.count_stale(!is_confirmed);
-            self.objects.touch(node);
+            self.tree.objects.touch(node);
             self.refresh_attributes(node);
             return Some(Ok(Answer::Attributes(metadata)));
         }
@@ -221,8 +220,8 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_list(&mut self, id: OperationId, node: NodeId) -> Step {
-        self.recall_names(node, self.takes_stale(id));
-        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        self.tree.recall_names(node, self.takes_stale(id));
+        let Some(object) = self.tree.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let Some(directory) = object.directory() else { return Some(Err(Failure::WrongKind)) };
         if object.over {
             return Some(Err(Failure::Stale));
@@ -231,15 +230,15 @@ impl<S: Store> Cache<S> {
         if let Some(complete) = directory.complete.clone() {
             let are_confirmed = self.are_names_confirmed(id, object, &complete);
             let mut are_known = true;
-            let mut is_due = self.freshness.are_names_due(object, &complete);
+            let mut is_due = self.tree.freshness.are_names_due(object, &complete);
             let entry = |(name, edge): (&Name, &Edge)| {
                 let (fileid, node) = match &edge.target {
                     Target::Absent => return None,
                     Target::Listed(fileid) => (*fileid, None),
-                    Target::Handle(handle, fileid) => match self.objects.at(&handle.get()) {
+                    Target::Handle(handle, fileid) => match self.tree.objects.at(&handle.get()) {
                         Some((node, object)) if stale || object.is_led_to(edge) => {
                             are_known &= self.is_confirmed(id, object);
-                            is_due |= self.freshness.is_due(object);
+                            is_due |= self.tree.freshness.is_due(object);
                             (object.known.metadata.fileid, Some(node))
                         }
                         Some(_) | None => {
@@ -257,7 +256,7 @@ impl<S: Store> Cache<S> {
                 entries.extend(directory.names.iter().filter_map(entry));
                 if are_known || is_own || stale {
                     self.count_stale(!are_confirmed || !are_known && !is_own);
-                    self.objects.touch(node);
+                    self.tree.objects.touch(node);
                     self.was_listed(node);
                     if is_due && self.server.is_up() {
                         self.list_next(None, node);
@@ -271,7 +270,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_read_link(&mut self, id: OperationId, node: NodeId) -> Step {
-        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let Some(object) = self.tree.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let Kind::Link(target) = &object.kind else { return Some(Err(Failure::WrongKind)) };
         if object.over {
             return Some(Err(Failure::Stale));
@@ -282,7 +281,7 @@ impl<S: Store> Cache<S> {
         {
             let target = target.clone();
             self.count_stale(!is_confirmed);
-            self.objects.touch(node);
+            self.tree.objects.touch(node);
             return Some(Ok(Answer::Target(target)));
         }
         let handle = object.handle();
@@ -295,7 +294,7 @@ impl<S: Store> Cache<S> {
     fn leads(&self, by: Option<&Entry>, node: NodeId, first: CallId) -> Leads {
         let Some(Entry { directory, name }) = by else { return Leads::Here };
         // A directory that was forgotten cannot be asked.
-        let Some(parent) = self.objects.get(*directory).filter(|parent| !parent.over) else {
+        let Some(parent) = self.tree.objects.get(*directory).filter(|parent| !parent.over) else {
             return Leads::Here;
         };
         let edge =
@@ -310,9 +309,9 @@ impl<S: Store> Cache<S> {
                     let is_same = fileid != 0 && fileid == object.known.metadata.fileid;
                     !object.over && (handle == object.handle || is_same)
                 };
-                match self.objects.get(node).is_some_and(is_it) {
+                match self.tree.objects.get(node).is_some_and(is_it) {
                     true => Leads::Here,
-                    false => Leads::Elsewhere(self.objects.node(&handle.get())),
+                    false => Leads::Elsewhere(self.tree.objects.node(&handle.get())),
                 }
             }
         }
@@ -321,7 +320,7 @@ impl<S: Store> Cache<S> {
     /// Who opened a file by a name that leads elsewhere will look it up again, and open what is there: it should not learn only then that
     /// this has another version, too.
     fn step_elsewhere(&mut self, id: OperationId, other: Option<NodeId>, first: CallId) -> Step {
-        let Some((node, object)) = other.and_then(|node| Some((node, self.objects.get(node)?))) else {
+        let Some((node, object)) = other.and_then(|node| Some((node, self.tree.objects.get(node)?))) else {
             return Some(Err(Failure::Stale));
         };
         let (handle, witness) = (object.handle(), object.held().and_then(Held::witness));
@@ -336,7 +335,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn step_open(&mut self, id: OperationId, node: NodeId, by: Option<&Entry>) -> Step {
-        self.recall_data(node);
+        self.tree.recall_data(node);
         let operation = self.operations.get(&id)?;
         let (first, begun) = (operation.first, operation.begun);
         let leads = self.leads(by, node, first);
@@ -352,9 +351,10 @@ impl<S: Store> Cache<S> {
             let is_as_told = |held: &Held| held.doubt.is_none() && held.shown_bytes <= size;
             by.is_none() && object.known.call >= first && object.held().is_some_and(is_as_told)
         };
-        let is_there =
-            |object: &&Object| !object.over && !self.is_nameless(&object.known.metadata) || was_there(object);
-        let Some(object) = self.objects.get(node).filter(is_there) else {
+        let is_there = |object: &&Object| {
+            !object.over && !self.tree.is_nameless(&object.known.metadata) || was_there(object)
+        };
+        let Some(object) = self.tree.objects.get(node).filter(is_there) else {
             return match (leads, by) {
                 // Who opens it will look the name up again, and is not to be led to what is over as well.
                 (Leads::Unknown(directory), Some(Entry { name, .. })) if !self.takes_stale(id) => {
@@ -370,12 +370,12 @@ impl<S: Store> Cache<S> {
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
             if is_confirmed {
-                self.confirm_open(node, begun);
+                self.tree.confirm_open(node, begun);
             }
             let open = OpenId(self.unique());
-            let keep_cache = !is_confirmed || self.takes_pages(node, open) && !is_over;
-            self.objects.touch(node);
-            if let Some(object) = self.objects.get_mut(node) {
+            let keep_cache = !is_confirmed || self.tree.takes_pages(node, open) && !is_over;
+            self.tree.objects.touch(node);
+            if let Some(object) = self.tree.objects.get_mut(node) {
                 object.open += 1;
                 if let Some(held) = object.held_mut() {
                     held.wanted = true;
@@ -409,9 +409,9 @@ impl<S: Store> Cache<S> {
 
     fn step_read(&mut self, id: OperationId, open: OpenId, offset: u64, count: u32) -> Step {
         let Some(&Open { node, ahead, .. }) = self.opens.get(&open) else { return Some(Err(Failure::Stale)) };
-        self.was_used(open, node);
+        self.tree.was_used(open, node);
         let begun = self.operations.get(&id)?.begun;
-        let Some(object) = self.objects.get(node) else { return Some(Err(Failure::Stale)) };
+        let Some(object) = self.tree.objects.get(node) else { return Some(Err(Failure::Stale)) };
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let size = object.known.metadata.size;
         let end = offset.saturating_add(count.into());
@@ -443,7 +443,7 @@ impl<S: Store> Cache<S> {
             let start = grain * GRAIN_BYTES;
             let (from, to) = (offset.max(start) - start, (end - start).min(GRAIN_BYTES));
             let enough = if is_over || stale { to } else { grain_length(size, grain) };
-            if let Some(data) = self.grain(node, grain, since, enough) {
+            if let Some(data) = self.tree.grain(node, grain, since, enough) {
                 pieces.push(data.slice(from as usize..to as usize));
                 continue;
             }
@@ -461,48 +461,14 @@ impl<S: Store> Cache<S> {
             self.fetch(Some(id), node, witness);
         }
         self.fetch_ahead(node, &ahead, near, (far, last));
-        self.objects.touch(node);
+        self.tree.objects.touch(node);
         if !is_complete {
             return None;
         }
-        if let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) {
+        if let Some(held) = self.tree.objects.get_mut(node).and_then(Object::held_mut) {
             held.given = true;
         }
         Some(Ok(Answer::Data(pieces)))
-    }
-
-    /// Returns a grain that is held and was what the file had at `since` or later. What the store has lost is no longer held. The last
-    /// grain of a file that has grown ends where the file did: `enough` bytes will do.
-    pub(super) fn grain(
-        &mut self,
-        node: NodeId,
-        grain: u64,
-        since: Option<Instant>,
-        enough: u64,
-    ) -> Option<Bytes> {
-        let object = self.objects.get_mut(node)?;
-        let length = grain_length(object.known.metadata.size, grain);
-        let held = object.held_mut()?;
-        if held.present.contains_key(&grain) {
-            let unproven = held.unproven.get(&grain).copied();
-            if unproven.is_some() && unproven < since {
-                return self.loose(node, grain, enough.min(length));
-            }
-            match self.store.get(node, grain) {
-                Some(data) if data.len() as u64 == length => return Some(data),
-                Some(data) if unproven.is_some() && (data.len() as u64) < length => {
-                    return Some(data).filter(|data| enough <= data.len() as u64);
-                }
-                _ => self.drop_grain(node, grain),
-            }
-        }
-        self.loose(node, grain, enough.min(length))
-    }
-
-    /// Returns a grain that the store had no room for.
-    fn loose(&self, node: NodeId, grain: u64, enough: u64) -> Option<Bytes> {
-        let loose = self.loose.iter().find(|(of, at, _)| (*of, *at) == (node, grain));
-        loose.map(|(_, _, data)| data.clone()).filter(|data| enough <= data.len() as u64)
     }
 
     /// The oldest call that an operation may join: one that began within the shortest time that answers are used for.

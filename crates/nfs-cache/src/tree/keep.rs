@@ -14,15 +14,13 @@ use bytes::Bytes;
 use nfs_proto::attr::FileType;
 use nfs_wire::FileHandle;
 
-use super::Cache;
+use super::Tree;
 use crate::{
-    config::CacheConfig,
     data::{Pages, grain_length},
     directory::{Directory, Edge, Name, Source, Target},
     handle::SharedHandle,
     ids::{CallId, NodeId},
-    object::{Entry, Identity, Kind, Object},
-    reachability::Link,
+    object::{Entry, Kind, Object},
     record::{self, KeptChild, KeptDirectory, KeptFile, KeptName, Subject},
     store::{Record, Store},
 };
@@ -35,9 +33,6 @@ const LATER: Duration = Duration::from_secs(60);
 
 /// Names of a directory for which its record waits another [`SOON`].
 const MANY_NAMES: usize = 10_000;
-
-/// Directories within directories, at most.
-const DEPTH: usize = 1000;
 
 /// Objects whose records differ from what is known, and when these are to be written.
 #[derive(Debug, Default)]
@@ -67,47 +62,14 @@ impl Unkept {
     }
 }
 
-impl<S: Store> Cache<S> {
-    /// Shows what a lasting store has kept of the directory `root`, before its server was asked for anything; `None` if there is
-    /// nothing. `since_1970` is as for [`Cache::set_wall_clock`]. What the server says is believed once it shows that it has the same root.
-    pub fn disconnected(
-        config: CacheConfig,
-        now: Instant,
-        since_1970: Duration,
-        root: FileHandle,
-        mut store: S,
-    ) -> Option<Self> {
-        let key = record::root_key(&root);
-        let kept =
-            store.recall(NodeId::ROOT, &key).and_then(|body| Some(KeptDirectory::decode(&body)?.subject))?;
-        if kept.handle != root || kept.metadata.file_type != FileType::Directory {
-            return None;
-        }
-        let mut cache = Self::new(config, now, root, kept.metadata, store);
-        cache.set_wall_clock(now, since_1970);
-        let known = cache.freshness.kept(kept.metadata, kept.asked);
-        if let Some(object) = cache.objects.get_mut(NodeId::ROOT) {
-            object.known = known;
-        }
-        cache.freshness.reset_server_clock();
-        cache.server.set_link(Link::Unidentified { silent: true });
-        cache.ensure_probe();
-        Some(cache)
-    }
-
-    /// Says what a clock of this machine shows, in time since 1970, so that a later cache knows how old things are.
-    pub const fn set_wall_clock(&mut self, now: Instant, since_1970: Duration) {
-        self.freshness.set_wall_clock(now, since_1970);
-    }
-
-    /// Returns when [`Cache::keep`] is to be called next.
-    pub fn next_keep(&self) -> Option<Instant> {
+impl<S: Store> Tree<S> {
+    /// Returns when [`Tree::keep`] is to be called next.
+    pub(crate) fn next_keep(&self) -> Option<Instant> {
         self.unkept.first().map(|(at, _)| at)
     }
 
     /// Gives the store records that are due, so many at most.
-    pub fn keep(&mut self, now: Instant, most: usize) {
-        self.advance(now);
+    pub(crate) fn keep(&mut self, most: usize) {
         for _ in 0..most {
             match self.unkept.first() {
                 Some((at, node)) if at <= self.freshness.now() => self.keep_object(node),
@@ -117,71 +79,19 @@ impl<S: Store> Cache<S> {
     }
 
     /// Gives the store all records that it does not have.
-    pub fn keep_all(&mut self) {
+    pub(crate) fn keep_all(&mut self) {
         while let Some((_, node)) = self.unkept.first() {
             self.keep_object(node);
         }
     }
 
-    /// Makes sure that what a lasting store has of a node is known, so that [`Cache::state`] counts it.
-    pub fn recall(&mut self, node: NodeId) {
-        self.recall_data(node);
-    }
-
-    /// Returns what a path below the root leads to, its names joined by `/`, by what is known without asking the server.
-    pub fn known_at(&mut self, path: &[u8]) -> Option<NodeId> {
-        let mut node = NodeId::ROOT;
-        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-            self.recall_names(node, true);
-            let edge = self.objects.get(node)?.directory()?.find(name)?;
-            let handle = edge.target.handle()?;
-            node = self.objects.node(&handle.get())?;
-        }
-        Some(node)
-    }
-
-    /// Returns what names the object of a node beyond the life of this cache.
-    pub fn identity(&self, node: NodeId) -> Option<Identity> {
-        let object = self.objects.get(node)?;
-        Some(Identity { handle: object.handle(), version: origin(object) })
-    }
-
-    /// Returns the node of an object that an earlier cache, too, may have named so. Where nothing in memory has the handle, all that a
-    /// lasting store keeps is looked through. `None` if it is not known, or has another version now.
-    pub fn node_of(&mut self, identity: &Identity) -> Option<NodeId> {
-        if self.objects.at(&identity.handle).is_none() && self.store.is_lasting() {
-            let mut next = vec![NodeId::ROOT];
-            let mut seen = BTreeSet::new();
-            while let Some(directory) = next.pop()
-                && self.objects.by_node.len() < self.config.objects
-            {
-                self.recall_names(directory, true);
-                let Some(names) = self.objects.get(directory).and_then(Object::directory) else { continue };
-                for edge in names.names.values() {
-                    if let Target::Handle(handle, _) = &edge.target
-                        && let Some((node, object)) = self.objects.at(&handle.get())
-                        && object.directory().is_some()
-                        && seen.insert(node)
-                    {
-                        next.push(node);
-                    }
-                }
-                if self.objects.at(&identity.handle).is_some() {
-                    break;
-                }
-            }
-        }
-        let (node, object) = self.objects.at(&identity.handle)?;
-        (origin(object) == identity.version).then_some(node)
-    }
-
     /// Takes note that the record of an object is to be written after a change.
-    pub(super) fn changed(&mut self, node: NodeId) {
+    pub(crate) fn changed(&mut self, node: NodeId) {
         self.unkept_after(node, SOON);
     }
 
     /// Takes note that the server has confirmed what the record of an object says.
-    pub(super) fn confirmed(&mut self, node: NodeId) {
+    pub(crate) fn confirmed(&mut self, node: NodeId) {
         self.unkept_after(node, LATER);
     }
 
@@ -194,82 +104,12 @@ impl<S: Store> Cache<S> {
     }
 
     /// Takes note that the attributes of an object were told: its directory's record has them.
-    pub(super) fn told(&mut self, node: NodeId, is_change: bool) {
+    pub(crate) fn told(&mut self, node: NodeId, is_change: bool) {
         let Some(object) = self.objects.get(node) else { return };
         let is_listed = object.directory().is_some_and(Directory::is_worth_keeping);
         for node in [is_listed.then_some(node), object.parent()].into_iter().flatten() {
             if is_change { self.changed(node) } else { self.confirmed(node) }
         }
-    }
-
-    /// Takes note by which name a front was just told of a node. Returns whether [`open`](Self::open) asks where this one leads: a file
-    /// keeps the name that it was found by first while a front knows it.
-    pub fn found(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> bool {
-        let Some(object) = self.objects.get(node).filter(|_| node != NodeId::ROOT) else { return true };
-        match &object.entry {
-            Some(entry) if entry.directory == directory && *entry.name == *name => true,
-            Some(_) if object.references > 1 && object.held().is_some() => false,
-            _ => {
-                let names = self.objects.get(directory).and_then(Object::directory);
-                let known = names.and_then(|directory| directory.names.get_key_value(name));
-                let name = known.map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
-                self.set_entry(node, Entry { directory, name });
-                true
-            }
-        }
-    }
-
-    /// Takes note of a name that leads to an object, if none is known that does. What a front knows a file by stays.
-    pub(super) fn adopt(&mut self, directory: NodeId, name: &Name, node: NodeId) {
-        let is_free = |object: &Object| object.references == 0 || object.held().is_none();
-        let may_have =
-            |object: &Object| object.entry.is_none() || is_free(object) && self.entry(object).is_none();
-        if node != NodeId::ROOT && self.objects.get(node).is_some_and(may_have) {
-            self.set_entry(node, Entry { directory, name: Arc::clone(name) });
-        }
-    }
-
-    fn set_entry(&mut self, node: NodeId, entry: Entry) {
-        if let Some(object) = self.objects.get_mut(node) {
-            object.entry = Some(entry);
-        }
-    }
-
-    /// Returns the name that an object was found by, if that leads to it as far as is known, and the directory.
-    fn entry<'a>(&'a self, object: &'a Object) -> Option<(&'a Name, &'a Object)> {
-        let Entry { directory, name } = object.entry.as_ref()?;
-        let directory = self.objects.get(*directory)?;
-        let edge = directory.directory()?.names.get(name)?;
-        (edge.target.handle() == Some(&object.handle)).then_some((name, directory))
-    }
-
-    /// Whether an object stays when room is made: it is hoarded or pinned, or a directory that it lies in is pinned.
-    pub(super) fn is_pinned(&self, node: NodeId) -> bool {
-        let is_hoarded = self.objects.get(node).is_some_and(|object| object.hoarded);
-        is_hoarded || self.way_up(node).any(|(_, object)| object.pinned)
-    }
-
-    /// An object and the directories that it lies in.
-    fn way_up(&self, node: NodeId) -> impl Iterator<Item = (NodeId, &Object)> {
-        let first = self.objects.get(node).map(|object| (node, object));
-        let above = |&(_, object): &(NodeId, &Object)| {
-            let parent = object.parent()?;
-            self.objects.get(parent).map(|object| (parent, object))
-        };
-        std::iter::successors(first, above).take(DEPTH)
-    }
-
-    /// Returns where an object lies below the root, as far as that is known.
-    pub(super) fn path(&self, node: NodeId) -> Option<Vec<u8>> {
-        let mut names: Vec<&[u8]> = Vec::new();
-        for (node, object) in self.way_up(node) {
-            if node == NodeId::ROOT {
-                names.reverse();
-                return Some(names.join(&b'/'));
-            }
-            names.push(self.entry(object)?.0);
-        }
-        None
     }
 
     fn keep_object(&mut self, node: NodeId) {
@@ -356,7 +196,7 @@ impl<S: Store> Cache<S> {
 
     /// Takes in what the store has kept of a directory, where nothing later is known; again for what was forgotten since, if `all` is
     /// needed.
-    pub(super) fn recall_names(&mut self, node: NodeId, all: bool) {
+    pub(crate) fn recall_names(&mut self, node: NodeId, all: bool) {
         if !self.store.is_lasting() {
             return;
         }
@@ -431,7 +271,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Takes in which grains of a file the store has kept.
-    pub(super) fn recall_data(&mut self, node: NodeId) {
+    pub(crate) fn recall_data(&mut self, node: NodeId) {
         if !self.store.is_lasting() {
             return;
         }
@@ -468,7 +308,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Forgets an object, which the store keeps if it lasts: it comes back with the record of its directory.
-    pub(super) fn put_away(&mut self, node: NodeId) {
+    pub(crate) fn put_away(&mut self, node: NodeId) {
         if !self.store.is_lasting() {
             self.drop_data(node);
             self.objects.remove(node);
@@ -495,7 +335,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// The attributes of a file have changed, and its data is still its own: the store keeps it under another key.
-    pub(super) fn rename_kept(&mut self, node: NodeId) {
+    pub(crate) fn rename_kept(&mut self, node: NodeId) {
         if self.store.is_lasting()
             && let Some(object) = self.objects.get(node)
             && object.held().is_some_and(|held| held.recalled)
@@ -506,7 +346,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Nothing of an object that is over is kept.
-    pub(super) fn retire(&mut self, node: NodeId) {
+    pub(crate) fn retire(&mut self, node: NodeId) {
         self.unkept.remove(node);
         if self.store.is_lasting()
             && let Some(object) = self.objects.get(node)
@@ -514,12 +354,6 @@ impl<S: Store> Cache<S> {
             self.store.retire(&record::key(&object.handle(), &object.known.metadata));
         }
     }
-}
-
-/// Names the version of an object in which it was met first.
-fn origin(object: &Object) -> u64 {
-    let origin = object.held().and_then(|held| held.origin);
-    origin.unwrap_or_else(|| record::version(&object.known.metadata))
 }
 
 #[cfg(test)]
@@ -597,11 +431,11 @@ mod tests {
             let body = KeptFile { subject: Subject { handle: handle(2), metadata, asked: 1 }, runs }.encode();
             let store = Claims { body: body.into(), grains };
             let root = of(ftype3::NF3DIR, 0);
-            let mut cache = Cache::new(CacheConfig::default(), now, handle(1), root, store);
-            let known = cache.freshness.kept(metadata, 1);
-            let node = cache.objects.insert(now, handle(2), known);
-            cache.recall(node);
-            let held = cache.objects.get(node).and_then(Object::held).unwrap();
+            let mut tree = Tree::new(Arc::default(), now, handle(1), root, store);
+            let known = tree.freshness.kept(metadata, 1);
+            let node = tree.objects.insert(now, handle(2), known);
+            tree.recall_data(node);
+            let held = tree.objects.get(node).and_then(Object::held).unwrap();
             assert_eq!(held.present.keys().copied().collect::<Vec<_>>(), expected);
         }
     }

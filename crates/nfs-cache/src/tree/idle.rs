@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use super::Cache;
+use super::Tree;
 use crate::{ids::NodeId, object::Object, store::Store};
 
 /// Looks in the time after which things are dropped: so exactly is it kept.
@@ -13,20 +13,20 @@ const LOOKS: u32 = 16;
 pub(super) struct Marks(VecDeque<(Instant, u64)>);
 
 impl Marks {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self(VecDeque::from([(now, 0)]))
     }
 }
 
-impl<S: Store> Cache<S> {
+impl<S: Store> Tree<S> {
     /// Returns when to look next.
-    pub(super) fn expiry_at(&self) -> Option<Instant> {
+    pub(crate) fn expiry_at(&self) -> Option<Instant> {
         let (at, _) = self.marks.0.back()?;
         at.checked_add(self.config.idle / LOOKS)
     }
 
     /// Drops what has not been used for [`CacheConfig::idle`](crate::CacheConfig::idle), unless it is open or pinned.
-    pub(super) fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         if self.expiry_at().is_none_or(|at| at > self.freshness.now()) {
             return;
         }

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::Cache;
+use super::Tree;
 use crate::{
-    data::Pages,
+    data::{Pages, grain_length},
     ids::{NodeId, OpenId},
     object::{Kind, Object},
     record,
@@ -19,10 +19,15 @@ const PART: u64 = 10;
 /// Grains kept for operations that wait for them though the store had no room.
 const LOOSE_GRAINS: usize = 64;
 
-impl<S: Store> Cache<S> {
+/// Grains remembered that were fetched so soon after a change that it proves nothing, and are fetched again once it does, while nobody
+/// waits: who has read them, as kernels and NFS clients keep what they have read, may not ask again before the server does not respond.
+/// 256 MiB: what a link of 1 Gbit/s carries in the time after a change that proves nothing.
+const MOST_AGAIN: usize = 4096;
+
+impl<S: Store> Tree<S> {
     /// Takes note that an open which began at `begun` was confirmed: what was fetched before, and may be of another version with the same
     /// attributes, is fetched again when it is read. Until that is there, it stays.
-    pub(super) fn confirm_open(&mut self, node: NodeId, begun: Instant) {
+    pub(crate) fn confirm_open(&mut self, node: NodeId, begun: Instant) {
         let Some(object) = self.objects.get(node) else { return };
         let Some(held) = object.held() else { return };
         let fetches: Vec<u64> = held
@@ -42,7 +47,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Whether a front that opens a file may keep what it has read of it.
-    pub(super) fn takes_pages(&mut self, node: NodeId, open: OpenId) -> bool {
+    pub(crate) fn takes_pages(&mut self, node: NodeId, open: OpenId) -> bool {
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
         let takes = held.pages == Pages::Good;
         held.pages = match held.pages {
@@ -55,7 +60,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Takes note that a front uses an open file: what it was told with it, it has done.
-    pub(super) fn was_used(&mut self, open: OpenId, node: NodeId) {
+    pub(crate) fn was_used(&mut self, open: OpenId, node: NodeId) {
         let held = self.objects.get_mut(node).and_then(Object::held_mut);
         if let Some(held) = held.filter(|held| held.pages == Pages::Dropping(open)) {
             held.pages = Pages::Good;
@@ -63,7 +68,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Holds a grain, or keeps it for those who wait where there is no room.
-    pub(super) fn hold(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
+    pub(crate) fn hold(&mut self, node: NodeId, grain: u64, data: Bytes, begun: Instant) {
         let length = data.len() as u64;
         self.recall_data(node);
         let before = self.present_bytes(node, grain);
@@ -102,17 +107,17 @@ impl<S: Store> Cache<S> {
     }
 
     /// Whether a grain is held.
-    pub(super) fn is_present(&self, node: NodeId, grain: u64) -> bool {
+    pub(crate) fn is_present(&self, node: NodeId, grain: u64) -> bool {
         let held = self.objects.get(node).and_then(Object::held);
         held.is_some_and(|held| held.present.contains_key(&grain))
     }
 
     /// Bytes of data in the store, also of what is not known to this cache yet.
-    pub(super) fn total_bytes(&self) -> u64 {
+    pub(crate) fn total_bytes(&self) -> u64 {
         self.held_bytes + self.store.idle_bytes()
     }
 
-    pub(super) fn make_room(&mut self, bytes: u64) {
+    pub(crate) fn make_room(&mut self, bytes: u64) {
         let limit = self.config.size_bytes;
         let total = self.total_bytes() + bytes;
         let excess = if total <= limit { 0 } else { total - (limit - limit / PART) };
@@ -145,7 +150,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Drops objects that nobody uses, those used longest ago first, where there are too many.
-    pub(super) fn drop_objects(&mut self) {
+    pub(crate) fn drop_objects(&mut self) {
         let limit = self.config.objects;
         if self.objects.by_node.len() <= limit {
             return;
@@ -160,7 +165,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Removes what nobody needs of a version that is over.
-    pub(super) fn drop_if_unused(&mut self, node: NodeId) {
+    pub(crate) fn drop_if_unused(&mut self, node: NodeId) {
         let Some(object) = self.objects.get(node) else { return };
         if !object.over || object.open > 0 {
             return;
@@ -176,7 +181,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// Drops the data of a file.
-    pub(super) fn drop_data(&mut self, node: NodeId) {
+    pub(crate) fn drop_data(&mut self, node: NodeId) {
         let Some(held) = self.objects.get(node).and_then(Object::held) else { return };
         let grains: Vec<u64> = held.present.keys().copied().collect();
         for grain in grains {
@@ -189,7 +194,7 @@ impl<S: Store> Cache<S> {
         self.loose.retain(|(of, ..)| *of != node);
     }
 
-    pub(super) fn drop_grain(&mut self, node: NodeId, grain: u64) {
+    pub(crate) fn drop_grain(&mut self, node: NodeId, grain: u64) {
         let Some(object) = self.objects.get_mut(node) else { return };
         let Some(held) = object.held_mut() else { return };
         held.unproven.remove(&grain);
@@ -198,5 +203,67 @@ impl<S: Store> Cache<S> {
             self.store.remove(node, grain);
             self.changed(node);
         }
+    }
+
+    /// Returns a grain that is held and was what the file had at `since` or later. What the store has lost is no longer held. The last
+    /// grain of a file that has grown ends where the file did: `enough` bytes will do.
+    pub(crate) fn grain(
+        &mut self,
+        node: NodeId,
+        grain: u64,
+        since: Option<Instant>,
+        enough: u64,
+    ) -> Option<Bytes> {
+        let object = self.objects.get_mut(node)?;
+        let length = grain_length(object.known.metadata.size, grain);
+        let held = object.held_mut()?;
+        if held.present.contains_key(&grain) {
+            let unproven = held.unproven.get(&grain).copied();
+            if unproven.is_some() && unproven < since {
+                return self.loose(node, grain, enough.min(length));
+            }
+            match self.store.get(node, grain) {
+                Some(data) if data.len() as u64 == length => return Some(data),
+                Some(data) if unproven.is_some() && (data.len() as u64) < length => {
+                    return Some(data).filter(|data| enough <= data.len() as u64);
+                }
+                _ => self.drop_grain(node, grain),
+            }
+        }
+        self.loose(node, grain, enough.min(length))
+    }
+
+    /// Returns a grain that the store had no room for.
+    fn loose(&self, node: NodeId, grain: u64, enough: u64) -> Option<Bytes> {
+        let loose = self.loose.iter().find(|(of, at, _)| (*of, *at) == (node, grain));
+        loose.map(|(_, _, data)| data.clone()).filter(|data| enough <= data.len() as u64)
+    }
+
+    /// Takes note that a grain is not proven to be of its version.
+    pub(crate) fn fetch_again(&mut self, node: NodeId, grain: u64) {
+        if self.again.len() < MOST_AGAIN
+            && let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut)
+            && held.again.insert(grain)
+        {
+            self.again.push_back((node, grain));
+        }
+    }
+
+    /// Returns when the next of them proves its version. They come in the order of what they are of, or nearly so.
+    pub(crate) fn again_at(&self) -> Option<Instant> {
+        let &(node, _) = self.again.front()?;
+        match self.objects.get(node).filter(|object| !object.over) {
+            Some(object) => self.freshness.proves_from(object.known.metadata.ctime),
+            None => Some(self.freshness.now()),
+        }
+    }
+
+    /// Takes the next grain that is to be fetched again, if it is time; `Some(None)` if it is of no use any more.
+    pub(crate) fn next_again(&mut self) -> Option<Option<(NodeId, u64)>> {
+        self.again_at().filter(|&at| at <= self.freshness.now())?;
+        let (node, grain) = self.again.pop_front()?;
+        let object = self.objects.get_mut(node).filter(|object| !object.over);
+        let is_needed = object.and_then(Object::held_mut).is_some_and(|held| held.again.remove(&grain));
+        Some(is_needed.then_some((node, grain)))
     }
 }
