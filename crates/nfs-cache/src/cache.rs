@@ -21,7 +21,8 @@ pub use self::hoard::Wanted;
 use self::prefetch::Prefetch;
 use crate::{
     answers::{Answer, Event, Failure, Stats},
-    call::{Call, Outcome, Transmit},
+    call::{Outcome, Transmit},
+    calls::Calls,
     config::CacheConfig,
     data::Held,
     directory::Name,
@@ -48,11 +49,9 @@ pub struct Cache<S> {
     tree: Tree<S>,
     server: Reachability,
     read_block: u32,
-    next: u64,
     operations: BTreeMap<OperationId, Operation>,
-    calls: BTreeMap<CallId, Call>,
+    calls: Calls,
     opens: BTreeMap<OpenId, Open>,
-    cancels: VecDeque<CallId>,
     events: VecDeque<Event>,
     stats: Stats,
     path: PathEstimate,
@@ -145,11 +144,9 @@ impl<S: Store> Cache<S> {
             tree,
             server,
             read_block: SMALLEST_READ,
-            next: CallId::FIRST.0 + 1,
             operations: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: Calls::new(),
             opens: BTreeMap::new(),
-            cancels: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
             path: PathEstimate::default(),
@@ -348,19 +345,19 @@ impl<S: Store> Cache<S> {
 
     /// Returns the next call whose outcome is of no use any more.
     pub fn poll_cancel(&mut self) -> Option<CallId> {
-        self.cancels.pop_front()
+        self.calls.poll_cancel()
     }
 
     /// Returns the next call to make.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         self.advance(now);
         self.prefetch();
-        let call =
-            *self.calls.iter().find(|(_, call)| call.send_at.is_some_and(|at| at <= self.tree.now()))?.0;
+        let call = self.calls.due(self.tree.now())?;
         let sent = self.prefetch.rate.sent(self.tree.now());
-        self.calls.entry(call).and_modify(|call| (call.send_at, call.sent) = (None, Some(sent)));
+        let due = self.calls.get_mut(call)?;
+        (due.send_at, due.sent) = (None, Some(sent));
         self.server.handle_sent(self.tree.now());
-        let question = &self.calls[&call].question;
+        let question = &self.calls.get(call)?.question;
         let (procedure, arguments) =
             question.encode(self.listing(question), self.path.page_bytes(&self.config));
         self.stats.calls += 1;
@@ -378,7 +375,7 @@ impl<S: Store> Cache<S> {
         let ends = self.operations.values().flat_map(due).filter(|&at| at > self.tree.now());
         let silences =
             self.operations.values().filter(|_| self.server.may_answer()).map(|it| self.silent_at(it));
-        let calls = self.calls.values().filter_map(|call| call.send_at);
+        let calls = self.calls.iter().filter_map(|(_, call)| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
         let prompts =
             self.operations.values().filter_map(|it| self.prompt_at(it)).filter(|&at| at > self.tree.now());
@@ -433,8 +430,8 @@ impl<S: Store> Cache<S> {
     /// Begins an operation that takes what was told since an earlier one began as told since it began itself.
     fn submit_since(&mut self, now: Instant, asked: Asked, since: Option<OperationId>) -> OperationId {
         self.advance(now);
-        let operation = OperationId(self.unique());
-        let first = CallId(since.map_or(self.next, |since| since.0));
+        let operation = OperationId(self.calls.number());
+        let first = since.map_or_else(|| self.calls.next(), |since| CallId(since.0));
         let (begun, brought) = (self.tree.now(), self.tree.now());
         let mute_since = self.mute_since(&asked);
         let asked = Operation {
@@ -452,13 +449,13 @@ impl<S: Store> Cache<S> {
         self.server.handle_operation(self.tree.now());
         self.operations.insert(operation, asked);
         self.stats.operations += 1;
-        let calls = self.next;
+        let calls = self.calls.next();
         self.step(operation);
         if self.operations.contains_key(&operation) {
             self.front_waits();
         }
         self.stats.without_calls +=
-            u64::from(calls == self.next && !self.operations.contains_key(&operation));
+            u64::from(calls == self.calls.next() && !self.operations.contains_key(&operation));
         operation
     }
 
@@ -472,14 +469,8 @@ impl<S: Store> Cache<S> {
         };
         let handle = self.tree.objects.get(node)?.handle();
         let calls =
-            self.calls.values().filter(|call| call.is_in_flight() && *call.question.handle() == handle);
-        calls.filter_map(|call| call.sent.map(|sent| sent.at)).min()
-    }
-
-    /// Operations, calls and open files are numbered together.
-    const fn unique(&mut self) -> u64 {
-        self.next += 1;
-        self.next - 1
+            self.calls.iter().filter(|(_, call)| call.is_in_flight() && *call.question.handle() == handle);
+        calls.filter_map(|(_, call)| call.sent.map(|sent| sent.at)).min()
     }
 
     fn advance(&mut self, now: Instant) {
@@ -534,9 +525,7 @@ impl<S: Store> Cache<S> {
         if self.operations.remove(&operation).is_none() {
             return;
         }
-        for call in self.calls.values_mut() {
-            call.waiters.remove(&operation);
-        }
+        self.calls.leave(operation);
         if !self.server.is_up() {
             self.withdraw_unwanted();
         }

@@ -25,6 +25,7 @@
 mod answers;
 mod cache;
 mod call;
+mod calls;
 mod config;
 mod data;
 mod directory;

@@ -1,7 +1,6 @@
 //! Calls: who waits for them, and who does not any more.
 
 use std::{
-    collections::BTreeSet,
     ops::Range,
     time::{Duration, Instant},
 };
@@ -42,27 +41,13 @@ impl<S: Store> Cache<S> {
         question: Question,
         earliest: CallId,
     ) -> CallId {
-        let asked =
-            self.calls.range(earliest..).find(|(_, call)| call.question == question).map(|(&id, _)| id);
-        let call = asked.unwrap_or_else(|| {
-            let id = CallId(self.unique());
+        let call = self.calls.asking(&question, earliest).unwrap_or_else(|| {
             // Before the server is identified nothing else is sent.
             let may_send = self.server.may_send();
             let rounds = operation.and_then(|it| self.operations.get(&it)).map_or(0, |it| it.rounds);
-            let send_at = may_send.then_some(self.tree.now().max(self.server.not_before()) + slower(rounds));
-            let call = Call {
-                question,
-                begun: self.tree.now(),
-                send_at,
-                sent: None,
-                waiters: BTreeSet::new(),
-                pause: Duration::ZERO,
-                after: None,
-                reply: None,
-                stale: 0,
-            };
-            self.calls.insert(id, call);
-            id
+            let now = self.tree.now();
+            let send_at = may_send.then_some(now.max(self.server.not_before()) + slower(rounds));
+            self.calls.begin(question, now, send_at)
         });
         self.wait_for(operation, call);
         call
@@ -71,7 +56,7 @@ impl<S: Store> Cache<S> {
     /// Takes note that an operation waits for a call.
     fn wait_for(&mut self, operation: Option<OperationId>, call: CallId) {
         let Some(operation) = operation else { return };
-        self.calls.entry(call).and_modify(|call| _ = call.waiters.insert(operation));
+        self.calls.wait(operation, call);
         if let Some(operation) = self.operations.get_mut(&operation) {
             operation.since = operation.since.min(call);
         }
@@ -79,7 +64,7 @@ impl<S: Store> Cache<S> {
 
     /// Fetches a grain.
     pub(super) fn fetch(&mut self, operation: Option<OperationId>, node: NodeId, grain: u64) {
-        let (now, next, block) = (self.tree.now(), CallId(self.next), u64::from(self.read_block));
+        let (now, next, block) = (self.tree.now(), self.calls.next(), u64::from(self.read_block));
         let Some(object) = self.tree.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
@@ -93,7 +78,7 @@ impl<S: Store> Cache<S> {
                 let grains = call.question.grains(node);
                 grains.contains(&grain) && grains.end > grains.start + 1
             };
-            let asked = self.calls.range(first..).find(|(_, call)| brings(call)).map(|(&id, _)| id);
+            let asked = self.calls.since(first).find(|(_, call)| brings(call)).map(|(id, _)| id);
             if let Some(call) = asked {
                 return self.wait_for(operation, call);
             }
@@ -135,7 +120,7 @@ impl<S: Store> Cache<S> {
         if grains.end == grains.start + 1 {
             return self.fetch(None, node, grains.start);
         }
-        let (now, next) = (self.tree.now(), CallId(self.next));
+        let (now, next) = (self.tree.now(), self.calls.next());
         let Some(object) = self.tree.objects.get_mut(node) else { return };
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held_mut() else { return };
@@ -150,26 +135,14 @@ impl<S: Store> Cache<S> {
     /// Asks for the root's attributes, which show that the server responds and which one it is.
     pub(super) fn ensure_probe(&mut self) {
         let Some(question) = self.probe() else { return };
-        if self.calls.values().any(|call| call.question == question) {
+        if self.calls.asking(&question, CallId(0)).is_some() {
             return;
         }
         let call = self.ask(None, question, CallId(0));
         let pause = if self.server.link() == Link::Another { ANOTHER_PAUSE } else { Duration::ZERO };
         let send_at = Some(self.tree.now().max(self.server.not_before()) + pause);
-        self.calls.entry(call).and_modify(|call| call.send_at = send_at);
-    }
-
-    /// Puts a call back that counts only if the root is seen again: by a call not before `root`.
-    pub(super) fn ask_after_root(&mut self, id: CallId, mut call: Call, root: CallId) {
-        (call.after, call.send_at) = (Some(root), None);
-        self.calls.insert(id, call);
-    }
-
-    /// The root was seen by this call: others waited for that.
-    pub(super) fn root_was_seen(&mut self, by: CallId) {
-        let waits = |call: &&mut Call| call.reply.is_none() && call.after.is_some_and(|root| by >= root);
-        for call in self.calls.values_mut().filter(waits) {
-            (call.after, call.send_at) = (None, Some(self.tree.now()));
+        if let Some(call) = self.calls.get_mut(call) {
+            call.send_at = send_at;
         }
     }
 
@@ -196,8 +169,10 @@ impl<S: Store> Cache<S> {
         let calls: Vec<CallId> = self.probes().skip(1).take(surplus).map(|(id, _)| id).collect();
         self.withdraw(|id, _| calls.contains(&id));
         let Some(probe) = self.probe() else { return };
-        let call = self.ask(None, probe, CallId(self.next));
-        self.calls.entry(call).and_modify(|call| call.send_at = Some(call.begun));
+        let call = self.ask(None, probe, self.calls.next());
+        if let Some(call) = self.calls.get_mut(call) {
+            call.send_at = Some(call.begun);
+        }
     }
 
     /// The server responds: the other calls that asked whether it does are not needed.
@@ -209,10 +184,7 @@ impl<S: Store> Cache<S> {
 
     fn probes(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
         let probe = self.probe();
-        self.calls
-            .iter()
-            .filter(move |(_, call)| Some(&call.question) == probe.as_ref())
-            .map(|(&id, it)| (id, it))
+        self.calls.iter().filter(move |(_, call)| Some(&call.question) == probe.as_ref())
     }
 
     /// Whether a question is for the root's attributes.
@@ -239,21 +211,17 @@ impl<S: Store> Cache<S> {
     }
 
     fn withdraw(&mut self, which: impl Fn(CallId, &Call) -> bool) {
-        let gone: Vec<CallId> =
-            self.calls.iter().filter(|(id, call)| which(**id, call)).map(|(&id, _)| id).collect();
-        for id in gone {
-            let Some(call) = self.calls.remove(&id) else { continue };
-            self.abandon_question(&call.question);
-            self.cancels.push_back(id);
+        for question in self.calls.withdraw(which) {
+            self.abandon_question(&question);
         }
-        if self.server.is_up() && !self.calls.values().any(Call::is_in_flight) {
+        if self.server.is_up() && !self.calls.are_in_flight() {
             self.server.begin_silence(None);
         }
     }
 
     /// The server was heard: a silence begins now, if it is asked for anything.
     pub(super) fn begin_silence(&mut self) {
-        let is_asked = self.calls.values().any(Call::is_in_flight);
+        let is_asked = self.calls.are_in_flight();
         self.server.begin_silence(is_asked.then_some(self.tree.now()));
     }
 

@@ -115,7 +115,7 @@ impl<S: Store> Cache<S> {
             }
             return Some(Next::Again);
         }
-        let first = CallId(self.next);
+        let first = self.calls.next();
         let hoard = &mut self.prefetch.hoard;
         let wanted = hoard.wanted.take()?;
         if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.tree.now()) {

@@ -212,13 +212,13 @@ impl<S: Store> Cache<S> {
             };
             match next {
                 Next::Ask(question) => {
-                    let earliest = CallId(self.next);
+                    let earliest = self.calls.next();
                     let call = self.ask(None, question, earliest);
                     (self.prefetch.calls, self.prefetch.asked) = (Some((call, call)), 0);
                 }
                 Next::List(node) => {
                     self.list_next(None, node);
-                    let call = self.calls.keys().next_back().copied();
+                    let call = self.calls.iter().next_back().map(|(id, _)| id);
                     (self.prefetch.calls, self.prefetch.asked) = (call.map(|call| (call, call)), 0);
                 }
                 Next::Again => {}
@@ -274,7 +274,7 @@ impl<S: Store> Cache<S> {
     /// Begins to fetch a grain, unless it is held or there is no room.
     fn begin_grain(&mut self, piece: &Piece) -> bool {
         self.tree.recall_data(piece.node);
-        let (now, next, total) = (self.tree.now(), CallId(self.next), self.tree.total_bytes());
+        let (now, next, total) = (self.tree.now(), self.calls.next(), self.tree.total_bytes());
         let Some(object) = self.tree.objects.get_mut(piece.node).filter(|object| !object.over) else {
             return false;
         };

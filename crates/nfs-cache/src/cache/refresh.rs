@@ -45,11 +45,11 @@ impl<S: Store> Cache<S> {
     /// short: operations that come then need not find that out.
     pub(super) fn unanswered_at(&self) -> Option<Instant> {
         let hopes = self.server.may_answer();
-        let is_short = |call: &&Call| {
+        let is_short = |(_, call): &(CallId, &Call)| {
             let is_long = matches!(call.question, Question::Read { .. } | Question::Page(_));
             call.waiters.is_empty() && call.send_at.is_none() && !is_long
         };
-        let sent = self.calls.values().filter(is_short).filter_map(|call| call.sent.filter(|_| hopes));
+        let sent = self.calls.iter().filter(is_short).filter_map(|(_, call)| call.sent.filter(|_| hopes));
         sent.map(|sent| self.server.silent_at(sent.at)).min()
     }
 }

@@ -79,7 +79,7 @@ impl From<Status> for Taken {
 
 impl<S: Store> Cache<S> {
     pub(super) fn take_reply(&mut self, id: CallId, outcome: Outcome) {
-        let Some(call) = self.calls.remove(&id) else { return };
+        let Some(call) = self.calls.take(id) else { return };
         self.measure(id, &call, &outcome);
         let outcome = match outcome {
             Outcome::NotAsked => return self.take_silence(&call),
@@ -93,7 +93,7 @@ impl<S: Store> Cache<S> {
             // Whoever answers after a silence has to show that it is the same server: until then nothing else counts.
             Link::Down if !self.is_probe(&call.question) => {
                 let call = Call { reply: Some(outcome), after: Some(CallId(0)), ..call };
-                _ = self.calls.insert(id, call);
+                self.calls.put_back(id, call);
             }
             Link::Down => self.identify(call, id, outcome.ok()),
             Link::Up => self.accept(id, call, outcome),
@@ -134,7 +134,7 @@ impl<S: Store> Cache<S> {
             Taken::Moved => self.begin_listing_again(&call),
             Taken::Gone => {
                 self.abandon_question(&call.question);
-                self.tree.end_unknown(call.question.handle(), CallId(self.next));
+                self.tree.end_unknown(call.question.handle(), self.calls.next());
                 self.fail(&call, |cache, operation| (!cache.insist(operation)).then_some(Failure::Stale));
             }
         }
@@ -151,15 +151,16 @@ impl<S: Store> Cache<S> {
     fn doubt_stale(&mut self, id: CallId, mut call: Call) {
         call.stale += 1;
         let Some(probe) = self.probe() else { return };
-        let root = self.ask(None, probe, CallId(self.next));
-        self.ask_after_root(id, call, root);
+        let root = self.ask(None, probe, self.calls.next());
+        (call.after, call.send_at) = (Some(root), None);
+        self.calls.put_back(id, call);
     }
 
     /// A directory changes so fast that its pages cannot be had: from the beginning, if it is still there.
     fn begin_listing_again(&mut self, call: &Call) {
         self.abandon_question(&call.question);
         let Question::Page(handle) = call.question else { return };
-        let earliest = CallId(self.next);
+        let earliest = self.calls.next();
         for &operation in &call.waiters {
             self.operations.entry(operation).and_modify(|it| it.rounds += 1);
             self.ask(Some(operation), Question::Getattr(handle), earliest);
@@ -183,7 +184,7 @@ impl<S: Store> Cache<S> {
             self.withdraw_calls();
             // Soon, however long it has said so: what is held is shown until it says something else.
             let send_at = Some(self.tree.now() + self.probe_pause());
-            self.calls.insert(id, Call { send_at, ..call });
+            self.calls.put_back(id, Call { send_at, ..call });
             self.set_link(Link::Unidentified { silent: true });
         }
         self.step_all();
@@ -199,7 +200,7 @@ impl<S: Store> Cache<S> {
     fn ask_later(&mut self, id: CallId, mut call: Call) {
         call.pause = (call.pause * 2).clamp(self.config.jukebox_pause, LONGEST_JUKEBOX_PAUSE);
         call.send_at = Some(self.tree.now() + call.pause);
-        self.calls.insert(id, call);
+        self.calls.put_back(id, call);
     }
 
     fn fail(&mut self, call: &Call, failure: impl Fn(&mut Self, OperationId) -> Option<Failure>) {
@@ -224,7 +225,7 @@ impl<S: Store> Cache<S> {
         self.ensure_probe();
         self.step_all();
         // What they were given is held: a listing that nobody waits for is not continued later.
-        if self.calls.values().all(|other| other.question != call.question) {
+        if self.calls.asking(&call.question, CallId(0)).is_none() {
             self.abandon_question(&call.question);
         }
     }
@@ -244,7 +245,7 @@ impl<S: Store> Cache<S> {
                 self.observe(handle, Metadata::from(&shown.obj_attributes), id, &call);
                 if self.server.link() == Link::Down {
                     self.end_probes();
-                    self.root_was_seen(CallId::LAST);
+                    self.calls.root_was_seen(CallId::LAST, self.tree.now());
                 } else {
                     self.withdraw_calls();
                 }
@@ -266,14 +267,12 @@ impl<S: Store> Cache<S> {
 
     /// Takes in the replies that came before it was clear whose they are.
     fn accept_replies(&mut self) {
-        let replied = self.calls.iter().filter(|(_, call)| call.reply.is_some()).map(|(&id, _)| id);
+        let replied = self.calls.iter().filter(|(_, call)| call.reply.is_some()).map(|(id, _)| id);
         for id in replied.collect::<Vec<_>>() {
-            let Some(mut call) = self.calls.remove(&id) else { continue };
+            let Some(mut call) = self.calls.take(id) else { continue };
             match call.reply.take().filter(|_| self.server.is_up()) {
                 Some(outcome) => self.accept(id, call, outcome),
-                None => {
-                    _ = self.calls.insert(id, Call { after: None, send_at: Some(self.tree.now()), ..call })
-                }
+                None => self.calls.put_back(id, Call { after: None, send_at: Some(self.tree.now()), ..call }),
             }
         }
     }
@@ -341,7 +340,7 @@ impl<S: Store> Cache<S> {
         self.observe(handle, Metadata::from(&found.obj_attributes), id, call);
         if self.is_probe(&call.question) {
             self.server.handle_root();
-            self.root_was_seen(id);
+            self.calls.root_was_seen(id, self.tree.now());
         }
         self.confirm_fetches(handle);
         Ok(Taken::Done)
@@ -459,7 +458,7 @@ impl<S: Store> Cache<S> {
         data: &Bytes,
         (before, shown): (Option<Metadata>, Option<Metadata>),
     ) -> Result<(), Taken> {
-        let next = CallId(self.next);
+        let next = self.calls.next();
         let Some(object) = self.tree.objects.get_mut(node) else { return Ok(()) };
         let version = object.known.metadata;
         // The reply is about another version than that of the node; or it is the first to show it, and its bytes may be older than its
@@ -543,7 +542,7 @@ impl<S: Store> Cache<S> {
 
     /// Whether READs of a grain are under way.
     fn is_asked(&self, node: NodeId, grain: u64) -> bool {
-        self.calls.values().any(|call| call.question.grains(node).contains(&grain))
+        self.calls.iter().any(|(_, call)| call.question.grains(node).contains(&grain))
     }
 
     fn confirm_fetches(&mut self, handle: FileHandle) {
@@ -559,7 +558,7 @@ impl<S: Store> Cache<S> {
     /// Goes on with a listing, or begins one.
     pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
         let Some(handle) = self.handle(node) else { return };
-        let (next, now) = (CallId(self.next), self.tree.now());
+        let (next, now) = (self.calls.next(), self.tree.now());
         let Some(directory) = self.tree.objects.get_mut(node).and_then(Object::directory_mut) else { return };
         let run = directory.run.get_or_insert_with(|| {
             Box::new(Run {
@@ -694,7 +693,7 @@ impl<S: Store> Cache<S> {
 
     /// Takes in attributes that a reply brought.
     fn observe(&mut self, handle: FileHandle, metadata: Metadata, id: CallId, call: &Call) {
-        self.tree.observe(handle, metadata, (id, call.begun), CallId(self.next));
+        self.tree.observe(handle, metadata, (id, call.begun), self.calls.next());
         self.follow_versions();
     }
 }

@@ -372,7 +372,7 @@ impl<S: Store> Cache<S> {
             if is_confirmed {
                 self.tree.confirm_open(node, begun);
             }
-            let open = OpenId(self.unique());
+            let open = OpenId(self.calls.number());
             let keep_cache = !is_confirmed || self.tree.takes_pages(node, open) && !is_over;
             self.tree.objects.touch(node);
             if let Some(object) = self.tree.objects.get_mut(node) {
@@ -384,7 +384,7 @@ impl<S: Store> Cache<S> {
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache }));
         }
-        if self.calls.range(first..).any(|(_, call)| call.waiters.contains(&id)) {
+        if self.calls.since(first).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
         }
         // The first READ of what is not held also asks for the version.
@@ -479,7 +479,7 @@ impl<S: Store> Cache<S> {
         }
         let recent = |begun| operation.begun.saturating_duration_since(begun) < self.config.shortest_ttl;
         let joined = self.calls.iter().find(|(_, call)| recent(call.begun));
-        joined.map_or(operation.first, |(&id, _)| id.min(operation.first))
+        joined.map_or(operation.first, |(id, _)| id.min(operation.first))
     }
 
     pub(super) fn count_stale(&mut self, is_stale: bool) {
@@ -488,7 +488,7 @@ impl<S: Store> Cache<S> {
 
     /// Takes note that the server does not know a handle that an operation was led to: its name must be looked up again.
     pub(super) fn insist(&mut self, id: OperationId) -> bool {
-        let (next, limit) = (CallId(self.next), self.config.fruitless_calls);
+        let (next, limit) = (self.calls.next(), self.config.fruitless_calls);
         let Some(operation) = self.operations.get_mut(&id) else { return false };
         operation.fruitless += 1;
         (operation.insists, operation.since, operation.first) = (true, next, next);
