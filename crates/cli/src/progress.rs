@@ -330,7 +330,7 @@ impl Observation {
         self.smooth_rate += weight * (rate - self.smooth_rate);
     }
 
-    /// Takes note of how long a server took for a call that costs it nothing.
+    /// Records how long a server took for a call that costs it nothing.
     pub(crate) fn answered_after(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }

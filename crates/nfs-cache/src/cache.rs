@@ -69,7 +69,7 @@ struct Operation {
     /// Answers of this call and later ones are good enough: an earlier one only if it was joined.
     since: CallId,
     /// Nothing but answers to its own calls counts.
-    insists: bool,
+    must_revalidate: bool,
     failed: Option<Failure>,
     fruitless: u32,
     /// How often an answer to one of its calls was not enough.
@@ -226,14 +226,14 @@ impl<S: Store> Cache<S> {
         self.tree.drop_if_unused(node);
     }
 
-    /// Takes note that a front was told of a node, of which no [`Answer::Entry`] told it.
+    /// Records that a front was told of a node, of which no [`Answer::Entry`] told it.
     pub fn reference(&mut self, node: NodeId) {
         if let Some(object) = self.tree.objects.get_mut(node) {
             object.references += 1;
         }
     }
 
-    /// Takes note that a front has forgotten a node that it was told of `times` times.
+    /// Records that a front has forgotten a node that it was told of `times` times.
     pub fn forget(&mut self, node: NodeId, times: u64) {
         if let Some(object) = self.tree.objects.get_mut(node) {
             object.references = object.references.saturating_sub(times);
@@ -294,7 +294,7 @@ impl<S: Store> Cache<S> {
         self.tree.node_of(identity)
     }
 
-    /// Takes note by which name a front was just told of a node. Returns whether [`open`](Self::open) asks where this one leads: a file
+    /// Records by which name a front was just told of a node. Returns whether [`open`](Self::open) asks where this one leads: a file
     /// keeps the name that it was found by first while a front knows it.
     pub fn found(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> bool {
         self.tree.found(node, directory, name)
@@ -310,7 +310,7 @@ impl<S: Store> Cache<S> {
         self.path.observe(round_trip);
     }
 
-    /// Takes note that the way to the server may be another one: before anything else is believed the server must show the root that
+    /// Records that the way to the server may be another one: before anything else is believed the server must show the root that
     /// it had. Calls in flight are cancelled and made again afterwards.
     pub fn path_changed(&mut self, now: Instant) {
         self.advance(now);
@@ -440,7 +440,7 @@ impl<S: Store> Cache<S> {
             brought,
             first,
             since: first,
-            insists: false,
+            must_revalidate: false,
             failed: None,
             fruitless: 0,
             rounds: 0,
@@ -516,7 +516,7 @@ impl<S: Store> Cache<S> {
             Asked::Lookup { .. } | Asked::Attributes(_) | Asked::List(_) | Asked::ReadLink(_) => true,
             Asked::Open { .. } | Asked::Read { .. } | Asked::Find(_) | Asked::Confirm(_) => false,
         };
-        let may = opens_nothing && !operation.insists && self.server.is_up();
+        let may = opens_nothing && !operation.must_revalidate && self.server.is_up();
         operation.begun.checked_add(self.config.prompt).filter(|_| may)
     }
 

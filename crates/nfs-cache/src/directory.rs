@@ -88,7 +88,7 @@ impl Directory {
         self.complete.is_some() || !self.names.is_empty()
     }
 
-    /// Takes note of the directory's attributes.
+    /// Records the directory's attributes.
     pub(crate) fn see(&mut self, at: Instant, metadata: Metadata) {
         if self.seen.as_ref().is_none_or(|(seen, _)| !seen.is_same_version(&metadata)) {
             self.seen = Some((metadata.into(), at));

@@ -34,19 +34,19 @@ pub(crate) struct PathEstimate {
 }
 
 impl PathEstimate {
-    /// Takes note of how long a small call took.
+    /// Records how long a small call took.
     pub(crate) fn observe(&mut self, took: Duration) {
         self.round_trip = Some(self.round_trip.map_or(took, |known| known.min(took)));
     }
 
-    /// Takes note of how long a page took. The last one of a listing may be too short to tell.
+    /// Records how long a page took. The last one of a listing may be too short to tell.
     pub(crate) fn observe_page(&mut self, bytes: usize, took: Duration) {
         if bytes >= SMALLEST_PAGE as usize / 2 {
             self.rate = Some(bytes as f64 / took.saturating_sub(self.round_trip()).as_secs_f64());
         }
     }
 
-    /// Takes note of how many bytes per second came while a READ was under way.
+    /// Records how many bytes per second came while a READ was under way.
     pub(crate) const fn observe_read(&mut self, rate: f64) {
         self.read_rate = Some(rate);
     }

@@ -29,7 +29,7 @@ impl DeliveryRate {
         Sent { at: now, delivered: self.delivered }
     }
 
-    /// Takes note of a reply with file data; returns the rate while it was under way, in bytes per second.
+    /// Records a reply with file data; returns the rate while it was under way, in bytes per second.
     pub(crate) fn observe(&mut self, now: Instant, bytes: usize, sent: Sent) -> Option<f64> {
         self.delivered += bytes as u64;
         let elapsed = now.saturating_duration_since(sent.at);

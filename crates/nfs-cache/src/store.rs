@@ -50,7 +50,7 @@ pub trait Store {
         false
     }
 
-    /// Takes note that a node is the object with this key, and returns what was kept of that last. Called before any other method with
+    /// Records that a node is the object with this key, and returns what was kept of that last. Called before any other method with
     /// the node. While another node has the key, of an earlier version with the same times, nothing is held of this one.
     fn recall(&mut self, _node: NodeId, _key: &[u8]) -> Option<Bytes> {
         None
@@ -61,7 +61,7 @@ pub trait Store {
         0
     }
 
-    /// Takes note that a node has another key now: its attributes have changed, its bytes have not, or only behind their old end. What was
+    /// Records that a node has another key now: its attributes have changed, its bytes have not, or only behind their old end. What was
     /// kept with the new key before is of no use.
     fn rename(&mut self, _node: NodeId, _key: &[u8]) {}
 

@@ -201,7 +201,7 @@ pub struct Session {
     turn: usize,
     /// Since no transfer wanted to send, something has changed what there is to send or room for: a call left or ended, a
     /// transfer began or ended, a timer fired, the link or the connection is another. Nothing else makes a transfer want to.
-    stirred: bool,
+    has_work: bool,
     arriving: Option<Arriving>,
     probing: bool,
     /// Since when the server refuses a credential that it had accepted, if it had.
@@ -247,7 +247,7 @@ impl Session {
             transfers: Vec::new(),
             next_transfer: 0,
             turn: 0,
-            stirred: false,
+            has_work: false,
             arriving: None,
             probing: false,
             credential: Standing::Unknown,
@@ -274,15 +274,15 @@ impl Session {
             later: None,
             loading,
         });
-        self.stirred = true;
+        self.has_work = true;
         self.finish_if_done(id);
         id
     }
 
-    /// Takes note of what the path moves, in bytes per second, as another session has found.
-    pub const fn suppose(&mut self, rate: f64) {
+    /// Records what the path moves, in bytes per second, as another session has found.
+    pub const fn expect_rate(&mut self, rate: f64) {
         if let Some(write_size) = &mut self.write_size {
-            write_size.suppose(rate);
+            write_size.expect_rate(rate);
         }
     }
 
@@ -292,7 +292,7 @@ impl Session {
         self.arriving.take_if(|arriving| arriving.transfer == id);
         self.engine
             .cancel_matching(now, |owner, _, _, _| owner_transfer(owner).is_some_and(|(it, _)| it == id));
-        self.stirred = true;
+        self.has_work = true;
     }
 
     /// Looks at the beginning of a received message; `complete` says that `bytes` is all of it.
@@ -310,7 +310,7 @@ impl Session {
             Head::NeedMore => return Ok(Incoming::NeedMore),
             Head::Stray => {
                 // It may have shown that others are lost, which makes room for more.
-                self.stirred = true;
+                self.has_work = true;
                 return Ok(Incoming::Done);
             }
             Head::Reply(reply) => reply,
@@ -357,7 +357,7 @@ impl Session {
         }
     }
 
-    /// Takes note that the file bytes of the last [`Incoming::Data`] are where they belong.
+    /// Records that the file bytes of the last [`Incoming::Data`] are where they belong.
     pub fn handle_payload_done(&mut self, now: Instant) {
         let Some(Arriving { call, transfer, part, asked, length }) = self.arriving.take() else {
             return;
@@ -376,14 +376,14 @@ impl Session {
         self.engine.handle_reconnect(now);
         // It may be another server by now, or the same one with other limits.
         self.ask_limits(now);
-        self.stirred = true;
+        self.has_work = true;
     }
 
     /// Fires every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.engine.handle_timeout(now);
         self.last_timeout = self.last_timeout.max(now);
-        self.stirred = true;
+        self.has_work = true;
         self.stop_waiting_for_limits(now);
         if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.paused && pacer.next <= now) {
             pacer.paused = false;
@@ -413,9 +413,9 @@ impl Session {
 
     /// Returns the next message to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        while self.stirred {
+        while self.has_work {
             match self.feed(now) {
-                Fed::Nothing => self.stirred = false,
+                Fed::Nothing => self.has_work = false,
                 // Its bytes may take long: the others do not wait for them.
                 Fed::Load => {}
                 Fed::Call => break,
@@ -423,7 +423,7 @@ impl Session {
         }
         let transmit = self.engine.poll_transmit(now)?;
         // What left may have been what kept others from being queued.
-        self.stirred = true;
+        self.has_work = true;
         Some(Transmit {
             transfer: owner_transfer(transmit.owner).map(|(transfer, _)| transfer),
             head: transmit.head,

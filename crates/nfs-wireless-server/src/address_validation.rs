@@ -107,13 +107,13 @@ impl AddressValidation {
         Self { random, validated: Recent::new(MAX_VALIDATED), candidates: Recent::new(MAX_CANDIDATES) }
     }
 
-    /// Takes note that an address receives what is sent to it.
+    /// Records that an address receives what is sent to it.
     pub(crate) fn validate(&mut self, address: IpAddr) {
         self.candidates.remove(address);
         self.validated.enter(address);
     }
 
-    /// Takes note of a call over UDP of `call_bytes`, says what its reply may carry, and sets that aside.
+    /// Records a call over UDP of `call_bytes`, says what its reply may carry, and sets that aside.
     ///
     /// READs move at most `transfer_bytes`.
     pub(crate) fn admit(

@@ -304,7 +304,7 @@ impl Agent {
         }
     }
 
-    /// Takes note of what came over a connection; `None` is the one that is being made.
+    /// Records what came over a connection; `None` is the one that is being made.
     fn look(&mut self, now: Instant, connection: Option<ConnectionId>) {
         let arrived = std::mem::take(&mut self.host.arrived);
         let answered = std::mem::take(&mut self.host.answered);

@@ -247,7 +247,7 @@ impl View {
         }
     }
 
-    /// Takes note that it is used in a way that the kernel does not tell.
+    /// Records that it is used in a way that the kernel does not tell.
     pub(crate) fn is_used(&self) {
         self.lock().used_at = Instant::now();
     }
@@ -298,7 +298,7 @@ impl Inner {
         self.way = (way, Instant::now());
     }
 
-    /// Takes note that the kernel has closed a file.
+    /// Records that the kernel has closed a file.
     pub(super) fn release(&mut self, open: OpenId) {
         self.cache.release(open);
         self.open_files = self.open_files.saturating_sub(1);

@@ -53,7 +53,7 @@ impl<S: Store> Cache<S> {
         call
     }
 
-    /// Takes note that an operation waits for a call.
+    /// Records that an operation waits for a call.
     fn wait_for(&mut self, operation: Option<OperationId>, call: CallId) {
         let Some(operation) = operation else { return };
         self.calls.wait(operation, call);

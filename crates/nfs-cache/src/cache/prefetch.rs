@@ -353,7 +353,7 @@ impl<S: Store> Cache<S> {
         false
     }
 
-    /// Takes note that a front has read the head of a file, wherever it was.
+    /// Records that a front has read the head of a file, wherever it was.
     pub(super) fn head_was_read(&mut self, node: NodeId) {
         let is_full = self.prefetch.grains.len() >= NAMES_AT_ONCE;
         if !self.config.prefetch || self.config.told_heads.is_empty() || is_full {
@@ -372,12 +372,12 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Takes note that an operation waits.
+    /// Records that an operation waits.
     pub(super) const fn front_waits(&mut self) {
         self.prefetch.front_at = Some(self.tree.now());
     }
 
-    /// Takes note of what a reply cost.
+    /// Records what a reply cost.
     pub(super) fn measure(&mut self, id: CallId, call: &Call, outcome: &Outcome) {
         let now = self.tree.now();
         let is_own = self.prefetch.calls.is_some_and(|(first, last)| (first..=last).contains(&id));
@@ -422,7 +422,7 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Takes note that a front has listed a directory.
+    /// Records that a front has listed a directory.
     pub(super) fn was_listed(&mut self, node: NodeId) {
         if !self.config.prefetch {
             return;
@@ -434,7 +434,7 @@ impl<S: Store> Cache<S> {
         prefetch.is_done = false;
     }
 
-    /// Takes note that a file is read.
+    /// Records that a file is read.
     pub(super) fn reads_in_order(&mut self, open: OpenId) {
         let Some(file) = self.opens.get(&open).filter(|_| self.config.prefetch) else { return };
         let (node, next) = (file.node, file.next / GRAIN_BYTES);

@@ -44,12 +44,13 @@ impl<S: Store> Cache<S> {
     /// When the server will have been silent for long enough though it was asked, by calls that nobody waits for and whose replies are
     /// short: operations that come then need not find that out.
     pub(super) fn unanswered_at(&self) -> Option<Instant> {
-        let hopes = self.server.may_answer();
+        let may_answer = self.server.may_answer();
         let is_short = |(_, call): &(CallId, &Call)| {
             let is_long = matches!(call.question, Question::Read { .. } | Question::Page(_));
             call.waiters.is_empty() && call.send_at.is_none() && !is_long
         };
-        let sent = self.calls.iter().filter(is_short).filter_map(|(_, call)| call.sent.filter(|_| hopes));
+        let sent =
+            self.calls.iter().filter(is_short).filter_map(|(_, call)| call.sent.filter(|_| may_answer));
         sent.map(|sent| self.server.silent_at(sent.at)).min()
     }
 }

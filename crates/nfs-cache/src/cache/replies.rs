@@ -135,7 +135,7 @@ impl<S: Store> Cache<S> {
             Taken::Gone => {
                 self.abandon_question(&call.question);
                 self.tree.end_unknown(call.question.handle(), self.calls.next());
-                self.fail(&call, |cache, operation| (!cache.insist(operation)).then_some(Failure::Stale));
+                self.fail(&call, |cache, operation| (!cache.revalidate(operation)).then_some(Failure::Stale));
             }
         }
         for operation in call.waiters {

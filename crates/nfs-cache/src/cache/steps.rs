@@ -107,7 +107,7 @@ impl<S: Store> Cache<S> {
         let (asked_at, seen_at) = (object.known.asked_at, object.known.seen_at);
         let is_recent = object.known.call != CallId::KEPT
             && !self.tree.freshness.is_old((asked_at, seen_at), longest, Duration::ZERO);
-        object.known.call >= operation.since || !operation.insists && is_recent
+        object.known.call >= operation.since || !operation.must_revalidate && is_recent
     }
 
     /// Whether what is known of the names of a directory is new enough for an operation.
@@ -120,15 +120,15 @@ impl<S: Store> Cache<S> {
             && !self.tree.freshness.is_old((source.asked_at, source.seen_at), longest, Duration::ZERO);
         let holds = source.holds(&directory.known.metadata);
         source.call >= operation.since
-            || !operation.insists && is_recent
-            || !operation.insists && holds && self.is_confirmed_within(operation, directory, longest)
+            || !operation.must_revalidate && is_recent
+            || !operation.must_revalidate && holds && self.is_confirmed_within(operation, directory, longest)
     }
 
     /// Whether the server has said since an operation began that a name is not there: a program that waits for a file which another one
     /// makes on the server finds it as soon as it looks.
     fn is_absence_confirmed(&self, id: OperationId, directory: &Object, source: &Source) -> bool {
         let Some(operation) = self.operations.get(&id) else { return false };
-        let is_same = source.holds(&directory.known.metadata) && !operation.insists;
+        let is_same = source.holds(&directory.known.metadata) && !operation.must_revalidate;
         source.call >= operation.first || is_same && directory.known.call >= operation.first
     }
 
@@ -187,8 +187,8 @@ impl<S: Store> Cache<S> {
             edge.target == Target::Absent
                 && edge.source.holds(&self.tree.objects.by_node[&directory].known.metadata)
         };
-        let insists = self.operations.get(&id).is_some_and(|operation| operation.insists);
-        if edge.as_ref().is_some_and(is_proven) && !insists {
+        let must_revalidate = self.operations.get(&id).is_some_and(|operation| operation.must_revalidate);
+        if edge.as_ref().is_some_and(is_proven) && !must_revalidate {
             self.ask(Some(id), Question::Getattr(handle), CallId(0));
             None
         } else {
@@ -474,7 +474,7 @@ impl<S: Store> Cache<S> {
     /// The oldest call that an operation may join: one that began within the shortest time that answers are used for.
     pub(super) fn earliest_joined(&self, id: OperationId) -> CallId {
         let Some(operation) = self.operations.get(&id) else { return CallId(0) };
-        if operation.insists {
+        if operation.must_revalidate {
             return operation.first;
         }
         let recent = |begun| operation.begun.saturating_duration_since(begun) < self.config.shortest_ttl;
@@ -486,12 +486,12 @@ impl<S: Store> Cache<S> {
         self.stats.stale_answers += u64::from(is_stale);
     }
 
-    /// Takes note that the server does not know a handle that an operation was led to: its name must be looked up again.
-    pub(super) fn insist(&mut self, id: OperationId) -> bool {
+    /// Records that the server does not know a handle that an operation was led to: its name must be looked up again.
+    pub(super) fn revalidate(&mut self, id: OperationId) -> bool {
         let (next, limit) = (self.calls.next(), self.config.fruitless_calls);
         let Some(operation) = self.operations.get_mut(&id) else { return false };
         operation.fruitless += 1;
-        (operation.insists, operation.since, operation.first) = (true, next, next);
+        (operation.must_revalidate, operation.since, operation.first) = (true, next, next);
         let may_lead_elsewhere =
             matches!(operation.asked, Asked::Lookup { .. } | Asked::Open { by: Some(_), .. });
         operation.fruitless <= limit && may_lead_elsewhere

@@ -25,7 +25,7 @@ const LOOSE_GRAINS: usize = 64;
 const MOST_AGAIN: usize = 4096;
 
 impl<S: Store> Tree<S> {
-    /// Takes note that an open which began at `begun` was confirmed: what was fetched before, and may be of another version with the same
+    /// Records that an open which began at `begun` was confirmed: what was fetched before, and may be of another version with the same
     /// attributes, is fetched again when it is read. Until that is there, it stays.
     pub(crate) fn confirm_open(&mut self, node: NodeId, begun: Instant) {
         let Some(object) = self.objects.get(node) else { return };
@@ -59,7 +59,7 @@ impl<S: Store> Tree<S> {
         takes
     }
 
-    /// Takes note that a front uses an open file: what it was told with it, it has done.
+    /// Records that a front uses an open file: what it was told with it, it has done.
     pub(crate) fn was_used(&mut self, open: OpenId, node: NodeId) {
         let held = self.objects.get_mut(node).and_then(Object::held_mut);
         if let Some(held) = held.filter(|held| held.pages == Pages::Dropping(open)) {
@@ -239,7 +239,7 @@ impl<S: Store> Tree<S> {
         loose.map(|(_, _, data)| data.clone()).filter(|data| enough <= data.len() as u64)
     }
 
-    /// Takes note that a grain is not proven to be of its version.
+    /// Records that a grain is not proven to be of its version.
     pub(crate) fn fetch_again(&mut self, node: NodeId, grain: u64) {
         if self.again.len() < MOST_AGAIN
             && let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut)

@@ -85,12 +85,12 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// Takes note that the record of an object is to be written after a change.
+    /// Records that the record of an object is to be written after a change.
     pub(crate) fn changed(&mut self, node: NodeId) {
         self.unkept_after(node, SOON);
     }
 
-    /// Takes note that the server has confirmed what the record of an object says.
+    /// Records that the server has confirmed what the record of an object says.
     pub(crate) fn confirmed(&mut self, node: NodeId) {
         self.unkept_after(node, LATER);
     }
@@ -103,7 +103,7 @@ impl<S: Store> Tree<S> {
         self.unkept.add(node, self.freshness.now() + pause + SOON * (names / MANY_NAMES) as u32);
     }
 
-    /// Takes note that the attributes of an object were told: its directory's record has them.
+    /// Records that the attributes of an object were told: its directory's record has them.
     pub(crate) fn told(&mut self, node: NodeId, is_change: bool) {
         let Some(object) = self.objects.get(node) else { return };
         let is_listed = object.directory().is_some_and(Directory::is_worth_keeping);

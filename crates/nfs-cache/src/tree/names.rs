@@ -62,7 +62,7 @@ impl<S: Store> Tree<S> {
         (origin(object) == identity.version).then_some(node)
     }
 
-    /// Takes note by which name a front was just told of a node. Returns whether an open asks where this one leads: a file
+    /// Records by which name a front was just told of a node. Returns whether an open asks where this one leads: a file
     /// keeps the name that it was found by first while a front knows it.
     pub(crate) fn found(&mut self, node: NodeId, directory: NodeId, name: &[u8]) -> bool {
         let Some(object) = self.objects.get(node).filter(|_| node != NodeId::ROOT) else { return true };
@@ -79,7 +79,7 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// Takes note of a name that leads to an object, if none is known that does. What a front knows a file by stays.
+    /// Records a name that leads to an object, if none is known that does. What a front knows a file by stays.
     pub(crate) fn adopt(&mut self, directory: NodeId, name: &Name, node: NodeId) {
         let is_free = |object: &Object| object.references == 0 || object.held().is_none();
         let may_have =

@@ -14,7 +14,7 @@ use crate::transfer::{Range, RangeSet};
 /// What a driver is to do for a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DownloadStep {
-    /// Read these ranges on a connection; [`DownloadPlan::handle_end`] takes note of the end.
+    /// Read these ranges on a connection; [`DownloadPlan::handle_end`] records the end.
     Read {
         /// Which connection.
         connection: ConnectionId,
@@ -96,17 +96,17 @@ impl DownloadPlan {
         Some(DownloadStep::Join { protocol, number, must_answer })
     }
 
-    /// Takes note of bytes that arrived, or were stored, on behalf of a run; returns how many of them are new.
+    /// Records bytes that arrived, or were stored, on behalf of a run; returns how many of them are new.
     pub fn handle_bytes(&mut self, now: Instant, run: RunId, range: Range) -> u64 {
         self.pieces.handle_bytes(now, run, range)
     }
 
-    /// Takes note of the end of a run; what it has not brought is asked for again.
+    /// Records the end of a run; what it has not brought is asked for again.
     pub fn handle_end(&mut self, run: RunId) {
         self.pieces.end(run);
     }
 
-    /// Takes note of the connection over a transport that was to join; `None`: the server refuses, or does not answer.
+    /// Records the connection over a transport that was to join; `None`: the server refuses, or does not answer.
     pub fn handle_join(
         &mut self,
         now: Instant,

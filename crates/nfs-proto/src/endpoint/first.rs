@@ -39,12 +39,12 @@ impl FirstTransport {
         Self { tuning, started: now, server, answers: [Answer::None; 2] }
     }
 
-    /// Takes note of the first answer over a transport, and of the round trip that it took.
+    /// Records the first answer over a transport, and the round trip that it took.
     pub fn handle_answer(&mut self, now: Instant, protocol: Protocol, round_trip: Duration) {
         self.answers[index(protocol)] = Answer::At(now, round_trip);
     }
 
-    /// Takes note that a transport cannot be had.
+    /// Records that a transport cannot be had.
     pub fn handle_refused(&mut self, protocol: Protocol) {
         self.answers[index(protocol)] = Answer::Refused;
     }

@@ -75,7 +75,7 @@ impl ListingPlan {
         }
     }
 
-    /// Takes note of a page that a connection brought.
+    /// Records a page that a connection brought.
     pub fn handle_page(&mut self, endpoint: &Endpoint, over: ConnectionId, took: Duration) {
         // It cost waiting rather than air time. TCP in slow start needs three round trips for a page four times as large as the one before (RFC 6928:
         // 10 segments, doubled).
@@ -87,7 +87,7 @@ impl ListingPlan {
         }
     }
 
-    /// Takes note that a page came only over the other transport than asked for.
+    /// Records that a page came only over the other transport than asked for.
     pub const fn handle_failover(&mut self) {
         self.has_failed = true;
     }

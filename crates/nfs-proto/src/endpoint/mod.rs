@@ -103,20 +103,20 @@ impl Endpoint {
         }
     }
 
-    /// Takes note of a further connection, on which a NULL call was answered after `round_trip`.
+    /// Records a further connection, on which a NULL call was answered after `round_trip`.
     pub fn add(&mut self, protocol: Protocol, round_trip: Duration) -> ConnectionId {
         self.connections.push(Connection { protocol, round_trip });
         ConnectionId(self.connections.len() - 1)
     }
 
-    /// Takes note of a round trip that was measured on a connection: that of its NULL call may have met a fade.
+    /// Records a round trip that was measured on a connection: that of its NULL call may have met a fade.
     fn handle_round_trip(&mut self, connection: ConnectionId, round_trip: Duration) {
         let known = &mut self.connections[connection.0].round_trip;
         *known = round_trip.min(*known);
         self.choices.iter_mut().for_each(|choice| choice.handle_round_trip(round_trip));
     }
 
-    /// Takes note that the server refuses a further connection over a transport.
+    /// Records that the server refuses a further connection over a transport.
     pub fn handle_refused(&mut self, now: Instant, protocol: Protocol) {
         self.refused[index(protocol)] = Some(now);
     }
@@ -153,7 +153,7 @@ impl Endpoint {
         Failover { after: tuning.stalled_after(self.round_trip(connection)), grace: tuning.grace }
     }
 
-    /// Takes note that only another transport than `silent` has answered a call: the procedure stays there.
+    /// Records that only another transport than `silent` has answered a call: the procedure stays there.
     pub fn handle_failover(&mut self, procedure: Procedure, silent: Protocol) {
         // Of two calls that find this out side by side the second must not undo it.
         if silent == self.protocol(ConnectionId::default()) {

@@ -97,7 +97,7 @@ impl Pieces {
         Some((id, self.done.gaps(asked)))
     }
 
-    /// Takes note of bytes that arrived; returns how many of them are new.
+    /// Records bytes that arrived; returns how many of them are new.
     pub(super) fn handle_bytes(&mut self, now: Instant, id: RunId, range: Range) -> u64 {
         let before = self.done.bytes();
         self.done.insert(range);
@@ -229,7 +229,7 @@ impl Connection {
         4 * self.tuning.notice.max(self.round_trip)
     }
 
-    /// Takes note of a silence.
+    /// Records a silence.
     fn look(&mut self, now: Instant) {
         let silence = if self.bytes == 0 {
             // Before the first byte the server may simply be slow.

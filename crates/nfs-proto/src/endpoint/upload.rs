@@ -12,10 +12,10 @@ pub enum UploadStep {
     /// Have a connection over this transport answer a NULL call, and make it if there is none yet. [`UploadPlan::handle_answer`] takes
     /// note.
     Ask(Protocol),
-    /// Make no further calls; [`UploadPlan::handle_drained`] takes note when none is outstanding.
+    /// Make no further calls; [`UploadPlan::handle_drained`] records when none is outstanding.
     Hold,
     /// Take the transfer back from its connection, unless it waits for a call that must not be run twice;
-    /// [`UploadPlan::handle_detached`] takes note.
+    /// [`UploadPlan::handle_detached`] records it.
     Detach,
 }
 
@@ -75,7 +75,7 @@ impl UploadPlan {
         }
     }
 
-    /// Takes note of bytes that the server accepted.
+    /// Records bytes that the server accepted.
     pub fn handle_accepted(&mut self, now: Instant, endpoint: &mut Endpoint, bytes: u64) {
         endpoint.handle_bytes(now, Direction::Up, endpoint.protocol(self.connection), bytes);
         self.left = self.left.saturating_sub(bytes);
@@ -84,7 +84,7 @@ impl UploadPlan {
         }
     }
 
-    /// Takes note that the other transport has answered, or does not.
+    /// Records that the other transport has answered, or does not.
     pub fn handle_answer(&mut self, now: Instant, endpoint: &mut Endpoint, has_answered: bool) {
         if has_answered {
             endpoint.choice_mut(Direction::Up).handle_answer(now);
@@ -92,14 +92,14 @@ impl UploadPlan {
         self.state = State::Writing { look: now + endpoint.tick() };
     }
 
-    /// Takes note that none of its calls is outstanding.
+    /// Records that none of its calls is outstanding.
     pub const fn handle_drained(&mut self) {
         if let State::Draining { is_drained, .. } = &mut self.state {
             *is_drained = true;
         }
     }
 
-    /// Takes note that the transfer was taken back, and is now carried by [`Self::connection`]; or could not be.
+    /// Records that the transfer was taken back, and is now carried by [`Self::connection`]; or could not be.
     pub fn handle_detached(&mut self, now: Instant, endpoint: &Endpoint, was_handed_over: bool) {
         if let State::Detaching { to } = self.state
             && was_handed_over

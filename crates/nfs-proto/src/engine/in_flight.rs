@@ -108,7 +108,7 @@ impl Engine {
             && self.calls.outstanding() < MAX_CALLS
     }
 
-    /// As [`InFlight::admits`]. Takes note if something has to wait.
+    /// As [`InFlight::admits`]. Records if something has to wait.
     fn admits(&self, in_flight: &InFlight, limits: &WindowLimits, class: Class, bytes: u32) -> bool {
         let admits = in_flight.admits(limits, class, bytes);
         if !admits {

@@ -271,7 +271,7 @@ impl Engine {
         self.timers.set(id.slot, slot.deadline.map_or(due, |deadline| deadline.min(due)));
     }
 
-    /// Takes note that the server is at another address now.
+    /// Records that the server is at another address now.
     pub const fn handle_move(&mut self, peer: SocketAddr) {
         self.peer = peer;
     }
@@ -396,12 +396,12 @@ impl Engine {
         self.calls.iter().for_each(|(_, slot)| look(slot.owner, slot.class, slot.bytes, slot.attempts));
     }
 
-    /// Takes note that the server takes at most `largest` bytes per READ and WRITE.
+    /// Records that the server takes at most `largest` bytes per READ and WRITE.
     pub const fn bound_blocks(&mut self, largest: u32) {
         self.recovery.bound_blocks(largest);
     }
 
-    /// Takes note of the MTU of the route to the server: before anything is sent, and whenever the system has learned another one.
+    /// Records the MTU of the route to the server: before anything is sent, and whenever the system has learned another one.
     /// `sees_fragments`: [`Engine::handle_fragments`] will say what arrives in fragments.
     pub fn handle_route_mtu(&mut self, mtu: u32, sees_fragments: bool) {
         if let Some(adaptive) = self.recovery.adaptive() {
@@ -409,7 +409,7 @@ impl Engine {
         }
     }
 
-    /// Takes note that the datagram for the next [`Engine::handle_head`] was put together of fragments, the largest of which has so many
+    /// Records that the datagram for the next [`Engine::handle_head`] was put together of fragments, the largest of which has so many
     /// bytes, IP header included; `None`: of none.
     pub fn handle_fragments(&mut self, largest: Option<u32>) {
         if let Some(adaptive) = self.recovery.adaptive() {

@@ -244,7 +244,7 @@ impl Engine {
         withdrawn
     }
 
-    /// Takes note that the link below has changed, as Dube et al. 1997 §6 ask for: what waits for a timer is sent
+    /// Records that the link below has changed, as Dube et al. 1997 §6 ask for: what waits for a timer is sent
     /// again now, and a probe is sent at once.
     pub fn handle_link_event(&mut self, now: Instant) {
         self.advance(now);

@@ -56,6 +56,6 @@ impl Session {
     /// Forgets a call of the application's own.
     pub fn cancel(&mut self, now: Instant, id: CallId) {
         self.application_calls -= usize::from(self.engine.cancel(now, id));
-        self.stirred = true;
+        self.has_work = true;
     }
 }

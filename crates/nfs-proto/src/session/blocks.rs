@@ -45,7 +45,7 @@ impl Session {
         self.withdraw(now, Withdrawal::Resegment, |_, size, attempts| {
             size == bytes && attempts >= VAIN_ATTEMPTS
         });
-        self.stirred = true;
+        self.has_work = true;
     }
 
     /// Where larger blocks than one frame turn out not to arrive, takes back those under way: smaller ones take their place.
@@ -90,7 +90,7 @@ impl Session {
             let class = active.transfer.class();
             self.bounds.shrink(class, half(bytes));
         }
-        self.stirred = true;
+        self.has_work = true;
         true
     }
 
@@ -129,7 +129,7 @@ impl Session {
                 self.bounds.shrink(class, half(bytes));
             }
         }
-        self.stirred = true;
+        self.has_work = true;
     }
 
     /// Gives a cancelled block back to its transfer, if there still is one; returns the class of its calls.

@@ -27,7 +27,7 @@ impl Session {
         let at = self.transfers.iter().position(|active| active.id == id)?;
         if held.get() {
             self.transfers[at].leaving = false;
-            self.stirred = true;
+            self.has_work = true;
             return None;
         }
         let Active { mut transfer, loading, .. } = self.transfers.remove(at);
@@ -42,7 +42,7 @@ impl Session {
                 transfer.machine().take_back(part);
             }
         }
-        self.stirred = true;
+        self.has_work = true;
         Some(transfer)
     }
 }

@@ -32,7 +32,7 @@ impl Session {
     /// The server does not run a call for now. A transfer makes no calls until it is time, and then one, until something is answered: the many
     /// that it could have in flight would all be refused again.
     pub(super) fn put_off(&mut self, now: Instant, reply: &Reply) {
-        self.stirred = true;
+        self.has_work = true;
         let active = owner_transfer(reply.owner).and_then(|(id, part)| Some((self.find(id)?, part)));
         let Some((active, part)) = active.filter(|&(_, part)| part != CONTROL) else {
             self.engine.postpone(now, reply.id);

@@ -50,7 +50,7 @@ impl Session {
             buffer.resize(buffer.len() + padding(bytes.len()), 0);
         });
         debug_assert!(queued.is_some(), "a WRITE that waits for its bytes has its place");
-        self.stirred = true;
+        self.has_work = true;
     }
 
     /// Returns the sizes of the WRITEs that wait for their bytes.

@@ -74,7 +74,7 @@ impl Session {
     /// Ends a call, which makes room for another.
     pub(super) fn complete(&mut self, now: Instant, id: CallId) {
         self.engine.complete(now, id);
-        self.stirred = true;
+        self.has_work = true;
     }
 
     pub(super) fn accept(&mut self, now: Instant, id: TransferId, bytes: u64) {

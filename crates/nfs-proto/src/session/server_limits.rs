@@ -144,7 +144,7 @@ impl Bounds {
 }
 
 impl Session {
-    /// Takes note of the export's root, and asks what the server takes; READs and WRITEs wait for the answer if they could be larger than
+    /// Records the export's root, and asks what the server takes; READs and WRITEs wait for the answer if they could be larger than
     /// 32 KiB. `known`: another connection over the same transport has asked already.
     ///
     /// It may be called with a handle that is merely expected, before MNT has returned it. What the server announced for that stays, unless it
@@ -221,7 +221,7 @@ impl Session {
             Class::Read => bytes > read_block,
             Class::Write => bytes > write_block,
         });
-        self.stirred = true;
+        self.has_work = true;
     }
 
     /// The peer closed the connection, as some servers do over a record that is too large for them: a READ or WRITE larger than any that was

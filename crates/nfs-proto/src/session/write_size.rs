@@ -34,7 +34,7 @@ impl WriteSize {
     }
 
     /// What the path moves, in bytes per second, as far as others know.
-    pub(super) const fn suppose(&mut self, rate: f64) {
+    pub(super) const fn expect_rate(&mut self, rate: f64) {
         self.rate = Some(rate);
     }
 
@@ -64,7 +64,7 @@ mod tests {
         let start = Instant::now();
         let mut size = WriteSize::new(start);
         assert_eq!(size.bytes(), u32::MAX, "nothing is known yet");
-        size.suppose(115_000.0);
+        size.expect_rate(115_000.0);
         assert_eq!(size.bytes(), 48 << 10);
         for tenth in 1..=20 {
             size.handle_accepted(start + Duration::from_millis(100) * tenth, 1 << 20);

@@ -133,7 +133,7 @@ impl Listing {
         }
     }
 
-    /// Takes note that the server did not run a call.
+    /// Records that the server did not run a call.
     ///
     /// # Errors
     /// [`TransferError`] unless READDIR is left to try.

@@ -184,10 +184,10 @@ pub trait Machine {
         complete: bool,
     ) -> Result<Step, TransferError>;
 
-    /// Takes note that the file bytes of a [`Step::Data`] are where they belong.
+    /// Records that the file bytes of a [`Step::Data`] are where they belong.
     fn handle_payload_done(&mut self, part: u32);
 
-    /// Takes note that the server did not run a call.
+    /// Records that the server did not run a call.
     ///
     /// # Errors
     /// [`TransferError`] ends the transfer.

@@ -62,7 +62,7 @@ impl Stability {
         self.verifier
     }
 
-    /// Takes note of the reply to a WRITE that was sent under `sent_under`; what turns out to be lost goes to `todo`.
+    /// Records the reply to a WRITE that was sent under `sent_under`; what turns out to be lost goes to `todo`.
     pub(super) fn written(
         &mut self,
         range: Range,
@@ -85,18 +85,18 @@ impl Stability {
         self.unstable.insert(range);
     }
 
-    /// Takes note that a COMMIT is sent: it covers what was acknowledged before.
+    /// Records that a COMMIT is sent: it covers what was acknowledged before.
     pub(super) fn start_commit(&mut self) {
         self.unstable.drain_into(&mut self.committing);
         self.committing_under = self.verifier;
     }
 
-    /// Takes note that nobody waits for the COMMIT any more.
+    /// Records that nobody waits for the COMMIT any more.
     pub(super) fn abandon_commit(&mut self) {
         self.committing.drain_into(&mut self.unstable);
     }
 
-    /// Takes note of a COMMIT's reply.
+    /// Records a COMMIT's reply.
     pub(super) fn committed(&mut self, verifier: writeverf3, todo: &mut RangeSet) {
         if self.is_late(verifier, self.committing_under) {
             // A late reply of an earlier life: it proves nothing, so the bytes wait for the next COMMIT.

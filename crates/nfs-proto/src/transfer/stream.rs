@@ -329,7 +329,7 @@ impl<E: Clone + From<TransferError>> Stream<E> {
         }
     }
 
-    /// Takes note that the server has no COMMIT: what was written is written again, stable.
+    /// Records that the server has no COMMIT: what was written is written again, stable.
     pub fn handle_no_commit(&mut self, part: u32) {
         if let Some(InFlight::Commit) = self.in_flight.remove(&part) {
             self.committing = false;
@@ -338,7 +338,7 @@ impl<E: Clone + From<TransferError>> Stream<E> {
         }
     }
 
-    /// Takes note that a call failed. A READ that nobody has come to yet may fail without harm.
+    /// Records that a call failed. A READ that nobody has come to yet may fail without harm.
     pub fn handle_failure(&mut self, part: u32, error: E) {
         match self.in_flight.remove(&part) {
             Some(InFlight::Read { offset, .. }) if self.read_ahead.wants(part, offset) => {

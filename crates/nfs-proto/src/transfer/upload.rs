@@ -392,7 +392,7 @@ impl Upload {
         attributes
     }
 
-    /// Takes note of attributes; replies may overtake each other, times do not.
+    /// Records attributes; replies may overtake each other, times do not.
     fn observe(&mut self, attributes: &Nfs3Option<fattr3>) {
         let told = optional(attributes);
         if told.map(|it| it.ctime) >= self.latest.map(|it| it.ctime) {

@@ -120,7 +120,7 @@ impl Pump {
             }
             Command::Start { token, task: Task { transfer, storage, accepted, rate }, done } => {
                 if let Some(rate) = rate {
-                    self.session.suppose(rate);
+                    self.session.expect_rate(rate);
                 }
                 let id = match &storage {
                     Storage::Source(supply) if supply.is_apart() => self.session.start_loading(now, transfer),

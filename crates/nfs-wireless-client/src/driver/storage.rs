@@ -26,7 +26,7 @@ pub trait Sink: Send {
     /// Any error ends the transfer.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes note of the file's attributes after a READ whose bytes follow; `None` when the server did not tell them.
+    /// Records the file's attributes after a READ whose bytes follow; `None` when the server did not tell them.
     fn told(&mut self, _attributes: Option<Metadata>) {}
 }
 
@@ -48,7 +48,7 @@ pub trait Source: Send {
         None
     }
 
-    /// Takes note that the server accepted `bytes` more; `upload` knows what it has by now.
+    /// Records that the server accepted `bytes` more; `upload` knows what it has by now.
     ///
     /// Called after each WRITE, or after several, where the last call took longer. The last bytes of an upload may not be told.
     fn progressed(&mut self, _upload: &Upload, _bytes: u64) {}
@@ -93,7 +93,7 @@ pub(crate) trait Arrivals: Send {
     /// Any error ends the transfer.
     fn arrived(&mut self, now: Instant, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes note of the file's attributes after a READ whose bytes follow; `None` when the server did not tell them.
+    /// Records the file's attributes after a READ whose bytes follow; `None` when the server did not tell them.
     fn told(&mut self, attributes: Option<Metadata>);
 }
 

@@ -124,7 +124,7 @@ struct RunSink {
 }
 
 impl RunSink {
-    /// Takes note of bytes that arrived; returns how many of them are new.
+    /// Records bytes that arrived; returns how many of them are new.
     fn count(&self, now: Instant, range: Range) -> u64 {
         self.connections.machine().handle_bytes(now, Direction::Down, self.protocol, range.length());
         lock(&self.shared.plan).handle_bytes(now, self.run, range)

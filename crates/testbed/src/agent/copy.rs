@@ -189,7 +189,7 @@ impl Agent {
                     if let Some(transfer) = taken {
                         let to = &mut self.paths[upload.connection().0].path.session;
                         if let Some(estimate) = estimate {
-                            to.suppose(estimate.rate);
+                            to.expect_rate(estimate.rate);
                         }
                         upload.start(now, to, transfer);
                     }

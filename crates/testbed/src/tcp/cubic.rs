@@ -88,7 +88,7 @@ impl Cubic {
         self.window < self.threshold
     }
 
-    /// Takes note of the RTT of a segment that is acknowledged; `next` is what will be sent next.
+    /// Records the RTT of a segment that is acknowledged; `next` is what will be sent next.
     pub(super) fn handle_rtt(&mut self, now: Instant, rtt: Duration, acknowledged: u64, next: u64) {
         // Samples right after recovery have seen the queue that caused it.
         let is_new = |epoch: Epoch| now.saturating_duration_since(epoch.started) < Duration::from_secs(1);

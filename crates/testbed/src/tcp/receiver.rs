@@ -139,7 +139,7 @@ impl Receiver {
         sequence < self.next && self.next - sequence <= 2 * RECEIVE_BUFFER
     }
 
-    /// Takes note that data of ours leaves now.
+    /// Records that data of ours leaves now.
     pub(super) fn handle_sent(&mut self, now: Instant) {
         if self.heard.is_some_and(|heard| now.saturating_duration_since(heard) < DELAY) {
             self.is_interactive = true;

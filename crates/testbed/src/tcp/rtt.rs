@@ -61,7 +61,7 @@ impl RttEstimator {
         }
     }
 
-    /// Takes note of the RTT of one segment, for the minimum.
+    /// Records the RTT of one segment, for the minimum.
     pub(super) fn saw(&mut self, rtt: Duration) {
         self.minimum = Some(self.minimum.map_or(rtt, |minimum| minimum.min(rtt)));
     }

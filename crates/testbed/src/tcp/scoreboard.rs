@@ -198,7 +198,7 @@ impl Scoreboard {
         self.segments.iter().find(|sent| sent.lost && !sent.repeating).map(|sent| (sent.start, sent.end))
     }
 
-    /// Takes note that a segment is sent again.
+    /// Records that a segment is sent again.
     pub(super) fn repeat(&mut self, now: Instant, start: u64) {
         let at = self.segments.partition_point(|sent| sent.start < start);
         if let Some(sent) = self.segments.get_mut(at) {

@@ -263,7 +263,7 @@ impl Answer {
         self.send(None, &[]);
     }
 
-    /// Takes note that the request wants no answer.
+    /// Records that the request wants no answer.
     pub(crate) fn none(mut self) {
         self.device = None;
     }

@@ -60,7 +60,7 @@ struct File {
 }
 
 impl State {
-    /// Takes note that a client knows a file as it was after an operation was begun.
+    /// Records that a client knows a file as it was after an operation was begun.
     pub(super) fn confirmed(&mut self, node: NodeId, since: OperationId, now: Instant) {
         let file = self.files.entry(node).or_insert(File { confirmed: None, open: None, used: now });
         file.confirmed = Some(since);

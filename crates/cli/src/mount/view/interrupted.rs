@@ -22,7 +22,7 @@ impl View {
         }
     }
 
-    /// Takes note that a signal has arrived for the thread that waits for a request. It may be one that means nothing to a program which
+    /// Records that a signal has arrived for the thread that waits for a request. It may be one that means nothing to a program which
     /// waits for a file: then the request goes on.
     pub(in super::super) fn interrupted(&self, unique: u64) {
         let thread = {

@@ -84,7 +84,7 @@ impl Inner {
         }
     }
 
-    /// Takes note that the kernel has forgotten a node that it was told of `times` times.
+    /// Records that the kernel has forgotten a node that it was told of `times` times.
     pub(in super::super) fn forget(&mut self, node: NodeId, times: u64) {
         self.cache.forget(self.other_names.meant(node), times);
         self.other_names.forget(node, times);

@@ -34,7 +34,7 @@ impl<T> Default for Retries<T> {
 }
 
 impl<T> Retries<T> {
-    /// Takes note that the first try has failed because its name leads elsewhere.
+    /// Records that the first try has failed because its name leads elsewhere.
     fn expect(&mut self, thread: u32, entry: Entry, first: T, now: Instant) {
         self.by_thread.retain(|_, retry| now.saturating_duration_since(retry.failed) < AGAIN);
         // 0 is any thread of another PID namespace.
@@ -66,7 +66,7 @@ impl View {
 }
 
 impl Inner {
-    /// Takes note that the kernel will try an open again.
+    /// Records that the kernel will try an open again.
     pub(super) fn expect_retry(&mut self, asker: Asker, named: NodeId, first: OperationId) {
         if let Some(entry) = self.entry(named) {
             self.retries.expect(asker.thread, entry, first, Instant::now());

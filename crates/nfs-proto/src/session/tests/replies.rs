@@ -287,13 +287,13 @@ fn the_rate_that_another_session_found_bounds_the_first_write() {
         config.measure_writes = true;
         (config.limits.read_block, config.limits.write_block) = (1 << 20, 1 << 20);
     });
-    bench.session.suppose(131_072.0);
+    bench.session.expect_rate(131_072.0);
     let Limits { read_block, write_block, .. } = bench.session.limits();
     assert_eq!((read_block, write_block), (1 << 20, 64 << 10));
     bench.write(1 << 20);
     assert_eq!(bench.calls()[0].range(), (0, 64 << 10));
 
     let mut given = Bench::with_blocks(1 << 20);
-    given.session.suppose(131_072.0);
+    given.session.expect_rate(131_072.0);
     assert_eq!(given.session.limits().write_block, 1 << 20, "where the size is given, it stays");
 }

@@ -122,7 +122,7 @@ impl<E> ReadAhead<E> {
         None
     }
 
-    /// Takes note of a READ that is sent; `count` bytes at `offset` are a gap.
+    /// Records a READ that is sent; `count` bytes at `offset` are a gap.
     pub(super) fn ask(&mut self, part: u32, offset: u64, count: u32) {
         self.chunks.insert(offset, Chunk::Asked { part, count, end_is_in_doubt: false });
     }
@@ -143,7 +143,7 @@ impl<E> ReadAhead<E> {
         }
     }
 
-    /// Takes note that a READ that is wanted has failed.
+    /// Records that a READ that is wanted has failed.
     pub(super) fn fail(&mut self, offset: u64, error: E) {
         if let Some(Chunk::Asked { count, .. }) = self.chunks.get(&offset) {
             let count = *count;
@@ -151,7 +151,7 @@ impl<E> ReadAhead<E> {
         }
     }
 
-    /// Takes note that pages are forgotten which hid what the server had: what was asked for before
+    /// Records that pages are forgotten which hid what the server had: what was asked for before
     /// may be older.
     pub(super) fn outdate(&mut self, forgotten: &RangeSet) {
         self.chunks.retain(|&offset, chunk| match chunk {
