@@ -179,6 +179,21 @@ async fn what_gets_the_name_meanwhile_is_not_replaced_by_a_move() {
 }
 
 #[tokio::test]
+async fn what_gets_the_old_name_during_a_move_stays() {
+    let server = Served::watched(|root, call| {
+        if call == Call::Linked(b"new") {
+            fs::write(root.join("version"), "another").unwrap();
+            fs::rename(root.join("version"), root.join("old")).unwrap();
+        }
+    });
+    fs::write(server.path("/old"), "moved").unwrap();
+    let (counts, said) = run(&server, &["mv", "-n", "@/old", "@/new"]).await;
+    assert_eq!(fs::read_to_string(server.path("/new")).unwrap(), "moved", "{said}");
+    assert_eq!(fs::read_to_string(server.path("/old")).unwrap(), "another", "{said}");
+    assert_eq!(counts["failed"], 0, "{said}");
+}
+
+#[tokio::test]
 async fn nothing_is_left_alone_where_nothing_moves() {
     for command in [&["chmod", "-R", "u=rwX,go=", "@/top"][..], &["rm", "-r", "@/top"]] {
         let server = Served::start();

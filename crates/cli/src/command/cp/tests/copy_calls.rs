@@ -141,6 +141,46 @@ async fn what_a_run_beside_another_has_left_of_small_files_is_removed_with_the_t
 }
 
 #[tokio::test]
+async fn what_runs_leave_between_making_a_link_and_naming_it_is_no_file_of_a_user() {
+    let trial = Trial::start();
+    let state = StateHome::at(trial.state.path());
+    // Of a run beside another, which has a number of its own.
+    let (beside, left) = (Tags::new(&state), Tags::new(&state));
+    beside.own();
+    let linked = [b".file.nfsw-link".to_vec(), left.own().linked(b"file")];
+    drop((beside, left));
+    for is_upload in [true, false] {
+        for (number, options) in [&["-r"][..], &["-r", "-u"], &["-r", "-n"]].into_iter().enumerate() {
+            let to = format!("to{number}");
+            let ([from, to], [source, target]) = trial.ends(is_upload, "from", &to);
+            let _ = fs::remove_dir_all(&source);
+            for (root, content) in [(&source, "source"), (&target, "target")] {
+                fs::create_dir(root).unwrap();
+                fs::write(root.join("file"), content).unwrap();
+                for name in &linked {
+                    let name = std::str::from_utf8(name).unwrap();
+                    fs::hard_link(root.join("file"), root.join(name)).unwrap();
+                }
+            }
+            let (result, counts) = trial.copy(&[options, &["-T", &from, &to]].concat()).await;
+            result.unwrap();
+            assert_eq!(
+                (&counts["failed"], &counts["skipped"]["partial"]),
+                (&0.into(), &2.into()),
+                "{counts}"
+            );
+            for name in &linked {
+                let left = target.join(std::str::from_utf8(name).unwrap());
+                let content = fs::read_to_string(&left).ok();
+                assert_ne!(content.as_deref(), Some("source"), "{options:?} {left:?}");
+                let is_own = is_upload && name == &linked[1];
+                assert_eq!(content.is_none(), is_own, "{options:?} {left:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_copy_that_is_resumed_is_not_made_ahead() {
     let trial = Trial::start();
     let ([from, to], [source, target]) = trial.ends(true, "file", "copy");
