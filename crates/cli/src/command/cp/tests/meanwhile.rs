@@ -165,7 +165,7 @@ async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_repla
         }
         if taken.was_there {
             fs::write(&target, "old").unwrap();
-            let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
             fs::File::options().write(true).open(&target).unwrap().set_modified(old).unwrap();
         }
         if !taken.has_links {
