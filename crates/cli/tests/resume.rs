@@ -98,7 +98,7 @@ fn a_download_is_written_by_its_user_alone_and_resumed_whatever_mode_it_gets() {
     let (url, target) = (server.url("/file"), here.path().join("file"));
     let part = here.path().join(".file.nfsw-part");
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-    for (last, meanwhile) in [(0o600, 0o600), (0o640, 0o640), (0o664, 0o644), (0o666, 0o644), (0o440, 0o640)]
+    for (last, meanwhile) in [(0o600, 0o600), (0o640, 0o600), (0o664, 0o644), (0o666, 0o644), (0o440, 0o600)]
     {
         fs::write(&target, "old").unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(last)).unwrap();

@@ -159,14 +159,17 @@ impl Place {
                 Ok(found.as_ref().map(Present::local))
             }
             Self::Remote(place) => {
-                let look_up = async |place: &RemotePlace| match place.client.lookup(place.handle, name).await
-                {
-                    Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
-                    Err(error) if is_missing(&error) => Ok(None),
-                    Err(error) => Err(error).at(place.remote.join(name)),
-                };
-                place.with(connections, reporter, look_up).await
+                place.with(connections, reporter, async |at: &_| Self::look_up_in(at, name).await).await
             }
+        }
+    }
+
+    /// As [`Place::look_up`], in a directory of a server that is not looked for again.
+    pub(super) async fn look_up_in(place: &RemotePlace, name: &[u8]) -> anyhow::Result<Option<Present>> {
+        match place.client.lookup(place.handle, name).await {
+            Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error).at(place.remote.join(name)),
         }
     }
 
