@@ -80,6 +80,32 @@ async fn what_was_made_ahead_is_filled_and_needs_no_other_call() {
 }
 
 #[tokio::test]
+async fn what_was_made_ahead_for_more_readers_than_the_target_has_is_not_written_into() {
+    for (mode, is_upload) in [(0o600, true), (0o640, true), (0o600, false)] {
+        let trial = Trial::start();
+        // From this machine, or from the server.
+        let ([local, to], [source, target]) = trial.ends(true, "file", "copy");
+        let ([far, _], [far_source, _]) = trial.ends(false, "source", "unused");
+        for path in [&source, &far_source] {
+            fs::write(path, vec![7; 40_000]).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
+        trial.faults(&[(calls(Procedure::Write), When::Always, Action::DropReply), FAR_AWAY]);
+        let run = [if is_upload { &local[..] } else { &far }, &to];
+        tokio::select! {
+            (result, counts) = trial.copy(&run) => panic!("without an answer: {result:?} {counts}"),
+            () = wait_for(|| trial.served(Procedure::Write) > 0) => {}
+        }
+        let names = trial.far_names();
+        let part = names.iter().find(|name| name.starts_with(".copy.nfsw-part")).unwrap();
+        let metadata = fs::metadata(trial.server.path(part)).unwrap();
+        assert_eq!(metadata.mode() & 0o077, 0, "{mode:o} {is_upload}");
+    }
+}
+
+#[tokio::test]
 async fn what_another_client_copies_to_the_same_name_stays() {
     for size in [7, 300_000] {
         let (trial, others) = (Trial::start(), tempfile::tempdir().unwrap());
