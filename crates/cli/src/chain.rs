@@ -24,6 +24,9 @@ const LOOK_LASTS: Duration = Duration::from_secs(1);
 /// How long it counts on a path with long round trips, which is so many of them: looks take a fifth of the time then.
 const LOOK_LASTS_ROUND_TRIPS: u32 = 4;
 
+/// For how many removals or changes it counts, for each name that leads to where they are: looks are one call in so many.
+const LOOK_LASTS_CHANGES: u32 = 64;
+
 /// Names at the end of a chain that are looked up before a directory is listed. All of them would be too many in a deep tree.
 const LOOKED_UP_AT_ONCE: usize = 8;
 
@@ -37,7 +40,11 @@ struct Link {
     above: Chain,
     entry: Entry,
     /// When the name was looked up last.
-    looked: Mutex<Option<Instant>>,
+    looked: Cell<Option<Instant>>,
+    /// Held by who looks.
+    looking: Mutex<()>,
+    /// Removals and changes since a look was begun.
+    changes: Cell<u32>,
     /// Whether it led elsewhere.
     is_lost: Cell<bool>,
     is_told: Cell<bool>,
@@ -71,8 +78,9 @@ impl Chain {
     /// As [`Chain::to`].
     pub(crate) fn to_entry(&self, entry: Option<Entry>) -> Self {
         let Some(entry) = entry else { return self.clone() };
-        let (looked, is_lost, is_told) = Default::default();
-        Self(Some(Rc::new(Link { above: self.clone(), entry, looked, is_lost, is_told })))
+        let (looked, looking, changes, is_lost, is_told) = Default::default();
+        let above = self.clone();
+        Self(Some(Rc::new(Link { above, entry, looked, looking, changes, is_lost, is_told })))
     }
 
     /// Returns the chain of the directory that holds the one that this leads to.
@@ -115,7 +123,8 @@ impl Chain {
         self.look(LOOKED_UP_AT_ONCE, begun, connections, reporter).await
     }
 
-    /// As [`Chain::holds_now`]; what was looked up a moment ago is not looked up again.
+    /// As [`Chain::holds_now`], for one removal or change; what was looked up a moment ago, and few of them ago, is not looked up again.
+    /// Others go on while one looks because of their number.
     ///
     /// # Errors
     /// As [`Chain::holds_now`].
@@ -136,7 +145,9 @@ impl Chain {
             let lasts = LOOK_LASTS.max(link.entry.client.round_trip() * LOOK_LASTS_ROUND_TRIPS);
             // The more names there are, the less often: the looks of a deep tree would take all of the time.
             let lasts = lasts * (1 + index / LOOKED_UP_AT_ONCE) as u32;
-            let since = if index < now { begun } else { begun.checked_sub(lasts).unwrap_or(begun) };
+            let lasts_changes = LOOK_LASTS_CHANGES * links.len() as u32;
+            let is_due = index < now || link.counts(lasts_changes);
+            let since = if is_due { begun } else { begun.checked_sub(lasts).unwrap_or(begun) };
             link.holds_since(since, connections, reporter)
         });
         let looks = try_join_all(looks).await?;
@@ -147,6 +158,13 @@ impl Chain {
 }
 
 impl Link {
+    /// Counts a removal or change; whether there were so many since the last look.
+    fn counts(&self, most: u32) -> bool {
+        let changes = self.changes.get() + 1;
+        self.changes.set(changes % most);
+        changes >= most
+    }
+
     /// Whether the name leads to the directory; what was found after `since` counts, and so does that it did not.
     async fn holds_since(
         &self,
@@ -154,13 +172,18 @@ impl Link {
         connections: &Connections,
         reporter: &Reporter,
     ) -> anyhow::Result<bool> {
-        let mut looked = self.looked.lock().await;
-        if self.is_lost.get() || looked.is_some_and(|looked| looked >= since) {
+        let is_known = || self.is_lost.get() || self.looked.get().is_some_and(|looked| looked >= since);
+        if is_known() {
+            return Ok(!self.is_lost.get());
+        }
+        let _looking = self.looking.lock().await;
+        if is_known() {
             return Ok(!self.is_lost.get());
         }
         let begun = Instant::now();
         let holds = self.entry.holds(connections, reporter).await?;
-        *looked = Some(begun);
+        self.looked.set(Some(begun));
+        self.changes.set(0);
         self.is_lost.set(!holds);
         Ok(holds)
     }

@@ -565,13 +565,13 @@ impl Run<'_> {
         Ok(made)
     }
 
-    /// Removes the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large files
-    /// are resumed.
+    /// Removes links and the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large
+    /// files are resumed.
     async fn remove_left(&self, place: &mut Place) {
         if let Place::Remote(place) = place
             && !self.copy.dry_run
         {
-            for name in place.take_small_parts(|name| self.tags.is_of_earlier(name)) {
+            for name in place.take_left(|name| self.tags.is_of_earlier(name)) {
                 // What cannot be removed is in nobody's way.
                 let _ = place.client.remove(place.handle, &name).await;
             }

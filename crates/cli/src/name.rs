@@ -82,6 +82,11 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
     name.starts_with(b".") && [PART, JOURNAL, LINK].iter().any(|suffix| name.ends_with(suffix))
 }
 
+/// Whether a name looks like one under which a hard link is made.
+pub(crate) fn is_linked(name: &[u8]) -> bool {
+    is_ours(name) && untagged(name).ends_with(LINK)
+}
+
 /// Returns a temporary name as it would be on this machine, without what tells runs apart.
 pub(crate) fn untagged(name: &[u8]) -> &[u8] {
     if tag_in(name).is_some() { &name[..name.len() - Tag::BYTES] } else { name }

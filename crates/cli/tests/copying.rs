@@ -8,7 +8,7 @@ use std::{
     io::Write,
     os::unix::{
         ffi::OsStrExt,
-        fs::{FileTypeExt, PermissionsExt, symlink},
+        fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink},
     },
     path::Path,
     process::{Command, Stdio},
@@ -566,7 +566,7 @@ fn a_directory_that_this_machine_serves_is_not_copied_into_itself() {
     ok(["cp", "-r", server.path("tree").to_str().unwrap(), &other.url("/copy")]);
 }
 
-/// Starts a copy of files slowly, one after the other, and tightens the mode of what is replaced.
+/// Starts a copy of files slowly, one after the other, and tightens the mode of what is replaced, or makes it.
 fn mode_after(arguments: [&str; 2], replaced: &Path) -> u32 {
     let slowly = ["cp", "-r", "--jobs", "1", "--bwlimit", "16Mbit", "--transport", "tcp"];
     let mut copy = command(slowly).args(arguments).spawn().unwrap();
@@ -576,6 +576,7 @@ fn mode_after(arguments: [&str; 2], replaced: &Path) -> u32 {
         is_part && fs::metadata(directory.join(name)).is_ok_and(|it| it.len() > 0)
     };
     common::until("the copy begins", || names(directory).iter().any(has_begun));
+    File::options().append(true).create(true).open(replaced).unwrap();
     fs::set_permissions(replaced, Permissions::from_mode(0o600)).unwrap();
     assert!(copy.wait().unwrap().success());
     fs::metadata(replaced).unwrap().permissions().mode() & 0o7777
@@ -593,11 +594,67 @@ fn a_copy_is_readable_by_no_more_than_what_it_replaces_is_by_then() {
         }
     }
     let (tree, back) = (here.path().join("tree"), here.path().join("back"));
-    let upload = [&*format!("{}/.", tree.to_str().unwrap()), &server.url("/there")];
-    assert_eq!(mode_after(upload, &server.path("there/b")), 0o600);
-    let download = [&*server.url("/tree/."), back.to_str().unwrap()];
-    // That it is changed while it is copied is noticed on this machine.
-    assert_eq!(mode_after(download, &back.join("a")), 0o600);
+    let other = Server::start();
+    for name in ["a", "b"] {
+        fs::write(other.path(name), noise(2 << 20)).unwrap();
+    }
+    let from_here = format!("{}/.", tree.to_str().unwrap());
+    for (from, to, path) in [
+        (&*from_here, &*server.url("/there"), server.path("there")),
+        (&*server.url("/tree/."), back.to_str().unwrap(), back.clone()),
+        (&*other.url("/."), &*server.url("/there"), server.path("there")),
+    ] {
+        // The one that is being copied, and the next one.
+        for name in ["a", "b"] {
+            fs::set_permissions(path.join(name), Permissions::from_mode(0o644)).unwrap();
+            assert_eq!(mode_after([from, to], &path.join(name)), 0o600, "{from} {to} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_download_to_what_gets_a_narrower_mode_and_the_name_is_not_readable_by_more() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for name in ["a", "b"] {
+        fs::write(server.path(name), noise(2 << 20)).unwrap();
+    }
+    let replaced = here.path().join("a");
+    assert_eq!(mode_after([&server.url("/."), here.path().to_str().unwrap()], &replaced), 0o600);
+    assert_eq!(fs::read(&replaced).unwrap(), noise(2 << 20));
+}
+
+#[test]
+fn a_copy_in_another_group_gives_that_group_nothing_that_not_all_had() {
+    common::needs_root("gives files to another group");
+    let (server, here, source) = (Server::start(), tempfile::tempdir().unwrap(), Server::start());
+    let own = fs::metadata(here.path()).unwrap().gid();
+    let from_here = here.path().join("from");
+    for path in [&from_here, &source.path("from")] {
+        fs::write(path, "new").unwrap();
+    }
+    let (from_here, from_there) = (from_here.to_str().unwrap(), source.url("/from"));
+    for (mode, group, expected) in [
+        (0o640, own, 0o640),
+        (0o640, common::NOBODY, 0o600),
+        (0o664, common::NOBODY, 0o644),
+        (0o604, common::NOBODY, 0o600),
+        (0o644, common::NOBODY, 0o644),
+    ] {
+        for (from, to, path) in [
+            (from_here, server.url("/to"), server.path("to")),
+            (&from_there, here.path().join("to").to_str().unwrap().to_owned(), here.path().join("to")),
+            (&from_there, server.url("/relayed"), server.path("relayed")),
+        ] {
+            let _ = fs::remove_file(&path);
+            fs::write(&path, "old").unwrap();
+            std::os::unix::fs::chown(&path, None, Some(group)).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            ok(["cp", from, &to]);
+            let metadata = fs::metadata(&path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+            assert_eq!((metadata.gid(), metadata.mode() & 0o777), (own, expected), "{from} {to} {mode:o}");
+        }
+    }
 }
 
 #[test]

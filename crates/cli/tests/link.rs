@@ -102,3 +102,22 @@ fn a_proxy_carries_datagrams_both_ways_and_counts_them() {
     assert_eq!(counters["link"]["fates"]["delivered"], 400, "{counters}");
     assert_eq!(counters["clients"], 1);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_proxy_leads_to_a_link_local_address() {
+    common::needs_root("makes networks");
+    let served = tempfile::tempdir().unwrap();
+    std::fs::write(served.path().join("file"), "").unwrap();
+    let script =
+        "ip link set lo up; ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up
+        ip addr add fe80::1/64 dev v0 nodad
+        trap 'kill $(jobs -p)' EXIT
+        $nfsw serve --listen '[fe80::1%v0]:20490' . > /dev/null &
+        $nfsw link proxy --quiet --listen 127.0.0.1:12049 --to '[fe80::1%v0]:20490' > /dev/null &
+        $nfsw ls --transport udp --timeout 60s 'nfs://127.0.0.1:12049/?mountport=12049'";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "bash", "-ec", script]).env("nfsw", common::program()).current_dir(&served);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "file\n", "{}", stderr(&output));
+}

@@ -82,6 +82,7 @@ impl Trial {
                 path: path.into(),
                 stored: stored.into(),
                 is_refused: !kind.is_entered(),
+                ..InnerExport::default()
             })
             .to_vec();
         service.set_faults(faults);
@@ -89,6 +90,29 @@ impl Trial {
         let server = runtime.block_on(Server::bind("127.0.0.1:0".parse().unwrap(), service)).unwrap();
         thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
         Self { place, server }
+    }
+
+    /// Lets MNT take another path for `/srv/top` and what is in it, which is not on the list.
+    fn add_alias(&self, kind: Kind, alias: &str) {
+        self.server.with_service(|service| {
+            let mut faults = Faults::default();
+            let paths = |top: &str| {
+                [("", "top"), ("/n1", "mounted/n1"), ("/sub/n2", "mounted/n2")]
+                    .map(|(below, stored)| (format!("{top}{below}"), stored))
+            };
+            let known = paths("/srv/top").into_iter().skip(1).map(|it| (it, false));
+            let unlisted = paths(alias).into_iter().map(|it| (it, true));
+            faults.inner_exports = known
+                .chain(unlisted)
+                .map(|((path, stored), is_unlisted)| InnerExport {
+                    is_refused: !kind.is_entered() && stored != "top",
+                    path: path.into_bytes(),
+                    stored: stored.into(),
+                    is_unlisted,
+                })
+                .collect();
+            service.set_faults(faults);
+        });
     }
 
     fn url(&self, path: &str) -> String {
@@ -101,7 +125,7 @@ impl Trial {
         let local = self.place.path().to_str().unwrap();
         let words = line.split(' ').map(|word| match word.strip_prefix('{') {
             Some(path) => self.url(path.trim_end_matches('}')),
-            None => word.replace('@', local),
+            None => word.replace('@', local).replace("ALIAS", &self.url("").replace("/srv?", "/alias?")),
         });
         let output = nfsw(words);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -207,6 +231,30 @@ fn a_sync_deletes_nothing_that_is_in_an_inner_export() {
         trial.make("local/n1/more");
         trial.run("sync --delete {/top} @/local");
         assert_eq!(trial.files("local").contains("n1/more"), !kind.is_entered(), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_path_that_is_not_on_the_list_leads_into_inner_exports_too() {
+    for kind in [Listed, Refused] {
+        let trial = Trial::new(kind);
+        trial.add_alias(kind, "/alias");
+        for path in SEEN {
+            trial.make(&format!("local/{path}"));
+        }
+        let (is_done, _, said) = trial.run("sync -q --delete ALIAS @/local");
+        let left = trial.files("local");
+        assert!(SEEN.iter().all(|path| left.contains(*path)), "{kind:?}: {left:?} {said}");
+        assert_eq!(is_done, kind.is_entered(), "{kind:?}: {said}");
+        let (is_done, _, said) = trial.run("cp -q -r ALIAS @/down");
+        assert_eq!(is_done, kind.is_entered(), "{kind:?}: {said}");
+        let down = trial.files("down");
+        assert!(SEEN.iter().all(|path| down.contains(*path)) || !is_done, "{kind:?}: {down:?} {said}");
+        trial.make("up/n1/new");
+        let (is_done, _, said) = trial.run("cp -q -r @/up/. ALIAS");
+        assert_eq!(is_done, kind.is_entered(), "{kind:?}: {said}");
+        assert_eq!(trial.files("served/mounted/n1").contains("new"), kind.is_entered(), "{kind:?}: {said}");
+        trial.check_covered();
     }
 }
 

@@ -133,8 +133,9 @@ fn many_names_in_a_directory_that_is_there_are_listed_and_not_looked_up_one_by_o
         let log = place.path().join("log");
         let exchanges = exchanges(&format!("$nfsw cp {options} {sources} {to}"), &log);
         let count = |procedure| exchanges.iter().filter(|it| it.procedure == procedure).count();
-        // The directory itself and the mark of an interrupted copy; and what is replaced, for its mode may be another by then.
-        assert!(count("LOOKUP") < 10 + replaced, "{options}: {} LOOKUPs", count("LOOKUP"));
+        // The directory itself and the mark of an interrupted copy; and what is replaced, for its mode may be another when its copy begins
+        // and when that gets its name, with the copy itself.
+        assert!(count("LOOKUP") < 10 + 3 * replaced, "{options}: {} LOOKUPs", count("LOOKUP"));
         assert_eq!(fs::read_dir(server.path("/there")).unwrap().count(), 40);
         assert_eq!(fs::read(server.path("/there/7")).unwrap(), b"new");
         fs::remove_file(server.path("/there/8")).unwrap();

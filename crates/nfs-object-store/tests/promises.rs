@@ -170,7 +170,8 @@ async fn an_export_within_the_export_is_what_the_users_of_the_server_see() {
     for (is_refused, hides_exports) in [(false, false), (false, true), (true, true), (true, false)] {
         let (path_of, stored) = (b"/top/inner".to_vec(), b"mounted".to_vec());
         let mut faults = Faults::default();
-        faults.inner_exports = vec![InnerExport { path: path_of, stored, is_refused }];
+        faults.inner_exports =
+            vec![InnerExport { path: path_of, stored, is_refused, ..InnerExport::default() }];
         faults.hides_exports = hides_exports;
         server.with_service(|service| service.set_faults(faults));
         let store = NfsObjectStore::connect("127.0.0.1", b"/top", config(&server, Tcp)).await.unwrap();

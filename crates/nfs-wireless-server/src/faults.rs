@@ -40,6 +40,8 @@ pub struct InnerExport {
     pub stored: Vec<u8>,
     /// Whether MNT refuses it with ACCES.
     pub is_refused: bool,
+    /// Whether EXPORT leaves it out, as it does paths that lead to an export through a link.
+    pub is_unlisted: bool,
 }
 
 /// What MNT takes for the exported directory.

@@ -146,7 +146,7 @@ impl<'a> MountCall<'a> {
 
     /// EXPORT (RFC 1813 §5.2.5): directories for everyone.
     fn export(&mut self) {
-        let inner = self.inner_exports.iter().map(|inner| &inner.path[..]);
+        let inner = self.inner_exports.iter().filter(|inner| !inner.is_unlisted).map(|inner| &inner.path[..]);
         let node = |path| export_node { ex_dir: dirpath(Opaque::borrowed(path)), ex_groups: List::default() };
         let all = [self.export].into_iter().chain(inner).map(node);
         let nodes = if self.hides_exports { vec![] } else { all.collect() };
@@ -240,12 +240,14 @@ mod tests {
         let inner = InnerExport {
             path: b"/srv/top/inner".to_vec(),
             stored: b"elsewhere".to_vec(),
-            is_refused: false,
+            ..InnerExport::default()
         };
+        let unlisted = InnerExport { path: b"/alias".to_vec(), is_unlisted: true, ..inner.clone() };
         let refused = InnerExport { is_refused: true, ..inner.clone() };
-        bench.service.set_faults(Faults { inner_exports: vec![inner], ..Faults::default() });
+        bench.service.set_faults(Faults { inner_exports: vec![inner, unlisted], ..Faults::default() });
         assert_eq!(mount(&mut bench, b"/srv/top/inner").unwrap().handle, elsewhere);
         assert_eq!(mount(&mut bench, b"/srv/top/inner/below").unwrap().handle, below);
+        assert_eq!(mount(&mut bench, b"/alias/below").unwrap().handle, below);
         assert_ne!(covered, elsewhere);
         let listed = decode_exports(&bench.raw(procedure::EXPORT, &Void).unwrap()).unwrap();
         assert_eq!(

@@ -162,6 +162,71 @@ async fn what_was_moved_away_meanwhile_is_left_alone() {
     }
 }
 
+/// Files of one directory: more than are removed or changed within the time for which a look lasts.
+const MANY: usize = 2000;
+
+/// Removals and changes that may be done of a directory that was moved: 64 for each of the two names that lead to it, those that were under
+/// way, and those that are while it is looked at.
+const MOST_LOST: usize = 64 * 2 + 16 * 2;
+
+fn plant_many(server: &Served) {
+    for directory in ["top/a", "outside"] {
+        fs::create_dir_all(server.path(directory)).unwrap();
+    }
+    for number in 0..MANY {
+        let path = server.path(&format!("top/a/{number}"));
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn of_what_was_moved_away_little_more_is_removed_or_changed() {
+    const BEFORE: usize = 300;
+    for command in [&["rm", "-r", "@/top"][..], &["chmod", "-R", "700", "@/top"]] {
+        for moved in ["top", "top/a"] {
+            let mut done = 0;
+            let server = Served::watched(move |root, call| {
+                if matches!(call, Call::Remove(_) | Call::SetAttributes) {
+                    done += 1;
+                    if done == BEFORE {
+                        fs::rename(root.join(moved), root.join("outside/moved")).unwrap();
+                    }
+                }
+            });
+            plant_many(&server);
+            let (counts, said) = run(&server, command).await;
+            assert!(said.contains("was moved or replaced meanwhile"), "{command:?} {moved}: {said}");
+            let below = if moved == "top" { "outside/moved/a" } else { "outside/moved" };
+            let modes = modes(&server.path(below));
+            let left = modes.values().filter(|&&mode| mode == 0o644).count();
+            assert!(left + BEFORE + MOST_LOST >= MANY, "{command:?} {moved}: {left} left, {counts}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn looks_are_few_beside_what_is_removed_or_changed() {
+    for command in [&["chmod", "-R", "700", "@/top"][..], &["rm", "-r", "@/top"]] {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&looks);
+        let server = Served::watched(move |_, call| {
+            if matches!(call, Call::LookUp(_)) {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        plant_many(&server);
+        let begun = Instant::now();
+        let (counts, said) = run(&server, command).await;
+        assert_eq!(counts["failed"], 0, "{said}");
+        let looks = looks.load(Ordering::Relaxed);
+        // The target, a look for each of two directories, and one for each of two names in each second.
+        let others = 10 + 2 * begun.elapsed().as_secs() as usize;
+        assert!(looks <= others + MANY * 2 / 100, "{command:?}: {looks} looks");
+        assert!(looks >= MANY / 64, "{command:?}: {looks} looks");
+    }
+}
+
 #[tokio::test]
 async fn what_gets_the_name_meanwhile_is_not_replaced_by_a_move() {
     for (is_quick, left) in [(true, "other"), (false, "moved")] {
@@ -176,6 +241,21 @@ async fn what_gets_the_name_meanwhile_is_not_replaced_by_a_move() {
         assert_eq!(server.path("/old").exists(), is_quick, "{said}");
         assert_eq!(counts["failed"], 0, "{counts}");
     }
+}
+
+#[tokio::test]
+async fn what_gets_the_old_name_during_a_move_stays() {
+    let server = Served::watched(|root, call| {
+        if call == Call::Linked(b"new") {
+            fs::write(root.join("version"), "another").unwrap();
+            fs::rename(root.join("version"), root.join("old")).unwrap();
+        }
+    });
+    fs::write(server.path("/old"), "moved").unwrap();
+    let (counts, said) = run(&server, &["mv", "-n", "@/old", "@/new"]).await;
+    assert_eq!(fs::read_to_string(server.path("/new")).unwrap(), "moved", "{said}");
+    assert_eq!(fs::read_to_string(server.path("/old")).unwrap(), "another", "{said}");
+    assert_eq!(counts["failed"], 0, "{said}");
 }
 
 #[tokio::test]

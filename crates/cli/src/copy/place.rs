@@ -128,14 +128,17 @@ impl Place {
                 Ok(found.as_ref().map(Present::local))
             }
             Self::Remote(place) => {
-                let look_up = async |place: &RemotePlace| match place.client.lookup(place.handle, name).await
-                {
-                    Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
-                    Err(error) if is_missing(&error) => Ok(None),
-                    Err(error) => Err(error).at(place.remote.join(name)),
-                };
-                place.with(connections, reporter, look_up).await
+                place.with(connections, reporter, async |at: &_| Self::look_up_in(at, name).await).await
             }
+        }
+    }
+
+    /// As [`Place::look_up`], in a directory of a server that is not looked for again.
+    pub(super) async fn look_up_in(place: &RemotePlace, name: &[u8]) -> anyhow::Result<Option<Present>> {
+        match place.client.lookup(place.handle, name).await {
+            Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error).at(place.remote.join(name)),
         }
     }
 
@@ -365,18 +368,22 @@ impl Place {
                     return Ok(true);
                 }
                 // A server may have two addresses, and two servers the same handles.
-                let there = place.client.metadata(place.handle).await.at(&place.remote)?;
-                let here = source.client.metadata(source.handle).await.at(&source.remote)?;
-                Ok(Attributes::from(&there).looks_like(&Attributes::from(&here)))
+                let there = || look_at(&source.client, source.handle, &source.remote);
+                are_one(there, || look_at(&place.client, place.handle, &place.remote)).await
             }
             (Self::Remote(place), Origin::Local(path)) if place.file.1 == number => {
-                let look =
-                    || path.enter(number).and_then(|it| it.stat()).map_err(|error| local(path, &error));
-                are_one(look, &place.client, place.handle, &place.remote).await
+                let here = async || {
+                    let found = path.enter(number).and_then(|it| it.stat());
+                    Ok(Attributes::from(&found.map_err(|error| local(path, &error))?))
+                };
+                are_one(here, || look_at(&place.client, place.handle, &place.remote)).await
             }
             (Self::Local { directory, .. }, Origin::Remote(source)) if directory.number().1 == number => {
-                let look = || directory.own_stat().map_err(|error| local(directory.path(), &error));
-                are_one(look, &source.client, source.handle, &source.remote).await
+                let here = async || {
+                    let found = directory.own_stat().map_err(|error| local(directory.path(), &error))?;
+                    Ok(Attributes::from(&found))
+                };
+                are_one(here, || look_at(&source.client, source.handle, &source.remote)).await
             }
             _ => Ok(false),
         }
@@ -438,27 +445,30 @@ impl Place {
     }
 }
 
-/// Whether a directory on this machine and one of the same number on a server are one, by when it changed last. It may be changing: then
-/// it is looked at again.
+async fn look_at(client: &client::Client, handle: FileHandle, remote: &Remote) -> anyhow::Result<Attributes> {
+    Ok(Attributes::from(&client.metadata(handle).await.at(remote)?))
+}
+
+/// Whether two views of directories that have one number show one directory, by when it changed last. It may be changing: then it is
+/// looked at again.
 ///
 /// # Errors
 /// What looking at it fails of.
 async fn are_one(
-    look: impl Fn() -> anyhow::Result<Stat>,
-    client: &client::Client,
-    handle: FileHandle,
-    remote: &Remote,
+    look: impl AsyncFn() -> anyhow::Result<Attributes>,
+    look_there: impl AsyncFn() -> anyhow::Result<Attributes>,
 ) -> anyhow::Result<bool> {
     const MOST_LOOKS: usize = 8;
+    let mut before = look().await?;
     for _ in 0..MOST_LOOKS {
-        let before = Attributes::from(&look()?);
-        let there = Attributes::from(&client.metadata(handle).await.at(remote)?);
-        if before.looks_like(&there) {
+        if before.looks_like(&look_there().await?) {
             return Ok(true);
         }
-        if before.looks_like(&Attributes::from(&look()?)) {
+        let now = look().await?;
+        if before.looks_like(&now) {
             return Ok(false);
         }
+        before = now;
     }
     Ok(true)
 }
@@ -551,6 +561,26 @@ mod tests {
                 assert_eq!(is_said, is_there, "{procedure:?}: {said}");
                 let _ = std::fs::remove_dir_all(server.path("new"));
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_changes_all_the_time_is_taken_for_one_directory() {
+        let file = tempfile::tempfile().unwrap();
+        let attributes = Attributes::from(&file.metadata().unwrap());
+        let looks = std::cell::Cell::new(0);
+        for (changes, other, are_one) in
+            [(0, 0, true), (0, 1, false), (5, 1, false), (5, 0, true), (99, 0, true), (99, 1, true)]
+        {
+            looks.set(0);
+            // The first so many looks each find another time.
+            let look = async |number: u64| {
+                looks.set(looks.get() + 1);
+                let changed = attributes.changed + Duration::from_secs(number + looks.get().min(changes));
+                Ok(Attributes { changed, ..attributes })
+            };
+            let found = super::are_one(async || look(0).await, async || look(other).await).await.unwrap();
+            assert_eq!(found, are_one, "{changes} {other}");
         }
     }
 

@@ -6,18 +6,18 @@ mod send;
 
 use std::{fmt::Display, path::Path, time::SystemTime};
 
-use nfs_wireless_client::{self as client, Client};
+use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 
 pub(super) use self::send::Watched;
 use super::{
     Copy, Links, Overwrite, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
-    place::{Place, Present},
+    place::{Place, Present, RemotePlace, is_refused},
     verify::Digest,
 };
 use crate::{
-    error::{about, is_stale, local},
+    error::{ResultExt, about, is_stale, local},
     event::{Change, Event, Name, Warning, What},
     exit::{Exit, Failure},
     local::{self as files, Directory},
@@ -59,8 +59,8 @@ struct Target<'a> {
 /// What may lose its name to a copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replaces {
-    /// Whatever has it by then.
-    Anything,
+    /// Whatever has it by then; whether something had.
+    Anything { was_there: bool },
     /// Nothing: there was nothing.
     Nothing,
     /// What was there, as it was.
@@ -123,10 +123,15 @@ impl Copied {
 }
 
 impl Replaces {
+    /// Whether something had the name, as far as that is known.
+    const fn was_there(&self) -> bool {
+        matches!(self, Self::Anything { was_there: true } | Self::Only(_))
+    }
+
     /// Whether something that has the name may lose it.
     pub(super) fn may_replace(&self, there: Option<&Present>) -> bool {
         match (self, there) {
-            (Self::Anything, _) | (_, None) => true,
+            (Self::Anything { .. }, _) | (_, None) => true,
             (Self::Nothing, Some(_)) => false,
             (Self::Only(before), Some(there)) => *before == Version::from(there),
         }
@@ -200,7 +205,7 @@ impl Run<'_> {
         let Item { node, frame, name, share } = item;
         let is_new = was.is_none();
         let replaces = match (self.copy.overwrite, was) {
-            (Overwrite::Always, _) => Replaces::Anything,
+            (Overwrite::Always, _) => Replaces::Anything { was_there: !is_new },
             (_, None) => Replaces::Nothing,
             (_, Some(was)) => Replaces::Only(was),
         };
@@ -277,6 +282,33 @@ impl Run<'_> {
         copied
     }
 
+    /// Whether a copy gets the permissions of what it replaces, which are looked at right before it gets its name.
+    const fn narrows(&self, replaces: Replaces) -> bool {
+        replaces.was_there() && !self.copy.preserve && !self.copy.inplace
+    }
+
+    /// Gives a complete file on a server, `made` with these attributes, its permissions, or those of what has the name now if they are narrower.
+    async fn narrow(
+        &self,
+        place: &RemotePlace,
+        name: &[u8],
+        (made, own): (FileHandle, &Attributes),
+        mode: u32,
+    ) -> anyhow::Result<()> {
+        let there = Place::look_up_in(place, name).await?;
+        let replaced = there.filter(|there| there.kind == Kind::File).map(|there| there.attributes);
+        let mode = replaced.map_or(mode, |replaced| narrowed(mode, own.gid, &replaced));
+        if mode == own.mode & 0o777 {
+            return Ok(());
+        }
+        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        match place.client.set_attributes(made, attributes).await {
+            Err(error) if is_refused(&error) => self.say_not_kept(error),
+            set => set.at(place.remote.join(name))?,
+        }
+        Ok(())
+    }
+
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> anyhow::Result<(RemoteFile, Attributes)> {
         let mut found = remote::find_again(self.connections, self.reporter, &source.remote).await?;
@@ -324,6 +356,19 @@ pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -
         Some(Present { kind: Kind::File, attributes, .. }) => attributes.mode & 0o777,
         _ => source.mode & 0o777 & !files::umask(),
     }
+}
+
+/// Returns the permissions of a copy in the group `gid` that replaces a file: no others may read or write it than could do so with that.
+fn narrowed(mode: u32, gid: u32, replaced: &Attributes) -> u32 {
+    let there = if gid == replaced.gid { replaced.mode } else { for_any_group(replaced.mode) };
+    mode & there
+}
+
+/// Returns the permissions that give no group, and nobody else, more than `mode` does, whatever group it is about: who is of the group of one
+/// file may be one of the others for another.
+pub(super) const fn for_any_group(mode: u32) -> u32 {
+    let others = (mode >> 3) & mode & 0o7;
+    mode & !0o77 | others << 3 | others
 }
 
 /// Returns the permissions of a file on a server until it is complete: nobody else is to write it then, but for a group, which would

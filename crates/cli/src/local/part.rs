@@ -143,6 +143,11 @@ impl Part {
         self.number.get().map_or_else(|| Ok(number(&self.stat()?)), Ok)
     }
 
+    /// Returns the group that it belongs to.
+    pub(crate) fn group(&self) -> io::Result<u32> {
+        Ok(self.file.metadata()?.gid())
+    }
+
     /// Whether a name in its directory still stands for it.
     fn is_named(&self, name: &[u8]) -> io::Result<bool> {
         Ok(self.directory.stat(name)?.as_ref().map(number) == Some(self.number()?))

@@ -27,6 +27,8 @@ pub(crate) enum Call<'a> {
     Remove(&'a [u8]),
     /// A file gets another name.
     Link(&'a [u8]),
+    /// It has got that.
+    Linked(&'a [u8]),
     /// Attributes are set.
     SetAttributes,
     /// A file or directory was made.
@@ -174,7 +176,9 @@ impl Vfs for Watched {
 
     fn link(&self, now: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), NfsStatus> {
         self.tell(Call::Link(name.as_bytes()));
-        self.directory.link(now, node, directory, name)
+        let linked = self.directory.link(now, node, directory, name);
+        self.tell(Call::Linked(name.as_bytes()));
+        linked
     }
 
     fn list(

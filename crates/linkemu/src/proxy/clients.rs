@@ -21,7 +21,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Clients {
     /// Of each forward: the server and our address towards it.
-    servers: Vec<(SocketAddr, IpAddr)>,
+    servers: Vec<(SocketAddr, SocketAddr)>,
     most: usize,
     idle: Duration,
     clients: BTreeMap<SocketAddr, Client>,
@@ -209,21 +209,25 @@ impl Clients {
     }
 }
 
-/// Our address on the way to `server`. Connecting a UDP socket sends nothing.
-fn source_address(server: SocketAddr) -> std::io::Result<IpAddr> {
+/// Our address on the way to `server`, with its zone, if it has one. Connecting a UDP socket sends nothing.
+fn source_address(server: SocketAddr) -> std::io::Result<SocketAddr> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
     };
     let socket = StdSocket::bind(any)?;
     socket.connect(server)?;
-    Ok(socket.local_addr()?.ip())
+    socket.local_addr()
 }
 
 /// A socket with the port number of the client, or any if that is taken or not ours to have.
-fn bind(ours: IpAddr, port: u16) -> Option<(Outlet, UdpSocket)> {
-    StdSocket::bind((ours, port))
-        .or_else(|_| StdSocket::bind((ours, 0)))
+fn bind(mut ours: SocketAddr, port: u16) -> Option<(Outlet, UdpSocket)> {
+    let mut bind = |port| {
+        ours.set_port(port);
+        StdSocket::bind(ours)
+    };
+    bind(port)
+        .or_else(|_| bind(0))
         .and_then(socket::open)
         .inspect_err(|error| tracing::warn!(%error, "no socket for a new client"))
         .ok()

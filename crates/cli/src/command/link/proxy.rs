@@ -17,6 +17,7 @@ use crate::{
     error::io_text,
     exit::{Exit, Failure},
     signals::end_of,
+    units,
 };
 
 /// How often the live view is redrawn.
@@ -66,6 +67,9 @@ fn config(arguments: &LinkProxyArgs) -> anyhow::Result<ProxyConfig> {
 
 /// Returns the first address of a host and port, of the family that clients use if there is one.
 fn resolve(to: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
+    if to.starts_with('[') {
+        return units::parse_listen(to).map_err(|error| Failure::usage(format!("--to {to}: {error}")));
+    }
     let found = to
         .to_socket_addrs()
         .map_err(|error| Failure::usage(format!("--to {to}: {}; it must be HOST:PORT", io_text(&error))))?;
@@ -147,4 +151,28 @@ fn report(arguments: &LinkProxyArgs, stats: &ProxyStats) -> io::Result<()> {
         return writeln!(out, "{}", stats.to_json());
     }
     out.write_all(super::summary(&stats.link, &stats.lateness).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_the_server_keeps_its_zone() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        for (to, found) in [
+            ("192.0.2.7:53", Some("192.0.2.7:53")),
+            ("[2001:db8::7]:53", Some("[2001:db8::7]:53")),
+            ("[fe80::7%1]:53", Some("[fe80::7%1]:53")),
+            // The loopback is the first interface.
+            #[cfg(target_os = "linux")]
+            ("[fe80::7%lo]:53", Some("[fe80::7%1]:53")),
+            ("[fe80::7%nothing]:53", None),
+            ("[fe80::7]", None),
+            ("fe80::7%lo", None),
+        ] {
+            let resolved = resolve(to, listen).ok().map(|address| address.to_string());
+            assert_eq!(resolved.as_deref(), found, "{to}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use crate::{
     error::{ResultExt, has_no_links, has_status, is_missing, is_stale},
     exit::{Exit, Failure},
     local::Times,
-    name::{self, MARKER, Tag, is_ours},
+    name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
     report::Reporter,
     target::Remote,
@@ -72,11 +72,15 @@ impl RemotePlace {
         self.ahead.take()
     }
 
-    /// Returns the names of `left` files that look like what a small file is written to; they are not known any more.
-    pub(in crate::copy) fn take_small_parts(&mut self, left: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
-        let is_small = |there: &Present| there.kind == Kind::File && there.attributes.size <= SMALL_BYTES;
+    /// Returns the names of what is `left` of making links and small files, which is never resumed; they are not known any more.
+    pub(in crate::copy) fn take_left(&mut self, left: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        let is_resumed = |name: &[u8], there: &Present| match there.kind {
+            Kind::File => there.attributes.size > SMALL_BYTES && !is_linked(name),
+            Kind::Symlink => false,
+            Kind::Directory | Kind::Special(_) => true,
+        };
         let is_left = |name: &Vec<u8>, there: &mut Option<Present>| {
-            is_ours(name) && there.as_ref().is_some_and(is_small) && left(name)
+            is_ours(name) && there.as_ref().is_some_and(|there| !is_resumed(name, there)) && left(name)
         };
         self.known.extract_if(is_left).map(|(name, _)| name).collect()
     }
@@ -301,7 +305,7 @@ impl RemotePlace {
                 Err(error) => return Err(error).at(shown),
             }
         }
-        if !matches!(replaces, Replaces::Anything) {
+        if !matches!(replaces, Replaces::Anything { .. }) {
             let there = match client.lookup(*handle, name).await {
                 Ok(found) => Some(Present::remote(found.handle, &found.metadata)),
                 Err(error) if is_missing(&error) => None,

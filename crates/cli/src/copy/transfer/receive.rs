@@ -13,7 +13,8 @@ use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferErro
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::{
-    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, Target, keeps_changing, transfer_error,
+    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, Target, for_any_group, keeps_changing,
+    narrowed, transfer_error,
 };
 use crate::{
     copy::{
@@ -84,12 +85,17 @@ impl Run<'_> {
         target: Target<'_>,
         is_its_size: bool,
     ) -> anyhow::Result<Attempt> {
-        let Target { directory, name, mode, share, frame, is_new, .. } = target;
+        let Target { directory, name, mode, share, frame, .. } = target;
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // Until it has its owner and group, those of the directory are not to read it.
-        let part_mode = if self.copy.preserve { mode & 0o700 } else { mode } | 0o600;
+        let part_mode = match mode {
+            mode if self.copy.preserve => mode & 0o700,
+            mode if self.narrows(target.replaces) => for_any_group(mode),
+            mode => mode,
+        };
+        let part_mode = part_mode | 0o600;
         let is_large = attributes.size > SMALL_BYTES;
         let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
         let key = if keeps { self.key() } else { None };
@@ -176,12 +182,8 @@ impl Run<'_> {
                 error => transfer_error(error, &path, &node.to_string()),
             });
         }
-        let replaced =
-            if self.copy.preserve || is_new { None } else { directory.stat(name).map_err(here)? };
-        let replaced = replaced.filter(|it| Kind::from(it) == Kind::File);
-        // Its mode may be another by now; the copy is not to be read by more.
-        let mode = replaced.map_or(mode, |it| mode & Attributes::from(&it).mode);
-        self.finish(&part, attributes, mode);
+        // What it replaces may have a narrower one by now, and another group.
+        self.finish(&part, attributes, if self.narrows(target.replaces) { part_mode } else { mode });
         let is_named = self.give_name(part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
@@ -196,7 +198,7 @@ impl Run<'_> {
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
     /// to be replaced.
     async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<bool> {
-        let Target { directory, name, frame, is_new, replaces, .. } = target;
+        let Target { directory, name, mode, frame, is_new, replaces, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
         let (_, made) = part.number().map_err(here)?;
         let mut named = if is_new { part.finish_new().map_err(here)? } else { Named::Unknown };
@@ -217,6 +219,14 @@ impl Run<'_> {
             {
                 part.discard();
                 return Err(error);
+            }
+            if !self.copy.preserve && !self.copy.inplace {
+                let replaced = there.filter(|it| Kind::from(it) == Kind::File);
+                let group = part.group().map_err(here)?;
+                let mode = replaced.map_or(mode, |it| narrowed(mode, group, &Attributes::from(&it)));
+                if let Err(error) = part.set_mode(mode) {
+                    self.say_not_kept(io_text(&error));
+                }
             }
             part.finish().map_err(here)?;
         }

@@ -2,7 +2,7 @@
 
 use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, Procedure, SetAttributes};
 
-use super::{Copied, MAX_VERSIONS, Replaces, keeps_changing, part_mode};
+use super::{Copied, MAX_VERSIONS, Replaces, for_any_group, keeps_changing, part_mode};
 use crate::{
     copy::{
         Run,
@@ -50,6 +50,8 @@ impl Run<'_> {
         target: &str,
     ) -> anyhow::Result<Option<Filled>> {
         let RemotePlace { client, handle: directory, .. } = place;
+        let narrows = self.narrows(replaces);
+        let until_named = if narrows { for_any_group(mode) } else { mode };
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
         let mut file = if self.copy.inplace && matches!(replaces, Replaces::Nothing) {
             let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
@@ -57,14 +59,14 @@ impl Run<'_> {
         } else if self.copy.inplace {
             open_empty(client, *directory, &working, mode | 0o600).await
         } else {
-            create(client, *directory, &working, part_mode(mode)).await
+            create(client, *directory, &working, part_mode(until_named)).await
         };
         // Nobody may remove what somebody else has put there.
         if !self.copy.inplace
             && matches!(file, Err(client::Error::Status { procedure: Procedure::Remove, .. }))
         {
             working = fresh(name);
-            file = create(client, *directory, &working, part_mode(mode)).await;
+            file = create(client, *directory, &working, part_mode(until_named)).await;
         }
         let is_to_be_new = self.copy.inplace && matches!(replaces, Replaces::Nothing);
         if is_to_be_new && matches!(&file, Err(error) if has_status(error, NfsStatus::EXIST)) {
@@ -76,7 +78,11 @@ impl Run<'_> {
             if let Filled::Changed(_) = filled {
                 return Ok(Some(filled));
             }
-            self.give_attributes(place, file, (node, attributes), mode, target).await?;
+            self.give_attributes(place, file, (node, attributes), until_named, target).await?;
+            if narrows {
+                let own = Attributes::from(&client.metadata(file).await.at(target)?);
+                self.narrow(place, name, (file, &own), mode).await?;
+            }
             let is_named = self.copy.inplace || place.give_name(file, (&working, name), replaces).await?;
             Ok(is_named.then_some(filled))
         };

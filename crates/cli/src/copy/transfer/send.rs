@@ -15,7 +15,8 @@ use nfs_wireless_client::{
 };
 
 use super::{
-    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, keeps_changing, part_mode, transfer_error,
+    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, for_any_group, keeps_changing, part_mode,
+    transfer_error,
 };
 use crate::{
     copy::{
@@ -137,21 +138,26 @@ impl Run<'_> {
         let (sending, confirmed) =
             Sending::new(source, earlier.as_ref(), Arc::clone(&latest), Arc::clone(&watched))
                 .map_err(here)?;
+        let narrows = self.narrows(replaces);
+        let until_named = if narrows { for_any_group(mode) } else { mode };
+        let gets_name = self.copy.inplace || !narrows && matches!(replaces, Replaces::Anything { .. });
         let mut spec = UploadSpec {
-            mode: if self.copy.inplace { mode | 0o600 } else { part_mode(mode) },
+            mode: if self.copy.inplace { mode | 0o600 } else { part_mode(until_named) },
             attributes: if keeps {
-                self.last_attributes(attributes.times, mode)
+                self.last_attributes(attributes.times, until_named)
             } else {
                 SetAttributes::default()
             },
             holes,
-            gets_name: self.copy.inplace || matches!(replaces, Replaces::Anything),
+            gets_name,
             ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
-        if let Some(made) = place.take_ahead() {
+        // One that more may read is replaced by its own.
+        let may_be_used = |made: &client::Entry| made.metadata.mode & 0o777 & !spec.mode == 0;
+        if let Some(made) = place.take_ahead().filter(may_be_used) {
             spec.made = Some((made.handle, made.metadata));
             if keeps && made.metadata.mode & 0o777 != spec.mode & 0o777 {
-                spec.attributes.mode = Some(mode);
+                spec.attributes.mode = Some(until_named);
             }
         }
         let target = place.remote.join(name);
@@ -172,9 +178,7 @@ impl Run<'_> {
                 }
             }
         };
-        if let (Ok(()), Some(earlier)) = (&sent, earlier) {
-            earlier.finish();
-        }
+        let finish = || earlier.into_iter().for_each(Earlier::finish);
         match sent {
             // When it got its name, it was looked at.
             Ok(()) => {
@@ -185,7 +189,10 @@ impl Run<'_> {
                 match since {
                     Since::Same => {}
                     Since::Grew => self.say_grew(node, attributes.size),
-                    Since::Changed => return Ok(Attempt::Changed(watched.now().map_err(here)?)),
+                    Since::Changed => {
+                        finish();
+                        return Ok(Attempt::Changed(watched.now().map_err(here)?));
+                    }
                 }
             }
             Err(client::Error::SourceChanged) => {
@@ -211,19 +218,26 @@ impl Run<'_> {
                 return Err(self.refused(error, path, place, name).await);
             }
         }
-        if !self.copy.inplace && !matches!(replaces, Replaces::Anything) {
+        let mut latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_named = gets_name || {
             let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
             let made = place.client.lookup(place.handle, &temporary).await.at(&target)?;
-            if !place.give_name(made.handle, (&temporary, name), replaces).await? {
-                return Ok(Attempt::Complete(Box::new(Copied::left())));
+            latest = Some(made.metadata);
+            if narrows && keeps {
+                let own = Attributes::from(&made.metadata);
+                self.narrow(place, name, (made.handle, &own), mode).await?;
             }
+            place.give_name(made.handle, (&temporary, name), replaces).await?
+        };
+        finish();
+        if !is_named {
+            return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let is_given = || self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
             let entry = place.client.lookup(place.handle, name).await.at(&target)?;
             self.give(place, entry.handle, node, mode).await?;
         }
-        let latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
         let copied = latest.map(|latest| {
             let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };
             if self.copy.preserve {

@@ -80,6 +80,32 @@ async fn what_was_made_ahead_is_filled_and_needs_no_other_call() {
 }
 
 #[tokio::test]
+async fn what_was_made_ahead_for_more_readers_than_the_target_has_is_not_written_into() {
+    for (mode, is_upload) in [(0o600, true), (0o640, true), (0o600, false)] {
+        let trial = Trial::start();
+        // From this machine, or from the server.
+        let ([local, to], [source, target]) = trial.ends(true, "file", "copy");
+        let ([far, _], [far_source, _]) = trial.ends(false, "source", "unused");
+        for path in [&source, &far_source] {
+            fs::write(path, vec![7; 40_000]).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
+        trial.faults(&[(calls(Procedure::Write), When::Always, Action::DropReply), FAR_AWAY]);
+        let run = [if is_upload { &local[..] } else { &far }, &to];
+        tokio::select! {
+            (result, counts) = trial.copy(&run) => panic!("without an answer: {result:?} {counts}"),
+            () = wait_for(|| trial.served(Procedure::Write) > 0) => {}
+        }
+        let names = trial.far_names();
+        let part = names.iter().find(|name| name.starts_with(".copy.nfsw-part")).unwrap();
+        let metadata = fs::metadata(trial.server.path(part)).unwrap();
+        assert_eq!(metadata.mode() & 0o077, 0, "{mode:o} {is_upload}");
+    }
+}
+
+#[tokio::test]
 async fn what_another_client_copies_to_the_same_name_stays() {
     for size in [7, 300_000] {
         let (trial, others) = (Trial::start(), tempfile::tempdir().unwrap());
@@ -138,6 +164,52 @@ async fn what_a_run_beside_another_has_left_of_small_files_is_removed_with_the_t
     drop(beside);
     trial.copy(&["-r", &from, &to]).await.0.unwrap();
     assert_same(&source, &target, "");
+}
+
+#[tokio::test]
+async fn what_runs_leave_between_making_a_link_and_naming_it_is_no_file_of_a_user() {
+    let trial = Trial::start();
+    let state = StateHome::at(trial.state.path());
+    // Of a run beside another, which has a number of its own.
+    let (beside, left) = (Tags::new(&state), Tags::new(&state));
+    beside.own();
+    let linked = [b".file.nfsw-link".to_vec(), left.own().linked(b"file")];
+    let link = left.own().temporary(b"link");
+    drop((beside, left));
+    for is_upload in [true, false] {
+        for (number, options) in [&["-r"][..], &["-r", "-u"], &["-r", "-n"]].into_iter().enumerate() {
+            let to = format!("to{number}");
+            let ([from, to], [source, target]) = trial.ends(is_upload, "from", &to);
+            let _ = fs::remove_dir_all(&source);
+            for (root, content) in [(&source, "source"), (&target, "target")] {
+                fs::create_dir(root).unwrap();
+                fs::write(root.join("file"), content).unwrap();
+                // Large files are resumed, and links are not.
+                fs::File::options().append(true).open(root.join("file")).unwrap().set_len(300_000).unwrap();
+                for name in &linked {
+                    let name = std::str::from_utf8(name).unwrap();
+                    fs::hard_link(root.join("file"), root.join(name)).unwrap();
+                }
+            }
+            let link = target.join(std::str::from_utf8(&link).unwrap());
+            symlink("elsewhere", &link).unwrap();
+            let (result, counts) = trial.copy(&[options, &["-T", &from, &to]].concat()).await;
+            result.unwrap();
+            assert_eq!(
+                (&counts["failed"], &counts["skipped"]["partial"]),
+                (&0.into(), &2.into()),
+                "{counts}"
+            );
+            for name in &linked {
+                let left = target.join(std::str::from_utf8(name).unwrap());
+                let content = fs::read_to_string(&left).ok();
+                assert!(!content.as_ref().is_some_and(|it| it.starts_with("source")), "{options:?} {left:?}");
+                let is_own = is_upload && name == &linked[1];
+                assert_eq!(content.is_none(), is_own, "{options:?} {left:?}");
+            }
+            assert_eq!(link.is_symlink(), !is_upload, "{options:?}");
+        }
+    }
 }
 
 #[tokio::test]

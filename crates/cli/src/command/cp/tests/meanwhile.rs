@@ -1,6 +1,6 @@
 //! What others do to the target while a copy runs.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::SystemTime};
 
 use super::*;
 use crate::served::Call;
@@ -165,7 +165,7 @@ async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_repla
         }
         if taken.was_there {
             fs::write(&target, "old").unwrap();
-            let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
             fs::File::options().write(true).open(&target).unwrap().set_modified(old).unwrap();
         }
         if !taken.has_links {
@@ -210,5 +210,93 @@ async fn a_name_that_nothing_has_is_given_where_nothing_is_replaced() {
         assert_eq!(fs::read(&source).ok(), fs::read(&target).ok(), "{taken:?}");
         let beside = names(target.parent().unwrap());
         assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {beside:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_becomes_newer_after_it_was_listed_stays() {
+    for options in [&["-u"][..], &["-u", "--inplace"]] {
+        let trial = Trial::of(Served::watched(|root, call| {
+            if matches!(call, Call::Listed(_)) {
+                fs::write(root.join("to/file"), "newer").unwrap();
+            }
+        }));
+        let ([from, to], [source, target]) = trial.ends(true, "from", "to");
+        for (root, content, seconds) in [(&source, "source", 2), (&target, "old", 1)] {
+            fs::create_dir(root).unwrap();
+            fs::write(root.join("file"), content).unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds * 1_000_000_000 / 2);
+            fs::File::options().write(true).open(root.join("file")).unwrap().set_modified(time).unwrap();
+        }
+        let (result, counts) = trial.copy(&[options, &["-r", "-T", &from, &to]].concat()).await;
+        result.unwrap();
+        assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "newer", "{options:?} {counts}");
+        assert_eq!((&counts["failed"], &counts["done"]), (&0.into(), &0.into()), "{options:?} {counts}");
+    }
+}
+
+/// Gives something a time of change that it did not have.
+fn touch(path: &Path) {
+    let before = fs::metadata(path).unwrap();
+    let changed = |it: &fs::Metadata| (it.ctime(), it.ctime_nsec());
+    let file = fs::File::open(path).unwrap();
+    loop {
+        file.set_modified(SystemTime::now()).unwrap();
+        if changed(&file.metadata().unwrap()) != changed(&before) {
+            break;
+        }
+    }
+}
+
+/// The same server by another of its addresses.
+fn by_another_address(url: &str) -> String {
+    url.replace("127.0.0.1", "[::ffff:127.0.0.1]")
+}
+
+#[tokio::test]
+async fn a_file_that_changes_all_the_time_is_not_written_in_the_place_of_itself() {
+    for way in ["up", "down", "across"] {
+        let trial = Trial::of(Served::watched(|root, _| touch(&root.join("file"))));
+        let file = trial.server.path("/file");
+        fs::write(&file, "content").unwrap();
+        let (here, there) = (file.to_str().unwrap().to_owned(), trial.server.url("/file"));
+        let other = by_another_address(&there);
+        let [from, to] = match way {
+            "up" => [&here, &there],
+            "down" => [&there, &here],
+            _ => [&there, &other],
+        };
+        let (result, counts) = trial.copy(&["--inplace", from, to]).await;
+        assert_eq!(fs::read_to_string(&file).unwrap(), "content", "{way} {result:?} {counts}");
+        let is_refused = result.is_err() || counts["failed"] == 1;
+        assert!(is_refused && counts["done"] == 0, "{way} {result:?} {counts}");
+    }
+}
+
+#[tokio::test]
+async fn a_tree_is_not_copied_into_itself_by_another_address_or_on_this_machine() {
+    for way in ["up", "down", "across"] {
+        for changes in [false, true] {
+            let trial = Trial::of(Served::watched(move |root, _| {
+                if changes {
+                    touch(&root.join("tree"));
+                }
+            }));
+            let tree = trial.server.path("/tree");
+            fs::create_dir_all(tree.join("deep")).unwrap();
+            fs::write(tree.join("deep/file"), "file").unwrap();
+            let (here, there) = (tree.to_str().unwrap().to_owned(), trial.server.url("/tree"));
+            let [here_new, there_new] = [format!("{here}/new"), trial.server.url("/tree/new")];
+            let other_new = by_another_address(&there_new);
+            let [from, to] = match way {
+                "up" => [&here, &there_new],
+                "down" => [&there, &here_new],
+                _ => [&there, &other_new],
+            };
+            let (result, counts) = trial.copy(&["-r", from, to]).await;
+            let is_refused = result.is_err() || counts["failed"] == 1;
+            assert!(is_refused && counts["done"] == 0, "{way} {changes} {result:?} {counts}");
+            assert!(!tree.join("new/new").exists() && !tree.join("new/deep").exists(), "{way} {changes}");
+        }
     }
 }

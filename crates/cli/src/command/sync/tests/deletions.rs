@@ -138,6 +138,31 @@ async fn a_source_inside_the_target_stays_and_so_does_a_target_inside_the_source
 }
 
 #[tokio::test]
+async fn a_source_inside_the_target_stays_where_it_is_seen_as_it_was_before() {
+    for way in [Way::Up, Way::Down] {
+        // Whoever looks at it again sees another time than whoever has looked before.
+        let trial = Trial::of(Served::watched(|root, _| {
+            let source = fs::File::open(root.join("to/inner/from")).unwrap();
+            let changed = || source.metadata().map(|it| (it.ctime(), it.ctime_nsec())).unwrap();
+            let before = changed();
+            while changed() == before {
+                source.set_modified(SystemTime::now()).unwrap();
+            }
+        }));
+        let [source, target] = ["/to/inner/from", "/to"].map(|path| trial.server.path(path));
+        plant(&source);
+        write(&target.join("other"), "other", 1);
+        let [here, there] = [source.display().to_string(), trial.server.url("/to/inner/from")];
+        let [to_here, to_there] = [target.display().to_string(), trial.server.url("/to")];
+        let (from, to) = if way == Way::Up { (here, to_there) } else { (there, to_here) };
+        let ends = Ends { from, to, source, target };
+        let ran = trial.sync(&ends, &["--delete"]).await;
+        assert!(!ran.is_clean() && ran.count("deleted") == 0, "{way:?} {:?}", ran.counts);
+        assert!(ends.source.join("sub/inner").exists() && ends.target.join("other").exists());
+    }
+}
+
+#[tokio::test]
 async fn a_mounted_file_system_in_the_target_is_not_emptied() {
     let trial = Trial::start();
     let ends = trial.ends(Way::Down, "");
