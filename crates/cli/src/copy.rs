@@ -34,9 +34,9 @@ use self::{
     done::Done,
     frame::Frame,
     node::{FIFO, Kind, Node},
-    place::{Place, Replace},
+    place::Place,
     sync::Syncing,
-    transfer::Item,
+    transfer::{Item, Version},
 };
 pub(crate) use self::{
     filter::Filter,
@@ -589,14 +589,11 @@ impl Run<'_> {
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let times = self.copy.preserve.then_some(node.attributes.times);
-            let replace = match (&present, self.copy.overwrite) {
-                (Some(_), _) => Replace::Present,
-                (None, Overwrite::Always) => Replace::Unknown,
-                (None, _) => Replace::Nothing,
-            };
+            let was = present.as_ref().map(Version::from);
+            let replaces = (was.is_some(), self.replaces(was));
             let place = &frame.place;
             if !place
-                .symlink(self.connections, self.reporter, (name, &self.tags), (&target, times), replace)
+                .symlink(self.connections, self.reporter, (name, &self.tags), (&target, times), replaces)
                 .await?
             {
                 return self.skip_taken(node, &place.name(name));

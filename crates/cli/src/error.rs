@@ -182,15 +182,6 @@ pub(crate) fn has_status(error: &client::Error, wanted: Status) -> bool {
     error.status() == Some(wanted)
 }
 
-/// Statuses of a server that has no hard links, or not this one (RFC 1813 §3.3.15).
-const NO_LINKS: [Status; 5] = [Status::XDEV, Status::MLINK, Status::NOTSUPP, Status::PERM, Status::INVAL];
-
-/// Whether a server has no hard links, or not this one.
-pub(crate) fn has_no_links(error: &client::Error) -> bool {
-    matches!(error, client::Error::Rejected { .. })
-        || NO_LINKS.iter().any(|&status| has_status(error, status))
-}
-
 /// Returns the line for a person.
 pub(crate) fn explain(error: &anyhow::Error) -> String {
     let mut line = String::new();

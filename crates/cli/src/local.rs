@@ -112,8 +112,13 @@ impl Directory {
         }
     }
 
-    /// Creates a symbolic link; a file or link of that name is replaced.
-    pub(crate) fn symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+    /// Creates a symbolic link; a file or link of that name is replaced, if it may be. False if not.
+    pub(crate) fn symlink(
+        &self,
+        name: &[u8],
+        target: &[u8],
+        may_replace: impl FnOnce(&Stat) -> bool,
+    ) -> io::Result<bool> {
         match fs::symlinkat(target, &self.fd, name) {
             Err(Errno::EXIST) => {
                 let mut temporary = crate::name::temporary(name);
@@ -121,22 +126,31 @@ impl Directory {
                     temporary = crate::name::fresh(name);
                 }
                 fs::symlinkat(target, &self.fd, &temporary[..])?;
-                let renamed = fs::renameat(&self.fd, &temporary[..], &self.fd, name);
-                renamed.map_err(|error| {
-                    let _ = self.remove(&temporary);
-                    error.into()
-                })
+                self.rename_if(&temporary, name, may_replace)
             }
-            other => Ok(other?),
+            made => Ok(made.map(|()| true)?),
         }
     }
 
-    /// Creates a symbolic link; false if something has the name.
-    pub(crate) fn symlink_new(&self, name: &[u8], target: &[u8]) -> io::Result<bool> {
-        match fs::symlinkat(target, &self.fd, name) {
-            Err(Errno::EXIST) => Ok(false),
-            made => Ok(made.map(|()| true)?),
+    /// Gives what has a temporary name another, if what has that may be replaced; false if not. Then, and if it fails, it is removed.
+    fn rename_if(
+        &self,
+        temporary: &[u8],
+        name: &[u8],
+        may_replace: impl FnOnce(&Stat) -> bool,
+    ) -> io::Result<bool> {
+        let renamed = match self.stat(name) {
+            Ok(there) if there.as_ref().is_none_or(may_replace) => {
+                fs::renameat(&self.fd, temporary, &self.fd, name)
+                    .map_or_else(|error| Err(error.into()), |()| Ok(true))
+            }
+            Ok(_) => Ok(false),
+            Err(error) => Err(error),
+        };
+        if !matches!(renamed, Ok(true)) {
+            let _ = self.remove(temporary);
         }
+        renamed
     }
 
     /// Removes a file, if it is there.
@@ -587,9 +601,10 @@ mod tests {
         std::fs::write(place.path().join("file"), b"x").unwrap();
         std::fs::create_dir(place.path().join("dir")).unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        directory.symlink(b"file", b"target").unwrap();
+        assert!(!directory.symlink(b"file", b"target", |_| false).unwrap());
+        assert!(directory.symlink(b"file", b"target", |_| true).unwrap());
         assert_eq!(std::fs::read_link(place.path().join("file")).unwrap(), Path::new("target"));
-        assert!(directory.symlink(b"dir", b"target").is_err());
+        assert!(directory.symlink(b"dir", b"target", |_| true).is_err());
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2);
     }
 

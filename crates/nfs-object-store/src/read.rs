@@ -73,8 +73,8 @@ fn checked(range: &GetRange, size: u64) -> Result<Range<u64>> {
     range.map_err(|source| object_store::Error::Generic { store: STORE, source: source.into() })
 }
 
-/// Reads a range in order, as it is taken.
-fn pieces(
+/// Reads a range of one version in order, as it is taken.
+pub(crate) fn pieces(
     client: Client,
     location: Path,
     entry: Entry,

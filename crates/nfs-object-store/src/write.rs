@@ -1,6 +1,7 @@
 //! Objects that come, go and get other names.
 
-use nfs_wireless_client::{Entry, Error, File, NfsStatus, Rejection};
+use futures_util::TryStreamExt as _;
+use nfs_wireless_client::{Entry, Error, File};
 use object_store::{
     CopyMode, PutMode, PutOptions, PutPayload, PutResult, RenameTargetMode, Result, path::Path,
 };
@@ -10,6 +11,7 @@ use crate::{
     NfsObjectStore,
     error::explain,
     locate::Place,
+    read::pieces,
     stage::{NAMES, Staged, Target, is_taken, remove, temporary_name},
 };
 
@@ -58,7 +60,7 @@ impl NfsObjectStore {
             CopyMode::Overwrite => (self.link_over(&source, &place).await, Target::Replace),
         };
         match linked {
-            Err(error) if is_no_link(&error) => self.copy_bytes(&source, from, to, target).await,
+            Err(error) if error.is_no_link() => self.copy_bytes(source, from, to, target).await,
             linked => linked.map_err(|error| explain(error, to)),
         }
     }
@@ -75,14 +77,13 @@ impl NfsObjectStore {
                 renamed.map_err(|error| explain(error, to))?;
                 // RENAME does nothing where both names are the same file's (RFC 1813 §3.3.14).
                 if entry.metadata.links > 1 {
-                    self.remove_if_still(&source, &entry, from).await?;
+                    let removed = self.client.remove_if(entry.handle, source.directory, &source.name).await;
+                    removed.map_err(|error| explain(error, from))?;
                 }
             }
             RenameTargetMode::Create => {
-                let linked = self.client.hard_link(entry.handle, place.directory, &place.name).await;
-                linked.map_err(|error| explain(error, to))?;
-                let removed = self.client.remove(source.directory, &source.name).await;
-                removed.map_err(|error| explain(error, from))?;
+                let renamed = self.client.rename_new(entry.handle, source.name(), place.name()).await;
+                renamed.map_err(|error| explain(error, to))?;
             }
         }
         Ok(())
@@ -106,33 +107,20 @@ impl NfsObjectStore {
         renamed
     }
 
-    /// Removes a name, if it is still this file's.
-    async fn remove_if_still(&self, place: &Place, file: &Entry, location: &Path) -> Result<()> {
-        let gone = |error: &Error| error.status() == Some(NfsStatus::NOENT);
-        match self.client.lookup(place.directory, &place.name).await {
-            Ok(found) if found.metadata.fileid == file.metadata.fileid => {
-                let removed = self.client.remove(place.directory, &place.name).await;
-                removed.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
-            }
-            Ok(_) => Ok(()),
-            Err(error) if gone(&error) => Ok(()),
-            Err(error) => Err(error),
-        }
-        .map_err(|error| explain(error, location))
-    }
-
-    /// Copies a file byte by byte.
-    async fn copy_bytes(&self, source: &Entry, from: &Path, to: &Path, target: Target) -> Result<()> {
+    /// Copies the bytes of one version of a file.
+    async fn copy_bytes(&self, source: Entry, from: &Path, to: &Path, target: Target) -> Result<()> {
         let staged = Staged::create(self, to).await?;
-        let mut reader = File::new(self.client.clone(), source.handle);
+        let mut bytes = pieces(self.client.clone(), from.clone(), source, 0..source.metadata.size);
         let mut writer = File::new(self.client.clone(), staged.file().handle);
         let copied = async {
-            tokio::io::copy(&mut reader, &mut writer).await?;
-            writer.flush().await
+            while let Some(piece) = bytes.try_next().await? {
+                writer.write_all(&piece).await.map_err(|error| explain_io(error, to))?;
+            }
+            writer.flush().await.map_err(|error| explain_io(error, to))
         };
         if let Err(error) = copied.await {
             staged.discard().await;
-            return Err(explain_io(error, from));
+            return Err(error);
         }
         staged.publish(target).await.map(drop)
     }
@@ -147,17 +135,5 @@ pub(crate) fn explain_io(error: std::io::Error, location: &Path) -> object_store
     match error.downcast::<Error>() {
         Ok(error) => explain(error, location),
         Err(error) => explain(Error::Local(error.into()), location),
-    }
-}
-
-/// Whether the server gives this file no further name, but might take its bytes.
-fn is_no_link(error: &Error) -> bool {
-    use NfsStatus as Status;
-    match error {
-        Error::Status { status, .. } => {
-            matches!(*status, Status::NOTSUPP | Status::XDEV | Status::MLINK | Status::PERM)
-        }
-        Error::Rejected { rejection, .. } => *rejection == Rejection::ProcedureUnavailable,
-        _ => false,
     }
 }

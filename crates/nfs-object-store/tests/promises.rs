@@ -433,3 +433,60 @@ async fn a_store_is_shared_by_tasks() {
     tasks.join_all().await;
     assert_eq!(listed(&store).await.len(), 16);
 }
+
+/// Does something while somebody else acts once that is due; until then these calls are lost, and sent again over UDP.
+async fn meanwhile<T>(
+    server: &Server,
+    lost: Vec<Rule>,
+    action: impl Future<Output = T>,
+    is_due: impl Fn(&Server) -> bool,
+    act: impl Future<Output = ()>,
+) -> T {
+    server.with_service(|service| service.set_faults(Faults::from(lost)));
+    let other = async {
+        while !is_due(server) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        act.await;
+        server.with_service(|service| service.set_faults(Faults::default()));
+    };
+    tokio::join!(action, other).0
+}
+
+#[tokio::test]
+async fn a_new_version_under_the_old_name_outlasts_a_rename() {
+    let (server, store) = embedded(Udp, Faults::default()).await;
+    store.put(&path("old"), "first".into()).await.unwrap();
+    let other = open(&server, Tcp).await;
+    let lost = |procedure, when| Rule { calls: Calls::Procedure(procedure), when, action: Action::DropCall };
+    // The object itself is found.
+    let lost = vec![lost(Procedure::Lookup, When::After(1)), lost(Procedure::Remove, When::Always)];
+    let (from, to) = (path("old"), path("new"));
+    let is_due = |server: &Server| server.with_service(|it| it.backend().read_file(b"/new").is_ok());
+    let act = async {
+        other.put(&path("old"), "second".into()).await.unwrap();
+    };
+    meanwhile(&server, lost, store.rename_if_not_exists(&from, &to), is_due, act).await.unwrap();
+    assert_eq!(contents(&store, "new").await, b"first");
+    assert_eq!(contents(&store, "old").await, b"second");
+}
+
+#[tokio::test]
+async fn a_copy_without_links_is_of_one_version() {
+    let (server, store) = embedded(Udp, Faults::default()).await;
+    store.put(&path("a"), vec![1; 2 * MIB].into()).await.unwrap();
+    let other = open(&server, Tcp).await;
+    let file = other.client().lookup(other.client().root(), b"a").await.unwrap().handle;
+    let no_link = Rule::always(Procedure::Link, Action::Fail(NfsStatus::NOTSUPP));
+    let calls = Calls::Procedure(Procedure::Read);
+    let lost = vec![no_link, Rule { calls, when: When::After(1), action: Action::DropCall }];
+    let before = read_bytes(&server);
+    let act = async {
+        other.client().write(file, MIB as u64, &[2; 100], Stability::Stable).await.unwrap();
+    };
+    let (from, to) = (path("a"), path("b"));
+    let is_due = |server: &Server| read_bytes(server) > before;
+    let error = meanwhile(&server, lost, store.copy(&from, &to), is_due, act).await.unwrap_err();
+    assert!(matches!(&error, Error::Precondition { path, .. } if path == "a"), "{error}");
+    assert_eq!(names(&store).await, ["a".into()].into());
+}

@@ -1,6 +1,7 @@
 //! The asynchronous client.
 
 mod files;
+mod give;
 mod inner;
 mod names;
 mod pinger;

@@ -209,6 +209,18 @@ impl Error {
         matches!(self.status(), Some(Status::STALE | Status::BADHANDLE))
     }
 
+    /// Whether LINK failed as the server has no hard links, or makes none of this file there (RFC 1813 §3.3.15).
+    pub fn is_no_link(&self) -> bool {
+        // go-nfs answers INVAL, as it takes the arguments for those of SYMLINK.
+        const NO_LINK: [Status; 5] =
+            [Status::XDEV, Status::MLINK, Status::NOTSUPP, Status::PERM, Status::INVAL];
+        match self {
+            Self::Status { procedure: Procedure::Link, status } => NO_LINK.contains(status),
+            Self::Rejected { what, .. } => *what == Procedure::Link.name(),
+            _ => false,
+        }
+    }
+
     /// Whether the network or the server stayed silent, so that trying again later may help.
     pub const fn is_silence(&self) -> bool {
         matches!(self, Self::Silent { .. } | Self::ConnectTimeout { .. } | Self::Stalled(_))

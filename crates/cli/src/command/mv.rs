@@ -2,12 +2,10 @@
 
 use std::collections::HashSet;
 
-use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus};
-
 use crate::{
     args::MvArgs,
     connections::Connections,
-    error::{ResultExt, has_no_links, has_status, is_missing},
+    error::ResultExt,
     exit::{Exit, Failure},
     outcome::Skip,
     remote::{Found, find, find_entries, find_if_exists, follow},
@@ -139,7 +137,7 @@ async fn rename(
     }
     let (from, to) = ((parent, old), (place.directory.handle, new));
     let moved = match arguments.no_clobber && !source.is_directory() {
-        true => rename_if_free(client, source.handle, from, to).await,
+        true => client.rename_if_free(source.handle, from, to).await,
         false => client.rename(source.handle, from, to).await.map(|()| true),
     };
     if !moved.at(format_args!("{} to {target}", source.remote))? {
@@ -154,32 +152,6 @@ fn skipped(reporter: &Reporter, source: &Found, target: &Remote) -> anyhow::Resu
     let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
     let line = format!("{target}: skipped: it {}", Skip::Exists.words());
     reporter.skipped(line, &event, Skip::Exists)
-}
-
-/// Gives a file a name that nothing has, and false if something got it meanwhile. LINK tells that in one step; a server without links
-/// may replace what was not there a moment ago.
-async fn rename_if_free(
-    client: &Client,
-    file: FileHandle,
-    (parent, old): (FileHandle, &[u8]),
-    (directory, new): (FileHandle, &[u8]),
-) -> Result<bool, client::Error> {
-    match client.hard_link(file, directory, new).await {
-        // Somebody may have put a new version there.
-        Ok(()) => match client.lookup(parent, old).await {
-            Ok(there) if there.handle == file => match client.remove(parent, old).await {
-                Err(error) if !is_missing(&error) => Err(error),
-                _ => Ok(true),
-            },
-            Err(error) if !is_missing(&error) => Err(error),
-            _ => Ok(true),
-        },
-        Err(error) if has_status(&error, NfsStatus::EXIST) => Ok(false),
-        Err(error) if has_no_links(&error) => {
-            client.rename(file, (parent, old), (directory, new)).await.map(|()| true)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether another name of a source is where it is to go.

@@ -8,12 +8,14 @@ use super::{
     node::{Kind, Node},
     place::Present,
     sync::{Compare, Syncing},
-    transfer::{Item, Todo},
+    transfer::{Item, Version},
     update::Age,
 };
 use crate::{
     event::{Change, What},
-    {progress::Share, report::Reporter},
+    local::Named,
+    progress::Share,
+    report::Reporter,
 };
 
 /// The files that have several names.
@@ -105,7 +107,13 @@ impl Run<'_> {
             }
             _ => None,
         };
-        let present = frame.place.present(self.connections, self.reporter, name).await?;
+        let present = match self.copy.overwrite {
+            Overwrite::Always => frame.place.present(self.connections, self.reporter, name).await?,
+            // Its listing may be long ago, and this run may have replaced another name of what was there.
+            Overwrite::Never | Overwrite::Older => {
+                frame.place.look_up(self.connections, self.reporter, name).await?
+            }
+        };
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {
                 share.leave_out(u64::MAX);
@@ -122,20 +130,20 @@ impl Run<'_> {
             let is_newer = self.age(node, &frame.place, &present.attributes).await? == Age::Newer;
             let is_replaced = matches!(present.kind, Kind::File | Kind::Symlink);
             let is_kept = self.copy.overwrite == Overwrite::Never || is_newer && !sync.options.force;
-            if !is_replaced || is_kept {
-                match self.decide(item).await? {
-                    Todo::Leave | Todo::Complete => return Ok(()),
-                    Todo::Copy(..) => {}
-                }
+            if (!is_replaced || is_kept) && self.wants(node, frame, name, Some(present)).await?.is_none() {
+                return Ok(());
             }
         }
         share.leave_out(u64::MAX);
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let link = (&copied, there, first);
-            let (named, replace) = ((name, &self.tags), present.is_some());
-            if !frame.place.hard_link(self.connections, self.reporter, named, link, replace).await? {
-                return self.file(item).await;
+            let was = present.as_ref().map(Version::from);
+            let (named, replaces) = ((name, &self.tags), (was.is_some(), self.replaces(was)));
+            match frame.place.hard_link(self.connections, self.reporter, named, link, replaces).await? {
+                Named::Yes => {}
+                Named::Taken => return self.skip_taken(node, &frame.place.name(name)),
+                Named::Unknown => return self.file(item).await,
             }
         }
         self.say_change(What::File, node, frame, name, Change::Link)

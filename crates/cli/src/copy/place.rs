@@ -17,6 +17,7 @@ use super::{
     kept,
     node::{Attributes, Kind, Node, Origin},
     tags::Tags,
+    transfer::Replaces,
 };
 use crate::{
     connections::Connections,
@@ -40,17 +41,6 @@ pub(super) enum Place {
     Remote(Box<RemotePlace>),
     /// Would be created if this were not a dry run; its path, for people and for programs.
     Planned(Name),
-}
-
-/// What a symbolic link may replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Replace {
-    /// What is there.
-    Present,
-    /// There should be nothing.
-    Unknown,
-    /// Nothing, also if something is there by then.
-    Nothing,
 }
 
 /// What has a name already.
@@ -222,23 +212,21 @@ impl Place {
         }
     }
 
-    /// Creates a symbolic link; false where something has the name that is not to be replaced.
+    /// Creates a symbolic link, where something is there or not; false if that is not to lose its name.
     pub(super) async fn symlink(
         &self,
         connections: &Connections,
         reporter: &Reporter,
         (link, tags): (&[u8], &Tags),
         (target, times): (&[u8], Option<Times>),
-        replace: Replace,
+        (is_there, replaces): (bool, Replaces),
     ) -> anyhow::Result<bool> {
         match self {
             Self::Planned(_) => Ok(true),
             Self::Local { directory, .. } => {
                 let path = directory.join(link);
-                let made = match replace {
-                    Replace::Nothing => directory.symlink_new(link, target),
-                    Replace::Unknown | Replace::Present => directory.symlink(link, target).map(|()| true),
-                };
+                let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
+                let made = directory.symlink(link, target, may_replace);
                 if !made.map_err(|error| local(&path, &error))? {
                     return Ok(false);
                 }
@@ -251,12 +239,9 @@ impl Place {
             Self::Remote(place) => {
                 let named = (link, tags.own());
                 let make = async |place: &RemotePlace| {
-                    place.symlink(named, target, times, replace == Replace::Present).await
+                    place.symlink(named, target, times, (is_there, replaces)).await
                 };
-                match place.with(connections, reporter, make).await {
-                    Err(error) if replace == Replace::Nothing && is_taken(&error) => Ok(false),
-                    made => made.map(|()| true),
-                }
+                place.with(connections, reporter, make).await
             }
         }
     }
@@ -479,11 +464,6 @@ const NOT_KEPT: [NfsStatus; 4] = [NfsStatus::PERM, NfsStatus::ACCES, NfsStatus::
 /// Whether a server refuses to set attributes.
 pub(super) fn is_refused(error: &client::Error) -> bool {
     NOT_KEPT.iter().any(|&status| has_status(error, status))
-}
-
-/// Whether a server found a name taken.
-fn is_taken(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(|error| has_status(error, NfsStatus::EXIST))
 }
 
 impl Present {

@@ -4,7 +4,7 @@ mod receive;
 mod relay;
 mod send;
 
-use std::{fmt::Display, path::Path, time::SystemTime};
+use std::{cell::Cell, fmt::Display, path::Path, time::SystemTime};
 
 use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 
@@ -53,7 +53,7 @@ struct Target<'a> {
     frame: &'a Frame,
     /// Nothing had its name.
     is_new: bool,
-    replaces: Replaces,
+    replaces: &'a Cell<Replaces>,
 }
 
 /// What may lose its name to a copy.
@@ -68,18 +68,29 @@ pub(super) enum Replaces {
 }
 
 /// What tells a file from what it becomes, and from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Version {
     file: (u64, u64),
     size: u64,
     modified: SystemTime,
     changed: SystemTime,
+    links: u32,
 }
 
 impl From<&Present> for Version {
     fn from(present: &Present) -> Self {
-        let Attributes { size, times, changed, file, .. } = present.attributes;
-        Self { file, size, modified: times.modified, changed }
+        let Attributes { size, times, changed, links, file, .. } = present.attributes;
+        Self { file, size, modified: times.modified, changed, links }
+    }
+}
+
+impl Version {
+    fn is(&self, other: &Self) -> bool {
+        let is_changed = self.changed != other.changed;
+        // A file that gets or loses a name is changed by that: this run may have replaced another of its names.
+        let is_by_name = self.links != other.links;
+        (self.file, self.size, self.modified) == (other.file, other.size, other.modified)
+            && (!is_changed || is_by_name)
     }
 }
 
@@ -128,12 +139,17 @@ impl Replaces {
         matches!(self, Self::Anything { was_there: true } | Self::Only(_))
     }
 
+    /// Whether nothing may lose its name.
+    pub(super) const fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
     /// Whether something that has the name may lose it.
     pub(super) fn may_replace(&self, there: Option<&Present>) -> bool {
         match (self, there) {
             (Self::Anything { .. }, _) | (_, None) => true,
             (Self::Nothing, Some(_)) => false,
-            (Self::Only(before), Some(there)) => *before == Version::from(there),
+            (Self::Only(before), Some(there)) => before.is(&Version::from(there)),
         }
     }
 }
@@ -204,11 +220,8 @@ impl Run<'_> {
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> anyhow::Result<Copied> {
         let Item { node, frame, name, share } = item;
         let is_new = was.is_none();
-        let replaces = match (self.copy.overwrite, was) {
-            (Overwrite::Always, _) => Replaces::Anything { was_there: !is_new },
-            (_, None) => Replaces::Nothing,
-            (_, Some(was)) => Replaces::Only(was),
-        };
+        // What is written in place is this run's from then on, however often it is begun again.
+        let replaces = &Cell::new(self.replaces(was));
         match (&node.origin, &frame.place) {
             (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
@@ -231,6 +244,15 @@ impl Run<'_> {
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                 Err(Failure::usage(format!("{node}: neither side is on a server")))
             }
+        }
+    }
+
+    /// Returns what may lose its name to a copy, where this was there.
+    pub(super) fn replaces(&self, was: Option<Version>) -> Replaces {
+        match (self.copy.overwrite, was) {
+            (Overwrite::Always, was) => Replaces::Anything { was_there: was.is_some() },
+            (_, None) => Replaces::Nothing,
+            (_, Some(was)) => Replaces::Only(was),
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, Times};
+use super::{Directory, Named, Times};
 use crate::name::{fresh, linked};
 
 impl Directory {
@@ -76,29 +76,30 @@ impl Directory {
         }
     }
 
-    /// Gives a file of another directory a name in this one; false where the file system has no such links.
+    /// Gives a file of another directory a name in this one, where something is there or not; unknown where the file system has no such
+    /// links.
     pub(crate) fn hard_link(
         &self,
         name: &[u8],
         (there, file): (&Self, &[u8]),
-        replace: bool,
-    ) -> io::Result<bool> {
+        is_there: bool,
+        may_replace: impl FnOnce(&Stat) -> bool,
+    ) -> io::Result<Named> {
         let mut linked = linked(name);
-        if replace && self.remove(&linked).is_err() {
+        if is_there && self.remove(&linked).is_err() {
             linked = fresh(name);
         }
-        let first = if replace { &linked[..] } else { name };
+        let first = if is_there { &linked[..] } else { name };
         match fs::linkat(&there.fd, file, &self.fd, first, AtFlags::empty()) {
             Ok(()) => {}
+            Err(Errno::EXIST) if !is_there => return Ok(Named::Taken),
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                return Ok(false);
+                return Ok(Named::Unknown);
             }
             Err(error) => return Err(error.into()),
         }
-        if replace {
-            fs::renameat(&self.fd, first, &self.fd, name)?;
-        }
-        Ok(true)
+        let is_named = !is_there || self.rename_if(first, name, may_replace)?;
+        Ok(if is_named { Named::Yes } else { Named::Taken })
     }
 
     /// Sets mode and times of a file, which is no link; false where the file system does not keep them.
@@ -190,8 +191,12 @@ mod tests {
         std::fs::write(place.path().join("a"), b"a").unwrap();
         std::fs::write(place.path().join("b"), b"b").unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        assert!(directory.hard_link(b"b", (&directory, b"a"), true).unwrap());
-        assert!(directory.hard_link(b"c", (&directory, b"a"), false).unwrap());
+        let link = |name: &[u8], is_there, may_replace: bool| {
+            directory.hard_link(name, (&directory, b"a"), is_there, |_| may_replace).unwrap()
+        };
+        assert_eq!([link(b"b", true, false), link(b"b", false, true)], [Named::Taken; 2]);
+        assert_eq!(std::fs::read(place.path().join("b")).unwrap(), b"b");
+        assert_eq!([link(b"b", true, true), link(b"c", false, false)], [Named::Yes; 2]);
         let entries = directory.entries().unwrap();
         assert_eq!(entries.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
         assert!(entries.iter().all(|(_, stat)| stat.st_nlink == 3));

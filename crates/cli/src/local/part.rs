@@ -42,7 +42,7 @@ pub(crate) enum Named {
     Yes,
     /// Something else has it.
     Taken,
-    /// The file system cannot do that in one step.
+    /// The file system cannot do that, or not in one step.
     Unknown,
 }
 
@@ -132,7 +132,8 @@ impl Part {
         Ok(Mark::of(&self.stat()?))
     }
 
-    fn stat(&self) -> io::Result<fs::Stat> {
+    /// Looks at the open file.
+    pub(crate) fn stat(&self) -> io::Result<fs::Stat> {
         let stat = fs::fstat(&self.file)?;
         self.number.set(Some(number(&stat)));
         Ok(stat)

@@ -21,8 +21,12 @@ pub(crate) enum Call<'a> {
     Listed(NodeId),
     /// Bytes of a file are read.
     Read,
+    /// The target of a link is asked for.
+    ReadLink,
     /// A name was looked up.
     LookUp(&'a [u8]),
+    /// The attributes of what was looked up were read for the reply.
+    LookedUp(&'a [u8]),
     /// A file is removed.
     Remove(&'a [u8]),
     /// A file gets another name.
@@ -41,6 +45,8 @@ pub(super) struct Watched {
     root: PathBuf,
     directory: Directory,
     watch: Mutex<Watch>,
+    /// What was looked up last.
+    found: Mutex<Option<(NodeId, Vec<u8>)>>,
 }
 
 impl Watched {
@@ -49,7 +55,7 @@ impl Watched {
         directory: Directory,
         watch: impl FnMut(&Path, Call<'_>) + Send + 'static,
     ) -> Self {
-        Self { root: root.to_owned(), directory, watch: Mutex::new(Box::new(watch)) }
+        Self { root: root.to_owned(), directory, watch: Mutex::new(Box::new(watch)), found: Mutex::default() }
     }
 
     fn tell(&self, call: Call<'_>) {
@@ -81,7 +87,12 @@ impl Vfs for Watched {
     }
 
     fn attributes(&self, node: NodeId) -> Result<fattr3, NfsStatus> {
-        self.directory.attributes(node)
+        let attributes = self.directory.attributes(node);
+        let found = self.found.lock().unwrap().take_if(|(found, _)| *found == node);
+        if let Some((_, name)) = found {
+            self.tell(Call::LookedUp(&name));
+        }
+        attributes
     }
 
     fn set_attributes(&self, now: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), NfsStatus> {
@@ -92,6 +103,7 @@ impl Vfs for Watched {
 
     fn lookup(&self, directory: NodeId, name: Name<'_>) -> Result<NodeId, NfsStatus> {
         let found = self.directory.lookup(directory, name);
+        *self.found.lock().unwrap() = found.ok().map(|node| (node, name.as_bytes().to_vec()));
         self.tell(Call::LookUp(name.as_bytes()));
         found
     }
@@ -101,6 +113,7 @@ impl Vfs for Watched {
     }
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>, NfsStatus> {
+        self.tell(Call::ReadLink);
         self.directory.read_link(node)
     }
 

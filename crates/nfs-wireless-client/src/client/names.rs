@@ -462,7 +462,7 @@ impl Client {
     }
 
     /// Whether what was found is `file`: some servers give one file several handles.
-    async fn is_same_file(&self, found: &Entry, file: FileHandle) -> Result<bool, Error> {
+    pub(super) async fn is_same_file(&self, found: &Entry, file: FileHandle) -> Result<bool, Error> {
         if found.handle == file {
             return Ok(true);
         }

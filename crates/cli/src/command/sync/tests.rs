@@ -25,7 +25,7 @@ use crate::{
     args::OutputArgs,
     connections::Connections,
     report::Reporter,
-    served::{self, Served},
+    served::{self, Call, Served},
 };
 
 /// A server, a directory on this machine and the state of runs.
@@ -390,6 +390,72 @@ async fn a_further_name_of_a_file_that_is_left_alone_is_a_file_of_its_own() {
         assert!(ran.result.is_ok() && ran.count("failed") == 0, "{way:?} {option}: {:?}", ran.counts);
         let found = ["a", "b"].map(|name| text(ends.target.join(name)));
         assert_eq!(found, ["v2bbb", "v1aaa"], "{way:?} {option}");
+    }
+}
+
+/// What is under way when something else gets the names of a link and of a hard link.
+#[tokio::test]
+async fn names_that_something_gets_meanwhile_stay_as_it_is_asked_for() {
+    for way in WAYS {
+        for (option, was_there) in [("--ignore-existing", false), ("--update", false), ("--update", true)] {
+            let (path, paths) = std::sync::mpsc::channel::<[PathBuf; 2]>();
+            let (mut target, mut listed) = (None, 0);
+            let trial = Trial::of(Served::watched(move |_, call| {
+                target = target.take().or_else(|| paths.try_recv().ok());
+                let Some([link, name]) = &target else { return };
+                listed += usize::from(matches!(call, Call::Listed(_)));
+                let is_listed = listed == if way == Way::Across { 2 } else { 1 };
+                let is_now = match call {
+                    Call::Listed(_) => [is_listed && way != Way::Down; 2],
+                    Call::ReadLink => [true, false],
+                    Call::Link(_) => [false, true],
+                    Call::Read => [false, way == Way::Down],
+                    _ => [false; 2],
+                };
+                for (path, is_now) in [(link, is_now[0]), (name, is_now[1])] {
+                    if is_now && !fs::read(path).is_ok_and(|there| there == b"another") {
+                        fs::write(path, "another").unwrap();
+                    }
+                }
+            }));
+            let ends = trial.ends(way, "");
+            write(&ends.source.join("a"), "content", 5);
+            fs::hard_link(ends.source.join("a"), ends.source.join("b")).unwrap();
+            symlink("elsewhere", ends.source.join("link")).unwrap();
+            fs::create_dir_all(&ends.target).unwrap();
+            let [link, name] = ["link", "b"].map(|name| ends.target.join(name));
+            if was_there {
+                [&link, &name].into_iter().for_each(|path| write(path, "old", 1));
+            }
+            path.send([link.clone(), name.clone()]).unwrap();
+            let ran = trial.sync(&ends, &[option]).await;
+            let when = format!("{way:?} {option} {was_there} {:?} {}", ran.result, ran.counts);
+            assert_eq!([text(ends.target.join("a")), text(name)], ["content", "another"], "{when}");
+            assert_eq!(fs::read(&link).unwrap(), b"another", "{when}");
+            assert!(ran.is_clean() && ran.count("done") == 1, "{when}");
+            let reason = if option == "--update" { "not_older" } else { "exists" };
+            assert_eq!(ran.counts["skipped"][reason], 2, "{when}");
+            assert_eq!(names(&ends.target), ["a", "b", "link"], "{when}");
+        }
+    }
+}
+
+/// To replace one name of a file changes the others.
+#[tokio::test]
+async fn an_update_replaces_all_names_of_an_older_file() {
+    for way in WAYS {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        for (directory, content, age) in [(&ends.source, "content", 5), (&ends.target, "old", 1)] {
+            write(&directory.join("a"), content, age);
+            for name in ["b", "c"] {
+                fs::hard_link(directory.join("a"), directory.join(name)).unwrap();
+            }
+        }
+        let ran = trial.sync(&ends, &["--update"]).await;
+        assert!(ran.is_clean() && ran.count("done") == 3, "{way:?} {:?} {}", ran.result, ran.counts);
+        assert_eq!(["a", "b", "c"].map(|name| text(ends.target.join(name))), ["content"; 3], "{way:?}");
+        assert_eq!(names(&ends.target), ["a", "b", "c"]);
     }
 }
 

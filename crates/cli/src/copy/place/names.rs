@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes};
+use rustix::fs::Stat;
 
 use super::{Place, Present, RemotePlace, set_times};
 use crate::{
     chain::{self, Chain, Entry},
     connections::Connections,
-    copy::{frame::Frame, node::Kind, tags::Tags},
-    error::{ResultExt, has_no_links, has_status, is_missing, local},
+    copy::{frame::Frame, node::Kind, tags::Tags, transfer::Replaces},
+    error::{ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
-    local::Times,
+    local::{Named, Times},
     name::{Tag, fresh},
     remote::Children,
     report::Reporter,
@@ -225,29 +226,35 @@ impl Place {
         }
     }
 
-    /// Gives a file of the destination another name; false where that is not possible.
+    /// Gives a file of the destination another name, where something is there or not; unknown where that is not possible.
     pub(in crate::copy) async fn hard_link(
         &self,
         connections: &Connections,
         reporter: &Reporter,
         (name, tags): (&[u8], &Tags),
         (file, there, first): (&Present, &Frame, &[u8]),
-        replace: bool,
-    ) -> anyhow::Result<bool> {
-        match (self, &there.place) {
-            (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => directory
-                .hard_link(name, (there, first), replace)
-                .map_err(|error| local(&directory.join(name), &error)),
+        (is_there, replaces): (bool, Replaces),
+    ) -> anyhow::Result<Named> {
+        let named = match (self, &there.place) {
+            (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => {
+                let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
+                let linked = directory.hard_link(name, (there, first), is_there, may_replace);
+                linked.map_err(|error| local(&directory.join(name), &error))?
+            }
             (Self::Remote(place), Self::Remote(_)) => {
-                let Some(file) = file.handle else { return Ok(false) };
+                let Some(file) = file.handle else { return Ok(Named::Unknown) };
                 let named = (name, tags.own());
-                let link = async |at: &RemotePlace| at.hard_link(named, file, replace).await;
+                let link = async |at: &RemotePlace| at.hard_link(named, file, (is_there, replaces)).await;
                 let linked = place.with(connections, reporter, link).await?;
                 reporter.activity().step();
-                Ok(linked)
+                linked
             }
-            _ => Ok(false),
+            _ => Named::Unknown,
+        };
+        if named == Named::Taken && !is_there && !replaces.is_nothing() {
+            return Err(exists(self.show(name)));
         }
+        Ok(named)
     }
 
     /// Removes a file, a link or an empty directory of a path below this directory, if it is there; on a server by its name in the
@@ -300,12 +307,12 @@ impl RemotePlace {
         &self,
         (name, tag): (&[u8], Tag),
         file: FileHandle,
-        replace: bool,
-    ) -> anyhow::Result<bool> {
+        (is_there, replaces): (bool, Replaces),
+    ) -> anyhow::Result<Named> {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(name);
         let mut linked = tag.linked(name);
-        if replace {
+        if is_there {
             match client.remove(*handle, &linked).await {
                 Err(error) if is_missing(&error) => {}
                 // Nobody may remove what somebody else has put there.
@@ -313,15 +320,14 @@ impl RemotePlace {
                 removed => removed.at(&shown)?,
             }
         }
-        let first = if replace { &linked[..] } else { name };
+        let first = if is_there { &linked[..] } else { name };
         match client.hard_link(file, *handle, first).await {
-            Err(error) if has_no_links(&error) => return Ok(false),
+            Err(error) if error.is_no_link() => return Ok(Named::Unknown),
+            Err(error) if !is_there && has_status(&error, NfsStatus::EXIST) => return Ok(Named::Taken),
             linked => linked.at(&shown)?,
         }
-        if replace {
-            client.rename(file, (*handle, first), (*handle, name)).await.at(&shown)?;
-        }
-        Ok(true)
+        let is_named = !is_there || self.give_name(file, (first, name), replaces).await?;
+        Ok(if is_named { Named::Yes } else { Named::Taken })
     }
 
     async fn remove(

@@ -15,7 +15,7 @@ use crate::{
         resume::SMALL_BYTES,
         transfer::Replaces,
     },
-    error::{ResultExt, has_no_links, has_status, is_missing, is_stale},
+    error::{ResultExt, has_status, is_missing, is_stale},
     exit::{Exit, Failure},
     local::Times,
     name::{self, MARKER, Tag, is_linked, is_ours},
@@ -281,8 +281,7 @@ impl RemotePlace {
         }
     }
 
-    /// Gives a file that is complete its name, if what has that may lose it; false if not, and the file is removed. That nothing has it
-    /// is told by LINK, in one step; where the server has no links, by a LOOKUP.
+    /// Gives a file its name, if what has that may lose it; false if not, and the file is removed.
     pub(in crate::copy) async fn give_name(
         &self,
         file: FileHandle,
@@ -290,46 +289,80 @@ impl RemotePlace {
         replaces: Replaces,
     ) -> anyhow::Result<bool> {
         let Self { client, handle, remote, .. } = self;
-        let shown = remote.join(name);
-        if let Replaces::Nothing = replaces {
-            match client.hard_link(file, *handle, name).await {
-                Ok(()) => {
-                    return match client.remove(*handle, temporary).await {
-                        Err(error) if !is_missing(&error) => Err(error).at(shown),
-                        _ => Ok(true),
-                    };
+        let (from, to) = ((*handle, temporary), (*handle, name));
+        let given = match replaces {
+            Replaces::Anything { .. } => client.rename(file, from, to).await.map(|()| true),
+            Replaces::Nothing => client.rename_if_free(file, from, to).await,
+            Replaces::Only(_) => {
+                let may_replace = |it: &client::Entry| {
+                    replaces.may_replace(Some(&Present::remote(it.handle, &it.metadata)))
+                };
+                client.rename_if(file, from, to, may_replace).await
+            }
+        };
+        let is_given = given.at(remote.join(name))?;
+        if !is_given {
+            let _ = client.remove(*handle, temporary).await;
+        }
+        Ok(is_given)
+    }
+
+    /// Makes or empties a file that is to be written under its own name, if what has that may be overwritten; false if not. It is this
+    /// run's then. That it is what it was, is told by the guard of SETATTR in one step (RFC 1813 §3.3.2).
+    pub(in crate::copy) async fn begin_in_place(
+        &self,
+        name: &[u8],
+        mode: u32,
+        replaces: &Cell<Replaces>,
+    ) -> anyhow::Result<bool> {
+        let Self { client, handle, remote, .. } = self;
+        let mut is_free = matches!(replaces.get(), Replaces::Nothing);
+        // A second look, in case a server refuses every guard.
+        for may_be_guarded in [true, false] {
+            let Replaces::Only(_) = replaces.get() else { break };
+            match client.lookup(*handle, name).await {
+                Err(error) if is_missing(&error) => is_free = true,
+                Err(error) => return Err(error).at(remote.join(name)),
+                Ok(there)
+                    if !replaces.get().may_replace(Some(&Present::remote(there.handle, &there.metadata))) =>
+                {
+                    return Ok(false);
                 }
-                // The LOOKUP finds it.
-                Err(error) if has_status(&error, NfsStatus::EXIST) => {}
-                Err(error) if has_no_links(&error) => {}
-                Err(error) => return Err(error).at(shown),
+                Ok(there) if may_be_guarded => {
+                    let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+                    match client.set_attributes_if(there.handle, empty, there.metadata.ctime).await {
+                        Err(error) if has_status(&error, NfsStatus::NOT_SYNC) => continue,
+                        // What may not be emptied fails when it is written.
+                        Err(error) if error.status().is_some() && !error.is_stale() => {}
+                        emptied => emptied.at(remote.join(name))?,
+                    }
+                }
+                Ok(_) => {}
+            }
+            break;
+        }
+        if is_free {
+            let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
+            match client.create_new(*handle, name, attributes).await {
+                Err(error) if has_status(&error, NfsStatus::EXIST) => return Ok(false),
+                made => made.map(drop).at(remote.join(name))?,
             }
         }
-        if !matches!(replaces, Replaces::Anything { .. }) {
-            let there = match client.lookup(*handle, name).await {
-                Ok(found) => Some(Present::remote(found.handle, &found.metadata)),
-                Err(error) if is_missing(&error) => None,
-                Err(error) => return Err(error).at(shown),
-            };
-            if !replaces.may_replace(there.as_ref()) {
-                let _ = client.remove(*handle, temporary).await;
-                return Ok(false);
-            }
-        }
-        client.rename(file, (*handle, temporary), (*handle, name)).await.at(shown)?;
+        replaces.set(Replaces::Anything { was_there: true });
         Ok(true)
     }
 
+    /// Makes a symbolic link, where something is there or not; false if that is not to lose its name.
     pub(super) async fn symlink(
         &self,
         (link, tag): (&[u8], Tag),
         target: &[u8],
         times: Option<Times>,
-        replace: bool,
-    ) -> anyhow::Result<()> {
+        (is_there, replaces): (bool, Replaces),
+    ) -> anyhow::Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(link);
-        let entry = if replace {
+        let entry = if is_there {
             let mut temporary = tag.temporary(link);
             match client.remove(*handle, &temporary).await {
                 Err(error) if is_missing(&error) => {}
@@ -338,15 +371,22 @@ impl RemotePlace {
                 removed => removed.at(&shown)?,
             }
             let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;
-            client.rename(entry.handle, (*handle, &temporary), (*handle, link)).await.at(&shown)?;
+            if !self.give_name(entry.handle, (&temporary, link), replaces).await? {
+                return Ok(false);
+            }
             entry
         } else {
-            client.symlink(*handle, link, target).await.at(&shown)?
+            match client.symlink(*handle, link, target).await {
+                Err(error) if replaces.is_nothing() && has_status(&error, NfsStatus::EXIST) => {
+                    return Ok(false);
+                }
+                made => made.at(&shown)?,
+            }
         };
         if let Some(times) = times {
             // Few servers can; a link without its time is still the link.
             let _ = client.set_attributes(entry.handle, set_times(times)).await;
         }
-        Ok(())
+        Ok(true)
     }
 }

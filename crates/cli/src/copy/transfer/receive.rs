@@ -1,6 +1,7 @@
 //! A file from a server to this machine.
 
 use std::{
+    cell::Cell,
     io,
     path::Path,
     sync::{
@@ -29,7 +30,7 @@ use crate::{
     error::{ResultExt, full, io_text, is_full, local, show},
     event::Name,
     exit::Exit,
-    local::{Named, Part, Writer},
+    local::{Directory, Named, Part, Writer},
     name::journal,
 };
 
@@ -92,7 +93,7 @@ impl Run<'_> {
         // Until it has its owner and group, those of the directory are not to read it.
         let part_mode = match mode {
             mode if self.copy.preserve => mode & 0o700,
-            mode if self.narrows(target.replaces) => for_any_group(mode),
+            mode if self.narrows(target.replaces.get()) => for_any_group(mode),
             mode => mode,
         };
         let part_mode = part_mode | 0o600;
@@ -115,12 +116,9 @@ impl Run<'_> {
             // Where somebody else has taken the name of the journal, none is kept.
             Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
             _ if self.copy.inplace => {
-                let is_to_be_new = matches!(target.replaces, Replaces::Nothing);
-                match Part::in_place(directory, name, part_mode, is_to_be_new) {
-                    Err(error) if is_to_be_new && error.kind() == io::ErrorKind::AlreadyExists => {
-                        return Ok(Attempt::Complete(Box::new(Copied::left())));
-                    }
-                    part => (None, part.map_err(here)?),
+                match open_in_place(directory, name, part_mode, target.replaces).map_err(here)? {
+                    Some(part) => (None, part),
+                    None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
                 }
             }
             _ => (None, Part::beside(directory, name, part_mode, None).map_err(here)?),
@@ -183,7 +181,7 @@ impl Run<'_> {
             });
         }
         // What it replaces may have a narrower one by now, and another group.
-        self.finish(&part, attributes, if self.narrows(target.replaces) { part_mode } else { mode });
+        self.finish(&part, attributes, if self.narrows(target.replaces.get()) { part_mode } else { mode });
         let is_named = self.give_name(part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
@@ -198,7 +196,8 @@ impl Run<'_> {
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
     /// to be replaced.
     async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<bool> {
-        let Target { directory, name, mode, frame, is_new, replaces, .. } = target;
+        let Target { directory, name, mode, frame, is_new, .. } = target;
+        let replaces = target.replaces.get();
         let here = |error: io::Error| local(&directory.join(name), &error);
         let (_, made) = part.number().map_err(here)?;
         let mut named = if is_new { part.finish_new().map_err(here)? } else { Named::Unknown };
@@ -373,6 +372,76 @@ impl Run<'_> {
         }
         if let Err(error) = set {
             self.say_not_kept(io_text(&error));
+        }
+    }
+}
+
+/// Opens what has the name of a file, or makes that, if it may be overwritten; it is this run's then.
+fn open_in_place(
+    directory: &Directory,
+    name: &[u8],
+    mode: u32,
+    replaces: &Cell<Replaces>,
+) -> io::Result<Option<Part>> {
+    let is_to_be_new = match replaces.get() {
+        Replaces::Anything { .. } => false,
+        Replaces::Nothing => true,
+        Replaces::Only(_) => directory.stat(name)?.is_none(),
+    };
+    let part = match Part::in_place(directory, name, mode, is_to_be_new) {
+        Err(error) if is_to_be_new && error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        part => part?,
+    };
+    let may_be_overwritten = is_to_be_new || replaces.get().may_replace(Some(&Present::local(&part.stat()?)));
+    Ok(may_be_overwritten.then(|| {
+        replaces.set(Replaces::Anything { was_there: true });
+        part
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_in_place_is_what_it_was() {
+        type Change = fn(&Path);
+        let changes: [(&str, Change, [bool; 3]); 4] = [
+            ("nothing", |_| {}, [true, false, true]),
+            ("other bytes", |path| std::fs::write(path, "another").unwrap(), [true, false, false]),
+            (
+                "another file",
+                |path| {
+                    std::fs::write(path.with_file_name("b"), "old").unwrap();
+                    std::fs::rename(path.with_file_name("b"), path).unwrap();
+                },
+                [true, false, false],
+            ),
+            ("gone", |path| std::fs::remove_file(path).unwrap(), [true; 3]),
+        ];
+        for (what, change, expected) in changes {
+            for (index, is_opened) in expected.into_iter().enumerate() {
+                let place = tempfile::tempdir().unwrap();
+                let (directory, path) = (Directory::open(place.path()).unwrap(), place.path().join("a"));
+                std::fs::write(&path, "old").unwrap();
+                let was = Present::local(&directory.stat(b"a").unwrap().unwrap());
+                change(&path);
+                let there = std::fs::read(&path).unwrap_or_default();
+                let replaces = [
+                    Replaces::Anything { was_there: true },
+                    Replaces::Nothing,
+                    Replaces::Only((&was).into()),
+                ][index];
+                let replaces = Cell::new(replaces);
+                let part = open_in_place(&directory, b"a", 0o644, &replaces).unwrap();
+                assert_eq!(part.is_some(), is_opened, "{what} {replaces:?}");
+                assert_eq!(
+                    matches!(replaces.get(), Replaces::Anything { .. }),
+                    is_opened,
+                    "{what} {replaces:?}"
+                );
+                assert_eq!(std::fs::read(&path).unwrap(), there, "{what}");
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A stream to a server, under a temporary name until it is complete.
 
+use std::cell::Cell;
+
 use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, Procedure, SetAttributes};
 
 use super::{Copied, MAX_VERSIONS, Replaces, for_any_group, keeps_changing, part_mode};
@@ -21,12 +23,15 @@ impl Run<'_> {
         &self,
         node: &Node,
         place: &RemotePlace,
-        (name, mode, replaces): (&[u8], u32, Replaces),
+        (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
         target: &str,
     ) -> anyhow::Result<Copied> {
         let mut attributes = node.attributes;
+        if self.copy.inplace && !place.begin_in_place(name, mode, replaces).await? {
+            return Ok(Copied::left());
+        }
         for _ in 0..MAX_VERSIONS {
-            match self.relay_version(node, attributes, place, (name, mode, replaces), target).await? {
+            match self.relay_version(node, attributes, place, (name, mode, replaces.get()), target).await? {
                 None => return Ok(Copied::left()),
                 Some(Filled::Complete(digest)) => {
                     let length = (node.attributes.size > 0).then_some(digest.bytes());
@@ -53,10 +58,7 @@ impl Run<'_> {
         let narrows = self.narrows(replaces);
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
-        let mut file = if self.copy.inplace && matches!(replaces, Replaces::Nothing) {
-            let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
-            client.create_new(*directory, &working, attributes).await.map(|entry| entry.handle)
-        } else if self.copy.inplace {
+        let mut file = if self.copy.inplace {
             open_empty(client, *directory, &working, mode | 0o600).await
         } else {
             create(client, *directory, &working, part_mode(until_named)).await
@@ -67,10 +69,6 @@ impl Run<'_> {
         {
             working = fresh(name);
             file = create(client, *directory, &working, part_mode(until_named)).await;
-        }
-        let is_to_be_new = self.copy.inplace && matches!(replaces, Replaces::Nothing);
-        if is_to_be_new && matches!(&file, Err(error) if has_status(error, NfsStatus::EXIST)) {
-            return Ok(None);
         }
         let file = file.at(target)?;
         let finished = async {

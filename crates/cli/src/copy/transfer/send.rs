@@ -1,6 +1,7 @@
 //! A file from this machine to a server.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::{self, ErrorKind},
     path::Path,
@@ -10,8 +11,7 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    self as client, FileHandle, Metadata, NfsStatus, Placement, Procedure, RangeSet, SetAttributes, Time,
-    UploadSpec,
+    self as client, FileHandle, Metadata, Placement, Procedure, RangeSet, SetAttributes, Time, UploadSpec,
 };
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
-    error::{ResultExt, full, has_no_room, has_status, local},
+    error::{ResultExt, full, has_no_room, local},
     event::{Name, Warning},
     exit::{Exit, Failure},
     journal::Identity,
@@ -46,22 +46,18 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        (name, mode, replaces): (&[u8], u32, Replaces),
+        (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
         share: &Share,
     ) -> anyhow::Result<Copied> {
         let copied = async {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
             let mut fresh = None;
-            if self.copy.inplace && matches!(replaces, Replaces::Nothing) {
-                let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
-                match place.client.create_new(place.handle, name, attributes).await {
-                    Err(error) if has_status(&error, NfsStatus::EXIST) => return Ok(Copied::left()),
-                    made => made.map(drop).at(place.remote.join(name))?,
-                }
+            if self.copy.inplace && !place.begin_in_place(name, mode, replaces).await? {
+                return Ok(Copied::left());
             }
             for _ in 0..=MAX_VERSIONS + 1 {
-                let what = (name, mode, keeps, replaces);
+                let what = (name, mode, keeps, replaces.get());
                 match self.send(node, path, place, what, fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),

@@ -102,83 +102,149 @@ async fn nothing_is_told_where_nothing_moves() {
     }
 }
 
+/// Where the copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+    Across,
+}
+
 /// How a file gets a name that something else got meanwhile.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     options: &'static [&'static str],
     source: &'static str,
-    is_upload: bool,
+    way: Way,
     has_links: bool,
     /// Something older had the name before.
     was_there: bool,
+    /// When that is.
+    at: At,
 }
 
-const TAKEN: [Taken; 15] = {
-    const NEW: Taken =
-        Taken { options: &["-n"], source: "file", is_upload: true, has_links: true, was_there: false };
+/// What the server is asked for when something else gets the name.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// The name is looked up.
+    LookUp,
+    /// It was looked up so often, and what it stood for then is told.
+    LookedUp(usize),
+    /// The temporary file was made.
+    Made,
+    /// The source is read.
+    Read,
+}
+
+impl Taken {
+    /// A server on which something gets the name of the copy meanwhile, as soon as its path is known.
+    fn server(self) -> (Served, mpsc::Sender<PathBuf>) {
+        let (path, target) = mpsc::channel::<PathBuf>();
+        let mut looks = 0;
+        let server = Served::watched(move |_, call| {
+            looks += usize::from(call == Call::LookedUp(b"to"));
+            let is_now = match (self.at, call) {
+                (At::LookUp, Call::LookUp(b"to")) => true,
+                (At::LookedUp(count), Call::LookedUp(b"to")) => looks == count,
+                (At::Made, Call::Made(name)) => name.starts_with(b".to.nfsw-part"),
+                (At::Read, Call::Read | Call::ReadLink) => true,
+                _ => false,
+            };
+            if is_now && let Ok(target) = target.try_recv() {
+                fs::write(&target, "another").unwrap();
+            }
+        });
+        (server, path)
+    }
+
+    /// Makes the source, and what has the name of the copy; returns both ends.
+    fn plant(self, trial: &Trial) -> ([String; 2], [PathBuf; 2]) {
+        let (mut named, mut paths) = trial.ends(self.way != Way::Down, self.source, "to");
+        if self.way == Way::Across {
+            let path = format!("/{}", self.source);
+            (named[0], paths[0]) = (trial.server.url(&path), trial.server.path(&path));
+        }
+        let [source, target] = &paths;
+        match self.source {
+            "link" => symlink("elsewhere", source).unwrap(),
+            "large" => fs::write(source, vec![7; 300_000]).unwrap(),
+            _ => fs::write(source, "content").unwrap(),
+        }
+        if self.was_there {
+            fs::write(target, "old").unwrap();
+            let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            fs::File::options().write(true).open(target).unwrap().set_modified(old).unwrap();
+        }
+        if !self.has_links {
+            let no_links = (Calls::Procedure(Procedure::Link), When::Always, Action::Fail(Status::NOTSUPP));
+            trial.faults(&[no_links]);
+        }
+        (named, paths)
+    }
+
+    async fn copy(self, trial: &Trial, [from, to]: &[String; 2]) -> serde_json::Value {
+        let recursive: &[&str] = if self.source == "link" { &["-r"] } else { &[] };
+        let (result, counts) = trial.copy(&[self.options, recursive, &["-T", from, to]].concat()).await;
+        assert!(result.is_ok() && counts["failed"] == 0, "{self:?} {result:?} {counts}");
+        counts
+    }
+}
+
+const TAKEN: [Taken; 26] = {
+    const NEW: Taken = Taken {
+        options: &["-n"],
+        source: "file",
+        way: Way::Up,
+        has_links: true,
+        was_there: false,
+        at: At::Made,
+    };
+    const OLD: Taken = Taken { options: &["-u"], was_there: true, ..NEW };
+    const LINK: Taken = Taken { source: "link", at: At::LookUp, ..NEW };
+    const DOWN: Taken = Taken { way: Way::Down, at: At::Read, ..NEW };
+    const IN_PLACE: Taken = Taken { options: &["-u", "--inplace"], at: At::LookedUp(1), ..OLD };
     [
         NEW,
         Taken { has_links: false, ..NEW },
         Taken { options: &["-u"], ..NEW },
-        Taken { options: &["-u"], was_there: true, ..NEW },
-        Taken { options: &["-n"], source: "link", ..NEW },
-        Taken { options: &["-u"], source: "link", has_links: false, ..NEW },
-        Taken { options: &["-n", "--inplace"], ..NEW },
+        OLD,
+        LINK,
+        Taken { options: &["-u"], has_links: false, ..LINK },
+        Taken { at: At::Made, was_there: true, options: &["-u"], ..LINK },
+        Taken { way: Way::Across, ..LINK },
+        Taken { way: Way::Across, at: At::Made, was_there: true, options: &["-u"], ..LINK },
+        Taken { source: "link", ..DOWN },
+        Taken { source: "link", options: &["-u"], was_there: true, ..DOWN },
+        Taken { options: &["-n", "--inplace"], at: At::LookUp, ..NEW },
+        IN_PLACE,
+        // Between the look and the first byte.
+        Taken { at: At::LookedUp(2), ..IN_PLACE },
+        Taken { way: Way::Across, ..IN_PLACE },
+        Taken { way: Way::Across, at: At::LookedUp(2), ..IN_PLACE },
         Taken { source: "large", ..NEW },
         Taken { source: "large", has_links: false, ..NEW },
-        Taken { is_upload: false, ..NEW },
-        Taken { is_upload: false, options: &["-u"], ..NEW },
-        Taken { is_upload: false, options: &["-u"], was_there: true, ..NEW },
-        Taken { is_upload: false, source: "large", ..NEW },
-        Taken { is_upload: false, options: &["-n", "--no-resume"], source: "large", ..NEW },
-        Taken { is_upload: false, options: &["-u"], source: "large", was_there: true, ..NEW },
+        DOWN,
+        Taken { options: &["-u"], ..DOWN },
+        Taken { options: &["-u"], was_there: true, ..DOWN },
+        Taken { source: "large", ..DOWN },
+        Taken { options: &["-n", "--no-resume"], source: "large", ..DOWN },
+        Taken { options: &["-u"], source: "large", was_there: true, ..DOWN },
+        Taken { way: Way::Across, at: At::Read, ..NEW },
+        Taken { way: Way::Across, at: At::Read, ..OLD },
     ]
 };
 
 #[tokio::test]
 async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_replaced() {
     for taken in TAKEN {
-        let (path, target) = mpsc::channel::<PathBuf>();
-        let mut made = None;
-        let trial = Trial::of(Served::watched(move |_, call| {
-            let is_now = match call {
-                Call::Made(_) | Call::LookUp(_) if taken.source == "link" || taken.options.len() > 1 => {
-                    matches!(call, Call::LookUp(name) if name == b"to")
-                }
-                Call::Made(name) => taken.is_upload && name.starts_with(b".to.nfsw-part"),
-                Call::Read => !taken.is_upload,
-                _ => false,
-            };
-            if is_now
-                && made.is_none()
-                && let Ok(target) = target.try_recv()
-            {
-                fs::write(&target, "another").unwrap();
-                made = Some(target);
-            }
-        }));
-        let ([from, to], [source, target]) = trial.ends(taken.is_upload, taken.source, "to");
-        match taken.source {
-            "link" => symlink("elsewhere", &source).unwrap(),
-            "large" => fs::write(&source, vec![7; 300_000]).unwrap(),
-            _ => fs::write(&source, "content").unwrap(),
-        }
-        if taken.was_there {
-            fs::write(&target, "old").unwrap();
-            let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-            fs::File::options().write(true).open(&target).unwrap().set_modified(old).unwrap();
-        }
-        if !taken.has_links {
-            let no_links = (Calls::Procedure(Procedure::Link), When::Always, Action::Fail(Status::NOTSUPP));
-            trial.faults(&[no_links]);
-        }
+        let (server, path) = taken.server();
+        let trial = Trial::of(server);
+        let (named, [_, target]) = taken.plant(&trial);
         path.send(target.clone()).unwrap();
-        let recursive: &[&str] = if taken.source == "link" { &["-r"] } else { &[] };
-        let (result, counts) = trial.copy(&[taken.options, recursive, &["-T", &from, &to]].concat()).await;
+        let counts = taken.copy(&trial, &named).await;
         let there = fs::read(&target).ok();
-        assert_eq!(there.as_deref(), Some(&b"another"[..]), "{taken:?} {result:?} {counts}");
-        result.unwrap();
-        assert_eq!((&counts["failed"], &counts["done"]), (&0.into(), &0.into()), "{taken:?} {counts}");
+        assert_eq!(there.as_deref(), Some(&b"another"[..]), "{taken:?} {counts}");
+        assert_eq!(counts["done"], 0, "{taken:?} {counts}");
         let skipped: u64 =
             counts["skipped"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
         assert_eq!(skipped, 1, "{taken:?} {counts}");
@@ -188,22 +254,11 @@ async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_repla
 }
 
 #[tokio::test]
-async fn a_name_that_nothing_has_is_given_where_nothing_is_replaced() {
-    for taken in TAKEN.into_iter().filter(|it| !it.was_there) {
+async fn a_name_is_given_where_nothing_or_something_older_has_it() {
+    for taken in TAKEN {
         let trial = Trial::start();
-        let ([from, to], [source, target]) = trial.ends(taken.is_upload, taken.source, "to");
-        match taken.source {
-            "link" => symlink("elsewhere", &source).unwrap(),
-            "large" => fs::write(&source, vec![7; 300_000]).unwrap(),
-            _ => fs::write(&source, "content").unwrap(),
-        }
-        if !taken.has_links {
-            let no_links = (Calls::Procedure(Procedure::Link), When::Always, Action::Fail(Status::NOTSUPP));
-            trial.faults(&[no_links]);
-        }
-        let recursive: &[&str] = if taken.source == "link" { &["-r"] } else { &[] };
-        let (result, counts) = trial.copy(&[taken.options, recursive, &["-T", &from, &to]].concat()).await;
-        result.unwrap();
+        let (named, [source, target]) = taken.plant(&trial);
+        let counts = taken.copy(&trial, &named).await;
         assert_eq!(counts["done"], 1, "{taken:?} {counts}");
         let kind = |path: &Path| fs::symlink_metadata(path).unwrap().file_type();
         assert_eq!(kind(&source), kind(&target), "{taken:?}");
@@ -298,5 +353,56 @@ async fn a_tree_is_not_copied_into_itself_by_another_address_or_on_this_machine(
             assert!(is_refused && counts["done"] == 0, "{way} {changes} {result:?} {counts}");
             assert!(!tree.join("new/new").exists() && !tree.join("new/deep").exists(), "{way} {changes}");
         }
+    }
+}
+
+/// What a file that is written in place has after the first attempt is this run's own.
+#[tokio::test]
+async fn a_copy_in_place_that_is_begun_again_is_completed() {
+    for (options, was_there) in [(["-n", "--inplace"], false), (["-u", "--inplace"], true)] {
+        for way in [Way::Up, Way::Down, Way::Across] {
+            let mut reads = 0;
+            let trial = Trial::of(Served::watched(move |root, call| {
+                if call == Call::Read && reads == 0 {
+                    reads += 1;
+                    fs::write(root.join("file"), "a longer version").unwrap();
+                }
+            }));
+            let at = At::Read;
+            let taken = Taken { options: &[], source: "file", way, has_links: true, was_there, at };
+            let (mut named, [mut source, target]) = taken.plant(&trial);
+            if way == Way::Up {
+                // Its size is not its length.
+                (named[0], source) = ("/proc/version".to_owned(), PathBuf::from("/proc/version"));
+            }
+            let [from, to] = &named;
+            let (result, counts) = trial.copy(&[&options[..], &["-T", from, to]].concat()).await;
+            result.unwrap();
+            assert_eq!(counts["done"], 1, "{options:?} {way:?} {counts}");
+            assert_eq!(fs::read(&source).unwrap(), fs::read(&target).unwrap(), "{options:?} {way:?}");
+        }
+    }
+}
+
+/// To replace one name of a file changes the others.
+#[tokio::test]
+async fn names_of_one_older_file_are_all_replaced() {
+    for is_upload in [true, false] {
+        let trial = Trial::start();
+        let ([from, to], [source, target]) = trial.ends(is_upload, "from", "to");
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&target).unwrap();
+        let all: Vec<_> = (0..40).map(|number| format!("file {number}")).collect();
+        fs::write(target.join(&all[0]), "old").unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        fs::File::options().write(true).open(target.join(&all[0])).unwrap().set_modified(old).unwrap();
+        for name in &all {
+            fs::write(source.join(name), name).unwrap();
+            let _ = fs::hard_link(target.join(&all[0]), target.join(name));
+        }
+        let (result, counts) = trial.copy(&["-ru", "-T", &from, &to]).await;
+        result.unwrap();
+        assert_eq!(counts["done"], all.len(), "{counts}");
+        assert!(all.iter().all(|name| fs::read(target.join(name)).unwrap() == name.as_bytes()));
     }
 }

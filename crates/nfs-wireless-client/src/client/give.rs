@@ -1,0 +1,109 @@
+//! Names that are given or taken away only where nobody else loses a file by it.
+//!
+//! REMOVE and RENAME name what they act on, and take no condition (RFC 1813 §3.3.12, §3.3.14). Of the calls of NFSv3 only LINK, and
+//! those that make something new, fail where a name is taken (RFC 1813 §3.3.15): that a name was free is told in one step, whatever
+//! else is told by a LOOKUP right before the call. What changes between those two calls is lost.
+
+use nfs_wire::{FileHandle, Procedure, Status};
+
+use super::{Client, Entry};
+use crate::error::Error;
+
+impl Client {
+    /// Removes a name if it stands for `file`, and tells whether it did (LOOKUP and REMOVE, RFC 1813 §3.3.3, §3.3.12).
+    ///
+    /// # Errors
+    /// As [`Client::metadata`].
+    pub async fn remove_if(
+        &self,
+        file: FileHandle,
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<bool, Error> {
+        let Some(found) = self.find((directory, name)).await? else { return Ok(false) };
+        match self.is_same_file(&found, file).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            // The file is gone, so the name is another's.
+            Err(error) if error.is_stale() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        match self.remove(directory, name).await {
+            Err(error) if error.status() == Some(Status::NOENT) => Ok(false),
+            removed => removed.map(|()| true),
+        }
+    }
+
+    /// Gives `file` another name or place that nothing has, in one step (LINK, RFC 1813 §3.3.15), and then removes the old name if that
+    /// is still the file's ([`Client::remove_if`]). In between the file has both names, and keeps them if this fails.
+    ///
+    /// # Errors
+    /// As [`Client::metadata`]; `EXIST` when something has the name; [`Error::is_no_link`] where the server has no hard links: then
+    /// nothing was done.
+    pub async fn rename_new(
+        &self,
+        file: FileHandle,
+        (from_directory, from): (FileHandle, &[u8]),
+        (to_directory, to): (FileHandle, &[u8]),
+    ) -> Result<(), Error> {
+        self.hard_link(file, to_directory, to).await?;
+        self.remove_if(file, from_directory, from).await.map(drop)
+    }
+
+    /// As [`Client::rename_new`], on every server; false if something has the name. Where there are no hard links, that is told by a
+    /// LOOKUP right before the RENAME: what gets the name between the two is replaced.
+    ///
+    /// # Errors
+    /// As [`Client::rename`].
+    pub async fn rename_if_free(
+        &self,
+        file: FileHandle,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+    ) -> Result<bool, Error> {
+        match self.rename_new(file, from, to).await {
+            Ok(()) => Ok(true),
+            Err(Error::Status { procedure: Procedure::Link, status: Status::EXIST }) => Ok(false),
+            Err(error) if error.is_no_link() => match self.find(to).await? {
+                Some(_) => Ok(false),
+                None => self.rename(file, from, to).await.map(|()| true),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives `file` another name or place if what has that may be replaced, and tells whether it did. What that is, a LOOKUP tells right
+    /// before the RENAME: what gets the name between the two is replaced, but for a name that nothing had, which is given as by
+    /// [`Client::rename_if_free`].
+    ///
+    /// # Errors
+    /// As [`Client::rename`].
+    pub async fn rename_if(
+        &self,
+        file: FileHandle,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+        may_replace: impl FnOnce(&Entry) -> bool,
+    ) -> Result<bool, Error> {
+        match self.find(to).await? {
+            None => self.rename_if_free(file, from, to).await,
+            Some(there) if !may_replace(&there) => Ok(false),
+            Some(there) => {
+                self.rename(file, from, to).await?;
+                // RENAME does nothing where both names are the file's (RFC 1813 §3.3.14).
+                if there.handle == file && from != to {
+                    self.remove_if(file, from.0, from.1).await?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    async fn find(&self, (directory, name): (FileHandle, &[u8])) -> Result<Option<Entry>, Error> {
+        match self.lookup(directory, name).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
