@@ -40,7 +40,7 @@ pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, C
 pub(crate) use mount::{MountArgs, UmountArgs, Via};
 pub(crate) use sync::SyncArgs;
 
-use crate::{target::Remote, units};
+use crate::{units, url::Remote};
 
 /// NFS for bad links: work with files on NFSv3 servers without mounting them, as any user.
 ///
@@ -316,7 +316,7 @@ fn parse_host() -> impl clap::builder::TypedValueParser<Value = Remote> {
 /// Reads a path on a server.
 fn parse_remote() -> impl clap::builder::TypedValueParser<Value = Remote> {
     use clap::builder::{OsStringValueParser, TypedValueParser};
-    OsStringValueParser::new().try_map(|argument: OsString| crate::target::Target::parse_remote(&argument))
+    OsStringValueParser::new().try_map(|argument: OsString| crate::url::Target::parse_remote(&argument))
 }
 
 /// Reads a path on a server, or `HOST:` alone.

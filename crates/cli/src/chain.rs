@@ -15,7 +15,7 @@ use crate::{
     exit::{Exit, Failure},
     remote::{self, Found},
     report::Reporter,
-    target::Remote,
+    url::Remote,
 };
 
 /// How long a look counts while something is removed or changed, at least.

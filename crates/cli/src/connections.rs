@@ -19,8 +19,8 @@ use crate::{
     paths,
     progress::{Activity, LinkState},
     summary::{ClientSummary, Summary, transport_name},
-    target::{Remote, UrlOptions, components, is_within},
     units::AutoOr,
+    url::{Remote, UrlOptions, components, is_within},
 };
 
 /// The connections of one run.

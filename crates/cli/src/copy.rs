@@ -54,8 +54,8 @@ use crate::{
     progress::Share,
     remote::Children,
     report::Reporter,
-    target::Target,
     text::escape,
+    url::Target,
 };
 use futures_util::{
     FutureExt, StreamExt,

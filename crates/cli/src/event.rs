@@ -5,7 +5,7 @@ use std::{io, ops::Range, os::unix::ffi::OsStrExt, path::Path};
 use crate::{
     error::show,
     outcome::Skip,
-    target::{encode_url, join},
+    url::{encode_url, join},
 };
 
 /// The name of a file for people and for programs.

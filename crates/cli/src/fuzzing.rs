@@ -16,7 +16,7 @@ use crate::{
     local::Key,
     paths,
     pattern::Pattern,
-    target::{Remote, Target, is_within},
+    url::{Remote, Target, is_within},
 };
 
 #[cfg(mount)]

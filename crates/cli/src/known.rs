@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     paths::{cache, keep, load, now},
     summary::transport_name,
-    target::{is_within, join},
+    url::{is_within, join},
 };
 
 /// How long it is kept.

@@ -45,9 +45,9 @@ mod signals;
 mod summary;
 #[cfg(linux)]
 mod supervise;
-mod target;
 mod text;
 mod units;
+mod url;
 mod wildcard;
 
 use std::{

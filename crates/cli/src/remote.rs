@@ -17,8 +17,8 @@ use crate::{
     exit::{Exit, Failure},
     name::is_plain,
     report::Reporter,
-    target::{Remote, is_within},
     text::escape,
+    url::{Remote, is_within},
 };
 
 /// A file that exists on a server.

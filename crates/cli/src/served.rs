@@ -16,7 +16,7 @@ pub(crate) use self::watched::Call;
 
 use crate::{
     args::{Cli, Command, ConnectionArgs, CpArgs, SyncArgs},
-    target::{Remote, Target},
+    url::{Remote, Target},
 };
 
 /// A server of a directory of its own, on a free port of the loopback.

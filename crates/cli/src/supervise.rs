@@ -19,7 +19,7 @@ use crate::{
     exit::Exit,
     mounts::OfPrograms,
     signals::{again, interrupted},
-    target::Target,
+    url::Target,
 };
 
 /// Tells the other process which one it belongs to.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{Completes, parse_remote};
-use crate::target::Remote;
+use crate::url::Remote;
 
 /// `nfsw cache`
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{Completes, ConnectionArgs, OutputArgs, parse_host};
-use crate::{target::Remote, units};
+use crate::{units, url::Remote};
 
 /// `nfsw doctor`
 #[derive(Args, Debug)]

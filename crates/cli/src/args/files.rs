@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{ArgAction, Args};
 
 use super::{Completes, ConnectionArgs, OutputArgs, parse_listed, parse_remote};
-use crate::{mode::ModeChange, target::Remote};
+use crate::{mode::ModeChange, url::Remote};
 
 /// `nfsw ls`
 #[derive(Args, Debug)]

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, ValueEnum};
 
 use super::{Completes, ConnectionArgs, parse_remote};
-use crate::{target::Remote, units};
+use crate::{units, url::Remote};
 
 /// `nfsw mount`
 #[derive(Args, Debug)]

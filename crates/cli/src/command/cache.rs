@@ -15,9 +15,9 @@ use crate::{
     held::{Home, Root, is_below},
     report::{Reporter, event},
     summary::Summary,
-    target::{Remote, join},
     text::{escape, exact_time},
     units,
+    url::{Remote, join},
 };
 
 pub(super) fn execute(command: &CacheCommand) -> Exit {

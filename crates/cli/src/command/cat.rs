@@ -10,7 +10,7 @@ use crate::{
     process::Process,
     remote::{find_all, follow},
     report::Reporter,
-    target::Remote,
+    url::Remote,
 };
 
 pub(super) fn execute(arguments: CatArgs) -> Exit {

@@ -10,8 +10,8 @@ use crate::{
     process::Process,
     progress::{Aside, Progress},
     summary::Summary,
-    target::Target,
     units,
+    url::Target,
 };
 
 /// Copies, and returns how it ended and the numbers of the run. `aside` is shown beside the progress.

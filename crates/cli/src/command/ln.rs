@@ -9,7 +9,7 @@ use crate::{
     exit::Failure,
     remote::{Found, find, find_if_exists, follow},
     report::{Reporter, event},
-    target::{Remote, Target},
+    url::{Remote, Target},
 };
 
 pub(super) async fn run(

@@ -104,7 +104,7 @@ struct Line {
 
 impl Listing<'_> {
     /// Finds what one argument names; without `-l` and `-d` a link to a directory stands for the directory.
-    async fn named(&self, target: &crate::target::Remote) -> anyhow::Result<Vec<Found>> {
+    async fn named(&self, target: &crate::url::Remote) -> anyhow::Result<Vec<Found>> {
         let mut found = find_all(self.connections, self.reporter, target).await?;
         if !self.arguments.long && !self.arguments.directory {
             for found in found.iter_mut().filter(|found| found.metadata.file_type == FileType::Symlink) {
@@ -121,7 +121,7 @@ impl Listing<'_> {
     /// Finds the exports of a server that lie below a directory which is in none: `None` if that is not why it cannot be listed.
     async fn exports(
         &self,
-        target: &crate::target::Remote,
+        target: &crate::url::Remote,
         error: &anyhow::Error,
     ) -> anyhow::Result<Option<Vec<Line>>> {
         if crate::error::kind(error) != MOUNT_REFUSED || target.pattern.is_some() {

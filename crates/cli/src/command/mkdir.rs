@@ -10,7 +10,7 @@ use crate::{
     local,
     remote::{find, follow},
     report::{Reporter, event},
-    target::{Remote, is_within, join},
+    url::{Remote, is_within, join},
 };
 
 pub(super) async fn run(

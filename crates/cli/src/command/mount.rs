@@ -44,9 +44,9 @@ use crate::{
     report::{Reporter, event},
     signals::interrupted,
     summary::Summary,
-    target::Remote,
     text::{cut, escape},
     units,
+    url::Remote,
 };
 
 /// Characters of a name that no program can use, at most.

@@ -10,7 +10,7 @@ use crate::{
     outcome::Skip,
     remote::{Found, find, find_entries, find_if_exists, follow},
     report::{Reporter, event},
-    target::{Remote, is_within},
+    url::{Remote, is_within},
 };
 
 pub(super) async fn run(

@@ -9,8 +9,8 @@ use crate::{
     log::Log,
     process::Process,
     progress::Progress,
-    target::Target,
     units,
+    url::Target,
 };
 
 /// Copies and deletes, and returns how it ended.

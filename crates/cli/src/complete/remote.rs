@@ -28,7 +28,7 @@ use crate::{
     paths::cache,
     remote::{Children, exports_below, find, follow},
     report::Reporter,
-    target::{Remote, encode_url, escape_pattern},
+    url::{Remote, encode_url, escape_pattern},
 };
 
 /// Says to a process of this program which directory to list.

@@ -14,7 +14,7 @@ use crate::{
     name::{MARKER, is_ours, untagged, used_by},
     outcome::Skip,
     remote::Children,
-    target::components,
+    url::components,
 };
 
 impl Run<'_> {

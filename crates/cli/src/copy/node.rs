@@ -23,7 +23,7 @@ use crate::{
     local::{SourcePath, Sparse, Times},
     remote::{Child, Children, Found, find, follow, real},
     report::Reporter,
-    target::{Remote, is_within},
+    url::{Remote, is_within},
 };
 
 /// A source.

@@ -28,8 +28,8 @@ use crate::{
     name::MARKER,
     remote::Found,
     report::Reporter,
-    target::Remote,
     text::escape,
+    url::Remote,
 };
 
 /// A directory that files are copied into.

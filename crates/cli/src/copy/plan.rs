@@ -29,7 +29,7 @@ use crate::{
     name::is_plain,
     remote::{Found, find, find_all, find_if_exists, follow, real_if_exists},
     report::Reporter,
-    target::{Remote, Target, is_within, local_name},
+    url::{Remote, Target, is_within, local_name},
 };
 
 /// Names of a destination directory that are looked up one by one, at most: one listing costs less than more LOOKUPs.

@@ -20,7 +20,7 @@ use crate::{
     journal::{seal, take, unseal},
     local::{Own, check_private, make_private, read_private},
     paths::cache,
-    target::{Remote, Target},
+    url::{Remote, Target},
 };
 
 /// Numbers that tell the room on a file system.

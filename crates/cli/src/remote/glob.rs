@@ -7,8 +7,8 @@ use crate::{
     connections::Connections,
     exit::Failure,
     report::Reporter,
-    target::{Remote, is_pattern},
     text::escape,
+    url::{Remote, is_pattern},
     wildcard::{Wildcard, characters},
 };
 

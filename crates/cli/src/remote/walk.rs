@@ -10,8 +10,8 @@ use crate::{
     error::ResultExt,
     exit::{Exit, Failure},
     report::Reporter,
-    target::{Remote, components, is_within, join},
     text::escape,
+    url::{Remote, components, is_within, join},
 };
 
 /// Symbolic links followed for one path, as on Linux.

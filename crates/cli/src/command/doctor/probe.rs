@@ -160,7 +160,7 @@ impl Doctor {
             self.findings.odd(format!("EXPORT: {words}, so nobody can see what is exported"));
         }
         let exports: &[Export] = listed.as_deref().unwrap_or_default();
-        let holds = |export: &&Export| crate::target::is_within(path, &export.directory);
+        let holds = |export: &&Export| crate::url::is_within(path, &export.directory);
         let likely = exports.iter().filter(holds).max_by_key(|export| export.directory.len());
         let export = match likely {
             Some(export) => export.directory.clone(),
@@ -207,7 +207,7 @@ impl Doctor {
         }
         self.forget(&export).await;
         let below =
-            if crate::target::is_within(path, &export) { &path[export.len().min(path.len())..] } else { &[] };
+            if crate::url::is_within(path, &export) { &path[export.len().min(path.len())..] } else { &[] };
         Some((root, below.to_vec()))
     }
 

@@ -19,9 +19,9 @@ use crate::{
     },
     report::{Reporter, event},
     summary::{Summary, nanoseconds},
-    target::Remote,
     text::{escape, exact_time, full_time},
     units,
+    url::Remote,
 };
 
 /// What does not change about a mount.

@@ -21,7 +21,7 @@ use crate::{
     name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
     report::Reporter,
-    target::Remote,
+    url::Remote,
 };
 
 /// Names of a directory that are known at once, at most: some 30 MB.

@@ -33,7 +33,7 @@ use crate::{
     local::{self as files, SourcePath, Sparse, Times},
     name,
     progress::Share,
-    target::Remote,
+    url::Remote,
 };
 
 /// Refusals of a server to keep modes and times after which it is not asked any more.

@@ -1,6 +1,6 @@
 //! What a path on the command line names: a local file, standard input or output, or a file on a server.
 
-mod url;
+mod nfs;
 
 use std::{
     ffi::OsStr,
@@ -10,10 +10,10 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use url::UrlOptions;
+pub(crate) use nfs::UrlOptions;
 
 use crate::text::{escape, shell_quote};
-pub(crate) use url::encode as encode_url;
+pub(crate) use nfs::encode as encode_url;
 
 /// A source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Target {
             _ => {}
         }
         if let Some(rest) = bytes.strip_prefix(b"nfs://") {
-            return url::parse(rest).map(Self::Remote);
+            return nfs::parse(rest).map(Self::Remote);
         }
         match split_host(bytes) {
             Some((host, path)) => Remote::new(host, path).map(Self::Remote),
@@ -253,7 +253,7 @@ impl Remote {
 
     fn url_path(&self) -> Vec<u8> {
         match &self.pattern {
-            Some(pattern) => url::encode_pattern(pattern),
+            Some(pattern) => nfs::encode_pattern(pattern),
             None => encode_url(&self.path),
         }
     }
