@@ -489,14 +489,18 @@ mod tests {
     #[tokio::test]
     async fn who_stops_asking_holds_nobody_up() {
         let server = Served::start();
-        let connections = Connections::new(connection(), None, Arc::default());
         let remote = server.remote("/");
-        // It has begun to connect, and is not polled any more.
-        let mut first = Box::pin(connections.client(&remote));
-        assert!((&mut first).now_or_never().is_none());
-        let second = connections.client(&remote).await.unwrap();
-        assert!(first.await.unwrap().is_same(&second));
-        assert_eq!(connections.connected.borrow().len(), 1);
+        loop {
+            let connections = Connections::new(connection(), None, Arc::default());
+            // It has begun to connect, and is not polled any more; on a busy machine it may be connected by then.
+            let mut first = Box::pin(connections.client(&remote));
+            if (&mut first).now_or_never().is_none() {
+                let second = connections.client(&remote).await.unwrap();
+                assert!(first.await.unwrap().is_same(&second));
+                assert_eq!(connections.connected.borrow().len(), 1);
+                return;
+            }
+        }
     }
 
     #[test]

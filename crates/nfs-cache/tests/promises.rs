@@ -8,7 +8,7 @@ use model::{
     ROOT,
     calm::{SIZE, World},
 };
-use nfs_cache::{Answer, CacheConfig, Failure, MemoryStore, NodeId, OpenId};
+use nfs_cache::{Answer, CacheConfig, Event, Failure, MemoryStore, NodeId, OpenId};
 use nfs_wire::{Procedure, Status};
 
 const MS: Duration = Duration::from_millis(1);
@@ -99,9 +99,7 @@ fn who_opens_at_the_same_moment_keeps_no_old_pages() {
     world.call();
     let mut opened = Vec::new();
     while let Some(event) = world.cache.poll_event() {
-        if let nfs_cache::Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache, .. }) } =
-            event
-        {
+        if let Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache, .. }) } = event {
             assert!(begun.contains(&operation));
             opened.push((open, keep_cache));
         }
@@ -338,40 +336,38 @@ fn who_opens_a_file_by_name_gets_the_one_that_has_it_now() {
     }
 }
 
-/// The kernel looks a name up again after an open that failed so, and tries once more: what is there then may be gone before it does.
+/// What was read once, and was dropped since, is fetched while it is opened.
 #[test]
-fn who_opens_what_was_there_when_it_looked_again_is_not_led_on_for_ever() {
-    for (is_rewritten, is_doubted) in [(true, false), (true, true), (false, false)] {
-        let mut world = world();
-        let node = world.node("a");
-        world.server.put(Duration::from_secs(60), "a", ROOT + 77, bytes(77));
-        world.now += MS;
-        let mut first = None;
-        let opened = world.run(|cache, now| *first.insert(cache.open(now, node)));
-        assert!(matches!(opened, Err(Failure::Stale)), "{opened:?}");
-        let there = lookup(&mut world, "a").expect("it is there");
-        // Others find out.
-        if is_rewritten {
-            assert_eq!(world.read(there), Ok(bytes(77)));
-            if is_doubted {
-                world.server.change_mode(Duration::from_secs(61), ROOT + 77);
-                world.now += DAY;
-                assert_eq!(lookup(&mut world, "a"), Ok(there));
-            }
-            world.server.put(Duration::from_secs(62), "a", ROOT + 77, bytes(78));
-            world.now += DAY;
-            assert_ne!(lookup(&mut world, "a"), Ok(there));
-        } else {
-            world.fault = Some(|procedure| (procedure == Procedure::Read).then_some(Status::STALE));
-            assert_eq!(world.read(there), Err(Failure::Stale));
-            world.fault = None;
+fn what_was_dropped_and_is_opened_again_may_change_its_mode() {
+    let mut config = CacheConfig::default();
+    config.size_bytes = 150_000;
+    let mut world = World::new(config, MemoryStore::default());
+    let (node, other) = (world.node("a"), world.node("d"));
+    assert_eq!(world.read(node), Ok(bytes(A)));
+    assert!(world.read(other).is_ok());
+    assert_eq!(world.held(node), 0, "there is no room for both");
+    world.now += MS;
+    let opening = world.cache.open(world.now, node);
+    let mut sent: Vec<_> = std::iter::from_fn(|| world.cache.poll_transmit(world.now)).collect();
+    let lookup = sent.iter().position(|it| it.procedure == Procedure::Lookup).expect("its name is asked for");
+    let first = sent.remove(lookup);
+    let outcome = world.answer(&first);
+    world.cache.handle_reply(world.now, first.call, outcome);
+    let open = std::iter::from_fn(|| world.cache.poll_event()).find_map(|event| match event {
+        Event::Done { operation, result: Ok(Answer::Opened { open, keep_cache }) }
+            if operation == opening =>
+        {
+            assert!(!keep_cache, "nothing of it is held");
+            Some(open)
         }
-        let opened = world.run(|cache, now| cache.open_handle(now, there, first));
-        assert!(
-            matches!(opened, Ok(Answer::Opened { .. })),
-            "rewritten: {is_rewritten}, doubted: {is_doubted}; {opened:?}"
-        );
+        _ => None,
+    });
+    world.server.change_mode(Duration::from_secs(60), A);
+    for call in sent {
+        let outcome = world.answer(&call);
+        world.cache.handle_reply(world.now, call.call, outcome);
     }
+    assert_eq!(read(&mut world, open.expect("it is open"), 0, SIZE as u32), Ok(bytes(A)));
 }
 
 #[test]

@@ -265,8 +265,15 @@ impl Inner {
             match event {
                 Event::Done { operation, result } => {
                     if let Some(Waiting { asker, reply }) = self.waiting.remove(&operation) {
-                        if let (Reply::Open(named, _), Err(Failure::Stale)) = (&reply, &result) {
-                            self.expect_retry(asker, *named, operation);
+                        match (&reply, &result) {
+                            // The kernel tries an open twice.
+                            (Reply::Open { named, is_again: false, .. }, Err(Failure::Stale)) => {
+                                self.expect_retry(asker, *named, operation);
+                            }
+                            (Reply::Entry(directory, name, _), Err(_)) => {
+                                self.expect_no_retry(asker, &(*directory, name.clone()));
+                            }
+                            _ => {}
                         }
                         self.send(reply, result);
                     }

@@ -71,6 +71,9 @@ const WAIT: Duration = Duration::from_secs(2);
 /// How much longer than the wait an operation of several calls may take on a busy machine.
 const MARGIN: Duration = Duration::from_secs(4);
 
+/// How long the kernel believes where a name leads.
+const BELIEVED: Duration = Duration::from_secs(1);
+
 /// How long after an outage an open may show what was before it.
 const AFTER_OUTAGE: Duration = Duration::from_millis(500);
 
@@ -227,10 +230,13 @@ impl Field {
             Some("2") => self.allowed(name, window).contains(&None),
             // A page of a mapping that cannot be had is a bad address.
             Some("5" | "14" | "116") if !must_be_held && self.outage(window).is_some() => true,
-            // The kernel tries an open once more: two changes end it. A handle may have been given to another file twice.
+            // The kernel tries an open once more: two changes end it, and the first of them may have been shortly before, as the kernel
+            // believes for a second what it was told. A handle may have been given to another file twice.
             Some("116") => {
-                let changes = self.model(|it| it.during(name, window.0, window.1)).len() - 1;
-                changes > usize::from(!self.situation.reuses)
+                let changes = |from| self.model(|it| it.during(name, from, window.1)).len() - 1;
+                let meanwhile = changes(window.0);
+                meanwhile > usize::from(!self.situation.reuses)
+                    || meanwhile > 0 && changes(window.0 - BELIEVED) > meanwhile
             }
             _ => false,
         }

@@ -344,16 +344,7 @@ impl<S: Store> Cache<S> {
         {
             return self.step_elsewhere(id, other, first);
         }
-        // Who tries again, and found this meanwhile, opens what was there a moment ago: there may be another one at every look. What was
-        // told to be larger than it turned out to be is not opened.
-        let was_there = |object: &Object| {
-            let size = object.known.metadata.size;
-            let is_as_told = |held: &Held| held.doubt.is_none() && held.shown_bytes <= size;
-            by.is_none() && object.known.call >= first && object.held().is_some_and(is_as_told)
-        };
-        let is_there = |object: &&Object| {
-            !object.over && !self.tree.is_nameless(&object.known.metadata) || was_there(object)
-        };
+        let is_there = |object: &&Object| !object.over && !self.tree.is_nameless(&object.known.metadata);
         let Some(object) = self.tree.objects.get(node).filter(is_there) else {
             return match (leads, by) {
                 // Who opens it will look the name up again, and is not to be led to what is over as well.
@@ -364,21 +355,25 @@ impl<S: Store> Cache<S> {
                 _ => Some(Err(Failure::Stale)),
             };
         };
-        let (handle, size, is_over) = (object.handle(), object.known.metadata.size, object.over);
+        let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let is_confirmed = object.known.call >= first && held.doubt.is_none() && matches!(leads, Leads::Here);
+        let is_bare = object.open == 0 && held.present.is_empty();
         if is_confirmed || self.takes_stale(id) {
             self.count_stale(!is_confirmed);
             if is_confirmed {
                 self.tree.confirm_open(node, begun);
             }
             let open = OpenId(self.calls.number());
-            let keep_cache = !is_confirmed || self.tree.takes_pages(node, open) && !is_over;
+            // A front that drops what it has read has nothing of what was held, which may change as it likes then.
+            let is_begun_again = is_confirmed && is_bare;
+            let keep_cache = !is_confirmed || self.tree.takes_pages(node, open) && !is_begun_again;
             self.tree.objects.touch(node);
             if let Some(object) = self.tree.objects.get_mut(node) {
                 object.open += 1;
                 if let Some(held) = object.held_mut() {
                     held.wanted = true;
+                    held.given &= !is_begun_again;
                 }
             }
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });

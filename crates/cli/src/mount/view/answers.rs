@@ -41,7 +41,12 @@ pub(in super::super) enum Reply {
     Attributes(Answer),
     /// Whether a file may be used in this way.
     Access(Access, Answer),
-    Open(NodeId, Answer),
+    Open {
+        named: NodeId,
+        /// It is the second try.
+        is_again: bool,
+        answer: Answer,
+    },
     Data(Answer),
     OpenDirectory(NodeId, Answer),
     Directory(DirectoryReader, Answer),
@@ -59,7 +64,7 @@ impl Reply {
             Self::Entry(_, _, answer)
             | Self::Attributes(answer)
             | Self::Access(_, answer)
-            | Self::Open(_, answer)
+            | Self::Open { answer, .. }
             | Self::Data(answer)
             | Self::OpenDirectory(_, answer)
             | Self::Directory(_, answer)
@@ -73,7 +78,7 @@ impl Reply {
             Self::Entry(_, _, answer)
             | Self::Attributes(answer)
             | Self::Access(_, answer)
-            | Self::Open(_, answer)
+            | Self::Open { answer, .. }
             | Self::Data(answer)
             | Self::OpenDirectory(_, answer)
             | Self::Directory(_, answer)
@@ -125,7 +130,7 @@ impl Inner {
                     None => answer.done(),
                 }
             }
-            (Reply::Open(_, answer), Ok(Found::Opened { open, keep_cache })) => {
+            (Reply::Open { answer, .. }, Ok(Found::Opened { open, keep_cache })) => {
                 self.open_files += 1;
                 if !answer.opened(open.number(), keep_cache) {
                     self.release(open);

@@ -43,6 +43,13 @@ impl<T> Retries<T> {
         }
     }
 
+    /// There is no second try: the name leads nowhere.
+    fn give_up(&mut self, thread: u32, entry: &Entry) {
+        if self.by_thread.get(&thread).is_some_and(|retry| retry.entry == *entry) {
+            self.by_thread.remove(&thread);
+        }
+    }
+
     /// Returns the first try, if this is the second.
     fn take(&mut self, thread: u32, entry: &Entry, now: Instant) -> Option<T> {
         let retry = self.by_thread.remove(&thread)?;
@@ -58,7 +65,8 @@ impl View {
         let (node, entry) = (inner.other_names.meant(named), inner.entry(named));
         let first = entry.as_ref().and_then(|it| inner.retries.take(asker.thread, it, Instant::now()));
         drop(inner);
-        self.begin(asker, Reply::Open(named, answer), |cache, now| match &entry {
+        let reply = Reply::Open { named, is_again: first.is_some(), answer };
+        self.begin(asker, reply, |cache, now| match &entry {
             Some((directory, name)) if first.is_none() => cache.open_by(now, node, *directory, name),
             _ => cache.open_handle(now, node, first),
         });
@@ -66,6 +74,11 @@ impl View {
 }
 
 impl Inner {
+    /// Records that the name of an open that the kernel wanted to try again leads nowhere.
+    pub(super) fn expect_no_retry(&mut self, asker: Asker, entry: &Entry) {
+        self.retries.give_up(asker.thread, entry);
+    }
+
     /// Records that the kernel will try an open again.
     pub(super) fn expect_retry(&mut self, asker: Asker, named: NodeId, first: OperationId) {
         if let Some(entry) = self.entry(named) {
@@ -89,6 +102,10 @@ mod tests {
         assert_eq!(retries.take(0, &entry("a"), now), None, "any thread");
         assert_eq!(retries.take(1, &entry("a"), now), Some("first"));
         assert_eq!(retries.take(1, &entry("a"), now), None, "once");
+        retries.expect(6, entry("a"), "first", now);
+        retries.give_up(6, &entry("b"));
+        retries.give_up(6, &entry("a"));
+        assert_eq!(retries.take(6, &entry("a"), now), None, "its name led nowhere: this is another open");
         assert_eq!(retries.take(2, &entry("b"), now), None, "another name");
         assert_eq!(retries.take(2, &entry("a"), now), None, "it has opened something else since");
         assert_eq!(retries.take(3, &entry("a"), now + AGAIN), None, "late");
