@@ -47,7 +47,7 @@ use crate::{
     connections::Connections,
     descriptors,
     error::is_scarce,
-    event::{Change, Event, Name, Warning, What},
+    event::{Change, Event, Name, Warning},
     exit::{Exit, Failure},
     local::{self, Key, StateHome},
     outcome::Skip,
@@ -536,12 +536,12 @@ impl Run<'_> {
         self.remove_left(&mut place).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
-            None => self.say(What::Directory, node, &place.own_name(), None)?,
-            Some(_) if is_new => self.say_change(What::Directory, node, frame, name, Change::New)?,
+            None => self.say(node, &place.own_name(), None)?,
+            Some(_) if is_new => self.say_change(node, frame, name, Change::New)?,
             Some(_) => {
                 let there = was.as_ref().map(|was| was.attributes.mode & 0o7777);
                 if there.is_some_and(|there| there != node.attributes.mode & 0o7777) {
-                    self.say_change(What::Directory, node, frame, name, Change::Attributes)?;
+                    self.say_change(node, frame, name, Change::Attributes)?;
                 }
             }
         }
@@ -589,8 +589,7 @@ impl Run<'_> {
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let times = self.copy.preserve.then_some(node.attributes.times);
-            let was = present.as_ref().map(Version::from);
-            let replaces = (was.is_some(), self.replaces(was));
+            let replaces = self.replaces(present.as_ref().map(Version::from));
             let place = &frame.place;
             if !place
                 .symlink(self.connections, self.reporter, (name, &self.tags), (&target, times), replaces)
@@ -599,7 +598,7 @@ impl Run<'_> {
                 return self.skip_taken(node, &place.name(name));
             }
         }
-        self.say_change(What::Link, node, frame, name, change)
+        self.say_change(node, frame, name, change)
     }
 
     /// Says that something got the name of a copy while that was made, and stays.
@@ -614,29 +613,16 @@ impl Run<'_> {
     }
 
     /// Says what was copied, or would be.
-    fn say_change(
-        &self,
-        what: What,
-        node: &Node,
-        frame: &Frame,
-        name: &[u8],
-        change: Change,
-    ) -> anyhow::Result<()> {
-        if self.sync.is_none() || what != What::Directory {
+    fn say_change(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> anyhow::Result<()> {
+        if self.sync.is_none() || node.kind != Kind::Directory {
             self.reporter.activity().file_done();
         }
         let path = filter::below(frame.relative(), name);
-        self.say(what, node, &frame.place.name(name), Some((&path, change)))
+        self.say(node, &frame.place.name(name), Some((&path, change)))
     }
 
-    fn say(
-        &self,
-        what: What,
-        node: &Node,
-        target: &Name,
-        change: Option<(&[u8], Change)>,
-    ) -> anyhow::Result<()> {
-        let bytes = node.attributes.size;
+    fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> anyhow::Result<()> {
+        let (what, bytes) = (node.kind.into(), node.attributes.size);
         self.reporter.handle(&Event::Copied { what, source: &node.name(), target, bytes, change })
     }
 

@@ -95,7 +95,7 @@ pub(crate) enum Event<'a> {
     Skipped { source: &'a Name, target: &'a Name, reason: Skip },
     /// It is newer than its source and was not to be replaced. It may be the same all the same, where contents are not compared.
     KeptNewer { source: &'a Name, target: &'a Name, may_be_same: bool },
-    /// A copy goes on after the bytes that an earlier run has copied.
+    /// A copy is resumed after the bytes that an earlier run has copied.
     Resumed { source: &'a Name, target: &'a Name, bytes: u64, size: u64 },
     /// A copy was read again and is equal to its source.
     Verified,
@@ -132,8 +132,8 @@ pub(crate) enum Warning<'a> {
     Grew(&'a Name, u64),
     /// It is nothing that can be copied, but this.
     Special(&'a Name, &'static str),
-    /// What an interrupted copy has left.
-    Left(&'a Name, Skip),
+    /// An interrupted copy of the file beside it has left it.
+    Left(&'a Name),
     /// The mark of an incomplete copy in a source.
     Marker(&'a Name),
     /// Nothing is deleted, or nothing else.

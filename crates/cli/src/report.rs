@@ -339,11 +339,10 @@ impl Reporter {
     }
 
     /// As [`Reporter::warning`], about a file among many: what is said of one is not said of the others, which are counted.
-    fn warning_of(&self, name: impl Display, text: &str) {
-        let line = format!("{name}: {text}");
-        self.log(&line);
+    fn warning_of(&self, line: &str) {
+        self.log(line);
         if !self.quiet {
-            self.tell_once_of_many(Style::Warning, &line);
+            self.tell_once_of_many(Style::Warning, line);
         }
         let _ = self.event(&json!({"event": "warning", "message": line}));
     }

@@ -11,12 +11,7 @@ use super::{
     transfer::{Item, Version},
     update::Age,
 };
-use crate::{
-    event::{Change, What},
-    local::Named,
-    progress::Share,
-    report::Reporter,
-};
+use crate::{event::Change, local::Named, progress::Share, report::Reporter};
 
 /// The files that have several names.
 #[derive(Debug, Default)]
@@ -117,7 +112,7 @@ impl Run<'_> {
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {
                 share.leave_out(u64::MAX);
-                return self.say_change(What::File, node, frame, name, Change::Link);
+                return self.say_change(node, frame, name, Change::Link);
             }
             // It was not copied: what is wrong with it is said again, or it is copied now.
             return self.file(item).await;
@@ -138,15 +133,15 @@ impl Run<'_> {
         if !self.copy.dry_run {
             frame.touch(self.connections, self.reporter).await;
             let link = (&copied, there, first);
-            let was = present.as_ref().map(Version::from);
-            let (named, replaces) = ((name, &self.tags), (was.is_some(), self.replaces(was)));
+            let replaces = self.replaces(present.as_ref().map(Version::from));
+            let named = (name, &self.tags);
             match frame.place.hard_link(self.connections, self.reporter, named, link, replaces).await? {
                 Named::Yes => {}
                 Named::Taken => return self.skip_taken(node, &frame.place.name(name)),
                 Named::Unknown => return self.file(item).await,
             }
         }
-        self.say_change(What::File, node, frame, name, Change::Link)
+        self.say_change(node, frame, name, Change::Link)
     }
 
     /// Reports what failed, and goes on.

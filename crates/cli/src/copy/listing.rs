@@ -49,7 +49,7 @@ impl Run<'_> {
         for (name, mut node) in children {
             if name == MARKER {
                 if deletes.is_some() {
-                    let text = format!("{node}: skipped; it says that SRC itself is an incomplete copy");
+                    let text = Warning::Marker(&node.name()).to_string();
                     self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                 } else {
                     self.warn(Warning::Marker(&node.name()));
@@ -80,9 +80,8 @@ impl Run<'_> {
                     self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
                     continue;
                 }
-                let reason = Skip::Partial;
-                self.warn(Warning::Left(&node.name(), reason));
-                self.skip(&node, &frame.place.name(&name), reason)?;
+                self.warn(Warning::Left(&node.name()));
+                self.skip(&node, &frame.place.name(&name), Skip::Partial)?;
                 continue;
             }
             if node.kind == Kind::Symlink && self.copy.links == Links::All {

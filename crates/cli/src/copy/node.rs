@@ -18,7 +18,7 @@ use super::kept;
 use crate::{
     connections::Connections,
     error::{ResultExt, is_missing, is_stale, local, remote_error, show},
-    event::Name,
+    event::{Name, What},
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
     remote::{Child, Children, Found, find, follow, real},
@@ -388,6 +388,17 @@ impl fmt::Display for Node {
             Origin::Local(path) => formatter.write_str(&show(path)),
             Origin::Remote(file) => file.remote.fmt(formatter),
             Origin::Standard => formatter.write_str("standard input"),
+        }
+    }
+}
+
+impl From<Kind> for What {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Directory => Self::Directory,
+            Kind::Symlink => Self::Link,
+            // What is no file is read as one, if it is copied.
+            Kind::File | Kind::Special(_) => Self::File,
         }
     }
 }

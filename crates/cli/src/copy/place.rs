@@ -219,7 +219,7 @@ impl Place {
         reporter: &Reporter,
         (link, tags): (&[u8], &Tags),
         (target, times): (&[u8], Option<Times>),
-        (is_there, replaces): (bool, Replaces),
+        replaces: Replaces,
     ) -> anyhow::Result<bool> {
         match self {
             Self::Planned(_) => Ok(true),
@@ -238,9 +238,7 @@ impl Place {
             }
             Self::Remote(place) => {
                 let named = (link, tags.own());
-                let make = async |place: &RemotePlace| {
-                    place.symlink(named, target, times, (is_there, replaces)).await
-                };
+                let make = async |place: &RemotePlace| place.symlink(named, target, times, replaces).await;
                 place.with(connections, reporter, make).await
             }
         }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     connections::Connections,
     error::{ResultExt, local, remote_error},
-    event::{Event, Name, What},
+    event::{Event, Name},
     exit::{Exit, Failure},
     local::close_copy,
     remote::{Found, find_again, follow},
@@ -285,7 +285,7 @@ impl Run<'_> {
                 Output::Standard => Name::standard_output(),
                 Output::Special(path) => Name::local(path),
             };
-            return self.say(What::File, node, &target, None);
+            return self.say(node, &target, None);
         }
         self.reporter.activity().expect(node.attributes.size);
         let mut source = Input::Remote(Reading::new(self.connections, self.reporter, file, node.attributes));
@@ -325,7 +325,7 @@ impl Run<'_> {
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::local(path)).await?;
                 }
-                self.say(What::File, node, &Name::local(path), None)
+                self.say(node, &Name::local(path), None)
             }
         }
     }

@@ -16,7 +16,7 @@ use super::{
     transfer::SET_ID_IS_LEFT_OUT,
 };
 use crate::{
-    event::{Change, Name, NotDone, Warning, What},
+    event::{Change, Name, NotDone, Warning},
     outcome::Skip,
 };
 
@@ -106,7 +106,7 @@ impl Run<'_> {
                 return Ok(false);
             }
         }
-        self.say_change(What::File, node, frame, name, Change::Attributes).map(|()| true)
+        self.say_change(node, frame, name, Change::Attributes).map(|()| true)
     }
 
     /// Says that something is as its source.

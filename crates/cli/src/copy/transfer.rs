@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::{ResultExt, about, is_stale, local},
-    event::{Change, Event, Name, Warning, What},
+    event::{Change, Event, Name, Warning},
     exit::{Exit, Failure},
     local::{self as files, Directory},
     outcome::Skip,
@@ -135,7 +135,7 @@ impl Copied {
 
 impl Replaces {
     /// Whether something had the name, as far as that is known.
-    const fn was_there(&self) -> bool {
+    pub(super) const fn was_there(&self) -> bool {
         matches!(self, Self::Anything { was_there: true } | Self::Only(_))
     }
 
@@ -185,7 +185,7 @@ impl Run<'_> {
                     self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
                 }
-                self.say_change(What::File, node, frame, name, change)
+                self.say_change(node, frame, name, change)
             }
         }
     }

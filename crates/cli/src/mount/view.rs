@@ -271,7 +271,7 @@ impl Inner {
                                 self.expect_retry(asker, *named, operation);
                             }
                             (Reply::Entry(directory, name, _), Err(_)) => {
-                                self.expect_no_retry(asker, &(*directory, name.clone()));
+                                self.expect_no_retry(asker, *directory, name);
                             }
                             _ => {}
                         }

@@ -234,14 +234,10 @@ impl Reporter {
                 }
                 value
             }
-            Event::Skipped { source, target, reason } => {
+            Event::Skipped { source, target, .. } | Event::KeptNewer { source, target, .. } => {
+                let reason = if let Event::Skipped { reason, .. } = happened { *reason } else { Skip::Newer };
                 let mut value = of_two("skipped", source, target);
                 value["reason"] = reason.name().into();
-                return value;
-            }
-            Event::KeptNewer { source, target, .. } => {
-                let mut value = of_two("skipped", source, target);
-                value["reason"] = Skip::Newer.name().into();
                 return value;
             }
             Event::Resumed { source, target, bytes, .. } => {
@@ -268,61 +264,77 @@ impl Reporter {
         value
     }
 
+    /// Says it once, of one file among many, or as it is.
     fn warn(&self, warning: &Warning<'_>) {
         match warning {
-            Warning::NotKept(why) => {
-                self.warning_once(&format!("the destination does not keep modes or times: {why}"));
+            Warning::NotKept(_)
+            | Warning::SetIdNotKept(_)
+            | Warning::NotResumable(_)
+            | Warning::NotResumableBesideAnother
+            | Warning::LostUpload { .. }
+            | Warning::IdentificationsWrap
+            | Warning::Changed(_) => self.warning_once(&warning.to_string()),
+            Warning::Grew(..) | Warning::Special(..) | Warning::Left(_) => {
+                self.warning_of(&warning.to_string());
             }
-            Warning::SetIdNotKept(server) => {
-                self.warning_once(&format!("{server}: set-user-ID and set-group-ID bits are not kept"));
+            Warning::OtherSize { .. } | Warning::Marker(_) | Warning::NothingDeleted { .. } => {
+                self.warning(warning);
             }
-            Warning::NotResumable(error) => self.warning_once(&format!(
+        }
+    }
+}
+
+impl Display for Warning<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotKept(why) => write!(out, "the destination does not keep modes or times: {why}"),
+            Self::SetIdNotKept(server) => {
+                write!(out, "{server}: set-user-ID and set-group-ID bits are not kept")
+            }
+            Self::NotResumable(error) => write!(
+                out,
                 "if this run is interrupted, it cannot be resumed: nothing can be kept in $XDG_STATE_HOME or \
                  ~/.local/state: {}",
                 io_text(error)
-            )),
-            Warning::NotResumableBesideAnother => self.warning_once(
+            ),
+            Self::NotResumableBesideAnother => out.write_str(
                 "if this run is interrupted, it cannot be resumed: another nfsw is copying there",
             ),
-            Warning::LostUpload { target } => self.warning_once(&format!(
+            Self::LostUpload { target } => write!(
+                out,
                 "{}: the server does not have what an earlier run sent, so it is copied from the beginning",
                 target.shown
-            )),
-            Warning::IdentificationsWrap => self.warning_once(
+            ),
+            Self::IdentificationsWrap => out.write_str(
                 "datagrams are fragmented faster than their identifications last (RFC 4963), so every copy is read again and \
                  compared; --transport tcp or --block-size auto needs none of that",
             ),
-            Warning::OtherSize { source, target } => self.warning(format_args!(
+            Self::OtherSize { source, target } => write!(
+                out,
                 "{}: kept, it has the time of {} but another size (without -u it is replaced)",
                 target.shown, source.shown
-            )),
-            Warning::Changed(file) => {
-                let text = format!("{}: changed since its copy was begun; copied again", file.shown);
-                self.warning_once(&text);
+            ),
+            Self::Changed(file) => {
+                write!(out, "{}: changed since its copy was begun; copied again", file.shown)
             }
-            Warning::Grew(file, bytes) => {
-                let size = units::bytes(*bytes);
-                let text =
-                    format!("grew while it was copied; the copy has the {size} that were there when it was begun");
-                self.warning_of(&file.shown, &text);
+            Self::Grew(file, bytes) => write!(
+                out,
+                "{}: grew while it was copied; the copy has the {} that were there when it was begun",
+                file.shown,
+                units::bytes(*bytes)
+            ),
+            Self::Special(file, what) => write!(out, "{}: skipped, it is a {what}", file.shown),
+            Self::Left(file) => write!(out, "{}: skipped: it {}", file.shown, Skip::Partial.words()),
+            Self::Marker(file) => {
+                write!(out, "{}: skipped; it says that SRC itself is an incomplete copy", file.shown)
             }
-            Warning::Special(file, what) => {
-                self.warning_of(&file.shown, &format!("skipped, it is a {what}"));
-            }
-            Warning::Left(file, reason) => {
-                self.warning_of(&file.shown, &format!("skipped: it {}", reason.words()));
-            }
-            Warning::Marker(file) => self.warning(format_args!(
-                "{}: skipped; it says that SRC itself is an incomplete copy",
-                file.shown
-            )),
-            Warning::NothingDeleted { is_rest, why } => {
+            Self::NothingDeleted { is_rest, why } => {
                 let other = if *is_rest { "nothing else" } else { "nothing" };
                 let what = match why {
                     NotDone::Copying => "copied",
                     NotDone::Listing => "listed",
                 };
-                self.warning(format_args!("{other} is deleted, as not everything could be {what}"));
+                write!(out, "{other} is deleted, as not everything could be {what}")
             }
         }
     }

@@ -181,7 +181,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Drops the data of a file.
-    pub(crate) fn drop_data(&mut self, node: NodeId) {
+    pub(super) fn drop_data(&mut self, node: NodeId) {
         let Some(held) = self.objects.get(node).and_then(Object::held) else { return };
         let grains: Vec<u64> = held.present.keys().copied().collect();
         for grain in grains {
@@ -194,7 +194,7 @@ impl<S: Store> Tree<S> {
         self.loose.retain(|(of, ..)| *of != node);
     }
 
-    pub(crate) fn drop_grain(&mut self, node: NodeId, grain: u64) {
+    pub(super) fn drop_grain(&mut self, node: NodeId, grain: u64) {
         let Some(object) = self.objects.get_mut(node) else { return };
         let Some(held) = object.held_mut() else { return };
         held.unproven.remove(&grain);
@@ -240,7 +240,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Records that a grain is not proven to be of its version.
-    pub(crate) fn fetch_again(&mut self, node: NodeId, grain: u64) {
+    fn fetch_again(&mut self, node: NodeId, grain: u64) {
         if self.again.len() < MOST_AGAIN
             && let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut)
             && held.again.insert(grain)

@@ -91,7 +91,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Records that the server has confirmed what the record of an object says.
-    pub(crate) fn confirmed(&mut self, node: NodeId) {
+    pub(super) fn confirmed(&mut self, node: NodeId) {
         self.unkept_after(node, LATER);
     }
 
@@ -308,7 +308,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Forgets an object, which the store keeps if it lasts: it comes back with the record of its directory.
-    pub(crate) fn put_away(&mut self, node: NodeId) {
+    pub(super) fn put_away(&mut self, node: NodeId) {
         if !self.store.is_lasting() {
             self.drop_data(node);
             self.objects.remove(node);
@@ -335,7 +335,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// The attributes of a file have changed, and its data is still its own: the store keeps it under another key.
-    pub(crate) fn rename_kept(&mut self, node: NodeId) {
+    pub(super) fn rename_kept(&mut self, node: NodeId) {
         if self.store.is_lasting()
             && let Some(object) = self.objects.get(node)
             && object.held().is_some_and(|held| held.recalled)
@@ -346,7 +346,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Nothing of an object that is over is kept.
-    pub(crate) fn retire(&mut self, node: NodeId) {
+    pub(super) fn retire(&mut self, node: NodeId) {
         self.unkept.remove(node);
         if self.store.is_lasting()
             && let Some(object) = self.objects.get(node)

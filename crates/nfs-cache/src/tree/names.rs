@@ -89,14 +89,14 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    pub(crate) fn set_entry(&mut self, node: NodeId, entry: Entry) {
+    fn set_entry(&mut self, node: NodeId, entry: Entry) {
         if let Some(object) = self.objects.get_mut(node) {
             object.entry = Some(entry);
         }
     }
 
     /// Returns the name that an object was found by, if that leads to it as far as is known, and the directory.
-    pub(crate) fn entry<'a>(&'a self, object: &'a Object) -> Option<(&'a Name, &'a Object)> {
+    fn entry<'a>(&'a self, object: &'a Object) -> Option<(&'a Name, &'a Object)> {
         let Entry { directory, name } = object.entry.as_ref()?;
         let directory = self.objects.get(*directory)?;
         let edge = directory.directory()?.names.get(name)?;
@@ -104,13 +104,13 @@ impl<S: Store> Tree<S> {
     }
 
     /// Whether an object stays when room is made: it is hoarded or pinned, or a directory that it lies in is pinned.
-    pub(crate) fn is_pinned(&self, node: NodeId) -> bool {
+    pub(super) fn is_pinned(&self, node: NodeId) -> bool {
         let is_hoarded = self.objects.get(node).is_some_and(|object| object.hoarded);
         is_hoarded || self.way_up(node).any(|(_, object)| object.pinned)
     }
 
     /// An object and the directories that it lies in.
-    pub(crate) fn way_up(&self, node: NodeId) -> impl Iterator<Item = (NodeId, &Object)> {
+    fn way_up(&self, node: NodeId) -> impl Iterator<Item = (NodeId, &Object)> {
         let first = self.objects.get(node).map(|object| (node, object));
         let above = |&(_, object): &(NodeId, &Object)| {
             let parent = object.parent()?;

@@ -85,7 +85,7 @@ impl<S: Store> Tree<S> {
 
     /// A file has other bytes, of which a front has none yet: then it is the same node, and what is held of it goes. Returns false if a
     /// front has some, or this goes on and on, or it is shorter: a node never is, for a front may believe in the bytes that it had.
-    pub(crate) fn renew(&mut self, node: NodeId, size: u64) -> bool {
+    fn renew(&mut self, node: NodeId, size: u64) -> bool {
         let most = self.config.fruitless_calls;
         let object = self.objects.get_mut(node).filter(|object| object.known.metadata.size <= size);
         let held = object.and_then(Object::held_mut);
@@ -99,7 +99,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Tells a front that knows a file of its change.
-    pub(crate) fn altered(&mut self, node: NodeId) {
+    fn altered(&mut self, node: NodeId) {
         if self.objects.get(node).is_some_and(|object| object.references > 0) {
             self.altered.push(node);
         }
@@ -107,7 +107,7 @@ impl<S: Store> Tree<S> {
 
     /// What is held of a file may still be what the file has: what was read stays readable, and a grain is compared before other bytes are
     /// read or the file is opened. Returns false if nothing can be compared although a front was given bytes.
-    pub(crate) fn doubt(
+    fn doubt(
         &mut self,
         node: NodeId,
         before: &Known,
@@ -229,7 +229,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// What the store has kept with names of a directory is not to bring back what the server does not know any more.
-    pub(crate) fn forget_handle(&mut self, directory: Option<NodeId>, gone: &FileHandle) {
+    fn forget_handle(&mut self, directory: Option<NodeId>, gone: &FileHandle) {
         let Some(node) = directory else { return };
         let Some(directory) = self.objects.get_mut(node).and_then(Object::directory_mut) else { return };
         for edge in directory.names.values_mut() {

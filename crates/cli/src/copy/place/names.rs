@@ -233,25 +233,25 @@ impl Place {
         reporter: &Reporter,
         (name, tags): (&[u8], &Tags),
         (file, there, first): (&Present, &Frame, &[u8]),
-        (is_there, replaces): (bool, Replaces),
+        replaces: Replaces,
     ) -> anyhow::Result<Named> {
         let named = match (self, &there.place) {
             (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => {
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
-                let linked = directory.hard_link(name, (there, first), is_there, may_replace);
+                let linked = directory.hard_link(name, (there, first), replaces.was_there(), may_replace);
                 linked.map_err(|error| local(&directory.join(name), &error))?
             }
             (Self::Remote(place), Self::Remote(_)) => {
                 let Some(file) = file.handle else { return Ok(Named::Unknown) };
                 let named = (name, tags.own());
-                let link = async |at: &RemotePlace| at.hard_link(named, file, (is_there, replaces)).await;
+                let link = async |at: &RemotePlace| at.hard_link(named, file, replaces).await;
                 let linked = place.with(connections, reporter, link).await?;
                 reporter.activity().step();
                 linked
             }
             _ => Named::Unknown,
         };
-        if named == Named::Taken && !is_there && !replaces.is_nothing() {
+        if named == Named::Taken && !replaces.was_there() && !replaces.is_nothing() {
             return Err(exists(self.show(name)));
         }
         Ok(named)
@@ -307,10 +307,10 @@ impl RemotePlace {
         &self,
         (name, tag): (&[u8], Tag),
         file: FileHandle,
-        (is_there, replaces): (bool, Replaces),
+        replaces: Replaces,
     ) -> anyhow::Result<Named> {
         let Self { client, handle, remote, .. } = self;
-        let shown = remote.join(name);
+        let (shown, is_there) = (remote.join(name), replaces.was_there());
         let mut linked = tag.linked(name);
         if is_there {
             match client.remove(*handle, &linked).await {

@@ -358,11 +358,11 @@ impl RemotePlace {
         (link, tag): (&[u8], Tag),
         target: &[u8],
         times: Option<Times>,
-        (is_there, replaces): (bool, Replaces),
+        replaces: Replaces,
     ) -> anyhow::Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(link);
-        let entry = if is_there {
+        let entry = if replaces.was_there() {
             let mut temporary = tag.temporary(link);
             match client.remove(*handle, &temporary).await {
                 Err(error) if is_missing(&error) => {}

@@ -44,8 +44,9 @@ impl<T> Retries<T> {
     }
 
     /// There is no second try: the name leads nowhere.
-    fn give_up(&mut self, thread: u32, entry: &Entry) {
-        if self.by_thread.get(&thread).is_some_and(|retry| retry.entry == *entry) {
+    fn give_up(&mut self, thread: u32, directory: NodeId, name: &[u8]) {
+        let is_it = |retry: &Retry<T>| retry.entry.0 == directory && *retry.entry.1 == *name;
+        if self.by_thread.get(&thread).is_some_and(is_it) {
             self.by_thread.remove(&thread);
         }
     }
@@ -75,8 +76,8 @@ impl View {
 
 impl Inner {
     /// Records that the name of an open that the kernel wanted to try again leads nowhere.
-    pub(super) fn expect_no_retry(&mut self, asker: Asker, entry: &Entry) {
-        self.retries.give_up(asker.thread, entry);
+    pub(super) fn expect_no_retry(&mut self, asker: Asker, directory: NodeId, name: &[u8]) {
+        self.retries.give_up(asker.thread, directory, name);
     }
 
     /// Records that the kernel will try an open again.
@@ -103,8 +104,8 @@ mod tests {
         assert_eq!(retries.take(1, &entry("a"), now), Some("first"));
         assert_eq!(retries.take(1, &entry("a"), now), None, "once");
         retries.expect(6, entry("a"), "first", now);
-        retries.give_up(6, &entry("b"));
-        retries.give_up(6, &entry("a"));
+        retries.give_up(6, NodeId::ROOT, b"b");
+        retries.give_up(6, NodeId::ROOT, b"a");
         assert_eq!(retries.take(6, &entry("a"), now), None, "its name led nowhere: this is another open");
         assert_eq!(retries.take(2, &entry("b"), now), None, "another name");
         assert_eq!(retries.take(2, &entry("a"), now), None, "it has opened something else since");
