@@ -11,8 +11,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     connections::Connections,
-    error::{ResultExt, has_status, is_missing},
-    exit::{Exit, Failure},
+    error::{Error, ErrorKind, Result, ResultExt, has_status, is_missing},
     remote::{self, Found},
     report::Reporter,
     url::Remote,
@@ -102,11 +101,7 @@ impl Chain {
     ///
     /// # Errors
     /// What looking fails of.
-    pub(crate) async fn holds_now(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> anyhow::Result<bool> {
+    pub(crate) async fn holds_now(&self, connections: &Connections, reporter: &Reporter) -> Result<bool> {
         self.holds_since(Instant::now(), connections, reporter).await
     }
 
@@ -119,7 +114,7 @@ impl Chain {
         begun: Instant,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         self.look(LOOKED_UP_AT_ONCE, begun, connections, reporter).await
     }
 
@@ -128,7 +123,7 @@ impl Chain {
     ///
     /// # Errors
     /// As [`Chain::holds_now`].
-    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<bool> {
+    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> Result<bool> {
         self.look(0, Instant::now(), connections, reporter).await
     }
 
@@ -139,7 +134,7 @@ impl Chain {
         begun: Instant,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let links: Vec<&Link> = self.links().collect();
         let looks = links.iter().enumerate().map(|(index, link)| {
             let lasts = LOOK_LASTS.max(link.entry.client.round_trip() * LOOK_LASTS_ROUND_TRIPS);
@@ -171,7 +166,7 @@ impl Link {
         since: Instant,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let is_known = || self.is_lost.get() || self.looked.get().is_some_and(|looked| looked >= since);
         if is_known() {
             return Ok(!self.is_lost.get());
@@ -188,18 +183,18 @@ impl Link {
         Ok(holds)
     }
 
-    fn tell(&self, reporter: &Reporter) -> anyhow::Result<()> {
+    fn tell(&self, reporter: &Reporter) -> Result<()> {
         if self.is_told.replace(true) {
             return Ok(());
         }
-        reporter.failed(moved(&self.entry.remote))
+        reporter.fail(moved(&self.entry.remote))
     }
 }
 
 /// Returns the failure of a directory that is left alone.
-pub(crate) fn moved(directory: impl Display) -> anyhow::Error {
+pub(crate) fn moved(directory: impl Display) -> Error {
     let text = format!("{directory}: was moved or replaced meanwhile; left alone");
-    Failure::with(Exit::SomeFailed, text)
+    Error::other(text)
 }
 
 impl Entry {
@@ -207,7 +202,7 @@ impl Entry {
     ///
     /// # Errors
     /// What looking fails of.
-    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<bool> {
+    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> Result<bool> {
         let Self { client, parent, remote, handle, file } = self;
         let Some(name) = remote.name() else { return Ok(true) };
         match client.lookup(*parent, name).await {
@@ -231,7 +226,7 @@ impl Entry {
         };
         match found {
             Ok(found) => Ok(file_of(&found.metadata) == *file),
-            Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(false),
+            Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(false),
             Err(error) => Err(error),
         }
     }

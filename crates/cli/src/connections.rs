@@ -7,14 +7,13 @@ use futures_util::{
     future::{BoxFuture, Shared, join_all},
 };
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Credential, Error, FileHandle, LookedUp, MAX_BLOCK_BYTES, PathCache,
-    RetryPolicy, Status, TransportChoice, Window,
+    self as client, BlockSize, Client, ClientConfig, Credential, FileHandle, LookedUp, MAX_BLOCK_BYTES,
+    PathCache, RetryPolicy, Status, TransportChoice, Window,
 };
 
 use crate::{
     args::{ConnectionArgs, Host, Policy, Security, Transport},
-    error::unreachable,
-    exit::Failure,
+    error::{Error, Result, unreachable},
     known::{self, Asked, Known},
     paths,
     progress::{Activity, LinkState},
@@ -46,7 +45,7 @@ struct Connected {
 }
 
 /// An attempt to connect, which ends for all who wait for it.
-type Attempt = Shared<BoxFuture<'static, Result<Client, Error>>>;
+type Attempt = Shared<BoxFuture<'static, Result<Client, client::Error>>>;
 
 /// A connection that is being made.
 #[derive(Clone, Debug)]
@@ -71,7 +70,7 @@ impl Connections {
     ///
     /// # Errors
     /// Status 3 when the server cannot be reached or does not let us mount.
-    pub(crate) async fn client(&self, remote: &Remote) -> anyhow::Result<Client> {
+    pub(crate) async fn client(&self, remote: &Remote) -> Result<Client> {
         loop {
             if let Some(client) = self.reuse(remote).await? {
                 return Ok(client);
@@ -126,7 +125,7 @@ impl Connections {
     ///
     /// # Errors
     /// A usage error that names the option.
-    pub(crate) fn config(&self, remote: &Remote) -> anyhow::Result<ClientConfig> {
+    pub(crate) fn config(&self, remote: &Remote) -> Result<ClientConfig> {
         let url = &*remote.options;
         let arguments = &self.arguments_for(remote);
         let mut config = ClientConfig::default();
@@ -154,7 +153,7 @@ impl Connections {
         config.connect_timeout = arguments.timeout;
         config.rate_limit = self.rate_limit;
         config.path_cache = Some(PathCache::new(paths::cached));
-        config.check().map_err(|error| Failure::usage(error.to_string()))?;
+        config.check().map_err(|error| Error::usage(error.to_string()))?;
         Ok(config)
     }
 
@@ -306,7 +305,7 @@ impl Connections {
     }
 
     /// Returns the attempt to connect to a server that is under way, or begins one.
-    fn attempt(&self, remote: &Remote) -> anyhow::Result<Connecting> {
+    fn attempt(&self, remote: &Remote) -> Result<Connecting> {
         let mut connecting = self.connecting.borrow_mut();
         if let Some(other) = connecting.iter().find(|other| other.remote.is_on_server_of(remote)) {
             return Ok(other.clone());
@@ -329,7 +328,7 @@ impl Connections {
     }
 
     /// Keeps what came of an attempt, once.
-    fn settle(&self, asked: &Remote, attempt: &Attempt, connected: &Result<Client, Error>) {
+    fn settle(&self, asked: &Remote, attempt: &Attempt, connected: &Result<Client, client::Error>) {
         let mut connecting = self.connecting.borrow_mut();
         let Some(at) = connecting.iter().position(|other| other.attempt.ptr_eq(attempt)) else { return };
         let Connecting { memory, .. } = connecting.swap_remove(at);
@@ -347,7 +346,7 @@ impl Connections {
 
     /// Returns the client for a path, if there is one. An export may lie inside another one, where it is a mere empty directory: so
     /// it is made sure that a second path is in the same export.
-    async fn reuse(&self, remote: &Remote) -> anyhow::Result<Option<Client>> {
+    async fn reuse(&self, remote: &Remote) -> Result<Option<Client>> {
         let Some((client, is_known)) = self.find(remote) else {
             return Ok(None);
         };
@@ -395,7 +394,7 @@ fn smooth_block(rate: u64) -> u32 {
     bytes as u32
 }
 
-fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> anyhow::Result<RetryPolicy> {
+fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> Result<RetryPolicy> {
     let ConnectionArgs { timeo, linear_steps, linear_step, max_timeo, .. } = *arguments;
     let timers = timeo.is_some() || linear_steps.is_some() || linear_step.is_some() || max_timeo.is_some();
     let policy = match arguments.policy {
@@ -406,7 +405,7 @@ fn retry(arguments: &ConnectionArgs, url: &UrlOptions) -> anyhow::Result<RetryPo
     let initial = url.initial_timeout.or(timeo).unwrap_or(RetryPolicy::INITIAL);
     let maximum = max_timeo.unwrap_or_else(|| RetryPolicy::MAXIMUM.max(initial));
     match policy {
-        Policy::Adaptive if timers => Err(Failure::usage(
+        Policy::Adaptive if timers => Err(Error::usage(
             "--timeo, --linear-steps, --linear-step and --max-timeo set timers that --policy adaptive does not have; leave them out, or use --policy hybrid",
         )),
         Policy::Adaptive => Ok(RetryPolicy::Adaptive),
@@ -426,12 +425,13 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::error::ErrorKind;
     use crate::{
         args::{Cli, Command},
         served::{Served, connection},
     };
 
-    fn config(options: &[&str]) -> anyhow::Result<ClientConfig> {
+    fn config(options: &[&str]) -> Result<ClientConfig> {
         let line = ["nfsw", "stat"].iter().chain(options);
         let Command::Stat(arguments) = Cli::parse_from(line).command else { panic!("stat") };
         Connections::new(arguments.connection, None, Arc::default()).config(&arguments.targets[0])
@@ -456,13 +456,13 @@ mod tests {
         assert_eq!(config(&["h:/x"]).unwrap().retry, RetryPolicy::Adaptive);
         assert_eq!(config(&["--policy", "kernel", "h:/x"]).unwrap().retry, RetryPolicy::kernel());
         let error = config(&["--policy", "adaptive", "--timeo", "1s", "h:/x"]).unwrap_err();
-        assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage);
+        assert_eq!(error.kind(), ErrorKind::Usage);
     }
 
     #[test]
     fn impossible_options_are_usage_errors() {
         let error = config(&["--max-timeo", "1ms", "h:/x"]).unwrap_err();
-        assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage);
+        assert_eq!(error.kind(), ErrorKind::Usage);
     }
 
     #[tokio::test]

@@ -46,9 +46,8 @@ pub(crate) use self::{
 use crate::{
     connections::Connections,
     descriptors,
-    error::is_scarce,
+    error::{Error, ErrorKind, Result},
     event::{Change, Event, Name, Warning},
-    exit::{Exit, Failure},
     local::{self, Key, StateHome},
     outcome::Skip,
     progress::Share,
@@ -167,7 +166,7 @@ struct Processed {
     /// Directories it held: the one it went to, and the one it made.
     frames: Vec<Rc<Frame>>,
     is_large: bool,
-    result: anyhow::Result<Vec<Work>>,
+    result: Result<Vec<Work>>,
 }
 
 /// One run of `nfsw cp` or `nfsw sync`.
@@ -189,7 +188,7 @@ struct Run<'a> {
     /// What is done at once at most, as this machine allows.
     most: Cell<usize>,
     /// Looks whether directories on servers are still where they were when they were filled, which nothing waits for.
-    looks: RefCell<FuturesUnordered<LocalBoxFuture<'a, anyhow::Result<()>>>>,
+    looks: RefCell<FuturesUnordered<LocalBoxFuture<'a, Result<()>>>>,
 }
 
 /// Work to be done: small files first, so that directories are listed only when there is room.
@@ -206,7 +205,7 @@ struct Queue {
 ///
 /// # Errors
 /// What ended the run; failures of single files are reported and the rest is copied.
-pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
+pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Reporter) -> Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
     let tags = Tags::new(&copy.state);
     let plan = plan::plan(copy, &tags, connections, reporter).await?;
@@ -273,7 +272,7 @@ impl Copy {
 
 /// Opens the list of what an interrupted run has copied from the same sources to the same target;
 /// `None` where none is kept.
-fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> anyhow::Result<Option<Done>> {
+fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
     let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
     let (session, server) = match &frame.place {
         Place::Remote(place) => ([0; 16], Some(place.client.address())),
@@ -287,7 +286,7 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> an
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
             let text = "another nfsw is copying the same to the same place; wait for it, or stop it";
-            Err(Failure::with(Exit::SomeFailed, text))
+            Err(Error::other(text))
         }
         Err(error) => {
             reporter.handle(&Event::Warning(Warning::NotResumable(&error)))?;
@@ -305,18 +304,18 @@ impl Run<'_> {
     }
 
     /// Reports what `--files-from` lists and no source has.
-    fn tell_missing(&self) -> anyhow::Result<()> {
+    fn tell_missing(&self) -> Result<()> {
         let [source, others @ ..] = &self.copy.sources[..] else { return Ok(()) };
         for path in self.copy.filter.missing() {
             let path = escape(&path);
             let there = if others.is_empty() { format!("{source}/{path}") } else { path.into_owned() };
             let text = format!("{there}: listed in --files-from, but not there");
-            self.reporter.failed(Failure::with(Exit::SourceMissing, text))?;
+            self.reporter.fail(Error::new(ErrorKind::SourceMissing, text))?;
         }
         Ok(())
     }
 
-    async fn work_off(&self, works: Vec<Work>) -> anyhow::Result<()> {
+    async fn work_off(&self, works: Vec<Work>) -> Result<()> {
         let mut queue = Queue::default();
         queue.add(works, self.reporter);
         let mut running = FuturesUnordered::new();
@@ -371,13 +370,13 @@ impl Run<'_> {
                 match result {
                     Ok(()) => {}
                     // What is under way may still end well; one line for all is enough.
-                    Err(error) if ends_run(&error) => {
+                    Err(error) if error.ends_run() => {
                         queue = Queue::default();
                         if end.is_ok() {
                             end = Err(error);
                         }
                     }
-                    Err(error) if end.is_ok() => self.reporter.failed(error)?,
+                    Err(error) if end.is_ok() => self.reporter.fail(error)?,
                     Err(_) => {}
                 }
             }
@@ -400,13 +399,13 @@ impl Run<'_> {
     }
 
     /// Lets go of a directory, and of those above it that are complete with it.
-    async fn release(&self, frame: Rc<Frame>) -> anyhow::Result<()> {
+    async fn release(&self, frame: Rc<Frame>) -> Result<()> {
         let look = |frame: &Frame| self.look(frame);
         Frame::release(frame, self.connections, self.reporter, self.copy.preserve, look).await
     }
 
     /// Looks whether the name of a directory that something was copied into still leads to it, and says if not.
-    fn look(&self, frame: &Frame) -> anyhow::Result<()> {
+    fn look(&self, frame: &Frame) -> Result<()> {
         // A round trip for a single file would be too much.
         let are_several = self.copy.recursive || self.copy.sources.len() > 1;
         if frame.is_top() && !are_several {
@@ -422,9 +421,9 @@ impl Run<'_> {
                 let look = async move {
                     match entry.holds(connections, reporter).await {
                         Ok(true) => Ok(()),
-                        Ok(false) => reporter.failed(moved(&entry.remote)),
-                        Err(error) if ends_run(&error) => Err(error),
-                        Err(error) => reporter.failed(error),
+                        Ok(false) => reporter.fail(moved(&entry.remote)),
+                        Err(error) if error.ends_run() => Err(error),
+                        Err(error) => reporter.fail(error),
                     }
                 };
                 self.looks.borrow().push(look.boxed_local());
@@ -434,7 +433,7 @@ impl Run<'_> {
     }
 
     /// Waits for the looks that are under way.
-    async fn end_looks(&self) -> anyhow::Result<()> {
+    async fn end_looks(&self) -> Result<()> {
         loop {
             match poll_fn(|context| self.looks.borrow_mut().poll_next_unpin(context)).await {
                 Some(looked) => looked?,
@@ -468,7 +467,7 @@ impl Run<'_> {
                 }
                 result
             }
-            (_, None) => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a directory"))),
+            (_, None) => Err(Error::other(format!("{node}: is not a directory"))),
             // A fifo that the user named is read to its end, as cp does it.
             (Kind::File, Some(name)) | (Kind::Special(FIFO), Some(name))
                 if node.kind == Kind::File || is_named && node.is_local() && !self.copy.recursive =>
@@ -483,7 +482,7 @@ impl Run<'_> {
             }
             (Kind::Special(what), Some(_)) if is_named => {
                 let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
-                Err(Failure::with(Exit::SomeFailed, text))
+                Err(Error::other(text))
             }
             (Kind::Special(what), Some(name)) => {
                 self.warn(Warning::Special(&node.name(), what));
@@ -491,7 +490,7 @@ impl Run<'_> {
             }
         };
         drop(frame);
-        let again = again.filter(|_| result.as_ref().is_err_and(is_scarce));
+        let again = again.filter(|_| result.as_ref().is_err_and(Error::is_scarce));
         let again = again.map(|(node, frame, name)| Work { node, frame, name, is_named, rest: None });
         Processed { again, frames, is_large, result }
     }
@@ -503,13 +502,13 @@ impl Run<'_> {
         frame: &Rc<Frame>,
         name: Option<&[u8]>,
         is_named: bool,
-    ) -> anyhow::Result<Rc<Frame>> {
+    ) -> Result<Rc<Frame>> {
         if !self.copy.recursive {
-            return Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory (-r copies it)")));
+            return Err(Error::other(format!("{node}: is a directory (-r copies it)")));
         }
         if frame.is_inside(node).await? {
             let text = format!("{node}: cannot copy a directory into itself");
-            return Err(Failure::with(Exit::SomeFailed, text));
+            return Err(Error::other(text));
         }
         let Some(name) = name else {
             return Ok(Rc::clone(frame));
@@ -578,7 +577,7 @@ impl Run<'_> {
         }
     }
 
-    async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> anyhow::Result<()> {
+    async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {
         let _turn = self.turn(frame, name).await?;
         self.claim(frame, name, node)?;
         let present = frame.place.present(self.connections, self.reporter, name).await?;
@@ -602,18 +601,18 @@ impl Run<'_> {
     }
 
     /// Says that something got the name of a copy while that was made, and stays.
-    fn skip_taken(&self, node: &Node, target: &Name) -> anyhow::Result<()> {
+    fn skip_taken(&self, node: &Node, target: &Name) -> Result<()> {
         let reason = if self.copy.overwrite == Overwrite::Older { Skip::NotOlder } else { Skip::Exists };
         self.skip(node, target, reason)
     }
 
-    fn skip(&self, node: &Node, target: &Name, reason: Skip) -> anyhow::Result<()> {
+    fn skip(&self, node: &Node, target: &Name, reason: Skip) -> Result<()> {
         self.reporter.activity().file_done();
         self.reporter.handle(&Event::Skipped { source: &node.name(), target, reason })
     }
 
     /// Says what was copied, or would be.
-    fn say_change(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> anyhow::Result<()> {
+    fn say_change(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> Result<()> {
         if self.sync.is_none() || node.kind != Kind::Directory {
             self.reporter.activity().file_done();
         }
@@ -621,7 +620,7 @@ impl Run<'_> {
         self.say(node, &frame.place.name(name), Some((&path, change)))
     }
 
-    fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> anyhow::Result<()> {
+    fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> Result<()> {
         let (what, bytes) = (node.kind.into(), node.attributes.size);
         self.reporter.handle(&Event::Copied { what, source: &node.name(), target, bytes, change })
     }
@@ -657,22 +656,9 @@ impl Queue {
 }
 
 /// Returns the failure of a directory that something was copied into.
-fn moved(directory: impl Display) -> anyhow::Error {
+fn moved(directory: impl Display) -> Error {
     let text = format!(
         "{directory}: was moved or replaced meanwhile, with what had been copied into it; run it again"
     );
-    Failure::with(Exit::SomeFailed, text)
-}
-
-/// Whether every other file would fail for the same reason.
-fn ends_run(error: &anyhow::Error) -> bool {
-    use nfs_wireless_client::{self as client, NfsStatus};
-    if matches!(Exit::of(error), Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
-        return true;
-    }
-    if let Some(failure) = error.downcast_ref::<Failure>() {
-        return failure.is_final;
-    }
-    let status = error.downcast_ref::<client::Error>().and_then(client::Error::status);
-    matches!(status, Some(NfsStatus::NOSPC | NfsStatus::DQUOT | NfsStatus::ROFS))
+    Error::other(text)
 }

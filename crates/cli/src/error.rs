@@ -1,41 +1,278 @@
-//! From an error to one line that says what went wrong and what to do.
+//! What goes wrong with files on servers and on this machine.
 
 use std::{
-    fmt::Display,
-    io::{self, ErrorKind},
-    net::{Ipv4Addr, UdpSocket},
+    error,
+    fmt::{self, Display, Formatter},
+    io,
     os::unix::ffi::OsStrExt,
     path::Path,
 };
 
 use rustix::io::Errno;
 
-use nfs_wireless_client::{self as client, MountStatus, NfsStatus as Status, Procedure, Rejection};
+use nfs_wireless_client::{self as client, NfsStatus as Status};
 
-use crate::{
-    exit::{Exit, Failure},
-    text::escape,
-    units,
-};
+use crate::text::escape;
+
+/// What comes of an operation on files.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on files failed.
+///
+/// It displays as one line: the file or server that it is about, and what went wrong there. Names are escaped, so that they cannot
+/// harm a terminal.
+#[derive(Debug)]
+pub(crate) struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    /// The file or server.
+    name: Option<String>,
+    source: Source,
+    /// Whether it was met while a server was sought.
+    is_connecting: bool,
+    ends_run: bool,
+    partial: Option<Partial>,
+}
+
+/// Where it comes from.
+#[derive(Debug)]
+enum Source {
+    /// From here; the words say what went wrong.
+    Here(String),
+    Client(client::Error),
+    Local(io::Error),
+    /// From whoever was told what happens.
+    Stopped(Box<dyn error::Error + Send + Sync>),
+}
+
+/// What a copy that found no more room has left.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    /// Its name, escaped.
+    pub(crate) name: String,
+    /// The bytes that it takes.
+    pub(crate) bytes: u64,
+    /// Whether it lies on this machine.
+    pub(crate) is_local: bool,
+}
+
+/// The kinds of errors that programs tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// What was asked for cannot be done with anything.
+    Usage,
+    /// A source does not exist.
+    SourceMissing,
+    /// The name of a server leads to no address.
+    HostNotFound,
+    /// A server cannot be reached.
+    Unreachable,
+    /// The port mapper of a server does not know its NFS or MOUNT service.
+    NotRegistered,
+    /// A server does not let us mount.
+    MountRefused,
+    /// It cannot be told which of the server's exports a path is in.
+    AmbiguousExport,
+    /// A server has answered with an error (RFC 1813 §2.6).
+    NfsStatus,
+    /// It is not known whether a call was executed.
+    UnknownOutcome,
+    /// A server has rejected a call (RFC 5531 §9).
+    Rejected,
+    /// A server has answered with nonsense.
+    BrokenReply,
+    /// A server does not answer.
+    NoAnswer,
+    /// Another server answers at the address.
+    AnotherServer,
+    /// A source has changed while it was copied.
+    SourceChanged,
+    /// A file of this machine could not be read or written.
+    LocalIo,
+    /// A disk has no room.
+    NoSpace,
+    /// A copy differs from its source.
+    Mismatch,
+    /// Nobody reads any more what is written to standard output.
+    OutputClosed,
+    /// Anything else.
+    Other,
+}
+
+impl Error {
+    /// Returns an error that is told by words, which name the file it is about.
+    pub(crate) fn new(kind: ErrorKind, words: impl Into<String>) -> Self {
+        Self::of(kind, None, Source::Here(words.into()))
+    }
+
+    /// Returns an error of no kind that programs tell apart.
+    pub(crate) fn other(words: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Other, words)
+    }
+
+    /// Returns an error about what was asked for.
+    pub(crate) fn usage(words: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, words)
+    }
+
+    /// Returns the error of a run that whoever was told what happens does not want any more.
+    pub(crate) fn stopped(why: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
+        Self::of(ErrorKind::Other, None, Source::Stopped(why.into()))
+    }
+
+    /// Says that nothing else will succeed either.
+    pub(crate) fn that_ends_run(mut self) -> Self {
+        self.0.ends_run = true;
+        self
+    }
+
+    fn of(kind: ErrorKind, name: Option<String>, source: Source) -> Self {
+        Self(Box::new(Inner { kind, name, source, is_connecting: false, ends_run: false, partial: None }))
+    }
+
+    fn with_partial(mut self, partial: Partial) -> Self {
+        self.0.kind = ErrorKind::NoSpace;
+        self.0.partial = Some(partial);
+        self.that_ends_run()
+    }
+
+    /// Returns what programs tell it by.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns the error of a server or of the way to it, if that is what it comes from.
+    pub(crate) fn client(&self) -> Option<&client::Error> {
+        let Source::Client(error) = &self.0.source else { return None };
+        Some(error)
+    }
+
+    /// As [`Error::client`], where the server had been found before.
+    pub(crate) fn later(&self) -> Option<&client::Error> {
+        self.client().filter(|_| !self.0.is_connecting)
+    }
+
+    /// Returns the error of this machine's file system, if that is what it comes from.
+    pub(crate) fn local(&self) -> Option<&io::Error> {
+        let Source::Local(error) = &self.0.source else { return None };
+        Some(error)
+    }
+
+    /// Returns the status that the server answered with, if that is what it comes from (RFC 1813 §2.6).
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.later().and_then(client::Error::status)
+    }
+
+    /// Returns what a copy has left that found no more room.
+    pub(crate) fn partial(&self) -> Option<&Partial> {
+        self.0.partial.as_ref()
+    }
+
+    /// Returns why a run was stopped, if whoever was told what happens has done so.
+    pub(crate) fn stop(&self) -> Option<&(dyn error::Error + Send + Sync + 'static)> {
+        let Source::Stopped(why) = &self.0.source else { return None };
+        Some(&**why)
+    }
+
+    /// Whether it was met while a server was sought.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.0.is_connecting
+    }
+
+    /// Whether no server could be reached, or it does not let us mount.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        let is_of_server = !matches!(self.kind(), ErrorKind::Usage | ErrorKind::LocalIo);
+        self.kind() == ErrorKind::Unreachable && self.client().is_none()
+            || self.is_connecting() && is_of_server
+    }
+
+    /// Whether a server fell silent for longer than allowed, or broke off.
+    pub(crate) fn is_silence(&self) -> bool {
+        use client::Error;
+        matches!(
+            self.later(),
+            Some(
+                Error::Silent { .. }
+                    | Error::Stalled(_)
+                    | Error::Broken { .. }
+                    | Error::Closed
+                    | Error::Unreachable { .. }
+            )
+        )
+    }
+
+    /// Whether every other file would fail for the same reason.
+    pub(crate) fn ends_run(&self) -> bool {
+        self.0.ends_run
+            || self.stop().is_some()
+            || self.kind() == ErrorKind::OutputClosed
+            || self.is_unreachable()
+            || self.is_silence()
+            || matches!(self.status(), Some(Status::NOSPC | Status::DQUOT | Status::ROFS))
+            || self.local().is_some_and(|error| is_full(error) || is_read_only(error))
+    }
+
+    /// Whether the server does not know a handle any more.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.later().is_some_and(client::Error::is_stale)
+    }
+
+    /// Whether this machine has no more of something at present, so that it may work when other work has ended.
+    pub(crate) fn is_scarce(&self) -> bool {
+        match self.later() {
+            Some(client::Error::Local(source) | client::Error::Unreachable { source, .. }) => {
+                is_scarcity(source)
+            }
+            Some(_) => false,
+            None => self.local().is_some_and(is_scarcity),
+        }
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.0.name {
+            write!(out, "{name}: ")?;
+        }
+        match &self.0.source {
+            Source::Here(words) => out.write_str(words),
+            Source::Client(error) => error.fmt(out),
+            Source::Local(error) => out.write_str(&io_text(error)),
+            Source::Stopped(why) => why.fmt(out),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.0.source {
+            Source::Here(_) | Source::Local(_) => None,
+            Source::Client(error) => error.source(),
+            Source::Stopped(why) => why.source(),
+        }
+    }
+}
 
 /// Names the file that an operation on a server was about.
 pub(crate) trait ResultExt<T> {
     /// Puts the name of the file before the error.
-    fn at(self, name: impl Display) -> anyhow::Result<T>;
+    fn at(self, name: impl Display) -> Result<T>;
 
-    /// As [`ResultExt::at`], for a source that the user named: status 4 when it does not exist.
-    fn at_source(self, name: impl Display) -> anyhow::Result<T>;
+    /// As [`ResultExt::at`], for a source that the user named: of its own kind when it does not exist.
+    fn at_source(self, name: impl Display) -> Result<T>;
 }
 
 impl<T> ResultExt<T> for Result<T, client::Error> {
-    fn at(self, name: impl Display) -> anyhow::Result<T> {
+    fn at(self, name: impl Display) -> Result<T> {
         self.map_err(|error| about(error, name))
     }
 
-    fn at_source(self, name: impl Display) -> anyhow::Result<T> {
+    fn at_source(self, name: impl Display) -> Result<T> {
         match self {
             Err(error) if is_missing(&error) || has_status(&error, Status::NOTDIR) => {
-                Err(Failure::with(Exit::SourceMissing, format!("{name}: {error}")))
+                Err(Error::of(ErrorKind::SourceMissing, Some(name.to_string()), Source::Client(error)))
             }
             other => other.at(name),
         }
@@ -43,119 +280,73 @@ impl<T> ResultExt<T> for Result<T, client::Error> {
 }
 
 /// Takes the client's error out of the `io::Error` that a [`client::File`] returns.
-pub(crate) fn remote_error(error: io::Error, name: impl Display) -> anyhow::Error {
+pub(crate) fn remote_error(error: io::Error, name: impl Display) -> Error {
     match error.downcast::<client::Error>() {
-        Ok(error) => anyhow::Error::new(error).context(name.to_string()),
-        Err(error) => Failure::with(Exit::SomeFailed, format!("{name}: {error}")),
+        Ok(error) => of_client(error, name),
+        Err(error) => Error::other(format!("{name}: {error}")),
     }
 }
 
 /// Names the file that an error is about.
-pub(crate) fn about(error: client::Error, name: impl Display) -> anyhow::Error {
+pub(crate) fn about(error: client::Error, name: impl Display) -> Error {
     match error {
         // Nothing else will work either.
         client::Error::AnotherServer { .. } => {
-            Failure::last(Exit::SomeFailed, client_kind(&error), format!("{error}; run it again"))
+            Error::new(kind_of(&error), format!("{error}; run it again")).that_ends_run()
         }
-        error => anyhow::Error::new(error).context(name.to_string()),
+        error => of_client(error, name),
     }
 }
 
-/// Turns an error met while a server is sought into one with status 3.
-pub(crate) fn unreachable(error: client::Error, name: impl Display) -> anyhow::Error {
-    let exit = match error {
-        client::Error::Config(_) => Exit::Usage,
-        client::Error::Local(_) => Exit::LocalIo,
-        _ => Exit::Unreachable,
-    };
-    let kind = client_kind(&error);
-    let error = anyhow::Error::new(error).context(name.to_string());
-    Failure::of_kind(exit, kind, explain(&error))
+/// Returns an error that was met while a server was sought.
+pub(crate) fn unreachable(error: client::Error, name: impl Display) -> Error {
+    let mut error = of_client(error, name);
+    error.0.is_connecting = true;
+    error
 }
 
-/// Returns the word by which programs tell what went wrong.
-pub(crate) fn kind(error: &anyhow::Error) -> &'static str {
-    if let Some(failure) = error.downcast_ref::<Failure>() {
-        return failure.kind;
-    }
-    error.downcast_ref::<client::Error>().map_or_else(|| Exit::SomeFailed.outcome(), client_kind)
+fn of_client(error: client::Error, name: impl Display) -> Error {
+    Error::of(kind_of(&error), Some(name.to_string()), Source::Client(error))
 }
 
-/// The kind of errors of a server that does not let us mount.
-pub(crate) const MOUNT_REFUSED: &str = "mount_refused";
-
-/// The kind of errors that are a status of NFS.
-const NFS_STATUS: &str = "nfs_status";
-
-/// All kinds.
-#[cfg(test)]
-pub(crate) const KINDS: [&str; 20] = [
-    "usage",
-    "host_not_found",
-    "unreachable",
-    "not_registered",
-    MOUNT_REFUSED,
-    "ambiguous_export",
-    NFS_STATUS,
-    "unknown_outcome",
-    "rejected",
-    "broken_reply",
-    "no_answer",
-    "another_server",
-    "source_changed",
-    "local_io",
-    NO_SPACE,
-    "some_failed",
-    "source_missing",
-    "verify_mismatch",
-    "gave_up",
-    "interrupted",
-];
-
-fn client_kind(error: &client::Error) -> &'static str {
+/// Returns what programs tell an error of a server by.
+pub(crate) fn kind_of(error: &client::Error) -> ErrorKind {
     use client::Error;
     match error {
-        Error::Config(_) => Exit::Usage.outcome(),
-        Error::Resolve { .. } => "host_not_found",
-        Error::Unreachable { source, .. } if source.kind() == ErrorKind::InvalidData => "broken_reply",
-        Error::Unreachable { .. } => Exit::Unreachable.outcome(),
-        Error::NotRegistered { .. } => "not_registered",
-        Error::Mount { .. } => MOUNT_REFUSED,
-        Error::NotEntered { source, .. } => client_kind(source),
-        Error::SameDirectory { .. } | Error::TwoDirectories { .. } | Error::MountsAnything { .. } => {
-            "ambiguous_export"
+        Error::Config(_) => ErrorKind::Usage,
+        Error::Resolve { .. } => ErrorKind::HostNotFound,
+        Error::Unreachable { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+            ErrorKind::BrokenReply
         }
-        _ if has_no_room(error) => NO_SPACE,
-        Error::Status { .. } => NFS_STATUS,
-        Error::Ambiguous { .. } => "unknown_outcome",
-        Error::Rejected { .. } => "rejected",
-        Error::Protocol { .. } | Error::Broken { .. } | Error::Circle { .. } => "broken_reply",
-        Error::Silent { .. } | Error::ConnectTimeout { .. } | Error::Stalled(_) => "no_answer",
-        Error::AnotherServer { .. } => "another_server",
-        Error::SourceChanged => "source_changed",
-        Error::Local(_) => Exit::LocalIo.outcome(),
-        _ => Exit::SomeFailed.outcome(),
+        Error::Unreachable { .. } => ErrorKind::Unreachable,
+        Error::NotRegistered { .. } => ErrorKind::NotRegistered,
+        Error::Mount { .. } => ErrorKind::MountRefused,
+        Error::NotEntered { source, .. } => kind_of(source),
+        Error::SameDirectory { .. } | Error::TwoDirectories { .. } | Error::MountsAnything { .. } => {
+            ErrorKind::AmbiguousExport
+        }
+        _ if has_no_room(error) => ErrorKind::NoSpace,
+        Error::Status { .. } => ErrorKind::NfsStatus,
+        Error::Ambiguous { .. } => ErrorKind::UnknownOutcome,
+        Error::Rejected { .. } => ErrorKind::Rejected,
+        Error::Protocol { .. } | Error::Broken { .. } | Error::Circle { .. } => ErrorKind::BrokenReply,
+        Error::Silent { .. } | Error::ConnectTimeout { .. } | Error::Stalled(_) => ErrorKind::NoAnswer,
+        Error::AnotherServer { .. } => ErrorKind::AnotherServer,
+        Error::SourceChanged => ErrorKind::SourceChanged,
+        Error::Local(_) => ErrorKind::LocalIo,
+        _ => ErrorKind::Other,
     }
 }
 
-/// Returns an error about a disk that has no room for the rest of a file, of which a partial file takes `bytes` there.
-pub(crate) fn full(
-    exit: Exit,
-    name: impl Display,
-    words: impl Display,
-    part: impl Display,
-    bytes: u64,
-) -> anyhow::Error {
-    let bytes = units::bytes(bytes);
-    let place = if exit == Exit::LocalIo { "" } else { " there" };
-    let text = format!(
-        "{name}: {words} (the partial file {part} takes {bytes}; free space{place} and run it again, which resumes, or remove that file)"
-    );
-    Failure::last(exit, NO_SPACE, text)
+/// Returns an error about a server's disk that has no room for the rest of a file, of which a partial file is there.
+pub(crate) fn full_server(name: impl Display, error: client::Error, partial: Partial) -> Error {
+    of_client(error, name).with_partial(partial)
 }
 
-/// The kind of errors of disks without room.
-const NO_SPACE: &str = "no_space";
+/// Returns an error about a disk of this machine that has no room for the rest of a file, of which a partial file is there.
+pub(crate) fn full_disk(path: &Path, error: &io::Error, partial: Partial) -> Error {
+    local(path, error).with_partial(partial)
+}
 
 /// Whether a server says that it has no room.
 pub(crate) fn has_no_room(error: &client::Error) -> bool {
@@ -164,7 +355,11 @@ pub(crate) fn has_no_room(error: &client::Error) -> bool {
 
 /// Whether an error says that there is no room on a disk of this machine.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
 /// Whether the server says that there is no such file.
@@ -172,74 +367,40 @@ pub(crate) fn is_missing(error: &client::Error) -> bool {
     has_status(error, Status::NOENT)
 }
 
-/// Whether an operation failed because the server does not know a handle any more.
-pub(crate) fn is_stale(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_stale)
-}
-
 /// Whether the server answered with this status.
 pub(crate) fn has_status(error: &client::Error, wanted: Status) -> bool {
     error.status() == Some(wanted)
 }
 
-/// Returns the line for a person.
-pub(crate) fn explain(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain() {
-        let words = without_number(&cause.to_string());
-        // Some errors tell their cause themselves.
-        if line.ends_with(&words) {
-            continue;
-        }
-        if !line.is_empty() {
-            line.push_str(": ");
-        }
-        line.push_str(&words);
-    }
-    match error.downcast_ref::<client::Error>().and_then(advice) {
-        Some(advice) => format!("{line} ({advice})"),
-        None => line,
-    }
-}
-
 /// Returns an error about a name on a server that is taken, as of a call that the server refuses for that.
-pub(crate) fn exists(name: impl Display) -> anyhow::Error {
-    Failure::of_kind(Exit::SomeFailed, NFS_STATUS, format!("{name}: file exists"))
+pub(crate) fn exists(name: impl Display) -> Error {
+    Error::new(ErrorKind::NfsStatus, format!("{name}: file exists"))
 }
 
 /// Returns an error about a local file.
-pub(crate) fn local(path: &Path, error: &io::Error) -> anyhow::Error {
-    let advice = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => " (free space and run it again)",
-        ErrorKind::FileTooLarge => " (the file system or ulimit -f allows no file of this size)",
-        ErrorKind::ReadOnlyFilesystem => " (choose another place, or mount it writable)",
-        ErrorKind::PermissionDenied => " (check owner and mode)",
-        _ => "",
+pub(crate) fn local(path: &Path, error: &io::Error) -> Error {
+    // The system's errors cannot be cloned.
+    let error = match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
     };
-    let text = format!("{}: {}{advice}", show(path), io_text(error));
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
-            let kind = if is_full(error) { NO_SPACE } else { Exit::LocalIo.outcome() };
-            Failure::last(Exit::LocalIo, kind, text)
-        }
-        _ if is_scarcity(error) => Failure::scarce(Exit::LocalIo, text),
-        _ => Failure::with(Exit::LocalIo, text),
-    }
+    let kind = if is_full(&error) { ErrorKind::NoSpace } else { ErrorKind::LocalIo };
+    Error::of(kind, Some(show(path)), Source::Local(error))
+}
+
+/// Returns an error of standard output.
+pub(crate) fn output_error(error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::BrokenPipe => ErrorKind::OutputClosed,
+        _ => ErrorKind::LocalIo,
+    };
+    Error::of(kind, Some("standard output".to_owned()), Source::Local(error))
 }
 
 /// Whether this machine, or this process, has no more of something at present: descriptors or buffers.
 fn is_scarcity(error: &io::Error) -> bool {
     let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];
     error.raw_os_error().is_some_and(|number| scarce.iter().any(|it| it.raw_os_error() == number))
-}
-
-/// Whether an operation may work when others have ended.
-pub(crate) fn is_scarce(error: &anyhow::Error) -> bool {
-    match error.downcast_ref::<client::Error>() {
-        Some(client::Error::Local(source) | client::Error::Unreachable { source, .. }) => is_scarcity(source),
-        Some(_) => false,
-        None => error.downcast_ref::<Failure>().is_some_and(|failure| failure.is_scarce),
-    }
 }
 
 /// Writes a local path so that it cannot harm the terminal.
@@ -249,60 +410,11 @@ pub(crate) fn show(path: &Path) -> String {
 
 /// Returns the system's words for an error, without its number.
 pub(crate) fn io_text(error: &io::Error) -> String {
-    let words = without_number(&error.to_string());
+    let words = error.to_string();
+    // The standard library puts the number behind the words.
+    let words = words.split(" (os error").next().unwrap_or_default();
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
-}
-
-/// Cuts off the number that the standard library puts behind the system's words.
-fn without_number(text: &str) -> String {
-    text.split(" (os error").next().unwrap_or(text).to_owned()
-}
-
-fn advice(error: &client::Error) -> Option<&'static str> {
-    let advice = match error {
-        client::Error::Resolve { .. } => "check the name, or give the address",
-        client::Error::Unreachable { what: "the port mapper", .. } | client::Error::NotRegistered { .. } => {
-            "without a port mapper, give the ports: nfs://HOST:2049/PATH?mountport=PORT"
-        }
-        client::Error::Unreachable { .. } => "is the NFS service running there?",
-        client::Error::ConnectTimeout { .. } => "is the host right, and does a firewall stand between?",
-        client::Error::Broken { .. } => {
-            "is that an NFS server, and nothing in between? --transport udp may help; run it again, it resumes"
-        }
-        client::Error::Mount { status: MountStatus::ACCES | MountStatus::PERM, .. }
-        | client::Error::Rejected { rejection: Rejection::Authentication(_), .. }
-        | client::Error::Status {
-            procedure: Procedure::Getattr | Procedure::Lookup | Procedure::Access | Procedure::Fsinfo,
-            status: Status::PERM,
-        } if !may_use_low_ports() => LOW_PORTS,
-        client::Error::NotEntered { source, .. } => return advice(source),
-        client::Error::Mount { .. } => "nfsw exports HOST lists what it offers, and to whom",
-        client::Error::Rejected { rejection: Rejection::Authentication(_), .. } => "try --uid and --gid",
-        _ => return status_advice(error.status()?),
-    };
-    Some(advice)
-}
-
-/// What to do about a server that refuses everybody whose calls come from other ports, as Linux does unless it is told otherwise.
-const LOW_PORTS: &str = "it may take calls from ports below 1024 only: export with 'insecure' there, or here run nfsw as root or after \
-     setcap cap_net_bind_service=+ep on it; nfsw exports HOST lists to whom it exports";
-
-/// Whether this process may use ports below 1024. Where it may, the client does.
-fn may_use_low_ports() -> bool {
-    let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, 1023));
-    !bound.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-}
-
-fn status_advice(status: Status) -> Option<&'static str> {
-    Some(match status {
-        Status::ACCES | Status::PERM => "is --uid or --gid needed? the server may also map root to nobody",
-        Status::ROFS => "the export is read-only",
-        Status::NOSPC | Status::DQUOT => "free space there and run it again",
-        Status::STALE => "run it again; the file may have been removed or replaced meanwhile",
-        Status::NAMETOOLONG => "choose a shorter name",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -313,15 +425,5 @@ mod tests {
     fn system_errors_read_like_the_rest() {
         assert_eq!(io_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
         assert_eq!(io_text(&io::Error::other("odd")), "odd");
-    }
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let source = std::sync::Arc::new(io::Error::from_raw_os_error(111));
-        let error = client::Error::Resolve { host: "nas".to_owned(), source };
-        let line = explain(&anyhow::Error::new(error).context("nas:/x"));
-        let wanted =
-            "nas:/x: cannot find the host nas: Connection refused (check the name, or give the address)";
-        assert_eq!(line, wanted);
     }
 }

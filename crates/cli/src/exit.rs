@@ -4,6 +4,8 @@ use std::{error, fmt, process::ExitCode};
 
 use nfs_wireless_client as client;
 
+use crate::error::{Error, ErrorKind};
+
 /// The exit status of `nfsw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -51,22 +53,34 @@ impl Exit {
 
     /// Returns the status that an error stands for.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if let Some(failure) = error.downcast_ref::<Failure>() {
+        if let Some(failure) = failure(error) {
             return failure.exit;
         }
-        match error.downcast_ref::<client::Error>() {
-            Some(error) => Self::of_client(error),
-            None => Self::SomeFailed,
+        match (error.downcast_ref::<Error>(), error.downcast_ref::<client::Error>()) {
+            (Some(error), _) => Self::of_files(error),
+            (None, Some(error)) => Self::of_client(error),
+            (None, None) => Self::SomeFailed,
         }
     }
-}
 
-impl Exit {
+    fn of_files(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::SourceMissing => Self::SourceMissing,
+            ErrorKind::Mismatch => Self::Mismatch,
+            ErrorKind::OutputClosed => Self::Done,
+            _ if error.is_unreachable() => Self::Unreachable,
+            ErrorKind::LocalIo => Self::LocalIo,
+            _ if error.local().is_some() => Self::LocalIo,
+            _ => error.client().map_or(Self::SomeFailed, Self::of_client),
+        }
+    }
+
     fn of_client(error: &client::Error) -> Self {
         use client::Error;
         match error {
             Error::Config(_) => Self::Usage,
-            // While a server is sought these mean that it cannot be reached, and are turned into that there.
+            // While a server is sought these mean that it cannot be reached.
             Error::Silent { .. }
             | Error::Stalled(_)
             | Error::Broken { .. }
@@ -84,45 +98,30 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error whose exit status is known: one line for a person.
+/// An error of the command itself, whose exit status is known: one line for a person.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The status it leads to.
     pub(crate) exit: Exit,
-    /// Whether every other file would fail for the same reason.
-    pub(crate) is_final: bool,
-    /// What went wrong, for programs.
-    pub(crate) kind: &'static str,
-    /// Whether this machine has no more of something at present, so that it may work when other work has ended.
-    pub(crate) is_scarce: bool,
     message: String,
 }
 
 impl Failure {
     /// Pairs a status with what went wrong and what to do about it.
     pub(crate) fn with(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-        Self::of_kind(exit, exit.outcome(), message)
-    }
-
-    /// As [`Failure::of_kind`], for what programs tell apart more finely than by the status.
-    pub(crate) fn of_kind(exit: Exit, kind: &'static str, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: false, kind, is_scarce: false, message: message.into() }.into()
-    }
-
-    /// As [`Failure::with`], for what every other file would fail of, too.
-    pub(crate) fn last(exit: Exit, kind: &'static str, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: true, kind, is_scarce: false, message: message.into() }.into()
-    }
-
-    /// As [`Failure::with`], for what may work when other work has ended.
-    pub(crate) fn scarce(exit: Exit, message: impl Into<String>) -> anyhow::Error {
-        Self { exit, is_final: false, kind: exit.outcome(), is_scarce: true, message: message.into() }.into()
+        Self { exit, message: message.into() }.into()
     }
 
     /// Returns an error for a command line that cannot be obeyed.
     pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
         Self::with(Exit::Usage, message)
     }
+}
+
+/// Returns the failure of the command that an error is, or for which it stopped a copy.
+pub(crate) fn failure(error: &anyhow::Error) -> Option<&Failure> {
+    let stop = || error.downcast_ref::<Error>()?.stop()?.downcast_ref();
+    error.downcast_ref().or_else(stop)
 }
 
 impl fmt::Display for Failure {

@@ -2,6 +2,7 @@
 
 #![doc(hidden)]
 
+mod advice;
 mod args;
 mod chain;
 mod clock;

@@ -13,8 +13,7 @@ pub(crate) use above::Above;
 
 use crate::{
     connections::Connections,
-    error::{ResultExt, has_status},
-    exit::{Exit, Failure},
+    error::{Error, ErrorKind, Result, ResultExt, has_status},
     name::is_plain,
     report::Reporter,
     text::escape,
@@ -99,10 +98,10 @@ impl Found {
     ///
     /// # Errors
     /// The export's root has no name that could change.
-    pub(crate) fn directory(&self) -> anyhow::Result<(FileHandle, &[u8])> {
+    pub(crate) fn directory(&self) -> Result<(FileHandle, &[u8])> {
         match (self.above.directory(), self.remote.name()) {
             (Some(parent), Some(name)) => Ok((parent, name)),
-            _ => Err(Failure::usage(format!("{}: this is the root of an export, which stays", self.remote))),
+            _ => Err(Error::usage(format!("{}: this is the root of an export, which stays", self.remote))),
         }
     }
 }
@@ -111,11 +110,7 @@ impl Found {
 ///
 /// # Errors
 /// Status 4 when it does not exist.
-pub(crate) async fn find(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> anyhow::Result<Found> {
+pub(crate) async fn find(connections: &Connections, reporter: &Reporter, remote: &Remote) -> Result<Found> {
     for warning in &remote.options.warnings {
         reporter.warning_once(warning);
     }
@@ -134,10 +129,10 @@ pub(crate) async fn find_again(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-) -> anyhow::Result<Found> {
+) -> Result<Found> {
     for pause in PAUSES {
         match find(connections, reporter, remote).await {
-            Err(error) if Exit::of(&error) == Exit::Unreachable => tokio::time::sleep(pause).await,
+            Err(error) if error.is_unreachable() => tokio::time::sleep(pause).await,
             found => return found,
         }
     }
@@ -152,10 +147,10 @@ pub(crate) async fn find_if_exists(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-) -> anyhow::Result<Option<Found>> {
+) -> Result<Option<Found>> {
     match find(connections, reporter, remote).await {
         Ok(found) => Ok(Some(found)),
-        Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
+        Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -168,7 +163,7 @@ pub(crate) async fn find_all(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-) -> anyhow::Result<Vec<Found>> {
+) -> Result<Vec<Found>> {
     let Some(pattern) = &remote.pattern else {
         return Ok(vec![find(connections, reporter, remote).await?]);
     };
@@ -178,7 +173,7 @@ pub(crate) async fn find_all(
     }
     match find_if_exists(connections, reporter, remote).await? {
         Some(literal) => Ok(vec![literal]),
-        None => Err(Failure::with(Exit::SourceMissing, format!("{remote}: nothing on the server matches"))),
+        None => Err(Error::new(ErrorKind::SourceMissing, format!("{remote}: nothing on the server matches"))),
     }
 }
 
@@ -186,10 +181,10 @@ pub(crate) async fn find_all(
 ///
 /// # Errors
 /// That it is.
-pub(crate) fn check_depth(shown: &Remote) -> anyhow::Result<()> {
+pub(crate) fn check_depth(shown: &Remote) -> Result<()> {
     if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
         let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
-        return Err(Failure::with(Exit::SomeFailed, text));
+        return Err(Error::other(text));
     }
     Ok(())
 }
@@ -203,7 +198,7 @@ pub(crate) async fn find_entries(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-) -> anyhow::Result<Vec<Found>> {
+) -> Result<Vec<Found>> {
     let mut found = find_all(connections, reporter, remote).await?;
     if remote.names_directory {
         found.retain(Found::is_directory);
@@ -211,9 +206,9 @@ pub(crate) async fn find_entries(
     match remote.pattern {
         _ if !found.is_empty() => Ok(found),
         Some(_) => {
-            Err(Failure::with(Exit::SourceMissing, format!("{remote}: no directory on the server matches")))
+            Err(Error::new(ErrorKind::SourceMissing, format!("{remote}: no directory on the server matches")))
         }
-        None => Err(Failure::with(Exit::SomeFailed, format!("{remote}: is not a directory"))),
+        None => Err(Error::other(format!("{remote}: is not a directory"))),
     }
 }
 
@@ -225,10 +220,10 @@ pub(crate) async fn find_all_or_report(
     connections: &Connections,
     reporter: &Reporter,
     remote: &Remote,
-) -> anyhow::Result<Vec<Found>> {
+) -> Result<Vec<Found>> {
     match find_all(connections, reporter, remote).await {
         Ok(found) => Ok(found),
-        Err(error) => reporter.failed(error).map(|()| Vec::new()),
+        Err(error) => reporter.fail(error).map(|()| Vec::new()),
     }
 }
 
@@ -236,11 +231,7 @@ pub(crate) async fn find_all_or_report(
 ///
 /// # Errors
 /// Status 4 when the link leads nowhere.
-pub(crate) async fn follow(
-    connections: &Connections,
-    reporter: &Reporter,
-    found: Found,
-) -> anyhow::Result<Found> {
+pub(crate) async fn follow(connections: &Connections, reporter: &Reporter, found: Found) -> Result<Found> {
     match found.metadata.file_type {
         FileType::Symlink => walk::walk(connections, reporter, &found.remote, true).await,
         _ => Ok(found),
@@ -251,11 +242,7 @@ pub(crate) async fn follow(
 ///
 /// # Errors
 /// As [`follow`].
-pub(crate) async fn real(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> anyhow::Result<Found> {
+pub(crate) async fn real(connections: &Connections, reporter: &Reporter, remote: &Remote) -> Result<Found> {
     walk::real(connections, reporter, remote).await
 }
 
@@ -267,10 +254,10 @@ pub(crate) async fn real_if_exists(
     connections: &Connections,
     reporter: &Reporter,
     link: &Found,
-) -> anyhow::Result<Option<Found>> {
+) -> Result<Option<Found>> {
     match real(connections, reporter, &link.remote).await {
         Ok(found) => Ok(Some(found)),
-        Err(error) if Exit::of(&error) == Exit::SourceMissing => Ok(None),
+        Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -279,10 +266,7 @@ pub(crate) async fn real_if_exists(
 ///
 /// # Errors
 /// A usage error in the options.
-pub(crate) async fn exports_below(
-    connections: &Connections,
-    directory: &Remote,
-) -> anyhow::Result<Vec<Vec<u8>>> {
+pub(crate) async fn exports_below(connections: &Connections, directory: &Remote) -> Result<Vec<Vec<u8>>> {
     let config = connections.config(directory)?;
     let exports = Client::exports(connections.address_of(directory), config).await.unwrap_or_default();
     let paths = exports.into_iter().map(|export| export.directory);
@@ -314,7 +298,7 @@ impl Children {
     ///
     /// # Errors
     /// The directory lies so deep that there may be no end to it.
-    pub(crate) fn of(directory: &Found) -> anyhow::Result<Self> {
+    pub(crate) fn of(directory: &Found) -> Result<Self> {
         let Found { client, handle, remote, above, .. } = directory;
         Self::below(above, client, *handle, remote)
     }
@@ -323,11 +307,11 @@ impl Children {
     ///
     /// # Errors
     /// As [`Children::of`].
-    pub(crate) fn open(client: &Client, directory: FileHandle, shown: &Remote) -> anyhow::Result<Self> {
+    pub(crate) fn open(client: &Client, directory: FileHandle, shown: &Remote) -> Result<Self> {
         Self::below(&Above::default(), client, directory, shown)
     }
 
-    fn below(above: &Above, client: &Client, directory: FileHandle, shown: &Remote) -> anyhow::Result<Self> {
+    fn below(above: &Above, client: &Client, directory: FileHandle, shown: &Remote) -> Result<Self> {
         check_depth(shown)?;
         Ok(Self {
             entries: client.read_dir(directory),
@@ -362,7 +346,7 @@ impl Children {
         &mut self,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<Vec<Child>> {
+    ) -> Result<Vec<Child>> {
         self.next_matching(connections, reporter, PART_BYTES, |_| true).await
     }
 
@@ -373,9 +357,9 @@ impl Children {
         reporter: &Reporter,
         most_bytes: usize,
         wanted: impl Fn(&[u8]) -> bool,
-    ) -> anyhow::Result<Vec<Child>> {
+    ) -> Result<Vec<Child>> {
         let Self { entries, client, directory, above, shown, .. } = self;
-        let failed = |text: String| Failure::with(Exit::SomeFailed, format!("{shown}: {text}"));
+        let failed = |text: String| Error::other(format!("{shown}: {text}"));
         let mut complete = Vec::new();
         let mut bare = Vec::new();
         let mut held_bytes = 0;
@@ -406,7 +390,7 @@ impl Children {
                 self.unsafe_names += 1;
                 if self.unsafe_names <= MAX_UNSAFE_NAMES {
                     let text = format!("skipped an entry with the unsafe name {}", abridged(&entry.name));
-                    reporter.failed(failed(text))?;
+                    reporter.fail(failed(text))?;
                 }
             } else if wanted(&entry.name) {
                 held_bytes += ENTRY_BYTES + entry.name.len();
@@ -427,7 +411,7 @@ impl Children {
         }
         if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
             let more = self.unsafe_names - MAX_UNSAFE_NAMES;
-            reporter.failed(failed(format!("skipped {more} more entries with unsafe names")))?;
+            reporter.fail(failed(format!("skipped {more} more entries with unsafe names")))?;
         }
         let mut lookups = stream::iter(bare)
             .map(|name| async {
@@ -450,7 +434,7 @@ impl Children {
                 "skipped {}: the server gives it the handle of a directory that it lies in",
                 abridged(&name)
             );
-            reporter.failed(failed(text))?;
+            reporter.fail(failed(text))?;
         }
         complete.sort_by(|a, b| a.name.cmp(&b.name));
         let mut twice = None;
@@ -465,7 +449,7 @@ impl Children {
         if let Some(name) = twice {
             let text =
                 format!("the server lists {} twice, as different files; one is skipped", abridged(&name));
-            reporter.failed(failed(text))?;
+            reporter.fail(failed(text))?;
         }
         self.returned += complete.len();
         Ok(complete)
@@ -481,14 +465,14 @@ async fn matching_children(
     reporter: &Reporter,
     directory: &Found,
     wanted: impl Fn(&[u8]) -> bool,
-) -> anyhow::Result<Vec<Child>> {
+) -> Result<Vec<Child>> {
     let shown = &directory.remote;
     let mut children = Children::of(directory)?;
     let found = children.next_matching(connections, reporter, MAX_HELD_BYTES, wanted).await?;
     if !children.is_done {
         let count = found.len();
         let text = format!("{shown}: more than {count} entries match; ask for fewer, as in '{shown}/a*'");
-        return Err(Failure::with(Exit::SomeFailed, text));
+        return Err(Error::other(text));
     }
     Ok(found)
 }

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use self::copies::Tally;
 use crate::{
+    advice::{explain, word},
     args::OutputArgs,
     color::Style,
-    error::{explain, kind},
     exit::{Exit, Failure},
     log::Log,
     outcome::{Outcome, Skip},
@@ -365,7 +365,8 @@ impl Reporter {
     ///
     /// # Errors
     /// Hands the error back when the run cannot go on after it.
-    pub(crate) fn failed(&self, error: anyhow::Error) -> anyhow::Result<()> {
+    pub(crate) fn failed(&self, error: impl Into<anyhow::Error>) -> anyhow::Result<()> {
+        let error = error.into();
         let exit = Exit::of(&error);
         if matches!(exit, Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
             return Err(error);
@@ -516,7 +517,7 @@ impl Reporter {
             self.tell(Style::Error, &line);
         }
         self.outcome.borrow_mut().add_failure(exit);
-        let _ = self.event(&error_event(exit, kind(error), &line));
+        let _ = self.event(&error_event(exit, word(error), &line));
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {

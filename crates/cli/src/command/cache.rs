@@ -45,7 +45,7 @@ fn home(place: &CachePlace) -> anyhow::Result<Home> {
     home.check().map_err(|error| local(home.path(), &error))?;
     match std::fs::read_dir(home.path()) {
         // What cannot be read is not empty.
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(local(home.path(), &error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(local(home.path(), &error).into()),
         _ => Ok(home),
     }
 }
@@ -81,7 +81,7 @@ fn locked(root: &mut Root) -> anyhow::Result<()> {
         match root.lock() {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                return Err(local(root.path(), &error));
+                return Err(local(root.path(), &error).into());
             }
             Err(_) if begun.elapsed() < LETS_GO => std::thread::sleep(LETS_GO / 20),
             Err(_) => {

@@ -39,7 +39,7 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         {
             reporter.show_progress(progress);
         }
-        copy::run(&copy, connections, reporter).await
+        Ok(copy::run(&copy, connections, reporter).await?)
     });
     (exit, process.summary())
 }

@@ -22,8 +22,9 @@ use testbed::{
 use toml::{Table, Value};
 
 use crate::{
+    advice::explain,
     args::{CurveArgs, CurveTransport, LinkOptions, Op, Policy},
-    error::{explain, local, show},
+    error::{local, show},
     exit::{Exit, Failure},
     link_options::link_of_file,
     report::print_all,
@@ -234,7 +235,7 @@ fn rooms(arguments: &CurveArgs) -> anyhow::Result<Vec<Room>> {
             let is_path = arguments.room.contains(['/', '.']);
             let text = match fs::read_to_string(path) {
                 Ok(text) => text,
-                Err(error) if is_path => return Err(local(path, &error)),
+                Err(error) if is_path => return Err(local(path, &error).into()),
                 Err(_) => return Err(unknown(&arguments.room)),
             };
             (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), text)

@@ -18,8 +18,9 @@ use tokio::sync::oneshot;
 
 use super::{cp, serve};
 use crate::{
+    advice::explain,
     args::{Cli, Command, DemoArgs},
-    error::{explain, local, show},
+    error::{local, show},
     exit::{Exit, Failure},
     progress::Aside,
     summary::Summary,

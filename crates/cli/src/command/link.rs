@@ -20,8 +20,9 @@ use linkemu::{CaptureWriter, ChannelReport, Lateness, Observer, Preset, RecordWr
 
 use self::rpc_log::RpcLog;
 use crate::{
+    advice::explain,
     args::{CaptureArgs, LinkArgs, LinkCommand, LinkShowArgs},
-    error::{explain, local},
+    error::local,
     exit::{Exit, Failure},
     report::print_all,
 };
@@ -95,7 +96,7 @@ fn observers(arguments: &CaptureArgs) -> anyhow::Result<Vec<Box<dyn Observer>>> 
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
-    File::create(path).map_err(|error| local(path, &error))
+    Ok(File::create(path).map_err(|error| local(path, &error))?)
 }
 
 /// What a link in real time did, in two lines.

@@ -51,7 +51,7 @@ async fn place(
     if let Some(found) = find_if_exists(connections, reporter, link).await? {
         let found = follow(connections, reporter, found.clone()).await.unwrap_or(found);
         if !found.is_directory() {
-            return Err(exists(link));
+            return Err(exists(link).into());
         }
         let base =
             base.ok_or_else(|| Failure::usage(format!("{link}: is a directory; name the link in it")))?;

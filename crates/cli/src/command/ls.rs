@@ -10,10 +10,11 @@ use nfs_wireless_client::{FileType, Metadata};
 
 use super::stat::{entry_json, kind_letter};
 use crate::{
+    advice::{explain, kind},
     args::LsArgs,
     color::Style,
     connections::Connections,
-    error::{MOUNT_REFUSED, ResultExt, explain, is_stale},
+    error::{Error, ErrorKind, ResultExt},
     remote::{Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
     text::{columns, escape, listing_time, mode_string},
@@ -70,7 +71,7 @@ pub(super) async fn run(
         is_first = false;
         let mut listed = listing.directory(&directory).await;
         if let Err(error) = &listed
-            && is_stale(error)
+            && error.downcast_ref().is_some_and(Error::is_stale)
             && let Some(again) = listing.find_again(&directory).await
         {
             listed = listing.directory(&again).await;
@@ -124,7 +125,7 @@ impl Listing<'_> {
         target: &crate::url::Remote,
         error: &anyhow::Error,
     ) -> anyhow::Result<Option<Vec<Line>>> {
-        if crate::error::kind(error) != MOUNT_REFUSED || target.pattern.is_some() {
+        if kind(error) != Some(ErrorKind::MountRefused) || target.pattern.is_some() {
             return Ok(None);
         }
         let below = exports_below(self.connections, target).await?;
@@ -136,7 +137,7 @@ impl Listing<'_> {
             match find(self.connections, self.reporter, &target.with_path(&name)).await {
                 Ok(found) => lines.push(Line { name, found }),
                 // Whoever may not mount one may still want to see the others.
-                Err(error) => self.reporter.warning(explain(&error)),
+                Err(error) => self.reporter.warning(explain(&error.into())),
             }
         }
         Ok(Some(lines))
@@ -154,7 +155,7 @@ impl Listing<'_> {
             .await
         };
         let mut found = look().await;
-        if found.as_ref().is_err_and(is_stale) {
+        if found.as_ref().is_err_and(Error::is_stale) {
             self.connections.forget(&directory.client);
             found = look().await;
         }

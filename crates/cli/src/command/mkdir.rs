@@ -5,7 +5,7 @@ use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, Set
 use crate::{
     args::MkdirArgs,
     connections::Connections,
-    error::{ResultExt, exists, has_status, is_missing},
+    error::{ResultExt, about, exists, has_status, is_missing},
     exit::{Exit, Failure},
     local,
     remote::{find, follow},
@@ -40,7 +40,7 @@ async fn alone(
     target: &Remote,
 ) -> anyhow::Result<()> {
     let Some(name) = target.name() else {
-        return Err(exists(target));
+        return Err(exists(target).into());
     };
     let client = connections.client(target).await?;
     let parent = client.resolve(&target.parent().path).await;
@@ -91,7 +91,7 @@ async fn with_parents(
                 }
                 found.handle
             }
-            Err(error) => return Err(error).at(&shown),
+            Err(error) => return Err(about(error, &shown).into()),
         };
         directory.handle = found;
     }

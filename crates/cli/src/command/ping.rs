@@ -68,7 +68,7 @@ async fn run(
         return Err(error);
     }
     for (transport, error) in errors {
-        reporter.warning(format!("{}: {}", name(transport), crate::error::explain(&error)));
+        reporter.warning(format!("{}: {}", name(transport), crate::advice::explain(&error)));
     }
     if answered {
         Ok(())
@@ -114,7 +114,7 @@ async fn ping(
                 Some(rtt)
             }
             Err(Error::Silent { .. }) => None,
-            Err(error) => return Err(unreachable(error, host.server())),
+            Err(error) => return Err(unreachable(error, host.server()).into()),
         };
         if reporter.json() {
             reporter.event(

@@ -4,7 +4,7 @@ use crate::{
     args::RmArgs,
     chain::Chain,
     connections::Connections,
-    error::{ResultExt, is_missing},
+    error::{ErrorKind, ResultExt, is_missing},
     exit::{Exit, Failure},
     remote::{Children, Found, find_entries},
     report::{Reporter, event},
@@ -28,7 +28,7 @@ pub(super) async fn run(
         }
         let found = match find_entries(connections, reporter, target).await {
             Ok(found) => found,
-            Err(error) if arguments.force && Exit::of(&error) == Exit::SourceMissing => continue,
+            Err(error) if arguments.force && error.kind() == ErrorKind::SourceMissing => continue,
             Err(error) => {
                 reporter.failed(error)?;
                 continue;
@@ -102,7 +102,7 @@ async fn remove(
                 return Ok(());
             }
             match directory.client.rmdir(parent, name).await {
-                Err(error) if !is_missing(&error) => Err(error).at(&directory.remote),
+                Err(error) if !is_missing(&error) => Err(error).at(&directory.remote)?,
                 _ => gone(reporter, directory),
             }
         });

@@ -35,7 +35,7 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
         {
             reporter.show_progress(progress);
         }
-        copy::run(&copy, connections, reporter).await
+        Ok(copy::run(&copy, connections, reporter).await?)
     })
 }
 

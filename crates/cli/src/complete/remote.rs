@@ -22,7 +22,7 @@ use crate::{
     args::{self, Cli, LsArgs, OutputArgs},
     config,
     connections::Connections,
-    error::{MOUNT_REFUSED, kind},
+    error::ErrorKind,
     local::Directory,
     name::fnv1a,
     paths::cache,
@@ -198,7 +198,7 @@ async fn read(
     target: &Remote,
 ) -> anyhow::Result<Vec<Vec<u8>>> {
     let found = match find(connections, reporter, target).await {
-        Err(error) if kind(&error) == MOUNT_REFUSED => {
+        Err(error) if error.kind() == ErrorKind::MountRefused => {
             let exports = exports_below(connections, target).await?;
             let below = |path: &Vec<u8>| path[target.path.len()..].to_vec();
             let names =

@@ -9,8 +9,8 @@ use super::{
     update::Age,
 };
 use crate::{
+    error::{Error, Result},
     event::{Change, Event, Warning},
-    exit::{Exit, Failure},
     outcome::Skip,
 };
 
@@ -162,7 +162,7 @@ impl Run<'_> {
         frame: &Frame,
         name: &[u8],
         present: Option<&Present>,
-    ) -> anyhow::Result<Option<Change>> {
+    ) -> Result<Option<Change>> {
         let Some(present) = present else { return Ok(Some(Change::New)) };
         let rules = Rules {
             overwrite: self.copy.overwrite,
@@ -190,7 +190,7 @@ impl Run<'_> {
         name: &[u8],
         there: &Present,
         facts: &mut Facts,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let [here, its] = [&node.attributes, &there.attributes];
         match question {
             Question::IsNewer => {
@@ -224,7 +224,7 @@ impl Run<'_> {
         frame: &Frame,
         name: &[u8],
         present: &Present,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let target = frame.place.name(name);
         let shown = &target.shown;
         let refusal = match decision {
@@ -255,7 +255,7 @@ impl Run<'_> {
                 format!("{shown}: is a symbolic link, which --inplace does not write through")
             }
         };
-        Err(Failure::with(Exit::SomeFailed, text))
+        Err(Error::other(text))
     }
 }
 

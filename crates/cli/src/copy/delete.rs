@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     chain::{self, Chain},
+    error::{Error, Result},
     event::{Event, NotDone, Warning},
-    exit::{Exit, Failure},
     name::{MARKER, is_ours, untagged, used_by},
 };
 
@@ -93,11 +93,11 @@ impl Run<'_> {
         &self,
         sync: &Syncing,
         groups: &[Surplus],
-    ) -> anyhow::Result<Option<Deletions>> {
+    ) -> Result<Option<Deletions>> {
         if groups.is_empty() {
             return Ok(None);
         }
-        let refuse = |why: &str| Failure::with(Exit::SomeFailed, format!("nothing is deleted: {why}"));
+        let refuse = |why: &str| Error::other(format!("nothing is deleted: {why}"));
         if self.reporter.has_failures() {
             self.warn(Warning::NothingDeleted { is_rest: false, why: NotDone::Copying });
             return Ok(None);
@@ -146,7 +146,7 @@ impl Run<'_> {
         groups: &[Surplus],
         deletions: &Deletions,
         is_in_the_way: bool,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let Deletions { doomed, kept, narrow } = deletions;
         let of_these = |it: &&Doomed| groups[it.group].is_in_the_way == is_in_the_way;
         let mut doomed: Vec<_> = doomed.iter().filter(of_these).cloned().collect();
@@ -170,12 +170,12 @@ impl Run<'_> {
     }
 
     /// Leaves out what is in directories that the names that led to them do not lead to any more, which is said.
-    async fn leave_out_moved(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> anyhow::Result<()> {
+    async fn leave_out_moved(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> Result<()> {
         let used: BTreeSet<_> = doomed.iter().map(|it| it.group).collect();
         let begun = Some(Instant::now());
         let looks = used.into_iter().map(|group| async move {
             let holds = groups[group].frame.holds(begun, self.connections, self.reporter).await?;
-            anyhow::Ok((!holds).then_some(group))
+            Ok((!holds).then_some(group))
         });
         let moved: Vec<_> = stream::iter(looks).buffer_unordered(IN_FLIGHT).try_collect().await?;
         let moved: BTreeSet<_> = moved.into_iter().flatten().collect();
@@ -184,7 +184,7 @@ impl Run<'_> {
     }
 
     /// Leaves out the temporary files and journals of an interrupted run that the copies of this run have used up, or would.
-    async fn leave_out_used(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> anyhow::Result<()> {
+    async fn leave_out_used(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> Result<()> {
         let is_ours = |it: &Doomed| is_ours(&it.path) && !it.path.contains(&b'/') && !it.is_directory();
         let with_ours: BTreeSet<_> = doomed.iter().filter(|it| is_ours(it)).map(|it| it.group).collect();
         let mut used = BTreeMap::new();
@@ -206,7 +206,7 @@ impl Run<'_> {
     }
 
     /// Finds what only the destination has, once its source is listed.
-    pub(super) async fn find_surplus(&self, sync: &Syncing, frame: &Rc<Frame>) -> anyhow::Result<()> {
+    pub(super) async fn find_surplus(&self, sync: &Syncing, frame: &Rc<Frame>) -> Result<()> {
         let [mut names, taken] = frame.take_names();
         if frame.relative().is_empty() {
             sync.is_root_empty.set(names.is_empty());
@@ -229,7 +229,7 @@ impl Run<'_> {
 
     /// Checks that the names of the files that were just written are listed: a server that folds case lists others, and one of
     /// them may look as if only the destination had it.
-    async fn check_names(&self, group: &Surplus) -> anyhow::Result<()> {
+    async fn check_names(&self, group: &Surplus) -> Result<()> {
         if !group.frame.is_touched() {
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl Run<'_> {
                     "nothing is deleted: {} was written and is not listed under this name (does the file system change names?)",
                     place.show(name)
                 );
-                Err(Failure::with(Exit::SomeFailed, text))
+                Err(Error::other(text))
             }
         }
     }
@@ -254,7 +254,7 @@ impl Run<'_> {
         &self,
         sync: &Syncing,
         groups: &[Surplus],
-    ) -> anyhow::Result<(Vec<Doomed>, BTreeSet<(usize, Vec<u8>)>)> {
+    ) -> Result<(Vec<Doomed>, BTreeSet<(usize, Vec<u8>)>)> {
         let mut all = Vec::new();
         let mut kept = BTreeSet::new();
         let mut level = Vec::new();
@@ -290,9 +290,8 @@ impl Run<'_> {
                 };
                 let children = match children {
                     Ok(children) => children,
-                    Err(error) if super::ends_run(&error) => return Err(error),
                     Err(error) => {
-                        self.reporter.failed(error)?;
+                        self.reporter.fail(error)?;
                         keep();
                         continue;
                     }
@@ -326,12 +325,12 @@ impl Run<'_> {
         sync: &Syncing,
         group: &Surplus,
         directory: &Doomed,
-    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+    ) -> Result<Vec<(Vec<u8>, Present)>> {
         let top = &group.frame.place;
         let shown = top.show(&directory.path);
         if sync.root.as_ref().is_some_and(|root| may_be_source(root, &directory.present)) {
             let text = format!("nothing is deleted: {shown} is the source itself");
-            return Err(Failure::last(Exit::SomeFailed, Exit::SomeFailed.outcome(), text));
+            return Err(Error::other(text).that_ends_run());
         }
         let is_elsewhere = match top {
             Place::Remote(place) => directory.present.attributes.file.0 != place.file_system(),
@@ -341,7 +340,7 @@ impl Run<'_> {
         let is_elsewhere = is_elsewhere || place.is_inner_export() || !place.is_on_file_system_of(top);
         let elsewhere = || {
             let text = format!("{shown}: not deleted, another file system is mounted there");
-            Failure::with(Exit::SomeFailed, text)
+            Error::other(text)
         };
         if is_elsewhere {
             return Err(elsewhere());
@@ -352,7 +351,7 @@ impl Run<'_> {
     }
 
     /// Deletes files first, then directories from the deepest upwards.
-    async fn delete_all(&self, groups: &[Surplus], doomed: Vec<Doomed>) -> anyhow::Result<()> {
+    async fn delete_all(&self, groups: &[Surplus], doomed: Vec<Doomed>) -> Result<()> {
         let mut steps: BTreeMap<usize, Vec<Doomed>> = BTreeMap::new();
         for it in doomed {
             let step = if it.is_directory() { usize::MAX - it.depth() } else { 0 };
@@ -381,10 +380,8 @@ impl Run<'_> {
             });
             let mut removals = stream::iter(removals).buffered(IN_FLIGHT);
             while let Some(removed) = removals.next().await {
-                match removed {
-                    Err(error) if super::ends_run(&error) => return Err(error),
-                    Err(error) => self.reporter.failed(error)?,
-                    Ok(()) => {}
+                if let Err(error) = removed {
+                    self.reporter.fail(error)?;
                 }
             }
         }
@@ -392,7 +389,7 @@ impl Run<'_> {
     }
 
     /// Whether the names that led to what is to be deleted still do, as far as that is known before it is.
-    async fn leads_to(&self, frame: &Frame, doomed: &Doomed) -> anyhow::Result<bool> {
+    async fn leads_to(&self, frame: &Frame, doomed: &Doomed) -> Result<bool> {
         let (connections, reporter) = (self.connections, self.reporter);
         match &frame.place {
             Place::Local { .. } | Place::Planned(_) => frame.holds(None, connections, reporter).await,
@@ -425,11 +422,11 @@ impl Run<'_> {
                 place.set_last(self.connections, self.reporter, last, false).await
             });
             // If that is refused, so is what follows, which is then reported; and what is deleted needs no mode.
-            let _: Vec<anyhow::Result<()>> = stream::iter(set).buffer_unordered(IN_FLIGHT).collect().await;
+            let _: Vec<Result<()>> = stream::iter(set).buffer_unordered(IN_FLIGHT).collect().await;
         }
     }
 
-    fn say_deleted(&self, frame: &Frame, doomed: &Doomed) -> anyhow::Result<()> {
+    fn say_deleted(&self, frame: &Frame, doomed: &Doomed) -> Result<()> {
         let target = frame.place.name(&doomed.path);
         let path = below(frame.relative(), &doomed.path);
         let is_directory = doomed.is_directory();

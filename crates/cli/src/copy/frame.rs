@@ -18,6 +18,7 @@ use super::{
 use crate::{
     chain::{self, Chain},
     connections::Connections,
+    error::Result,
     local,
     report::Reporter,
 };
@@ -182,7 +183,7 @@ impl Frame {
         begun: Option<Instant>,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         match (&self.place, begun) {
             (Place::Planned(_), _) => Ok(true),
             (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, connections, reporter).await,
@@ -192,9 +193,7 @@ impl Frame {
                 match frames.filter(|frame| !frame.is_at_its_name()).last() {
                     None => Ok(true),
                     Some(moved) if moved.is_told.replace(true) => Ok(false),
-                    Some(moved) => {
-                        reporter.failed(chain::moved(moved.place.own_name().shown)).map(|()| false)
-                    }
+                    Some(moved) => reporter.fail(chain::moved(moved.place.own_name().shown)).map(|()| false),
                 }
             }
         }
@@ -279,7 +278,7 @@ impl Frame {
     ///
     /// # Errors
     /// What looking at the directories fails of.
-    pub(super) async fn is_inside(&self, node: &Node) -> anyhow::Result<bool> {
+    pub(super) async fn is_inside(&self, node: &Node) -> Result<bool> {
         let mut next = Some(self);
         while let Some(frame) = next {
             if frame.place.is_directory(node).await? {
@@ -305,8 +304,8 @@ impl Frame {
         connections: &Connections,
         reporter: &Reporter,
         preserve: bool,
-        look: impl Fn(&Self) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        look: impl Fn(&Self) -> Result<()>,
+    ) -> Result<()> {
         let mut next = Some(frame);
         let mut result = Ok(());
         while let Some(frame) = next.take().and_then(Rc::into_inner) {

@@ -11,7 +11,7 @@ use super::{
     transfer::{Item, Version},
     update::Age,
 };
-use crate::{event::Change, local::Named, progress::Share, report::Reporter};
+use crate::{error::Result, event::Change, local::Named, progress::Share, report::Reporter};
 
 /// The files that have several names.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// What ends the run; other failures are reported.
-    pub(super) async fn make_hard_links(&self, sync: &Syncing, more: bool) -> anyhow::Result<()> {
+    pub(super) async fn make_hard_links(&self, sync: &Syncing, more: bool) -> Result<()> {
         let others = sync.hard_links.others.take();
         let first = sync.hard_links.first.take();
         let mut end = Ok(());
@@ -66,7 +66,10 @@ impl Run<'_> {
                 let (there, first) = &first[&node.attributes.file];
                 let share = Share::new(self.reporter.activity(), node.expected_bytes());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
-                end = self.make_hard_link(sync, item, there, first).await.or_else(|it| self.report(it));
+                end = self
+                    .make_hard_link(sync, item, there, first)
+                    .await
+                    .or_else(|it| Reporter::fail(self.reporter, it));
             }
             end = end.and(self.release(frame).await);
         }
@@ -86,7 +89,7 @@ impl Run<'_> {
         item: Item<'_>,
         there: &Frame,
         first: &[u8],
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let Item { node, frame, name, share } = item;
         drop(self.turn(frame, name).await?);
         let copied = match there.is_touched() {
@@ -142,11 +145,6 @@ impl Run<'_> {
             }
         }
         self.say_change(node, frame, name, Change::Link)
-    }
-
-    /// Reports what failed, and goes on.
-    fn report(&self, error: anyhow::Error) -> anyhow::Result<()> {
-        if super::ends_run(&error) { Err(error) } else { Reporter::failed(self.reporter, error) }
     }
 }
 

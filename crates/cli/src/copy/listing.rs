@@ -9,8 +9,8 @@ use super::{
     node::{Kind, Node},
 };
 use crate::{
+    error::{Error, Result},
     event::Warning,
-    exit::{Exit, Failure},
     name::{MARKER, is_ours, untagged, used_by},
     outcome::Skip,
     remote::Children,
@@ -24,7 +24,7 @@ impl Run<'_> {
         directory: Node,
         frame: &Rc<Frame>,
         mut rest: Option<Box<Children>>,
-    ) -> anyhow::Result<Vec<Work>> {
+    ) -> Result<Vec<Work>> {
         let was_begun = rest.is_some();
         let mut has_vanished = false;
         let filter = &self.copy.filter;
@@ -50,7 +50,7 @@ impl Run<'_> {
             if name == MARKER {
                 if deletes.is_some() {
                     let text = Warning::Marker(&node.name()).to_string();
-                    self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                    self.reporter.fail(Error::other(text))?;
                 } else {
                     self.warn(Warning::Marker(&node.name()));
                 }
@@ -65,7 +65,7 @@ impl Run<'_> {
                 node = match self.followed_to_listed(node, frame, &path).await {
                     Ok(node) => node,
                     Err(error) => {
-                        self.reporter.failed(error)?;
+                        self.reporter.fail(error)?;
                         filter.leave(&path);
                         continue;
                     }
@@ -77,7 +77,7 @@ impl Run<'_> {
             if reserved.contains(untagged(&name)) || (is_part && is_ours(&name)) {
                 if is_part || node.kind != Kind::File {
                     let text = format!("{node}: skipped: the copy of a file beside it needs this name");
-                    self.reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+                    self.reporter.fail(Error::other(text))?;
                     continue;
                 }
                 self.warn(Warning::Left(&node.name()));
@@ -88,7 +88,7 @@ impl Run<'_> {
                 node = match self.followed(node, frame).await {
                     Ok(node) => node,
                     Err(error) => {
-                        self.reporter.failed(error)?;
+                        self.reporter.fail(error)?;
                         continue;
                     }
                 };
@@ -122,7 +122,7 @@ impl Run<'_> {
         frame: &Frame,
         children: &[(Vec<u8>, Node)],
         is_part: bool,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let filter = &self.copy.filter;
         if frame.relative().is_empty() {
             frame.set_ignores(filter.ignores());
@@ -145,13 +145,13 @@ impl Run<'_> {
         let text = file.read_start(MAX_GITIGNORE_BYTES + 1).await?;
         let ignores = filter
             .read_gitignore(frame.relative().to_vec(), &text, frame.ignores())
-            .map_err(|error| Failure::with(Exit::SomeFailed, format!("{file}: {error}")))?;
+            .map_err(|error| Error::other(format!("{file}: {error}")))?;
         frame.set_ignores(Some(Rc::new(ignores)));
         Ok(())
     }
 
     /// Sets aside what cannot be copied before something is deleted, and further names of a file; hands back all else.
-    pub(super) async fn set_aside(&self, work: Work) -> anyhow::Result<Option<Work>> {
+    pub(super) async fn set_aside(&self, work: Work) -> Result<Option<Work>> {
         if work.is_named && work.node.kind != Kind::Directory {
             // It holds nothing that a list of files could name.
             self.copy.filter.note_source();
@@ -172,7 +172,7 @@ impl Run<'_> {
     }
 
     /// Returns what a link stands for that has this path below SRC, and leads to what is listed.
-    async fn followed_to_listed(&self, node: Node, frame: &Frame, path: &[u8]) -> anyhow::Result<Node> {
+    async fn followed_to_listed(&self, node: Node, frame: &Frame, path: &[u8]) -> Result<Node> {
         if self.copy.links == Links::All {
             return self.followed(node, frame).await;
         }
@@ -181,22 +181,22 @@ impl Run<'_> {
             Some(node) => without_circle(node, frame),
             None => {
                 let text = format!("{shown}: not followed, it leads out of SRC (-L follows it)");
-                Err(Failure::with(Exit::SomeFailed, text))
+                Err(Error::other(text))
             }
         }
     }
 
     /// Returns what a link in a directory stands for.
-    async fn followed(&self, node: Node, frame: &Frame) -> anyhow::Result<Node> {
+    async fn followed(&self, node: Node, frame: &Frame) -> Result<Node> {
         without_circle(node.followed(self.connections, self.reporter).await?, frame)
     }
 }
 
 /// Refuses a directory that a link leads to if the link is in it.
-fn without_circle(node: Node, frame: &Frame) -> anyhow::Result<Node> {
+fn without_circle(node: Node, frame: &Frame) -> Result<Node> {
     if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
         let text = format!("{node}: skipped: it leads to a directory above itself");
-        return Err(Failure::with(Exit::SomeFailed, text));
+        return Err(Error::other(text));
     }
     Ok(node)
 }

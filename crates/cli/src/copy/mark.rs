@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, io::Read};
 
-use nfs_wireless_client::{Client, Error, FileHandle, FileType, NfsStatus};
+use nfs_wireless_client::{self as client, Client, FileHandle, FileType, NfsStatus};
 
 use super::{
     node::{Kind, Node},
@@ -10,8 +10,7 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, has_status, is_missing, show},
-    exit::{Exit, Failure},
+    error::{Error, Result, ResultExt, has_status, is_missing, show},
     local::Directory,
     name::{MARKER, fnv1a},
     report::Reporter,
@@ -48,7 +47,7 @@ pub(super) fn local(directory: &Directory) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// What can be done.
-pub(super) fn check_own(directory: &Directory) -> anyhow::Result<()> {
+pub(super) fn check_own(directory: &Directory) -> Result<()> {
     if !matches!(directory.stat(MARKER), Ok(Some(_))) || matches!(directory.read_own(MARKER), Ok(Some(_))) {
         return Ok(());
     }
@@ -56,14 +55,14 @@ pub(super) fn check_own(directory: &Directory) -> anyhow::Result<()> {
     let text = format!(
         "{shown}: {marker} in it is not a file of this user, or others may write it; remove that, or complete the copy with -T"
     );
-    Err(Failure::with(Exit::SomeFailed, text))
+    Err(Error::other(text))
 }
 
 /// Returns what the mark in a directory on a server holds, if there is one.
 ///
 /// # Errors
 /// Those of LOOKUP and READ.
-pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Option<Vec<u8>>, Error> {
+pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Option<Vec<u8>>, client::Error> {
     let mark = match client.lookup(directory, MARKER).await {
         Err(error) if is_missing(&error) => return Ok(None),
         mark => mark?,
@@ -83,7 +82,7 @@ pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Opt
 ///
 /// # Errors
 /// It is one of another directory. `hint` says what else can be done.
-pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &str) -> anyhow::Result<()> {
+pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &str) -> Result<()> {
     let ((path, key), (source_path, source_key)) = (split(mark), split(source));
     if mark.is_empty() || source.is_empty() || path == source_path || key == source_key {
         return Ok(());
@@ -92,7 +91,7 @@ pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &
     let text = format!(
         "{directory}: is the incomplete copy of {path}; complete that first, or remove {marker} in it to copy into it all the same{hint}"
     );
-    Err(Failure::with(Exit::SomeFailed, text))
+    Err(Error::other(text))
 }
 
 impl Place {
@@ -104,7 +103,7 @@ impl Place {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<Option<Vec<u8>>> {
+    ) -> Result<Option<Vec<u8>>> {
         match self.present(connections, reporter, MARKER).await? {
             None => return Ok(None),
             Some(mark) if mark.kind != Kind::File || mark.attributes.size == 0 => {

@@ -17,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use super::kept;
 use crate::{
     connections::Connections,
-    error::{ResultExt, is_missing, is_stale, local, remote_error, show},
+    error::{Result, ResultExt, is_missing, local, remote_error, show},
     event::{Name, What},
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
@@ -142,11 +142,7 @@ impl Node {
     }
 
     /// Finds what a link stands for; it keeps the link's name.
-    pub(super) async fn followed(
-        self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> anyhow::Result<Self> {
+    pub(super) async fn followed(self, connections: &Connections, reporter: &Reporter) -> Result<Self> {
         match self.origin {
             Origin::Local(path) => {
                 Self::local(path.to_path_buf(), true).map_err(|error| local(&path, &error))
@@ -164,7 +160,7 @@ impl Node {
         levels: usize,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<Option<Self>> {
+    ) -> Result<Option<Self>> {
         match self.origin {
             Origin::Local(path) => {
                 let found = path.within().and_then(|within| match within {
@@ -263,7 +259,7 @@ impl Node {
     }
 
     /// Whether the path of a directory still leads to it.
-    pub(super) async fn is_still_there(&self) -> anyhow::Result<bool> {
+    pub(super) async fn is_still_there(&self) -> Result<bool> {
         let now = match &self.origin {
             Origin::Local(path) => fs::metadata(&**path).map_err(|error| local(path, &error))?.ino(),
             Origin::Remote(file) => file.client.metadata(file.handle).await.at(&file.remote)?.fileid,
@@ -273,7 +269,7 @@ impl Node {
     }
 
     /// Looks for a name in a directory.
-    pub(super) async fn child(&self, name: &[u8]) -> anyhow::Result<Option<Self>> {
+    pub(super) async fn child(&self, name: &[u8]) -> Result<Option<Self>> {
         match &self.origin {
             Origin::Local(path) => {
                 let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
@@ -298,7 +294,7 @@ impl Node {
     }
 
     /// Reads a small file: its first bytes, at most so many.
-    pub(super) async fn read_start(&self, most: u64) -> anyhow::Result<Vec<u8>> {
+    pub(super) async fn read_start(&self, most: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match &self.origin {
             Origin::Local(path) => {
@@ -323,7 +319,7 @@ impl Node {
         reporter: &Reporter,
         rest: &mut Option<Box<Children>>,
         has_vanished: &mut bool,
-    ) -> anyhow::Result<Vec<(Vec<u8>, Self)>> {
+    ) -> Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
             Origin::Standard => Ok(Vec::new()),
             Origin::Local(path) => {
@@ -334,7 +330,7 @@ impl Node {
                         (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
                         // Removed since it was listed.
                         (_, Ok(None)) => *has_vanished = true,
-                        (path, Err(error)) => reporter.failed(local(&path, &error))?,
+                        (path, Err(error)) => reporter.fail(local(&path, &error))?,
                     }
                 }
                 reporter.activity().step();
@@ -349,7 +345,7 @@ impl Node {
                     None => Box::new(Children::open(client, *handle, remote)?),
                 };
                 let listed = match listing.next(connections, reporter).await {
-                    Err(error) if is_begun && is_stale(&error) => {
+                    Err(error) if is_begun && error.is_stale() => {
                         connections.forget(client);
                         let found = find(connections, reporter, remote).await?;
                         if Attributes::from(&found.metadata).file != self.attributes.file {
@@ -373,7 +369,7 @@ impl Node {
     }
 
     /// Reads where a link points to.
-    pub(super) async fn read_link(&self) -> anyhow::Result<Vec<u8>> {
+    pub(super) async fn read_link(&self) -> Result<Vec<u8>> {
         match &self.origin {
             Origin::Local(path) => path.read_link().map_err(|error| local(path, &error)),
             Origin::Remote(file) => file.client.read_link(file.handle).await.at(&file.remote),

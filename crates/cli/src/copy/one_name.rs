@@ -20,7 +20,7 @@ use super::{
     place::{Place, Present},
 };
 use crate::{
-    exit::{Exit, Failure},
+    error::{Error, Result},
     name::fnv1a,
     text::escape,
 };
@@ -119,7 +119,7 @@ impl Names {
 
 impl Run<'_> {
     /// Waits for the turn of a name, and refuses it if the destination takes it for another one that this run has to do with.
-    pub(super) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> anyhow::Result<Turn<'a>> {
+    pub(super) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
         let turn = frame.given().turn(name).await;
         for other in frame.given().add(&turn, name) {
             self.refuse_if_one(&frame.place, name, &other).await?;
@@ -128,7 +128,7 @@ impl Run<'_> {
     }
 
     /// Refuses a source for a name that another one has become: of two files one would be left.
-    pub(super) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> anyhow::Result<()> {
+    pub(super) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> Result<()> {
         if self.copy.overwrite != Overwrite::Always {
             return Ok(());
         }
@@ -137,13 +137,13 @@ impl Run<'_> {
             Some(first) => {
                 let (first, place) = (escape(&first), frame.place.show(name));
                 let text = format!("{node}: not copied, {place} is the copy of {first} in this run");
-                Err(Failure::with(Exit::SomeFailed, text))
+                Err(Error::other(text))
             }
         }
     }
 
     /// Refuses a name if what has it is what has the other one, too.
-    pub(super) async fn refuse_if_one(&self, place: &Place, name: &[u8], other: &[u8]) -> anyhow::Result<()> {
+    pub(super) async fn refuse_if_one(&self, place: &Place, name: &[u8], other: &[u8]) -> Result<()> {
         let [this, that] = [
             place.look_up(self.connections, self.reporter, name).await?,
             place.look_up(self.connections, self.reporter, other).await?,
@@ -162,7 +162,7 @@ impl Run<'_> {
             place.show(name),
             place.show(other)
         );
-        Err(Failure::with(Exit::SomeFailed, text))
+        Err(Error::other(text))
     }
 }
 
@@ -174,7 +174,7 @@ impl Place {
         run: (&crate::connections::Connections, &crate::report::Reporter),
         wanted: &BTreeSet<Vec<u8>>,
         found: Vec<(Vec<u8>, Present)>,
-    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+    ) -> Result<Vec<(Vec<u8>, Present)>> {
         if found.is_empty() {
             return Ok(found);
         }

@@ -21,9 +21,8 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, has_status, io_text, is_missing, local, show},
+    error::{Error, Result, ResultExt, has_status, io_text, is_missing, local, show},
     event::{Event, Name, Warning},
-    exit::{Exit, Failure},
     local::{Directory, Marked, Times},
     name::MARKER,
     remote::Found,
@@ -92,7 +91,7 @@ impl Place {
         connections: &Connections,
         reporter: &Reporter,
         name: &[u8],
-    ) -> anyhow::Result<Option<Present>> {
+    ) -> Result<Option<Present>> {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
             Self::Local { .. } => self.look_up(connections, reporter, name).await,
@@ -110,7 +109,7 @@ impl Place {
         connections: &Connections,
         reporter: &Reporter,
         name: &[u8],
-    ) -> anyhow::Result<Option<Present>> {
+    ) -> Result<Option<Present>> {
         match self {
             Self::Planned(_) => Ok(None),
             Self::Local { directory, .. } => {
@@ -124,7 +123,7 @@ impl Place {
     }
 
     /// As [`Place::look_up`], in a directory of a server that is not looked for again.
-    pub(super) async fn look_up_in(place: &RemotePlace, name: &[u8]) -> anyhow::Result<Option<Present>> {
+    pub(super) async fn look_up_in(place: &RemotePlace, name: &[u8]) -> Result<Option<Present>> {
         match place.client.lookup(place.handle, name).await {
             Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
             Err(error) if is_missing(&error) => Ok(None),
@@ -141,12 +140,12 @@ impl Place {
         mode: u32,
         dry_run: bool,
         mark: Option<&[u8]>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let present = self.present(connections, reporter, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
             let text =
                 format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
-            return Err(Failure::with(Exit::SomeFailed, text));
+            return Err(Error::other(text));
         }
         if dry_run && present.is_none() {
             return Ok(Self::Planned(self.name(name)));
@@ -192,11 +191,7 @@ impl Place {
     }
 
     /// Takes the mark of an unfinished copy off the directory, if it has it.
-    pub(super) async fn remove_mark(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn remove_mark(&self, connections: &Connections, reporter: &Reporter) -> Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, .. } => {
@@ -220,7 +215,7 @@ impl Place {
         (link, tags): (&[u8], &Tags),
         (target, times): (&[u8], Option<Times>),
         replaces: Replaces,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         match self {
             Self::Planned(_) => Ok(true),
             Self::Local { directory, .. } => {
@@ -251,7 +246,7 @@ impl Place {
         reporter: &Reporter,
         last: Attributes,
         preserve: bool,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, .. } => {
@@ -294,11 +289,7 @@ impl Place {
     }
 
     /// Returns in what steps files here keep their times, where that is known; zero where it is not.
-    pub(super) async fn time_step(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> anyhow::Result<Duration> {
+    pub(super) async fn time_step(&self, connections: &Connections, reporter: &Reporter) -> Result<Duration> {
         match self {
             Self::Planned(_) => Ok(Duration::ZERO),
             Self::Local { directory, .. } => Ok(directory.time_step()),
@@ -343,7 +334,7 @@ impl Place {
     ///
     /// # Errors
     /// What looking at the directories fails of.
-    pub(super) async fn is_directory(&self, node: &Node) -> anyhow::Result<bool> {
+    pub(super) async fn is_directory(&self, node: &Node) -> Result<bool> {
         let number = node.attributes.file.1;
         match (self, &node.origin) {
             (Self::Remote(place), Origin::Remote(source)) if place.handle == source.handle => {
@@ -428,7 +419,7 @@ impl Place {
     }
 }
 
-async fn look_at(client: &client::Client, handle: FileHandle, remote: &Remote) -> anyhow::Result<Attributes> {
+async fn look_at(client: &client::Client, handle: FileHandle, remote: &Remote) -> Result<Attributes> {
     Ok(Attributes::from(&client.metadata(handle).await.at(remote)?))
 }
 
@@ -438,9 +429,9 @@ async fn look_at(client: &client::Client, handle: FileHandle, remote: &Remote) -
 /// # Errors
 /// What looking at it fails of.
 async fn are_one(
-    look: impl AsyncFn() -> anyhow::Result<Attributes>,
-    look_there: impl AsyncFn() -> anyhow::Result<Attributes>,
-) -> anyhow::Result<bool> {
+    look: impl AsyncFn() -> Result<Attributes>,
+    look_there: impl AsyncFn() -> Result<Attributes>,
+) -> Result<bool> {
     const MOST_LOOKS: usize = 8;
     let mut before = look().await?;
     for _ in 0..MOST_LOOKS {
@@ -475,11 +466,11 @@ impl Present {
 }
 
 /// Returns the error for a directory that got its name while this run was making it.
-fn made_by_another(directory: impl Display) -> anyhow::Error {
+fn made_by_another(directory: impl Display) -> Error {
     let text = format!(
         "{directory}: another run has just made this directory; wait for its end, and run this again"
     );
-    Failure::with(Exit::SomeFailed, text)
+    Error::other(text)
 }
 
 /// Returns what stands for a name in a directory of a server, in the state of later runs.

@@ -23,8 +23,7 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, io_text, local, show},
-    exit::{Exit, Failure},
+    error::{Error, ErrorKind, Result, ResultExt, io_text, local, show},
     local::{Directory, is_closed_input},
     name::is_plain,
     remote::{Found, find, find_all, find_if_exists, follow, real_if_exists},
@@ -81,7 +80,7 @@ impl Whole<'_> {
     ///
     /// # Errors
     /// It is the unfinished copy of another source.
-    fn holds(self, directory: impl Display, mark: Option<Vec<u8>>) -> anyhow::Result<bool> {
+    fn holds(self, directory: impl Display, mark: Option<Vec<u8>>) -> Result<bool> {
         match (self, mark) {
             (Self::Always, _) => Ok(true),
             (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
@@ -109,7 +108,7 @@ pub(super) async fn plan(
     tags: &Tags,
     connections: &Connections,
     reporter: &Reporter,
-) -> anyhow::Result<Plan> {
+) -> Result<Plan> {
     check(copy, reporter)?;
     let mut sources = Vec::new();
     let mut keys = Vec::new();
@@ -119,7 +118,7 @@ pub(super) async fn plan(
                 keys.push(resume_key(target, &found));
                 sources.extend(found);
             }
-            Err(error) => reporter.failed(error)?,
+            Err(error) => reporter.fail(error)?,
         }
     }
     if sources.is_empty() {
@@ -178,22 +177,22 @@ pub(super) async fn plan(
             let there = &copy.destination;
             let word = there.shell_word();
             let text = format!("{there} does not exist; create it first: {command} {word}");
-            Err(Failure::usage(text))
+            Err(Error::usage(text))
         }
         Destination::Output(_) | Destination::Named(..) if are_several(&sources) => {
             let text =
                 format!("{}: is not a directory, and there are several files to copy", copy.destination);
-            Err(Failure::usage(text))
+            Err(Error::usage(text))
         }
         Destination::Named(..) if must_be_directory => {
-            Err(Failure::usage(format!("{}: is not a directory", copy.destination)))
+            Err(Error::usage(format!("{}: is not a directory", copy.destination)))
         }
         Destination::Output(output) => {
             let Source { node, .. } = sources.remove(0);
             match node.kind {
                 Kind::File => Ok(Plan::Stream(Box::new(node), output)),
-                Kind::Directory => Err(Failure::with(Exit::SomeFailed, format!("{node}: is a directory"))),
-                _ => Err(Failure::with(Exit::SomeFailed, format!("{node}: is not a regular file"))),
+                Kind::Directory => Err(Error::other(format!("{node}: is a directory"))),
+                _ => Err(Error::other(format!("{node}: is not a regular file"))),
             }
         }
         Destination::Named(place, name) => {
@@ -207,19 +206,18 @@ pub(super) async fn plan(
 }
 
 /// Returns the one directory whose contents a sync copies.
-fn sync_source(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
-    let [Source { node, .. }] = <[Source; 1]>::try_from(sources).map_err(|all| {
-        Failure::usage(format!("SRC matches {} files; sync takes one directory", all.len()))
-    })?;
+fn sync_source(sources: Vec<Source>) -> Result<Vec<Source>> {
+    let [Source { node, .. }] = <[Source; 1]>::try_from(sources)
+        .map_err(|all| Error::usage(format!("SRC matches {} files; sync takes one directory", all.len())))?;
     if node.kind != Kind::Directory {
         let text = format!("{node}: is not a directory (nfsw cp copies single files)");
-        return Err(Failure::with(Exit::SomeFailed, text));
+        return Err(Error::other(text));
     }
     Ok(vec![Source { node, name: None }])
 }
 
 /// Refuses what cannot mean anything.
-fn check(copy: &Copy, reporter: &Reporter) -> anyhow::Result<()> {
+fn check(copy: &Copy, reporter: &Reporter) -> Result<()> {
     let is_remote = |target: &Target| matches!(target, Target::Remote(_));
     let to_remote = is_remote(&copy.destination);
     if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
@@ -228,18 +226,18 @@ fn check(copy: &Copy, reporter: &Reporter) -> anyhow::Result<()> {
             Some(_) => format!("{both}; nfsw syncs with NFS servers only: use rsync -a"),
             None => format!("{both}: use cp"),
         };
-        return Err(Failure::usage(text));
+        return Err(Error::usage(text));
     }
     let from_standard = copy.sources.contains(&Target::Standard);
     let to_standard = copy.destination == Target::Standard;
     if from_standard && copy.sources.len() > 1 {
-        return Err(Failure::usage("standard input (-) cannot be copied together with other files"));
+        return Err(Error::usage("standard input (-) cannot be copied together with other files"));
     }
     if copy.is_whole_target && copy.sources.len() > 1 {
-        return Err(Failure::usage("-T takes one SRC, which becomes DST"));
+        return Err(Error::usage("-T takes one SRC, which becomes DST"));
     }
     if to_standard && reporter.json() {
-        return Err(Failure::usage("--json and a file on standard output exclude each other"));
+        return Err(Error::usage("--json and a file on standard output exclude each other"));
     }
     Ok(())
 }
@@ -262,10 +260,10 @@ async fn find_sources(
     connections: &Connections,
     reporter: &Reporter,
     target: &Target,
-) -> anyhow::Result<Vec<Source>> {
+) -> Result<Vec<Source>> {
     match target {
         Target::Standard if is_closed_input() => {
-            Err(Failure::usage("standard input is closed or cannot be read, so there is nothing to copy"))
+            Err(Error::usage("standard input is closed or cannot be read, so there is nothing to copy"))
         }
         Target::Standard => Ok(vec![Source { node: Node::standard(), name: None }]),
         Target::Local(path) => match Node::local(path.clone(), copy.links != Links::Never) {
@@ -274,7 +272,7 @@ async fn find_sources(
                 Ok(vec![Source { node, name }])
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Failure::with(Exit::SourceMissing, format!("{}: {}", show(path), io_text(&error))))
+                Err(Error::new(ErrorKind::SourceMissing, format!("{}: {}", show(path), io_text(&error))))
             }
             Err(error) => Err(local(path, &error)),
         },
@@ -293,40 +291,40 @@ async fn find_sources(
                 // As a shell does it, of all that a pattern matches a slash behind it takes the directories.
                 let leaves_out = remote.names_directory && remote.pattern.is_some();
                 let found = match found {
-                    Err(error) if leaves_out && Exit::of(&error) == Exit::SourceMissing => continue,
+                    Err(error) if leaves_out && error.kind() == ErrorKind::SourceMissing => continue,
                     found => found?,
                 };
                 if remote.names_directory && !found.is_directory() {
                     if leaves_out {
                         continue;
                     }
-                    return Err(Failure::with(Exit::SomeFailed, format!("{shown}: is not a directory")));
+                    return Err(Error::other(format!("{shown}: is not a directory")));
                 }
                 sources.push(Source { node: Node::remote(found), name });
             }
             if sources.is_empty() {
                 let text = format!("{remote}: matches no directory");
-                return Err(Failure::with(Exit::SourceMissing, text));
+                return Err(Error::new(ErrorKind::SourceMissing, text));
             }
             Ok(sources)
         }
     }
 }
 
-fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> anyhow::Result<Vec<Work>> {
+fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> Result<Vec<Work>> {
     let is_merged = sources.len() > 1 && sources.iter().any(|source| source.name.is_none());
     let frame = Rc::new(if is_merged { Frame::merged(place) } else { Frame::top(place) });
     let mut names = HashSet::new();
     let mut works = Vec::new();
     for Source { node, name } in sources {
         if name.is_none() && node.kind != Kind::Directory {
-            return Err(Failure::usage(format!("{node}: name the file to write, not only its directory")));
+            return Err(Error::usage(format!("{node}: name the file to write, not only its directory")));
         }
         if let Some(name) = &name
             && !names.insert(name.clone())
         {
             let text = format!("{node}: not copied, an earlier source has the same name");
-            reporter.failed(Failure::with(Exit::SomeFailed, text))?;
+            reporter.fail(Error::other(text))?;
             continue;
         }
         works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
@@ -336,7 +334,7 @@ fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> anyhow::Re
 
 /// Finds where the sources go on this machine; `whole` says whether the source becomes a directory
 /// that is there, `through_links` whether what a link leads to is replaced, and not the link.
-fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) -> anyhow::Result<Destination> {
+fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) -> Result<Destination> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     // It is the link that would become the source.
     let is_itself = is_link && !through_links;
@@ -373,14 +371,14 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
         Err(error) => return Err(local(path, &error)),
     };
     let Some(name) = path.file_name() else {
-        return Err(Failure::with(Exit::LocalIo, format!("{}: there is no such directory", show(&path))));
+        return Err(Error::new(ErrorKind::LocalIo, format!("{}: there is no such directory", show(&path))));
     };
     let parent = path.parent().unwrap_or_else(|| Path::new(""));
     match Directory::open(parent) {
         Ok(directory) => Ok(Destination::Named(Place::local(directory), name.as_bytes().to_vec())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let text = format!("{}: the directory {} does not exist", show(&path), show(parent));
-            Err(Failure::with(Exit::LocalIo, text))
+            Err(Error::new(ErrorKind::LocalIo, text))
         }
         Err(error) => Err(local(parent, &error)),
     }
@@ -394,7 +392,7 @@ async fn find_remote_destination(
     whole: Whole<'_>,
     through_links: bool,
     ahead: Option<Ahead<'_>>,
-) -> anyhow::Result<Destination> {
+) -> Result<Destination> {
     let mut making = None;
     let found =
         look_around(connections, reporter, remote, whole, through_links, |client, directory, name| {
@@ -432,7 +430,7 @@ async fn find_remote_destination(
 }
 
 /// Whether the source becomes a directory on a server that is there.
-async fn is_whole(whole: Whole<'_>, found: &Found) -> anyhow::Result<bool> {
+async fn is_whole(whole: Whole<'_>, found: &Found) -> Result<bool> {
     match whole {
         Whole::IfMarked(_) => {
             let mark = mark::remote(&found.client, found.handle).await.at(&found.remote)?;
@@ -458,7 +456,7 @@ async fn look_around(
     whole: Whole<'_>,
     through_links: bool,
     mut is_above: impl FnMut(&Client, FileHandle, &[u8]),
-) -> anyhow::Result<Around> {
+) -> Result<Around> {
     let parent = remote.parent();
     let name = remote.name().filter(|name| is_plain(name));
     let look = find_if_exists(connections, reporter, remote);
@@ -510,7 +508,7 @@ async fn look_around(
         return Ok(Around::Directory(found.clone()));
     }
     let Some(name) = name else {
-        return Err(Failure::with(Exit::SomeFailed, format!("{remote}: there is no such directory")));
+        return Err(Error::other(format!("{remote}: there is no such directory")));
     };
     let above = match above {
         Some(above) => above?,
@@ -521,19 +519,19 @@ async fn look_around(
             "{remote}: {parent} does not exist; create it first: nfsw mkdir -p {}",
             parent.shell_word()
         );
-        return Err(Failure::with(Exit::SomeFailed, text));
+        return Err(Error::other(text));
     };
     let directory = follow(connections, reporter, found).await?;
     if !directory.is_directory() {
-        return Err(Failure::with(Exit::SomeFailed, format!("{parent}: is not a directory")));
+        return Err(Error::other(format!("{parent}: is not a directory")));
     }
     Ok(Around::Name { directory, name: name.to_vec(), there: there.map(Box::new) })
 }
 
 /// Returns the name of what was found without links on the way, and the directory that holds it.
-async fn around(connections: &Connections, reporter: &Reporter, found: Found) -> anyhow::Result<Around> {
+async fn around(connections: &Connections, reporter: &Reporter, found: Found) -> Result<Around> {
     let Some(name) = found.remote.name().map(<[u8]>::to_vec) else {
-        return Err(Failure::with(Exit::SomeFailed, format!("{}: is the root of an export", found.remote)));
+        return Err(Error::other(format!("{}: is the root of an export", found.remote)));
     };
     let directory = find(connections, reporter, &found.remote.parent()).await?;
     Ok(Around::Name { directory, name, there: Some(Box::new(found)) })
@@ -541,7 +539,7 @@ async fn around(connections: &Connections, reporter: &Reporter, found: Found) ->
 
 /// Returns the error for a link at the target that leads to nothing: what would be written there,
 /// and where, nobody has said.
-fn leads_nowhere(link: impl Display) -> anyhow::Error {
+fn leads_nowhere(link: impl Display) -> Error {
     let text = format!("{link}: is a symbolic link that leads nowhere, and is not written through");
-    Failure::with(Exit::SomeFailed, text)
+    Error::other(text)
 }

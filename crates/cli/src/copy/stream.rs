@@ -19,12 +19,11 @@ use super::{
 };
 use crate::{
     connections::Connections,
-    error::{ResultExt, local, remote_error},
+    error::{Error, ErrorKind, Result, ResultExt, local, output_error, remote_error},
     event::{Event, Name},
-    exit::{Exit, Failure},
     local::close_copy,
     remote::{Found, find_again, follow},
-    report::{Reporter, stdout_error},
+    report::Reporter,
 };
 
 /// Bytes moved at once: a pipe's capacity on Linux.
@@ -250,11 +249,7 @@ pub(super) async fn pump(
 ///
 /// # Errors
 /// A quiet one when nobody reads any more.
-pub(crate) async fn to_stdout(
-    found: Found,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(crate) async fn to_stdout(found: Found, connections: &Connections, reporter: &Reporter) -> Result<()> {
     let throttle = Throttle::new(None);
     let mut stdout = tokio::io::stdout();
     let (name, attributes) = (found.remote.clone(), Attributes::from(&found.metadata));
@@ -268,17 +263,17 @@ pub(crate) async fn to_stdout(
     let moved = pump(&mut source, &mut stdout, reporter, &throttle, |_| {}).await;
     moved.map_err(|error| match error {
         StreamError::Read(error) => remote_error(error, name),
-        StreamError::Write(error) => stdout_error(error),
+        StreamError::Write(error) => output_error(error),
     })?;
-    stdout.flush().await.map_err(stdout_error)?;
-    close_copy(&io::stdout()).map_err(stdout_error)
+    stdout.flush().await.map_err(output_error)?;
+    close_copy(&io::stdout()).map_err(output_error)
 }
 
 impl Run<'_> {
     /// Writes a source to something that takes bytes in order.
-    pub(super) async fn to_output(&self, node: &Node, output: &Output) -> anyhow::Result<()> {
+    pub(super) async fn to_output(&self, node: &Node, output: &Output) -> Result<()> {
         let Origin::Remote(file) = &node.origin else {
-            return Err(Failure::usage(format!("{node}: is not on a server")));
+            return Err(Error::usage(format!("{node}: is not on a server")));
         };
         if self.copy.dry_run {
             let target = match output {
@@ -297,10 +292,10 @@ impl Run<'_> {
                 let moved = pump(&mut source, &mut stdout, self.reporter, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
-                    StreamError::Write(error) => stdout_error(error),
+                    StreamError::Write(error) => output_error(error),
                 })?;
-                stdout.flush().await.map_err(stdout_error)?;
-                close_copy(&io::stdout()).map_err(stdout_error)?;
+                stdout.flush().await.map_err(output_error)?;
+                close_copy(&io::stdout()).map_err(output_error)?;
                 self.reporter.activity().file_done();
                 self.reporter.handle(&Event::Written)?;
                 if self.is_to_be_verified(node, None) {
@@ -313,7 +308,11 @@ impl Run<'_> {
                 let opened = path.clone();
                 let opening =
                     tokio::task::spawn_blocking(move || LocalFile::options().write(true).open(opened));
-                let sink = opening.await?.map_err(|error| local(path, &error))?;
+                let sink = opening
+                    .await
+                    .map_err(io::Error::from)
+                    .and_then(|opened| opened)
+                    .map_err(|error| local(path, &error))?;
                 let mut sink = tokio::fs::File::from_std(sink);
                 let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
                 moved.map_err(|error| match error {
@@ -339,7 +338,7 @@ impl Run<'_> {
         client: &client::Client,
         file: FileHandle,
         target: &str,
-    ) -> anyhow::Result<Filled> {
+    ) -> Result<Filled> {
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
@@ -355,7 +354,11 @@ impl Run<'_> {
                 let opening = tokio::task::spawn_blocking(move || {
                     if is_file { opened.open(follow) } else { opened.open_stream(follow) }
                 });
-                let file = opening.await?.map_err(|error| local(path, &error))?;
+                let file = opening
+                    .await
+                    .map_err(io::Error::from)
+                    .and_then(|opened| opened)
+                    .map_err(|error| local(path, &error))?;
                 Input::Local(tokio::fs::File::from_std(file))
             }
         };
@@ -379,7 +382,7 @@ impl Run<'_> {
         }
         written.map_err(|error| match (error, &node.origin) {
             (StreamError::Read(error), Origin::Standard) => {
-                Failure::with(Exit::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
+                Error::new(ErrorKind::LocalIo, format!("standard input: {}", crate::error::io_text(&error)))
             }
             (StreamError::Read(error), Origin::Local(path)) => local(path, &error),
             (StreamError::Read(error), Origin::Remote(_)) => remote_error(error, node),
@@ -395,7 +398,7 @@ impl Run<'_> {
         attributes: Attributes,
         source: &RemoteFile,
         sink: &mut tokio::fs::File,
-    ) -> anyhow::Result<Filled> {
+    ) -> Result<Filled> {
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         let reading = Reading::new(self.connections, self.reporter, source, attributes);
@@ -408,7 +411,7 @@ impl Run<'_> {
             }
             Err(StreamError::Read(error)) => Err(remote_error(error, node)),
             Err(StreamError::Write(error)) => {
-                Err(Failure::with(Exit::LocalIo, format!("{node}: {}", crate::error::io_text(&error))))
+                Err(Error::new(ErrorKind::LocalIo, format!("{node}: {}", crate::error::io_text(&error))))
             }
         }
     }

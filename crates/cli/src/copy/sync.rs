@@ -16,6 +16,7 @@ use super::{
     transfer::SET_ID_IS_LEFT_OUT,
 };
 use crate::{
+    error::Result,
     event::{Change, Name, NotDone, Warning},
     outcome::Skip,
 };
@@ -83,7 +84,7 @@ impl Run<'_> {
         name: &[u8],
         present: &Present,
         is_same_time: bool,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let [source, there] = [&node.attributes, &present.attributes];
         // Who runs it is to get the rights of nobody else than of its owner there.
         let leaves_out = source.mode & SET_ID != 0 && (source.uid, source.gid) != (there.uid, there.gid);
@@ -110,12 +111,12 @@ impl Run<'_> {
     }
 
     /// Says that something is as its source.
-    pub(super) fn unchanged(&self, node: &Node, target: &Name) -> anyhow::Result<()> {
+    pub(super) fn unchanged(&self, node: &Node, target: &Name) -> Result<()> {
         self.skip(node, target, Skip::Unchanged)
     }
 
     /// Returns what has the name of what is to be copied, is of another kind, and is to be deleted.
-    pub(super) async fn blocker(&self, work: &Work) -> anyhow::Result<Option<Present>> {
+    pub(super) async fn blocker(&self, work: &Work) -> Result<Option<Present>> {
         let (Some(sync), Some(name), false) = (&self.sync, &work.name, work.is_named) else {
             return Ok(None);
         };
@@ -141,7 +142,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// What ends the run.
-    pub(super) async fn follow_up(&self, sync: &Syncing) -> anyhow::Result<()> {
+    pub(super) async fn follow_up(&self, sync: &Syncing) -> Result<()> {
         let blocked = sync.blocked.take();
         self.make_hard_links(sync, !blocked.is_empty()).await?;
         let mut works = Vec::with_capacity(blocked.len());
@@ -167,12 +168,7 @@ impl Run<'_> {
     }
 
     /// Deletes what is in the way of these, copies them, and deletes the rest.
-    async fn delete_and_copy(
-        &self,
-        sync: &Syncing,
-        groups: &[Surplus],
-        works: Vec<Work>,
-    ) -> anyhow::Result<()> {
+    async fn delete_and_copy(&self, sync: &Syncing, groups: &[Surplus], works: Vec<Work>) -> Result<()> {
         let is_in_the_way = |group: &Surplus| group.is_in_the_way;
         let deletions = self.go_on(self.find_deletions(sync, groups).await)?.flatten();
         if let Some(deletions) = &deletions {
@@ -196,11 +192,10 @@ impl Run<'_> {
     }
 
     /// Reports what failed, unless that ends the run.
-    fn go_on<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    fn go_on<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if super::ends_run(&error) => Err(error),
-            Err(error) => self.reporter.failed(error).map(|()| None),
+            Err(error) => self.reporter.fail(error).map(|()| None),
         }
     }
 }

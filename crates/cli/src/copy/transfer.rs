@@ -17,9 +17,8 @@ use super::{
     verify::Digest,
 };
 use crate::{
-    error::{ResultExt, about, is_stale, local},
+    error::{Error, Result, ResultExt, about, local},
     event::{Change, Event, Name, Warning},
-    exit::{Exit, Failure},
     local::{self as files, Directory},
     outcome::Skip,
     progress::Share,
@@ -156,7 +155,7 @@ impl Replaces {
 
 impl Run<'_> {
     /// Does for one file what is to be done: decide, copy, verify, record.
-    pub(super) async fn file(&self, item: Item<'_>) -> anyhow::Result<()> {
+    pub(super) async fn file(&self, item: Item<'_>) -> Result<()> {
         let Item { node, frame, name, share } = item;
         let _turn = self.turn(frame, name).await?;
         self.claim(frame, name, node)?;
@@ -190,7 +189,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> anyhow::Result<Todo> {
+    pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> Result<Todo> {
         let mut present = frame.place.present(self.connections, self.reporter, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
             && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
@@ -217,7 +216,7 @@ impl Run<'_> {
         Ok(Todo::Copy(mode, change, present.as_ref().map(Version::from)))
     }
 
-    async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> anyhow::Result<Copied> {
+    async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> Result<Copied> {
         let Item { node, frame, name, share } = item;
         let is_new = was.is_none();
         // What is written in place is this run's from then on, however often it is begun again.
@@ -242,7 +241,7 @@ impl Run<'_> {
                 self.relay(node, place, (name, mode, replaces), &frame.place.show(name)).await
             }
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
-                Err(Failure::usage(format!("{node}: neither side is on a server")))
+                Err(Error::usage(format!("{node}: neither side is on a server")))
             }
         }
     }
@@ -257,11 +256,7 @@ impl Run<'_> {
     }
 
     /// Compares a copy with its source, if that is due.
-    async fn verify_if_due(
-        &self,
-        Item { node, frame, name, .. }: Item<'_>,
-        copied: &Copied,
-    ) -> anyhow::Result<()> {
+    async fn verify_if_due(&self, Item { node, frame, name, .. }: Item<'_>, copied: &Copied) -> Result<()> {
         if self.is_to_be_verified(node, Some(&frame.place)) {
             self.verify(node, copied.was.as_ref(), copied.length, &frame.place, name).await?;
         }
@@ -289,13 +284,13 @@ impl Run<'_> {
         share: &Share,
         known: &Known,
         client: impl Fn(&Known) -> &Client,
-        find: impl AsyncFn() -> anyhow::Result<Known>,
-        copy: impl AsyncFn(&Known) -> anyhow::Result<Copied>,
-    ) -> anyhow::Result<Copied> {
+        find: impl AsyncFn() -> Result<Known>,
+        copy: impl AsyncFn(&Known) -> Result<Copied>,
+    ) -> Result<Copied> {
         let mut forgotten = client(known).clone();
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
-        while copied.as_ref().is_err_and(is_stale) && patience.allows(share.remaining()) {
+        while copied.as_ref().is_err_and(Error::is_stale) && patience.allows(share.remaining()) {
             self.connections.forget(&forgotten);
             let found = find().await?;
             forgotten = client(&found).clone();
@@ -316,7 +311,7 @@ impl Run<'_> {
         name: &[u8],
         (made, own): (FileHandle, &Attributes),
         mode: u32,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let there = Place::look_up_in(place, name).await?;
         let replaced = there.filter(|there| there.kind == Kind::File).map(|there| there.attributes);
         let mode = replaced.map_or(mode, |replaced| narrowed(mode, own.gid, &replaced));
@@ -332,7 +327,7 @@ impl Run<'_> {
     }
 
     /// Looks a source up again by its path.
-    async fn find_again(&self, source: &RemoteFile) -> anyhow::Result<(RemoteFile, Attributes)> {
+    async fn find_again(&self, source: &RemoteFile) -> Result<(RemoteFile, Attributes)> {
         let mut found = remote::find_again(self.connections, self.reporter, &source.remote).await?;
         if self.copy.links != Links::Never {
             found = remote::follow(self.connections, self.reporter, found).await?;
@@ -358,7 +353,7 @@ impl Run<'_> {
     }
 
     /// Says, once, how much of a file is there already and need not be copied.
-    fn say_resumed(&self, node: &Node, target: &Name, bytes: u64, share: &Share) -> anyhow::Result<()> {
+    fn say_resumed(&self, node: &Node, target: &Name, bytes: u64, share: &Share) -> Result<()> {
         if bytes == 0 || !share.resume(bytes) {
             return Ok(());
         }
@@ -421,13 +416,13 @@ pub(super) fn differ(now: &Attributes, before: &Attributes) -> bool {
     (now.file.1, now.size, now.times.modified) != (before.file.1, before.size, before.times.modified)
 }
 
-fn keeps_changing(node: &Node) -> anyhow::Error {
+fn keeps_changing(node: &Node) -> Error {
     let text = format!("{node}: changes faster than it can be copied; try again when it is at rest");
-    Failure::with(Exit::SomeFailed, text)
+    Error::other(text)
 }
 
 /// Returns the error of a transfer, about the local file or the one on the server.
-fn transfer_error(error: client::Error, path: &Path, remote: &str) -> anyhow::Error {
+fn transfer_error(error: client::Error, path: &Path, remote: &str) -> Error {
     match error {
         client::Error::Local(error) => local(path, &error),
         other => about(other, remote),

@@ -10,7 +10,7 @@ use super::{
     node::{Attributes, Node},
     place::Place,
 };
-use crate::journal::nanoseconds;
+use crate::{error::Result, journal::nanoseconds};
 
 /// The coarsest times that files have: FAT's.
 const COARSEST: Duration = Duration::from_secs(2);
@@ -115,12 +115,7 @@ fn is_nearest(source: SystemTime, there: &Attributes) -> bool {
 impl Run<'_> {
     /// As [`Run::age`], of a file that has the size of its source: a destination may hold no time that is nearer to the source's than the
     /// one that it has.
-    pub(super) async fn age_held(
-        &self,
-        node: &Node,
-        frame: &Frame,
-        there: &Attributes,
-    ) -> anyhow::Result<Age> {
+    pub(super) async fn age_held(&self, node: &Node, frame: &Frame, there: &Attributes) -> Result<Age> {
         let age = self.age(node, &frame.place, there).await?;
         let modified = node.attributes.times.modified;
         if age == Age::Same || is_nearest(modified, there) {
@@ -143,7 +138,7 @@ impl Run<'_> {
     }
 
     /// Compares the time of what is there with its source's.
-    pub(super) async fn age(&self, node: &Node, place: &Place, there: &Attributes) -> anyhow::Result<Age> {
+    pub(super) async fn age(&self, node: &Node, place: &Place, there: &Attributes) -> Result<Age> {
         let modified = node.attributes.times.modified;
         Ok(match age(modified, there) {
             Some(age) => age,
@@ -152,12 +147,7 @@ impl Run<'_> {
     }
 
     /// Whether a source is newer than what is there.
-    pub(super) async fn is_newer(
-        &self,
-        node: &Node,
-        place: &Place,
-        there: &Attributes,
-    ) -> anyhow::Result<bool> {
+    pub(super) async fn is_newer(&self, node: &Node, place: &Place, there: &Attributes) -> Result<bool> {
         let modified = node.attributes.times.modified;
         Ok(match newer(modified, there) {
             Newer::Yes => true,

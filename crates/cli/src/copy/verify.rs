@@ -12,9 +12,8 @@ use super::{
     place::Place,
 };
 use crate::{
-    error::{ResultExt, local, remote_error},
+    error::{Error, ErrorKind, Result, ResultExt, local, remote_error},
     event::{Event, Name, Warning},
-    exit::{Exit, Failure},
     local::SourcePath,
     report::Reporter,
     text::escape,
@@ -126,7 +125,7 @@ impl Run<'_> {
         length: Option<u64>,
         place: &Place,
         name: &[u8],
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let activity = self.reporter.activity();
         activity.set_current(format!("verifying {}", escape(name)));
         let _verifying = activity.verify();
@@ -144,7 +143,7 @@ impl Run<'_> {
         length: Option<u64>,
         place: &Place,
         name: &[u8],
-    ) -> anyhow::Result<Option<Vec<Range<u64>>>> {
+    ) -> Result<Option<Vec<Range<u64>>>> {
         let name_there = place.name(name);
         let target = &name_there.shown;
         let copy: Box<dyn AsyncRead + Unpin> = match place {
@@ -189,7 +188,7 @@ impl Run<'_> {
     }
 
     /// Compares what was written to something that cannot be read back with its source, which is read again.
-    pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> anyhow::Result<()> {
+    pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> Result<()> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);
         let source = Digest::of(&mut source, self.reporter).await;
@@ -197,7 +196,7 @@ impl Run<'_> {
         self.judge(node, &source.differences(was), target)
     }
 
-    fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &Name) -> anyhow::Result<()> {
+    fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &Name) -> Result<()> {
         if ranges.is_empty() {
             return self.reporter.handle(&Event::Verified);
         }
@@ -213,10 +212,10 @@ impl Run<'_> {
             target.shown,
             named.join(", ")
         );
-        Err(Failure::with(Exit::Mismatch, text))
+        Err(Error::new(ErrorKind::Mismatch, text))
     }
 
-    fn open(&self, path: &SourcePath) -> anyhow::Result<std::fs::File> {
+    fn open(&self, path: &SourcePath) -> Result<std::fs::File> {
         path.open(self.copy.links != Links::Never).map_err(|error| local(path, &error))
     }
 }

@@ -87,7 +87,7 @@ fn checked(path: PathBuf) -> anyhow::Result<PathBuf> {
             let shown = show(&path);
             Failure::with(Exit::LocalIo, format!("{shown} does not exist; create it first: mkdir {shown}"))
         }
-        _ => local(&path, &error),
+        _ => local(&path, &error).into(),
     })?;
     if !metadata.is_dir() {
         return Err(Failure::with(Exit::LocalIo, format!("{} is not a directory", show(&path))));
@@ -164,7 +164,7 @@ pub(crate) fn unmount(path: &Path) -> anyhow::Result<bool> {
             let text = format!("cannot unmount {shown}: only the superuser may (sudo umount {shown})");
             Err(Failure::with(Exit::LocalIo, text))
         }
-        Err(error) => Err(local(&path, &error.into())),
+        Err(error) => Err(local(&path, &error.into()).into()),
     }
 }
 
@@ -185,7 +185,7 @@ fn detach(path: &Path) -> anyhow::Result<()> {
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => with_helper(path),
-        Err(error) => Err(local(path, &error.into())),
+        Err(error) => Err(local(path, &error.into()).into()),
     }
 }
 
@@ -251,7 +251,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     /// Links that lead on (Linux' limit).
     const MAX_LINKS: usize = 40;
     let mut path = std::path::absolute(path).map_err(|error| local(path, &error))?;
-    let real = |path: &Path| fs::canonicalize(path).map_err(|error| local(path, &error));
+    let real = |path: &Path| anyhow::Ok(fs::canonicalize(path).map_err(|error| local(path, &error))?);
     for _ in 0..MAX_LINKS {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return real(&path) };
         let parent = real(parent)?;
@@ -264,7 +264,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    Err(local(&path, &Errno::LOOP.into()))
+    Err(local(&path, &Errno::LOOP.into()).into())
 }
 
 #[cfg(test)]

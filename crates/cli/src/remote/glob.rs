@@ -5,7 +5,7 @@ use nfs_wireless_client::FileType;
 use super::{Found, find_if_exists, follow, matching_children};
 use crate::{
     connections::Connections,
-    exit::Failure,
+    error::{Error, Result},
     report::Reporter,
     text::escape,
     url::{Remote, is_pattern},
@@ -18,7 +18,7 @@ pub(super) async fn expand(
     reporter: &Reporter,
     target: &Remote,
     pattern: &[u8],
-) -> anyhow::Result<Vec<Found>> {
+) -> Result<Vec<Found>> {
     let components: Vec<&[u8]> = pattern.split(|&byte| byte == b'/').skip(1).collect();
     let literal = components.iter().take_while(|component| !is_pattern(component)).count();
     let base = target.with_path(&[b"/", &components[..literal].join(&b'/')[..]].concat());
@@ -43,7 +43,7 @@ async fn step(
     place: Found,
     component: &[u8],
     found: &mut Vec<Found>,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     let place = match place.metadata.file_type {
         // A link that leads nowhere matches nothing below it.
         FileType::Symlink => match follow(connections, reporter, place).await {
@@ -60,7 +60,7 @@ async fn step(
         return Ok(());
     }
     let wrong =
-        |reason: String| Failure::usage(format!("the pattern {} is not valid: {reason}", escape(component)));
+        |reason: String| Error::usage(format!("the pattern {} is not valid: {reason}", escape(component)));
     let text = str::from_utf8(component).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
     let wildcard = Wildcard::new(text).map_err(wrong)?;
     // As in the shell, a name that begins with a dot is matched only by a pattern that does.

@@ -8,11 +8,12 @@ use nfs_wireless_server::{
 use super::*;
 use crate::{
     args::OutputArgs,
+    error::Result,
     served::{Served, connection},
 };
 
 /// Lists a directory of 300 names on a server with faults.
-async fn listed(rules: Vec<Rule>) -> anyhow::Result<usize> {
+async fn listed(rules: Vec<Rule>) -> Result<usize> {
     let server = Served::start();
     for number in 0..300 {
         std::fs::write(server.path(&format!("{}{number}", "n".repeat(40))), "").unwrap();
@@ -59,9 +60,9 @@ async fn a_directory_that_is_busy_is_listed() {
     ] {
         let begun = Instant::now();
         let error = listed(rules).await.unwrap_err();
-        assert!(crate::error::is_stale(&error), "{error:?}");
+        assert!(error.is_stale(), "{error:?}");
         assert!(begun.elapsed() >= Duration::from_millis(attempts));
     }
     let error = listed(vec![fails(Readdirplus, When::Always, Status::BAD_COOKIE)]).await.unwrap_err();
-    assert!(crate::error::explain(&error).contains("changed while it was listed"), "{error:?}");
+    assert!(error.to_string().contains("changed while it was listed"), "{error:?}");
 }

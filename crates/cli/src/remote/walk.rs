@@ -7,8 +7,7 @@ use nfs_wireless_client::{Client, Entry, FileHandle, FileType, LookedUp};
 use super::{Above, Found};
 use crate::{
     connections::Connections,
-    error::ResultExt,
-    exit::{Exit, Failure},
+    error::{Error, ErrorKind, Result, ResultExt},
     report::Reporter,
     text::escape,
     url::{Remote, components, is_within, join},
@@ -34,17 +33,13 @@ pub(super) async fn walk(
     reporter: &Reporter,
     remote: &Remote,
     follow_last: bool,
-) -> anyhow::Result<Found> {
+) -> Result<Found> {
     Ok(walk_to(connections, reporter, remote, follow_last).await?.0)
 }
 
 /// Finds the file that a path leads to, through all links. The result has the path that leads there
 /// without any.
-pub(super) async fn real(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> anyhow::Result<Found> {
+pub(super) async fn real(connections: &Connections, reporter: &Reporter, remote: &Remote) -> Result<Found> {
     let (found, path) = walk_to(connections, reporter, remote, true).await?;
     Ok(Found { remote: remote.with_path(&path), ..found })
 }
@@ -55,7 +50,7 @@ async fn walk_to(
     reporter: &Reporter,
     remote: &Remote,
     follow_last: bool,
-) -> anyhow::Result<(Found, Vec<u8>)> {
+) -> Result<(Found, Vec<u8>)> {
     let mut walk = Walk::start(connections, remote, VecDeque::new()).await?;
     let mut found = None;
     let mut links = 0;
@@ -91,7 +86,7 @@ async fn walk_to(
                 links += 1;
                 if links > MAX_LINKS {
                     let text = format!("{remote}: too many levels of symbolic links");
-                    return Err(Failure::with(Exit::SourceMissing, text));
+                    return Err(Error::new(ErrorKind::SourceMissing, text));
                 }
                 let target = walk.client.read_link(entry.handle).await.at(remote)?;
                 if target.starts_with(b"/") {
@@ -105,7 +100,7 @@ async fn walk_to(
             FileType::Directory if !is_last => walk.directories.push((entry.handle, join(&path, &name))),
             _ if !is_last => {
                 let text = format!("{remote}: {} is not a directory", escape(&join(&path, &name)));
-                return Err(Failure::with(Exit::SourceMissing, text));
+                return Err(Error::new(ErrorKind::SourceMissing, text));
             }
             _ => found = Some((entry, join(&path, &name))),
         }
@@ -129,17 +124,13 @@ async fn walk_to(
 
 impl Walk {
     /// Begins at the root of the export that holds a path; `rest` follows after it.
-    async fn start(
-        connections: &Connections,
-        remote: &Remote,
-        rest: VecDeque<Vec<u8>>,
-    ) -> anyhow::Result<Self> {
+    async fn start(connections: &Connections, remote: &Remote, rest: VecDeque<Vec<u8>>) -> Result<Self> {
         let client = connections.client(remote).await?;
         let export = client.export().to_vec();
         if !is_within(&remote.path, &export) {
             let text =
                 format!("{remote}: is not in the export {} that the server has for it", escape(&export));
-            return Err(Failure::with(Exit::Unreachable, text));
+            return Err(Error::new(ErrorKind::Unreachable, text));
         }
         let below = &remote.path[export.len().min(remote.path.len())..];
         let mut all: VecDeque<Vec<u8>> = components(below).into();

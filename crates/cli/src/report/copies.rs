@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Reporter, event};
 use crate::{
-    error::io_text,
+    error::{Error, io_text},
     event::{Change, Event, Name, NotDone, Warning, What},
+    exit::Failure,
     outcome::Skip,
     text::escape,
     units,
@@ -165,7 +166,22 @@ impl Reporter {
     ///
     /// # Errors
     /// As [`Reporter::print`].
-    pub(crate) fn handle(&self, event: &Event<'_>) -> anyhow::Result<()> {
+    pub(crate) fn handle(&self, event: &Event<'_>) -> Result<(), Error> {
+        self.tell_event(event).map_err(stop)
+    }
+
+    /// Says that something failed, unless nothing else can succeed.
+    ///
+    /// # Errors
+    /// Hands the error back when the run cannot go on after it.
+    pub(crate) fn fail(&self, error: Error) -> Result<(), Error> {
+        if error.ends_run() {
+            return Err(error);
+        }
+        self.failed(error).map_err(stop)
+    }
+
+    fn tell_event(&self, event: &Event<'_>) -> anyhow::Result<()> {
         let sync = self.sync.get();
         let is_planned = self.is_planned.get();
         let line = Line { event, is_sync: sync.is_some(), is_planned };
@@ -337,5 +353,13 @@ impl Display for Warning<'_> {
                 write!(out, "{other} is deleted, as not everything could be {what}")
             }
         }
+    }
+}
+
+/// Stops a copy, as nothing can be printed any more.
+fn stop(error: anyhow::Error) -> Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) => Error::stopped(failure),
+        Err(error) => Error::other(error.to_string()),
     }
 }

@@ -85,7 +85,7 @@ impl Trial {
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), arguments.bwlimit, activity);
         let result = copy::run(&copy, &connections, &reporter).await;
-        (result, reporter, connections)
+        (result.map_err(Into::into), reporter, connections)
     }
 
     /// From now on these things go wrong; of two that disagree the first.

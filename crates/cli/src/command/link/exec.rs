@@ -34,8 +34,9 @@ use self::{
     namespace::{Inside, Plan},
 };
 use crate::{
+    advice::explain,
     args::LinkExecArgs,
-    error::{explain, io_text, local},
+    error::{io_text, local},
     exit::{Exit, Failure},
     text::escape,
 };
@@ -233,7 +234,7 @@ impl Carrier {
         if let Some((path, mut file)) = file
             && let Err(error) = writeln!(file, "{}", stats.to_json())
         {
-            eprintln!("nfsw: {}", explain(&local(&path, &error)));
+            eprintln!("nfsw: {}", explain(&local(&path, &error).into()));
         }
         if talkative {
             eprint!("{}", super::summary(&stats.link, &stats.lateness));

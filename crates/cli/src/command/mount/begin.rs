@@ -73,7 +73,7 @@ pub(super) async fn begin(
         Ok(found) => Ok(connected(arguments, &found, reporter)),
         Err(error) if Exit::of(&error) == Exit::Unreachable => match held(arguments, reporter)? {
             Some(begun) => {
-                reporter.note(format!("{}; what is held is shown", crate::error::explain(&error)));
+                reporter.note(format!("{}; what is held is shown", crate::advice::explain(&error)));
                 Ok(begun)
             }
             None => Err(error),

@@ -22,10 +22,11 @@ use super::{
     asked_to_end, begin, status::Identity, tell, tell_state, teller, unmounted as unmounted_event, unused,
 };
 use crate::{
+    advice::explain,
     args::MountArgs,
     command::serve::url,
     connections::Connections,
-    error::{explain, io_text, local, show},
+    error::{io_text, local, show},
     exit::{Exit, Failure},
     links,
     mount::{Export, Patterns, Readers, View, background, carry, directory, served_port, unmount},

@@ -107,7 +107,7 @@ impl Trial {
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), None, activity);
         let result = match check(&arguments) {
-            Ok(copy) => copy::run(&Copy { state, ..copy }, &connections, &reporter).await,
+            Ok(copy) => copy::run(&Copy { state, ..copy }, &connections, &reporter).await.map_err(Into::into),
             Err(error) => Err(error),
         };
         Ran { result, counts: reporter.counts() }

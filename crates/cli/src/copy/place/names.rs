@@ -10,7 +10,7 @@ use crate::{
     chain::{self, Chain, Entry},
     connections::Connections,
     copy::{frame::Frame, node::Kind, tags::Tags, transfer::Replaces},
-    error::{ResultExt, exists, has_status, is_missing, local},
+    error::{Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
     local::{Named, Times},
     name::{Tag, fresh},
@@ -23,7 +23,7 @@ pub(in crate::copy) const SET_ID: u32 = 0o6000;
 
 impl Place {
     /// The same directory, of which nothing is known; in a dry run one in which there is nothing.
-    pub(in crate::copy) fn again(&self, dry_run: bool) -> anyhow::Result<Self> {
+    pub(in crate::copy) fn again(&self, dry_run: bool) -> Result<Self> {
         Ok(match self {
             _ if dry_run => Self::Planned(self.own_name()),
             Self::Planned(name) => Self::Planned(name.clone()),
@@ -37,7 +37,7 @@ impl Place {
         self,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         match self {
             Self::Remote(place) if !place.knows_all => {
                 Ok(Self::Remote(Box::new(place.listed(connections, reporter).await?)))
@@ -64,7 +64,7 @@ impl Place {
         path: &[u8],
         there: &Present,
         numbers: &[(u64, u64)],
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         Ok(match self {
             Self::Planned(_) => Self::Planned(self.name(path)),
             Self::Local { directory, .. } => {
@@ -122,7 +122,7 @@ impl Place {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+    ) -> Result<Vec<(Vec<u8>, Present)>> {
         self.surplus(connections, reporter, &BTreeSet::new(), false).await
     }
 
@@ -133,7 +133,7 @@ impl Place {
         reporter: &Reporter,
         names: &BTreeSet<Vec<u8>>,
         may_be_known: bool,
-    ) -> anyhow::Result<Vec<(Vec<u8>, Present)>> {
+    ) -> Result<Vec<(Vec<u8>, Present)>> {
         let mut found = Vec::new();
         match self {
             Self::Planned(_) => {}
@@ -167,7 +167,7 @@ impl Place {
         connections: &Connections,
         reporter: &Reporter,
         name: &[u8],
-    ) -> anyhow::Result<Vec<u8>> {
+    ) -> Result<Vec<u8>> {
         match self {
             Self::Planned(_) => Ok(Vec::new()),
             Self::Local { directory, .. } => {
@@ -191,7 +191,7 @@ impl Place {
         name: &[u8],
         (before, mode): (u32, Option<u32>),
         times: Option<Times>,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         match self {
             Self::Planned(_) => Ok(true),
             Self::Local { directory, .. } => {
@@ -234,7 +234,7 @@ impl Place {
         (name, tags): (&[u8], &Tags),
         (file, there, first): (&Present, &Frame, &[u8]),
         replaces: Replaces,
-    ) -> anyhow::Result<Named> {
+    ) -> Result<Named> {
         let named = match (self, &there.place) {
             (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => {
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
@@ -266,7 +266,7 @@ impl Place {
         reporter: &Reporter,
         (path, is_directory): (&'a [u8], bool),
         (above, numbers): (Option<FileHandle>, &[(u64, u64)]),
-    ) -> anyhow::Result<Option<&'a [u8]>> {
+    ) -> Result<Option<&'a [u8]>> {
         match (self, above) {
             (Self::Local { directory, .. }, _) => {
                 let removed = directory.remove_path(path, is_directory, numbers);
@@ -296,7 +296,7 @@ impl RemotePlace {
         Self::new(self.client.clone(), handle, self.remote.join(path), file)
     }
 
-    async fn handle_of(&self, name: &[u8]) -> anyhow::Result<FileHandle> {
+    async fn handle_of(&self, name: &[u8]) -> Result<FileHandle> {
         match self.known.get(name).copied().flatten().and_then(|present| present.handle) {
             Some(handle) => Ok(handle),
             None => Ok(self.client.lookup(self.handle, name).await.at(self.remote.join(name))?.handle),
@@ -308,7 +308,7 @@ impl RemotePlace {
         (name, tag): (&[u8], Tag),
         file: FileHandle,
         replaces: Replaces,
-    ) -> anyhow::Result<Named> {
+    ) -> Result<Named> {
         let Self { client, handle, remote, .. } = self;
         let (shown, is_there) = (remote.join(name), replaces.was_there());
         let mut linked = tag.linked(name);
@@ -330,13 +330,7 @@ impl RemotePlace {
         Ok(if is_named { Named::Yes } else { Named::Taken })
     }
 
-    async fn remove(
-        &self,
-        above: FileHandle,
-        name: &[u8],
-        path: &[u8],
-        is_directory: bool,
-    ) -> anyhow::Result<()> {
+    async fn remove(&self, above: FileHandle, name: &[u8], path: &[u8], is_directory: bool) -> Result<()> {
         let Self { client, remote, .. } = self;
         let removed =
             if is_directory { client.rmdir(above, name).await } else { client.remove(above, name).await };

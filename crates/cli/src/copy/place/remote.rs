@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::HashMap};
 
 use nfs_wireless_client::{
-    self as client, Client, Error, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
+    self as client, Client, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
 };
 
 use super::{Present, is_refused, made_by_another, set_times};
@@ -15,8 +15,7 @@ use crate::{
         resume::SMALL_BYTES,
         transfer::Replaces,
     },
-    error::{ResultExt, has_status, is_missing, is_stale},
-    exit::{Exit, Failure},
+    error::{Error, Result, ResultExt, has_status, is_missing},
     local::Times,
     name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
@@ -93,14 +92,14 @@ impl RemotePlace {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let found = Self::from(remote::find_again(connections, reporter, &self.remote).await?);
         if found.file != self.file {
             let text = format!(
                 "{}: is another directory now than when this began; run it again to copy into that one",
                 self.remote
             );
-            return Err(Failure::last(Exit::SomeFailed, Exit::SomeFailed.outcome(), text));
+            return Err(Error::other(text).that_ends_run());
         }
         Ok(found)
     }
@@ -110,10 +109,10 @@ impl RemotePlace {
         &self,
         connections: &Connections,
         reporter: &Reporter,
-        act: impl AsyncFn(&Self) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+        act: impl AsyncFn(&Self) -> Result<T>,
+    ) -> Result<T> {
         match act(self).await {
-            Err(error) if is_stale(&error) => {
+            Err(error) if error.is_stale() => {
                 connections.forget(&self.client);
                 act(&self.find_again(connections, reporter).await?).await
             }
@@ -128,7 +127,7 @@ impl RemotePlace {
         connections: &Connections,
         file: FileHandle,
         owner: Attributes,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         if !connections.may_give(&self.remote, owner.uid, owner.gid) {
             return Ok(());
         }
@@ -147,7 +146,7 @@ impl RemotePlace {
         name: &[u8],
         mode: u32,
         present: Option<Present>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let remote = self.remote.join(name);
         remote::check_depth(&remote)?;
         let client = self.client.clone();
@@ -178,7 +177,7 @@ impl RemotePlace {
     }
 
     /// Learns what is in the directory.
-    pub(super) async fn listed(self, connections: &Connections, reporter: &Reporter) -> anyhow::Result<Self> {
+    pub(super) async fn listed(self, connections: &Connections, reporter: &Reporter) -> Result<Self> {
         let mut children = Children::open(&self.client, self.handle, &self.remote)?;
         let mut known = HashMap::new();
         while !children.is_done() && known.len() < MOST_KNOWN {
@@ -218,9 +217,9 @@ impl RemotePlace {
         (name, tag): (&[u8], Tag),
         mode: u32,
         source: &[u8],
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let made = self.make_marked(reporter, (name, tag), mode, source).await;
-        let status = made.as_ref().err().and_then(|error| error.downcast_ref().and_then(Error::status));
+        let status = made.as_ref().err().and_then(|error| error.status());
         // Another run may have given its name to what this one was making; it was not there before.
         let may_be_another =
             matches!(status, Some(NfsStatus::NOENT | NfsStatus::EXIST | NfsStatus::NOTEMPTY));
@@ -236,11 +235,11 @@ impl RemotePlace {
         (name, tag): (&[u8], Tag),
         mode: u32,
         source: &[u8],
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, mut temporary) = (remote.join(name), tag.temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let is_taken = |made: &Result<client::Entry, Error>| {
+        let is_taken = |made: &Result<client::Entry, client::Error>| {
             made.as_ref().is_err_and(|error| has_status(error, NfsStatus::EXIST))
         };
         let mut made = client.mkdir(*above, &temporary, attributes).await;
@@ -287,7 +286,7 @@ impl RemotePlace {
         file: FileHandle,
         (temporary, name): (&[u8], &[u8]),
         replaces: Replaces,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let (from, to) = ((*handle, temporary), (*handle, name));
         let given = match replaces {
@@ -314,7 +313,7 @@ impl RemotePlace {
         name: &[u8],
         mode: u32,
         replaces: &Cell<Replaces>,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let mut is_free = matches!(replaces.get(), Replaces::Nothing);
         // A second look, in case a server refuses every guard.
@@ -359,7 +358,7 @@ impl RemotePlace {
         target: &[u8],
         times: Option<Times>,
         replaces: Replaces,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let Self { client, handle, remote, .. } = self;
         let shown = remote.join(link);
         let entry = if replaces.was_there() {
@@ -367,7 +366,7 @@ impl RemotePlace {
             match client.remove(*handle, &temporary).await {
                 Err(error) if is_missing(&error) => {}
                 // Nobody may remove what somebody else has put there.
-                Err(Error::Status { .. }) => temporary = name::fresh(link),
+                Err(client::Error::Status { .. }) => temporary = name::fresh(link),
                 removed => removed.at(&shown)?,
             }
             let entry = client.symlink(*handle, &temporary, target).await.at(&shown)?;

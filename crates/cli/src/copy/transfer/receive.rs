@@ -27,9 +27,8 @@ use crate::{
         verify::Digest,
         version::{Pieces, Since, Told, WHOLE_BYTES, told},
     },
-    error::{ResultExt, full, io_text, is_full, local, show},
+    error::{Partial, Result, ResultExt, full_disk, io_text, is_full, local, show},
     event::Name,
-    exit::Exit,
     local::{Directory, Named, Part, Writer},
     name::journal,
 };
@@ -65,7 +64,7 @@ impl Run<'_> {
         mut attributes: Attributes,
         source: &RemoteFile,
         target: Target<'_>,
-    ) -> anyhow::Result<Copied> {
+    ) -> Result<Copied> {
         let mut is_its_size = true;
         for _ in 0..MAX_VERSIONS {
             match self.receive(node, attributes, source, target, is_its_size).await? {
@@ -85,7 +84,7 @@ impl Run<'_> {
         source: &RemoteFile,
         target: Target<'_>,
         is_its_size: bool,
-    ) -> anyhow::Result<Attempt> {
+    ) -> Result<Attempt> {
         let Target { directory, name, mode, share, frame, .. } = target;
         share.begin(attributes.size);
         let path = directory.join(name);
@@ -175,7 +174,8 @@ impl Run<'_> {
             return Err(match error {
                 client::Error::Local(error) if is_full(&error) => {
                     let used = part.used().unwrap_or(0);
-                    full(Exit::LocalIo, show(&path), io_text(&error), show(&part.path()), used)
+                    let partial = Partial { name: show(&part.path()), bytes: used, is_local: true };
+                    full_disk(&path, &error, partial)
                 }
                 error => transfer_error(error, &path, &node.to_string()),
             });
@@ -195,7 +195,7 @@ impl Run<'_> {
 
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
     /// to be replaced.
-    async fn give_name(&self, mut part: Part, target: Target<'_>) -> anyhow::Result<bool> {
+    async fn give_name(&self, mut part: Part, target: Target<'_>) -> Result<bool> {
         let Target { directory, name, mode, frame, is_new, .. } = target;
         let replaces = target.replaces.get();
         let here = |error: io::Error| local(&directory.join(name), &error);
@@ -261,7 +261,7 @@ impl Run<'_> {
         source: &RemoteFile,
         part: &Part,
         path: &Path,
-    ) -> anyhow::Result<Filled> {
+    ) -> Result<Filled> {
         let here = |error: io::Error| local(path, &error);
         part.clear().map_err(here)?;
         let mut sink = tokio::fs::File::from_std(part.writer().try_clone().map_err(here)?);
@@ -279,7 +279,7 @@ impl Run<'_> {
         source: &RemoteFile,
         Target { directory, name, share, .. }: Target<'_>,
         (receiving, part): (Receiving, &Part),
-    ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
+    ) -> Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         if receiving.source_changed {
@@ -305,7 +305,7 @@ impl Run<'_> {
         Target { directory, name, share, frame, .. }: Target<'_>,
         part: &Part,
         differs: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Result<Option<Metadata>, client::Error>> {
+    ) -> Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // No journal may claim anything of the file that is begun here, or outlast it.
@@ -346,7 +346,7 @@ impl Run<'_> {
         Target { directory, name, .. }: Target<'_>,
         was: Option<Digest>,
         length: Option<u64>,
-    ) -> anyhow::Result<Attempt> {
+    ) -> Result<Attempt> {
         let attributes = match self.done {
             None => None,
             Some(_) => directory.stat(name).map_err(|error| local(&directory.join(name), &error))?,

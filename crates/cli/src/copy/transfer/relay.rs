@@ -12,8 +12,7 @@ use crate::{
         place::{RemotePlace, is_refused},
         stream::Filled,
     },
-    error::{ResultExt, has_status, is_missing},
-    exit::Exit,
+    error::{Result, ResultExt, has_status, is_missing},
     name::fresh,
 };
 
@@ -25,7 +24,7 @@ impl Run<'_> {
         place: &RemotePlace,
         (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
         target: &str,
-    ) -> anyhow::Result<Copied> {
+    ) -> Result<Copied> {
         let mut attributes = node.attributes;
         if self.copy.inplace && !place.begin_in_place(name, mode, replaces).await? {
             return Ok(Copied::left());
@@ -53,7 +52,7 @@ impl Run<'_> {
         place: &RemotePlace,
         (name, mode, replaces): (&[u8], u32, Replaces),
         target: &str,
-    ) -> anyhow::Result<Option<Filled>> {
+    ) -> Result<Option<Filled>> {
         let RemotePlace { client, handle: directory, .. } = place;
         let narrows = self.narrows(replaces);
         let until_named = if narrows { for_any_group(mode) } else { mode };
@@ -84,11 +83,11 @@ impl Run<'_> {
             let is_named = self.copy.inplace || place.give_name(file, (&working, name), replaces).await?;
             Ok(is_named.then_some(filled))
         };
-        let finished = finished.await;
+        let finished: Result<_> = finished.await;
         let is_kept = match &finished {
             Ok(Some(Filled::Complete(_)) | None) => true,
             Ok(Some(Filled::Changed(_))) => false,
-            Err(error) => Exit::of(error) == Exit::GaveUp,
+            Err(error) => error.is_silence(),
         };
         if !is_kept && !self.copy.inplace {
             let _ = client.remove(*directory, &working).await;
@@ -103,7 +102,7 @@ impl Run<'_> {
         (node, source): (&Node, Attributes),
         mode: u32,
         target: &str,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let attributes = self.last_attributes(source.times, mode);
         if !attributes.is_empty() {
             match place.client.set_attributes(file, attributes).await {

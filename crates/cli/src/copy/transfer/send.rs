@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     fs::File,
-    io::{self, ErrorKind},
+    io,
     path::Path,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
@@ -26,9 +26,8 @@ use crate::{
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
-    error::{ResultExt, full, has_no_room, local},
+    error::{Error, ErrorKind, Partial, Result, ResultExt, full_server, has_no_room, local},
     event::{Name, Warning},
-    exit::{Exit, Failure},
     journal::Identity,
     local::{self as files, SourcePath, Sparse, Times},
     name,
@@ -48,7 +47,7 @@ impl Run<'_> {
         place: &RemotePlace,
         (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
         share: &Share,
-    ) -> anyhow::Result<Copied> {
+    ) -> Result<Copied> {
         let copied = async {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
@@ -96,13 +95,13 @@ impl Run<'_> {
         (name, mode, keeps, replaces): (&[u8], u32, bool, Replaces),
         fresh: Option<&[u8]>,
         share: &Share,
-    ) -> anyhow::Result<Attempt> {
+    ) -> Result<Attempt> {
         let here = |error: io::Error| local(path, &error);
         let source = match path.open(self.copy.links != Links::Never) {
             Ok(source) => source,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = format!("{node}: removed before it was copied");
-                return Err(Failure::with(Exit::SourceMissing, text));
+                return Err(Error::new(ErrorKind::SourceMissing, text));
             }
             Err(error) => return Err(here(error)),
         };
@@ -250,19 +249,14 @@ impl Run<'_> {
     }
 
     /// Words the end of an upload; where the server has no room, with what the partial file takes of it.
-    async fn refused(
-        &self,
-        error: client::Error,
-        path: &Path,
-        place: &RemotePlace,
-        name: &[u8],
-    ) -> anyhow::Error {
+    async fn refused(&self, error: client::Error, path: &Path, place: &RemotePlace, name: &[u8]) -> Error {
         let target = place.remote.join(name);
         if !self.copy.inplace && has_no_room(&error) {
             let temporary = self.temporary(name);
             if let Ok(part) = place.client.lookup(place.handle, &temporary).await {
                 let shown = place.remote.join(&temporary);
-                return full(Exit::SomeFailed, target, error, shown, part.metadata.used);
+                let partial = Partial { name: shown.to_string(), bytes: part.metadata.used, is_local: false };
+                return full_server(target, error, partial);
             }
         }
         transfer_error(error, path, &target.to_string())
@@ -296,7 +290,7 @@ impl Run<'_> {
         had: u64,
         confirmed: u64,
         share: &Share,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let name = Name { shown: target.to_string(), bytes: target.to_bytes() };
         if had > 0 && confirmed == 0 {
             self.warn(Warning::LostUpload { target: &name });
@@ -310,7 +304,7 @@ impl Run<'_> {
         place: &RemotePlace,
         name: &[u8],
         source: Identity,
-    ) -> anyhow::Result<Option<Earlier>> {
+    ) -> Result<Option<Earlier>> {
         if source.size <= SMALL_BYTES || !self.copy.resume || self.copy.inplace {
             return Ok(None);
         }
@@ -329,9 +323,9 @@ impl Run<'_> {
                 }
                 Ok(earlier)
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let text = format!("{target}: another nfsw is copying to this file; wait for it, or stop it");
-                Err(Failure::with(Exit::SomeFailed, text))
+                Err(Error::other(text))
             }
             Err(error) => {
                 self.warn(Warning::NotResumable(&error));
@@ -359,7 +353,7 @@ impl Run<'_> {
         file: FileHandle,
         node: &Node,
         mode: u32,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         place.give(self.connections, file, node.attributes).await?;
         if mode & SET_ID != 0 {
             let now = place.client.metadata(file).await.at(node)?;
@@ -445,7 +439,7 @@ impl Watched {
     pub(in crate::copy) fn check(&self) -> io::Result<()> {
         let since = self.since()?;
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(since);
-        if since == Since::Changed { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+        if since == Since::Changed { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
     /// Returns what was seen when the copy was to get its name.

@@ -5,10 +5,10 @@ use std::{
     time::SystemTime,
 };
 
-use nfs_wireless_client::{self as client, NfsStatus};
+use nfs_wireless_client::NfsStatus;
 
 use super::*;
-use crate::{name::untagged, text::escape};
+use crate::{error::Error, name::untagged, text::escape};
 
 /// What the replies of a server far away are late by.
 const FAR: Duration = Duration::from_millis(110);
@@ -47,7 +47,7 @@ async fn wait_for(condition: impl Fn() -> bool) {
 }
 
 fn status(result: &anyhow::Result<()>) -> Option<NfsStatus> {
-    result.as_ref().unwrap_err().downcast_ref::<client::Error>().and_then(client::Error::status)
+    result.as_ref().unwrap_err().downcast_ref::<Error>().and_then(Error::status)
 }
 
 #[tokio::test]
